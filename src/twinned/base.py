@@ -1,0 +1,401 @@
+"""What every twin shares: select anchors → predict differences → combine, in bounded memory.
+
+A subclass learns differences and answers `_raw_differences`; everything that a fitted twin has
+follows from that here.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from twinned._validation import (
+    check_count,
+    check_flag,
+    check_same_rows,
+    check_target,
+    open_table,
+    parse_memory,
+)
+from twinned.anchors import (
+    UniformWeights,
+    as_anchor_strategy,
+    as_weight_strategy,
+    check_anchor_weights,
+    combine,
+)
+from twinned.columns import Columns, Floats, Points
+from twinned.exceptions import MemoryLimitError
+from twinned.explain import comparables
+from twinned.loops import draw_loops, loop_sum, mean_inconsistency
+from twinned.neighbours import Indices, NeighbourIndex, all_distances
+from twinned.pairs import antisymmetric, asymmetry, estimate
+
+# A block of pairs this large stays in the processor's cache; larger ones are slower, not faster.
+_BLOCK_BYTES = 8_000_000
+# Neighbours are searched for this many queries at once, whatever the block of pairs is, so that
+# ties between anchors are settled alike for every block size.
+_SEARCH_ROWS = 65_536
+
+
+class _Selection(NamedTuple):
+    """The anchors of a block of queries. `indices` is None where all anchors serve all queries."""
+
+    indices: Indices | None
+    distances: Floats | None
+
+
+class BaseTwin(RegressorMixin, BaseEstimator, ABC):
+    """A regressor that predicts from differences to anchors.
+
+    Subclasses have the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
+    `random_state`, set the fitted attributes by `_remember`, and answer `_raw_differences`.
+    """
+
+    @abstractmethod
+    def _raw_differences(self, first: Points, second: Points) -> Floats:
+        """F(first, second) as learned, (..., n_outputs), for sides that broadcast together.
+
+        The caller keeps the number of pairs within `_pairs_per_block()`.
+        """
+
+    @abstractmethod
+    def _pair_bytes(self) -> int:
+        """What one pair costs while its difference is predicted."""
+
+    # --- what a fitted twin has ---------------------------------------------------------------
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict by the weighted mean over anchors of difference + known value.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+        return_std : bool, default=False
+            Also return the spread of the anchors' estimates, a raw standard deviation.
+
+        Returns
+        -------
+        y : ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        std : ndarray of the same shape, only where `return_std`
+        """
+        queries = self._open(X)
+        check_flag("return_std", return_std)
+
+        def one_block(rows: slice, selection: _Selection) -> tuple[Floats, Floats]:
+            block = queries.take(rows)
+            estimates = self._estimates(block, selection)
+            return combine(estimates, self._weights(block, selection, estimates))
+
+        means, spreads = zip(*self._over_blocks(one_block, queries), strict=True)
+        mean = self._shaped(np.concatenate(means))
+        return (mean, self._shaped(np.concatenate(spreads))) if return_std else mean
+
+    def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
+        """F(a, b), the predicted y(a) − y(b), row by row.
+
+        Exactly antisymmetric where `symmetric`. With `return_std`, also half the distance between
+        F(a, b) and −F(b, a), which a consistent model would not have.
+        """
+        check_is_fitted(self)
+        check_flag("return_std", return_std)
+        first, second = self._open_both(A, B)
+        both = self.symmetric or return_std
+        values, spreads = [], []
+        for rows in self._row_blocks(len(first)):
+            a, b = first.take(rows), second.take(rows)
+            forward = self._raw_differences(a, b)
+            backward = self._raw_differences(b, a) if both else None
+            values.append(antisymmetric(forward, backward) if self.symmetric else forward)
+            if return_std:
+                spreads.append(asymmetry(forward, backward))
+        value = self._shaped(np.concatenate(values))
+        return (value, self._shaped(np.concatenate(spreads))) if return_std else value
+
+    def predict_anchors(self, X: Any) -> tuple[Indices, Floats]:
+        """Each anchor's own estimate.
+
+        Returns
+        -------
+        indices : ndarray of shape (n_queries, n_anchors_used)
+            Rows of `anchors_X_`.
+        estimates : ndarray of shape (n_queries, n_anchors_used) or (…, n_outputs)
+        """
+        queries = self._open(X)
+
+        def one_block(rows: slice, selection: _Selection) -> tuple[Indices, Floats]:
+            estimates = self._estimates(queries.take(rows), selection)
+            return self._indices(selection, len(estimates)), estimates
+
+        indices, estimates = zip(*self._over_blocks(one_block, queries), strict=True)
+        return np.concatenate(indices), self._shaped(np.concatenate(estimates))
+
+    def loop_inconsistency(self, X: Any, n_loops: int = 32, random_state: Any = None) -> Floats:
+        """How far predicted differences around closed loops through the query are from zero.
+
+        Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
+        |F(x, i) + F(i, j) + F(j, x)| is returned, (n_queries,) or (n_queries, n_outputs). Loops
+        are drawn by `random_state`, or by the estimator's own where that is None.
+        """
+        queries = self._open(X)
+        check_count("n_loops", n_loops)
+        rng = check_random_state(self.random_state if random_state is None else random_state)
+        n_queries, n_outputs = len(queries), self._anchors_y().shape[1]
+        i, j = (side.ravel() for side in draw_loops(n_queries, len(self._points), n_loops, rng))
+        sums = np.empty((n_queries * n_loops, n_outputs))
+        for loops in self._row_blocks(len(sums)):
+            query = queries.take(np.arange(len(sums))[loops] // n_loops)
+            second, third = self._points.take(i[loops]), self._points.take(j[loops])
+            sums[loops] = loop_sum(
+                self._differences(query, second),
+                self._differences(second, third),
+                self._differences(third, query),
+            )
+        return self._shaped(mean_inconsistency(sums.reshape(n_queries, n_loops, n_outputs)))
+
+    def explain(self, X: Any, n: int = 5) -> pd.DataFrame:
+        """The anchors that say most about each query: its comparables.
+
+        Returns
+        -------
+        DataFrame with the columns `query, anchor, anchor_y, difference, estimate, weight,
+        distance`: for each query the `n` anchors of largest weight, nearest first among equals.
+        `query` counts the rows of X, `anchor` those of `anchors_X_`; the weights of all anchors of
+        a query sum to one. With several outputs, each has rows of its own, told by `output`.
+        """
+        queries = self._open(X)
+        check_count("n", n)
+        anchors_y = self._anchors_y()
+
+        def one_block(rows: slice, selection: _Selection) -> pd.DataFrame:
+            block = queries.take(rows)
+            estimates = self._estimates(block, selection)
+            indices = self._indices(selection, len(block))
+            distances = self._distances(block, selection)
+            weights = self._weights(block, selection, estimates)
+            if weights is None:
+                weights = np.ones(indices.shape)
+            table = comparables(indices, anchors_y[indices], estimates, weights, distances, n)
+            return table.assign(query=table["query"] + rows.start)
+
+        return pd.concat(self._over_blocks(one_block, queries), ignore_index=True)
+
+    def add_anchors(self, X: Any, y: Any) -> Any:
+        """A new fitted twin that shares the trained model and knows more points.
+
+        The original is unchanged. The new points weigh 1 where the fit had sample weights.
+        """
+        check_is_fitted(self)
+        new_X, columns = open_table(
+            self,
+            X,
+            self._columns,
+            allow_nan=self._allow_nan(),
+            pair_dtype=self._pair_dtype,
+            learn_categories=True,
+        )
+        new_y = check_target(self, y, len(new_X), multi_output=self.anchors_y_.ndim == 2)
+        if new_y.shape[1:] != self.anchors_y_.shape[1:]:
+            raise ValueError(
+                f"y has shape {new_y.shape}, but the twin was fitted on {self.anchors_y_.shape}."
+            )
+        richer = copy.copy(self)
+        weight = self._anchor_weight
+        richer._remember(
+            np.concatenate([self.anchors_X_, new_X]),
+            np.concatenate([self.anchors_y_, new_y]),
+            None if weight is None else np.concatenate([weight, np.ones(len(new_y))]),
+            columns,
+        )
+        return richer
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of the prediction; rows whose y is NaN are left out."""
+        y = np.asarray(y)
+        if y.dtype.kind == "f" and np.isnan(y).any():
+            known = ~np.isnan(y) if y.ndim == 1 else ~np.isnan(y).any(axis=1)
+            if not known.any():
+                raise ValueError(f"y has no known value to score against: all {len(y)} are NaN.")
+            X, y = _safe_indexing(X, np.flatnonzero(known)), y[known]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return super().score(X, y, sample_weight)
+
+    # --- fitted state -------------------------------------------------------------------------
+
+    def _remember(
+        self, anchors_X: Floats, anchors_y: Floats, weight: Floats | None, columns: Columns
+    ) -> None:
+        """Keep the anchors, and the index of their neighbours where predicting needs one."""
+        self.anchors_X_ = anchors_X
+        self.anchors_y_ = anchors_y
+        self._anchor_weight = weight
+        self._columns = columns
+        self._prepare()
+
+    def _prepare(self, indices: Mapping[str, NeighbourIndex] = MappingProxyType({})) -> None:
+        """What predicting needs and a saved model does not hold, as it follows from the anchors.
+
+        `indices` are those that the fit has already made of the same points, by metric.
+        """
+        self._points = self._columns.points(self.anchors_X_)
+        nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
+        self._index = None if nearest is None else indices.get(nearest[1])
+        if nearest is not None and self._index is None:
+            self._index = NeighbourIndex(self._points.wide, nearest[1], self.n_jobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        for derived in ("_points", "_index"):
+            state.pop(derived, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "anchors_X_" in state:
+            self._prepare()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "anchors_X_")
+
+    def _anchors_y(self) -> Floats:
+        """(n_anchors, n_outputs), with one output for a one-dimensional y."""
+        return self.anchors_y_.reshape(len(self.anchors_y_), -1)
+
+    def _shaped(self, values: Floats) -> Floats:
+        """Drop the output axis where y had none."""
+        return values[..., 0] if self.anchors_y_.ndim == 1 else values
+
+    # --- the door -----------------------------------------------------------------------------
+
+    def _allow_nan(self) -> bool:
+        return bool(self.__sklearn_tags__().input_tags.allow_nan)
+
+    def _open(self, X: Any) -> Points:
+        check_is_fitted(self)
+        matrix, columns = open_table(
+            self, X, self._columns, allow_nan=self._allow_nan(), pair_dtype=self._pair_dtype
+        )
+        return columns.points(matrix)
+
+    def _open_both(self, A: Any, B: Any) -> tuple[Points, Points]:
+        """Both sides of row-by-row pairs; a category new to both is the same on both."""
+        columns = self._columns
+        options = {"allow_nan": self._allow_nan(), "pair_dtype": self._pair_dtype}
+        first, columns = open_table(self, A, columns, learn_categories=True, **options)
+        second, columns = open_table(self, B, columns, learn_categories=True, **options)
+        check_same_rows(first, second)
+        return columns.points(first), columns.points(second)
+
+    # --- select → difference → weight ---------------------------------------------------------
+
+    def _differences(self, first: Points, second: Points) -> Floats:
+        """F as this twin predicts it, (..., n_outputs): of both orders where `symmetric`."""
+        forward = self._raw_differences(first, second)
+        if not self.symmetric:
+            return forward
+        return antisymmetric(forward, self._raw_differences(second, first))
+
+    def _estimates(self, block: Points, selection: _Selection) -> Floats:
+        """(n_queries, n_anchors_used, n_outputs), one estimate from each anchor."""
+        anchors, anchors_y = self._points, self._anchors_y()
+        if selection.indices is None:
+            across, known = anchors.as_second(), anchors_y
+        else:
+            across, known = anchors.take(selection.indices), anchors_y[selection.indices]
+        # a query with more anchors than a block holds pairs is done in several blocks
+        step = max(1, self._pairs_per_block() // len(block))
+        parts = [
+            self._differences(block.as_first(), across.across(slice(start, start + step)))
+            for start in range(0, known.shape[-2], step)
+        ]
+        return estimate(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), known)
+
+    def _weights(self, block: Points, selection: _Selection, estimates: Floats) -> Floats | None:
+        """(n_queries, n_anchors_used), or None where every anchor counts the same."""
+        strategy = as_weight_strategy(self.weights)
+        indices = self._indices(selection, len(block))
+        weights = None
+        if not isinstance(strategy, UniformWeights):
+            distances = self._distances(block, selection)
+            weights = strategy(distances, self._shaped(estimates), indices)
+            weights = check_anchor_weights(weights, indices.shape)
+        if self._anchor_weight is None:
+            return weights
+        of_anchors = self._anchor_weight[indices]
+        return of_anchors if weights is None else of_anchors * weights
+
+    def _distances(self, block: Points, selection: _Selection) -> Floats:
+        if selection.distances is not None:
+            return selection.distances
+        return all_distances(block.wide, self._points.wide)
+
+    def _indices(self, selection: _Selection, n_queries: int) -> Indices:
+        if selection.indices is not None:
+            return selection.indices
+        every = np.arange(len(self.anchors_X_))
+        return np.broadcast_to(every, (n_queries, len(every)))
+
+    # --- blocks -------------------------------------------------------------------------------
+
+    def _over_blocks(self, one_block: Any, queries: Points) -> list[Any]:
+        """`one_block(rows, selection)` over blocks of queries, in order, on `n_jobs` threads."""
+        nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
+        used = len(self.anchors_X_) if nearest is None else nearest[0]
+        per_block = max(1, self._pairs_per_block() // used)
+        results: list[Any] = []
+        with Parallel(n_jobs=self.n_jobs, prefer="threads") as parallel:
+            for start in range(0, len(queries), _SEARCH_ROWS):
+                stop = min(start + _SEARCH_ROWS, len(queries))
+                found = self._select(queries.take(slice(start, stop)), nearest)
+                results += parallel(
+                    delayed(one_block)(slice(low, min(low + per_block, stop)), selection)
+                    for low, selection in _cut(found, start, stop, per_block)
+                )
+        return results
+
+    def _select(self, queries: Points, nearest: tuple[int, str] | None) -> _Selection:
+        if nearest is None:
+            return _Selection(None, None)
+        k, metric = nearest
+        index = self._index
+        if index is None or index.metric != metric:
+            # `anchors` was set to something else after the fit
+            index = NeighbourIndex(self._points.wide, metric, self.n_jobs)
+        return _Selection(*index.nearest(queries.wide, k))
+
+    def _row_blocks(self, n_rows: int) -> Iterator[slice]:
+        per_block = self._pairs_per_block()
+        return (slice(start, start + per_block) for start in range(0, n_rows, per_block))
+
+    def _pairs_per_block(self) -> int:
+        """How many pairs may exist at once, in each thread."""
+        # an estimate, its mirror image, their weight and distance live beside the pair itself
+        each = self._pair_bytes() + 8 * 4 * self._anchors_y().shape[1]
+        limit = parse_memory(self.memory_limit)
+        if limit is None:
+            return max(1, _BLOCK_BYTES // each)
+        share = limit // effective_n_jobs(self.n_jobs)
+        if share < each:
+            raise MemoryLimitError(
+                f"memory_limit={self.memory_limit!r} is too small for a single pair ({each} bytes "
+                f"in each of {effective_n_jobs(self.n_jobs)} threads)."
+            )
+        return max(1, min(share, _BLOCK_BYTES) // each)
+
+
+def _cut(
+    found: _Selection, start: int, stop: int, per_block: int
+) -> Iterator[tuple[int, _Selection]]:
+    for low in range(start, stop, per_block):
+        rows = slice(low - start, low - start + per_block)
+        yield low, _Selection(*(None if part is None else part[rows] for part in found))

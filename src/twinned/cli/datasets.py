@@ -1,0 +1,209 @@
+"""`twinned datasets`: list, fetch and show the data sets of the paper."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from twinned.datasets import KEYS, Dataset, fetch, info, load
+from twinned.datasets.files import locate
+from twinned.exceptions import IntegrityError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help=(
+        "The nine data sets of the paper. Files are looked for in the folder named by the "
+        "environment variable TWINNED_DATA, then in the cache (TWINNED_CACHE), then downloaded; "
+        "each is verified by its SHA-256."
+    ),
+)
+
+N_FIRST_ROWS = 5
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+
+
+@app.command("list")
+def list_command(as_json: AsJson = False) -> None:
+    """List the data sets: size, licence, and whether the file is at hand.
+
+    "at hand" says where the file was found: TWINNED_DATA or cache; "built in" needs no file,
+    "absent" would be downloaded, "refused" has the wrong SHA-256.
+
+    Example: twinned datasets list
+    """
+    with _one_clear_line():
+        records = [(info(key), _place(info(key))) for key in KEYS]
+    if as_json:
+        _print_json([_summary(record, place) for record, place in records])
+        return
+    # Narrow edges, so that the whole table fits into 80 columns.
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in ("key", "name"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("rows", "features"):
+        table.add_column(heading, justify="right")
+    table.add_column("licence")
+    table.add_column("at hand", no_wrap=True)
+    for record, place in records:
+        rows, features = str(record.rows), str(record.features)
+        table.add_row(record.key, record.name, rows, features, record.licence, place)
+    Console().print(table)
+
+
+@app.command("fetch")
+def fetch_command(
+    keys: Annotated[
+        list[str] | None, typer.Argument(help="Keys of data sets, such as BC YH.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Fetch all nine.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring files onto this machine, verify them, and print where they are.
+
+    A file that is already at hand is verified, not downloaded again.
+
+    Examples: twinned datasets fetch BC YH; twinned datasets fetch --all
+    """
+    fetched: list[dict[str, Any]] = []
+    with _one_clear_line():
+        # All keys are looked up first: a typing error should not cost a download.
+        records = list(dict.fromkeys(info(key) for key in _chosen(keys, every)))
+        with _progress(len(records)) as advance:
+            for record in records:
+                advance(record.key)
+                path = fetch(record.key)
+                fetched.append({"key": record.key, "path": None if path is None else str(path)})
+    if as_json:
+        _print_json(fetched)
+        return
+    for entry in fetched:
+        typer.echo(f"{entry['key']}\t{entry['path'] or 'built in, needs no file'}")
+
+
+@app.command("show")
+def show_command(
+    key: Annotated[str, typer.Argument(help=f"One of {', '.join(KEYS)}, in any case.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show one data set: source, licence, columns, departures from the paper, first rows.
+
+    The first rows are shown if the file is at hand; nothing is downloaded.
+
+    Example: twinned datasets show RCL
+    """
+    with _one_clear_line():
+        record = info(key)
+        _, place = locate(record)
+        rows = None if place == "absent" else _first_rows(record)
+    if as_json:
+        details = {
+            "target": record.target,
+            "columns": list(record.columns),
+            "source": record.source,
+            "file": record.file,
+            "sha256": record.sha256,
+            "url": record.url,
+            "notes": list(record.notes),
+            "first_rows": rows,
+        }
+        _print_json(_summary(record, place) | details)
+        return
+    _print_record(record, place, rows)
+
+
+def _print_record(record: Dataset, place: str, rows: list[dict[str, float]] | None) -> None:
+    # Plain lines that the terminal wraps: a URL or a hash stays whole when it is copied.
+    typer.echo(f"{record.key}: {record.name}, {record.rows} rows, {record.features} features")
+    typer.echo(f"target:   {record.target}")
+    typer.echo(f"columns:  {', '.join(record.columns)}")
+    typer.echo(f"source:   {record.source}")
+    typer.echo(f"licence:  {record.licence}")
+    if record.file is not None:
+        typer.echo(f"file:     {record.file} ({place}), SHA-256 {record.sha256}")
+    for note in record.notes:
+        typer.echo(f"note:     {note}")
+    if rows is None:
+        typer.echo(f"rows:     not at hand; `twinned datasets fetch {record.key}` downloads them")
+        return
+    typer.echo("first rows:")
+    table = Table()
+    for name in rows[0]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*(f"{value:.6g}" for value in row.values()))
+    Console().print(table)
+
+
+def _first_rows(record: Dataset) -> list[dict[str, float]]:
+    X, y = load(record.key)
+    first = X.head(N_FIRST_ROWS).assign(**{record.target: y.head(N_FIRST_ROWS)})
+    return [
+        {str(name): float(value) for name, value in row.items()} for row in first.to_dict("records")
+    ]
+
+
+def _place(record: Dataset) -> str:
+    # One refused file should not hide the eight others; fetch and show say what is wrong.
+    try:
+        return locate(record)[1]
+    except IntegrityError:
+        return "refused"
+
+
+def _summary(record: Dataset, place: str) -> dict[str, Any]:
+    return {
+        "key": record.key,
+        "name": record.name,
+        "rows": record.rows,
+        "features": record.features,
+        "licence": record.licence,
+        "at_hand": place,
+    }
+
+
+def _chosen(keys: list[str] | None, every: bool) -> list[str]:
+    if every and keys:
+        raise ValueError(f"both --all and keys ({' '.join(keys)}) are given; give one of them.")
+    if every:
+        return list(KEYS)
+    if not keys:
+        raise ValueError(f"no data set is named; give keys ({', '.join(KEYS)}) or --all.")
+    return keys
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar on a terminal's stderr; elsewhere nothing, so that logs stay clean."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("fetching", total=total)
+        started = False
+
+        def advance(key: str) -> None:
+            nonlocal started
+            progress.update(task, advance=int(started), description=f"fetching {key}")
+            started = True
+
+        yield advance
+
+
+@contextmanager
+def _one_clear_line() -> Iterator[None]:
+    """Turn a refusal into one line on stderr and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        print(f"twinned: error: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        raise typer.Exit(2) from None

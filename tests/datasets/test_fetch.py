@@ -1,0 +1,208 @@
+import dataclasses
+import hashlib
+import importlib
+import logging
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from twinned.datasets import fetch, info, load
+from twinned.datasets.files import cache_folder, locate
+from twinned.exceptions import IntegrityError
+
+registry = importlib.import_module("twinned.datasets.registry")
+
+ROWS = b"-2.3 0.5 4 3 3 0.1 0.25\n-2.3 0.6 4 3 3 0.2 0.5\n\n"
+NOWHERE = "http://127.0.0.1:9/"  # the discard port: nothing listens there
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        self.server.asked.append(self.path)
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path, monkeypatch):
+    """No real cache, no real network, and YH is a file of two rows whose hash we know."""
+    small = dataclasses.replace(
+        info("YH"), rows=2, sha256=hashlib.sha256(ROWS).hexdigest(), file="yacht.data"
+    )
+    monkeypatch.setitem(registry._BY_KEY, "YH", small)
+    monkeypatch.setattr("twinned.datasets.files._parsed", {})
+    monkeypatch.setattr(registry, "BASE_URL", NOWHERE)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("TWINNED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TWINNED_DATA", raising=False)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    path = tmp_path / "data"
+    path.mkdir()
+    monkeypatch.setenv("TWINNED_DATA", str(path))
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path):
+    path = tmp_path / "cache"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    root = tmp_path / "served"
+    root.mkdir()
+    (root / "yacht.data").write_bytes(ROWS)
+    handler = partial(QuietHandler, directory=str(root))
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    http.asked, http.root = [], root
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setattr(registry, "BASE_URL", f"http://127.0.0.1:{http.server_port}/")
+    yield http
+    http.shutdown()
+    http.server_close()
+    thread.join()
+
+
+def test_the_named_folder_comes_first(folder, cache, server):
+    for place in (folder, cache):
+        (place / "yacht.data").write_bytes(ROWS)
+    assert fetch("YH") == folder / "yacht.data"
+    assert locate(info("YH")) == (folder / "yacht.data", "TWINNED_DATA")
+    assert server.asked == []
+
+
+def test_a_file_absent_from_the_folder_is_taken_from_the_cache(folder, cache, server):
+    (cache / "yacht.data").write_bytes(ROWS)
+    assert fetch("yh") == cache / "yacht.data"
+    assert locate(info("YH"))[1] == "cache"
+    assert server.asked == []
+
+
+def test_a_file_at_neither_place_is_downloaded_once(folder, tmp_path, server):
+    assert locate(info("YH")) == (None, "absent")
+    path = fetch("YH")
+    assert path == tmp_path / "cache" / "yacht.data"
+    assert path.read_bytes() == ROWS
+    assert fetch("YH") == path
+    assert len(server.asked) == 1
+    X, y = load("YH")
+    assert X.shape == (2, 6)
+    assert y.tolist() == [0.25, 0.5]
+
+
+def test_a_wrong_file_in_the_folder_is_named_and_refused(folder, cache, server):
+    wrong = folder / "yacht.data"
+    wrong.write_bytes(ROWS + b"1 2 3 4 5 6 7\n")
+    (cache / "yacht.data").write_bytes(ROWS)  # must not be fallen through to
+    for ask in (fetch, load):
+        with pytest.raises(IntegrityError) as caught:
+            ask("YH")
+        message = str(caught.value)
+        assert str(wrong) in message
+        assert hashlib.sha256(wrong.read_bytes()).hexdigest() in message
+        assert info("YH").sha256 in message
+        assert "\n" not in message
+    assert server.asked == []
+
+
+def test_a_file_changed_after_it_was_loaded_is_refused(folder):
+    path = folder / "yacht.data"
+    path.write_bytes(ROWS)
+    load("YH")
+    path.write_bytes(ROWS.replace(b"0.25", b"0.26"))
+    with pytest.raises(IntegrityError):
+        load("YH")
+
+
+def test_a_file_is_parsed_once(folder, monkeypatch):
+    (folder / "yacht.data").write_bytes(ROWS)
+    load("YH")
+    monkeypatch.setattr("twinned.datasets.files.parse", lambda *_: pytest.fail("parsed again"))
+    assert load("YH")[1].tolist() == [0.25, 0.5]
+
+
+def test_a_damaged_cache_is_replaced(cache, server):
+    (cache / "yacht.data").write_bytes(b"half a fi")
+    assert locate(info("YH")) == (None, "absent")
+    assert fetch("YH").read_bytes() == ROWS
+    assert len(server.asked) == 1
+
+
+def test_a_wrong_download_is_refused_and_not_kept(tmp_path, server):
+    (server.root / "yacht.data").write_bytes(b"<html>log in first</html>")
+    with pytest.raises(IntegrityError) as caught:
+        fetch("YH")
+    message = str(caught.value)
+    assert info("YH").url in message
+    assert info("YH").sha256 in message
+    assert hashlib.sha256(b"<html>log in first</html>").hexdigest() in message
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_a_failed_download_says_what_to_do(served, request, tmp_path, caplog):
+    if served:
+        (request.getfixturevalue("server").root / "yacht.data").unlink()  # so the answer is 404
+    with pytest.raises(OSError) as caught:
+        load("YH")
+    message = str(caught.value)
+    assert "yacht.data" in message
+    assert info("YH").url in message
+    assert "TWINNED_DATA" in message
+    assert "\n" not in message
+    assert ("404" in message) is served
+
+
+def test_a_cache_that_cannot_be_written_is_an_os_error(tmp_path, monkeypatch):
+    blocked = tmp_path / "a file"
+    blocked.write_text("not a folder")
+    monkeypatch.setenv("TWINNED_CACHE", str(blocked))
+    with pytest.raises(OSError) as caught:
+        fetch("YH")
+    assert str(blocked) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["missing", "file"])
+def test_a_data_folder_that_is_none_is_refused(kind, tmp_path, monkeypatch, cache):
+    (cache / "yacht.data").write_bytes(ROWS)
+    named = tmp_path / "nowhere"
+    if kind == "file":
+        named.write_bytes(ROWS)
+    monkeypatch.setenv("TWINNED_DATA", str(named))
+    with pytest.raises(ValueError, match="TWINNED_DATA") as caught:
+        fetch("YH")
+    assert str(named) in str(caught.value)
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch, cache):
+    import pooch
+
+    (cache / "yacht.data").write_bytes(ROWS)
+    monkeypatch.setenv("TWINNED_DATA", "")
+    assert fetch("YH") == cache / "yacht.data"
+    monkeypatch.setenv("TWINNED_CACHE", "")
+    assert cache_folder() == pooch.os_cache("twinned")
+
+
+def test_the_downloaders_log_is_quiet_and_then_as_before(server, caplog, capsys):
+    import pooch
+
+    level = pooch.get_logger().level
+    fetch("YH")
+    assert pooch.get_logger().level == level
+    assert capsys.readouterr().err == ""
+    assert not [record for record in caplog.records if record.levelno >= logging.INFO]
+
+
+def test_importing_the_room_does_not_import_the_downloader():
+    import subprocess
+    import sys
+
+    code = "import sys, twinned.datasets; sys.exit('pooch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
