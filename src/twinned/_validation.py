@@ -27,6 +27,9 @@ from twinned.columns import (
 # without a word. In float32 the limit is set by what a difference can hold.
 _LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
 
+# What scikit-learn's door may let in here: NaN and infinity are told more precisely below.
+_ANY_NUMBER: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
+
 _UNITS = {
     "B": 1,
     "KB": 10**3,
@@ -102,18 +105,11 @@ def open_training_table(
         validate_data(estimator, X, reset=True, skip_check_array=True)
         values, names = column_list(X)
         columns = learn_columns(values, declared)
-        matrix = _check_matrix(encode(columns, values, names), allow_nan, min_samples=2)
+        matrix = check_array(encode(columns, values, names), **_ANY_NUMBER, ensure_min_samples=2)
     else:
-        matrix = validate_data(
-            estimator,
-            X,
-            reset=True,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan" if allow_nan else True,
-            ensure_min_samples=2,
-        )
-        columns = Columns.of_numbers(matrix.shape[1])
-    _check_size("X", matrix, pair_dtype)
+        matrix = validate_data(estimator, X, reset=True, **_ANY_NUMBER, ensure_min_samples=2)
+        columns, names = Columns.of_numbers(matrix.shape[1]), None
+    _check_finite(matrix, names, allow_nan, pair_dtype)
     return matrix, columns
 
 
@@ -131,21 +127,16 @@ def open_table(
     With `learn_categories`, the returned columns know the new categories too.
     """
     _refuse_lazy(X)
+    names = None
     if is_table(X) or not columns.all_numbers:
         validate_data(estimator, X, reset=False, skip_check_array=True)
         values, names = column_list(X)
         if learn_categories:
             columns = extend(columns, values)
-        matrix = _check_matrix(encode(columns, values, names), allow_nan, min_samples=1)
+        matrix = check_array(encode(columns, values, names), **_ANY_NUMBER)
     else:
-        matrix = validate_data(
-            estimator,
-            X,
-            reset=False,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan" if allow_nan else True,
-        )
-    _check_size("X", matrix, pair_dtype)
+        matrix = validate_data(estimator, X, reset=False, **_ANY_NUMBER)
+    _check_finite(matrix, names, allow_nan, pair_dtype)
     return matrix, columns
 
 
@@ -263,16 +254,6 @@ def _declared_positions(X: Any, categorical_features: Any) -> set[int]:
     return positions
 
 
-def _check_matrix(matrix: Floats, allow_nan: bool, *, min_samples: int) -> Floats:
-    return check_array(
-        matrix,
-        dtype=np.float64,
-        ensure_all_finite="allow-nan" if allow_nan else True,
-        ensure_min_samples=min_samples,
-        input_name="X",
-    )
-
-
 def _numbers_from_objects(y: NDArray[Any]) -> Floats:
     flat = y.ravel()
     out = np.empty(flat.shape)
@@ -284,6 +265,26 @@ def _numbers_from_objects(y: NDArray[Any]) -> Floats:
         except (TypeError, ValueError):
             raise ValueError(f"y must be numeric, but holds {value!r} (value {row}).") from None
     return out.reshape(y.shape)
+
+
+def _check_finite(
+    matrix: Floats, names: list[Any] | None, allow_nan: bool, dtype: np.dtype[Any]
+) -> None:
+    """Turn away what no difference can be made of, and say where it stands."""
+    bad = ~np.isfinite(matrix)
+    if allow_nan:
+        bad &= ~np.isnan(matrix)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        where = f"row {row}, column {column if names is None else names[column]!r}"
+        if np.isnan(matrix[row, column]):
+            raise ValueError(
+                f"Input X contains NaN ({where}), and the base estimator takes no missing values; "
+                "impute them first (sklearn.impute.SimpleImputer in a pipeline) or use a base that "
+                "takes them, such as HistGradientBoostingRegressor()."
+            )
+        raise ValueError(f"Input X contains infinity ({where} = {matrix[row, column]}).")
+    _check_size("X", matrix, dtype)
 
 
 def _check_size(name: str, matrix: Floats, dtype: np.dtype[Any]) -> None:

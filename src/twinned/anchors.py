@@ -120,10 +120,10 @@ class DistanceWeights(BaseEstimator):
                [1. , 0. ]])
         """
         hit = distances == 0
-        # divide by the nearest first: inverses of tiny distances would overflow
-        nearest = np.min(distances, axis=1, keepdims=True)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inverse = np.where(nearest > 1e-100, 1.0 / distances, nearest / distances)
+        nearest = distances.min(axis=1, keepdims=True)
+        # by the nearest where it is so near that an inverse would overflow: only ratios count
+        unit = np.where(nearest > 1e-300, 1.0, nearest)
+        inverse = np.divide(unit, distances, out=np.zeros_like(distances), where=~hit)
         return np.where(hit.any(axis=1, keepdims=True), hit.astype(np.float64), inverse)
 
 

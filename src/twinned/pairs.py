@@ -296,9 +296,11 @@ def name_difference(first: Floats, second: Floats) -> Floats:
 
 
 def _flatten(side: Points, leading: tuple[int, ...]) -> Points:
+    """Both leading axes of a grid as one, for what can only see rows."""
+    n_rows = int(np.prod(leading))
     return Points(
         *(
-            np.broadcast_to(part, (*leading, part.shape[-1])).reshape(-1, part.shape[-1])
+            np.broadcast_to(part, (*leading, part.shape[-1])).reshape(n_rows, part.shape[-1])
             for part in side
         )
     )

@@ -1,0 +1,73 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Both set up a virtual environment in .venv with the exact versions of constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format bench docs constraints clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "twinned needs Python 3.11 or newer; name one: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[test]'
+	touch $@ $(VENV)/.core
+
+$(VENV)/.lint: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[test,lint]'
+	touch $@
+
+$(VENV)/.bench: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[test,bench,boost]'
+	touch $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[docs]'
+	touch $@
+
+demo: $(VENV)/.core  ## plain and twinned regressors on three formulas: a table and a picture
+	$(BIN)/python examples/demo.py --output out
+
+test: $(VENV)/.test  ## the tests, in under 6 minutes on 2 cores
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/lint-imports
+
+test-slow: $(VENV)/.test  ## the longer checks
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: $(VENV)/.lint  ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
+	$(BIN)/python benchmarks/predict_memory.py
+	$(BIN)/python benchmarks/table5_untuned.py $(if $(PUBLISHED),--published $(PUBLISHED))
+
+docs: $(VENV)/.docs  ## the documentation site, in site/
+	$(BIN)/mkdocs build --strict
+
+constraints:  ## freeze the newest versions that a fresh environment gets
+	rm -rf build/freeze && $(PYTHON) -m venv build/freeze
+	build/freeze/bin/python -m pip install --quiet '.[test,lint,boost,docs,bench]'
+	{ sed '/^[^#]/d' constraints.txt; build/freeze/bin/python -m pip freeze --exclude twinned; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist site out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,156 @@
+"""What must hold for any data: the limits that the mathematics gives."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from twinned import NearestAnchors, NearestPairs, RandomPairs, TwinRegressor
+
+ZERO = DummyRegressor(strategy="constant", constant=0)
+numbers = st.floats(-1000, 1000).map(lambda x: round(x, 6))
+
+
+@st.composite
+def tables(draw, min_rows=3, max_rows=25, max_features=4):
+    """X and y of any size, ties and duplicates included."""
+    n = draw(st.integers(min_rows, max_rows))
+    d = draw(st.integers(1, max_features))
+    grid = draw(st.sampled_from([numbers, st.integers(-2, 2).map(float)]))
+    return draw(arrays(float, (n, d), elements=grid)), draw(arrays(float, n, elements=numbers))
+
+
+@st.composite
+def well_posed_tables(draw):
+    """Random X with more rows than columns, at any scale and offset: least squares is unique."""
+    seed, d = draw(st.integers(0, 10**6)), draw(st.integers(1, 4))
+    n = draw(st.integers(2 * d + 3, 40))
+    rng = np.random.RandomState(seed)
+    scale = 10.0 ** draw(st.integers(-2, 3))
+    X = scale * (rng.normal(size=(n, d)) + draw(st.integers(-3, 3)))
+    return X, rng.normal(size=n) + X @ rng.normal(size=d) / scale
+
+
+bases = st.sampled_from(
+    [
+        DecisionTreeRegressor(max_depth=4, random_state=0),
+        ExtraTreesRegressor(3, random_state=0),
+        HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=2),
+        KNeighborsRegressor(2),
+        Ridge(),
+    ]
+)
+
+
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+@settings(max_examples=60)
+@given(table=tables(), k=st.integers(1, 25), queries=st.integers(0, 10**6))
+def test_no_difference_is_nearest_neighbours(weights, table, k, queries):
+    """F ≡ 0 with nearest anchors is k-NN regression (the paper's equation for NNTNNR and k-NN)."""
+    X, y = table
+    k = min(k, len(X))
+    new = np.vstack([X, np.random.RandomState(queries).uniform(-5, 5, (10, X.shape[1]))])
+    twin = TwinRegressor(ZERO, anchors=NearestAnchors(k), weights=weights).fit(X, y)
+    neighbours = KNeighborsRegressor(k, weights=weights).fit(X, y)
+    np.testing.assert_allclose(
+        twin.predict(new), neighbours.predict(new), rtol=1e-12, atol=1e-12 * np.abs(y).max()
+    )
+
+
+@settings(max_examples=60)
+@given(table=well_posed_tables(), seed=st.integers(0, 99))
+def test_twinned_least_squares_is_least_squares(table, seed):
+    X, y = table
+    new = X[:5] + np.random.RandomState(seed).normal(size=(5, 1))
+    twin = TwinRegressor(LinearRegression(), pairs="all").fit(X, y)
+    plain = LinearRegression().fit(X, y)
+    np.testing.assert_allclose(twin.predict(new), plain.predict(new), rtol=1e-7, atol=1e-7)
+
+
+@settings(max_examples=60)
+@given(table=well_posed_tables(), seed=st.integers(0, 99))
+def test_a_linear_twin_closes_every_loop(table, seed):
+    X, y = table
+    twin = TwinRegressor(LinearRegression()).fit(X, y)
+    inconsistency = twin.loop_inconsistency(X, n_loops=8, random_state=seed)
+    assert (inconsistency < 1e-9 * max(1.0, np.abs(y).max())).all()
+
+
+@settings(max_examples=60)
+@given(table=tables(min_rows=6), base=bases, features=st.sampled_from(["concat", "difference"]))
+def test_symmetrised_differences_are_antisymmetric_to_the_last_bit(table, base, features):
+    X, y = table
+    twin = TwinRegressor(base, pair_features=features, pairs=4, random_state=0).fit(X, y)
+    forward = twin.predict_difference(X, X[::-1])
+    backward = twin.predict_difference(X[::-1], X)
+    assert np.array_equal(forward, -backward)
+    assert np.array_equal(twin.predict_difference(X, X), np.zeros(len(X)))
+
+
+@settings(max_examples=60)
+@given(
+    table=tables(min_rows=6),
+    base=bases,
+    anchors=st.sampled_from(["all", NearestAnchors(3)]),
+    weights=st.sampled_from(["uniform", "distance"]),
+    limit=st.integers(200, 20_000),
+)
+def test_any_block_size_gives_the_same(table, base, anchors, weights, limit):
+    X, y = table
+    twin = TwinRegressor(base, anchors=anchors, weights=weights, random_state=0).fit(X, y)
+    whole = (*twin.predict(X, return_std=True), twin.predict_anchors(X)[1])
+    difference = twin.predict_difference(X, X[::-1])
+    loops = twin.loop_inconsistency(X, n_loops=3, random_state=0)
+    twin.set_params(memory_limit=limit + twin._pair_bytes())
+    scale = 1e-12 * max(1.0, np.abs(y).max())
+    blocks = (*twin.predict(X, return_std=True), twin.predict_anchors(X)[1])
+    for a, b in zip(whole, blocks, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=scale)
+    np.testing.assert_allclose(difference, twin.predict_difference(X, X[::-1]), atol=scale)
+    np.testing.assert_allclose(loops, twin.loop_inconsistency(X, 3, 0), rtol=1e-9, atol=4 * scale)
+
+
+@settings(max_examples=60)
+@given(table=tables(min_rows=6), base=bases, seed=st.integers(0, 99))
+def test_the_order_of_the_anchors_does_not_matter(table, base, seed):
+    X, y = table
+    twin = TwinRegressor(base, pairs=4, random_state=0).fit(X, y)
+    order = np.random.RandomState(seed).permutation(len(X))
+    mean, std = twin.predict(X, return_std=True)
+    shuffled = twin.add_anchors(X, y)  # a copy whose anchors are set below
+    shuffled._remember(X[order], y[order], None, twin._columns)
+    other_mean, other_std = shuffled.predict(X, return_std=True)
+    scale = max(1.0, np.abs(y).max())
+    np.testing.assert_allclose(mean, other_mean, rtol=1e-12, atol=1e-12 * scale)
+    # a spread near zero is a difference of large numbers, so its tolerance is that of its square
+    np.testing.assert_allclose(std**2, other_std**2, rtol=1e-9, atol=1e-12 * scale**2)
+
+
+@settings(max_examples=40)
+@given(table=tables(min_rows=4), shift=numbers, base=bases)
+def test_shifting_the_target_shifts_the_prediction(table, shift, base):
+    """Only differences are learned, so a constant goes through anchors alone."""
+    X, y = table
+    y, shift = np.round(y), round(shift)  # whole numbers: their differences are exact
+    plain = TwinRegressor(base, pairs=3, random_state=0).fit(X, y).predict(X)
+    shifted = TwinRegressor(base, pairs=3, random_state=0).fit(X, y + shift).predict(X)
+    np.testing.assert_allclose(shifted, plain + shift, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=30)
+@given(table=tables(min_rows=5), seed=st.integers(0, 99))
+def test_all_others_as_partners_are_all_pairs_without_self(table, seed):
+    """Random and nearest pairs both end in the same set when everyone is a partner."""
+    X, y = table
+    n = len(X)
+    random = TwinRegressor(LinearRegression(), pairs=RandomPairs(n), random_state=seed).fit(X, y)
+    nearest = TwinRegressor(LinearRegression(), pairs=NearestPairs(n)).fit(X, y)
+    assert random.n_pairs_ == nearest.n_pairs_ == 2 * n * (n - 1)
+    scale = max(1.0, np.abs(y).max())
+    np.testing.assert_allclose(random.predict(X), nearest.predict(X), rtol=1e-6, atol=1e-6 * scale)

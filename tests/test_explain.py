@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+
+from twinned import NearestAnchors, TwinRegressor
+
+COLUMNS = ["query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance"]
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.rand(30, 3)
+    return X, X @ [1.0, 2.0, -1.0]
+
+
+def test_the_nearest_anchors_among_equals(data):
+    X, y = data
+    twin = TwinRegressor(Ridge()).fit(X, y)
+    table = twin.explain(X[:4], n=3)
+    assert list(table.columns) == COLUMNS
+    assert len(table) == 12
+    distances = np.linalg.norm(X[:4, None] - X[None], axis=2)
+    for query, rows in table.groupby("query"):
+        np.testing.assert_array_equal(rows["anchor"], np.argsort(distances[query])[:3])
+        np.testing.assert_allclose(rows["distance"], np.sort(distances[query])[:3])
+        np.testing.assert_allclose(rows["weight"], 1 / 30)
+        np.testing.assert_allclose(rows["anchor_y"], y[rows["anchor"]])
+        np.testing.assert_allclose(rows["estimate"], rows["anchor_y"] + rows["difference"])
+
+
+def test_the_largest_weights_come_first_and_make_up_the_prediction(data):
+    X, y = data
+    twin = TwinRegressor(KNeighborsRegressor(3), anchors=NearestAnchors(6), weights="distance")
+    twin.fit(X, y)
+    queries = X[:3] + 0.01
+    table = twin.explain(queries, n=6)
+    for query, rows in table.groupby("query"):
+        assert (np.diff(rows["weight"]) <= 0).all()
+        assert rows["weight"].sum() == pytest.approx(1)
+        prediction = (rows["weight"] * rows["estimate"]).sum()
+        assert prediction == pytest.approx(twin.predict(queries)[query])
+
+
+def test_several_outputs_have_rows_of_their_own(data):
+    X, y = data
+    twin = TwinRegressor(Ridge()).fit(X, np.column_stack([y, -2 * y]))
+    table = twin.explain(X[:2], n=4)
+    assert len(table) == 2 * 2 * 4
+    np.testing.assert_allclose(
+        table.query("output == 1")["anchor_y"], -2 * table.query("output == 0")["anchor_y"]
+    )
+
+
+def test_more_comparables_than_anchors_gives_all(data):
+    X, y = data
+    assert len(TwinRegressor(Ridge()).fit(X[:5], y[:5]).explain(X[:1], n=50)) == 5
