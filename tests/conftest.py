@@ -1,5 +1,8 @@
 import os
 
+# Two workers share two cores: threads inside a test would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import hypothesis
 import numpy as np
 import pytest

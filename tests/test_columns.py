@@ -130,7 +130,7 @@ def test_missing_values_follow_the_base(houses, price):
     gaps.loc[0, "rooms"] = pd.NA
     gaps.loc[1, "wall"] = np.nan
     gaps.loc[2, "state"] = np.nan
-    with pytest.raises(ValueError, match="NaN.*HistGradientBoosting"):
+    with pytest.raises(ValueError, match=r"NaN.*HistGradientBoosting"):
         TwinRegressor(Ridge()).fit(gaps, price)
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(gaps, price)
     assert np.isfinite(twin.predict(gaps)).all()
@@ -167,7 +167,7 @@ def test_added_anchors_bring_new_categories(houses, price):
 def test_unknown_level_is_refused(houses, price):
     twin = TwinRegressor(Ridge()).fit(houses, price)
     new = houses[:1].assign(state=pd.Categorical(["ruin"], categories=["ruin"], ordered=True))
-    with pytest.raises(ValueError, match="'ruin'.*'poor', 'fair', 'good'"):
+    with pytest.raises(ValueError, match=r"'ruin'.*'poor', 'fair', 'good'"):
         twin.predict(new)
 
 

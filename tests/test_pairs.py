@@ -143,7 +143,5 @@ def test_drawing_by_weight_is_never_off_by_more_than_the_rest(weight, seed):
 def test_drawing_by_weight_is_right_on_average():
     weight = np.array([0.1, 0.2, 0.3, 1.4])
     rng = np.random.RandomState(0)
-    counts = sum(
-        np.bincount(draw_by_weight(weight, 100, rng), minlength=4) for _ in range(4000)
-    )
+    counts = sum(np.bincount(draw_by_weight(weight, 100, rng), minlength=4) for _ in range(4000))
     np.testing.assert_allclose(counts / counts.sum(), weight / weight.sum(), atol=0.01)

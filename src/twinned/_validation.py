@@ -247,7 +247,7 @@ def _declared_positions(X: Any, categorical_features: Any) -> set[int]:
     for item in chosen:
         if isinstance(item, str) and item in names:
             positions.add(names.index(item))
-        elif isinstance(item, numbers.Integral) and 0 <= item < len(names):
+        elif isinstance(item, int | np.integer) and 0 <= item < len(names):
             positions.add(int(item))
         else:
             raise ValueError(f"categorical_features names {item!r}; the columns are {names}.")
@@ -297,4 +297,3 @@ def _check_size(name: str, matrix: Floats, dtype: np.dtype[Any]) -> None:
             f"{name}[{', '.join(map(str, where))}] = {matrix[where]} is a value too large for "
             f"{dtype} differences (largest {largest:g}); rescale it."
         )
-

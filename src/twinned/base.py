@@ -81,6 +81,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
+            The points to predict.
         return_std : bool, default=False
             Also return the spread of the anchors' estimates, a raw standard deviation.
 
@@ -398,4 +399,7 @@ def _cut(
 ) -> Iterator[tuple[int, _Selection]]:
     for low in range(start, stop, per_block):
         rows = slice(low - start, low - start + per_block)
-        yield low, _Selection(*(None if part is None else part[rows] for part in found))
+        if found.indices is None or found.distances is None:
+            yield low, found
+        else:
+            yield low, _Selection(found.indices[rows], found.distances[rows])

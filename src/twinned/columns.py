@@ -84,9 +84,7 @@ class Columns:
     @classmethod
     def of_numbers(cls, n_features: int) -> Columns:
         """A table of numbers alone."""
-        return cls(
-            [NUMBER] * n_features, [[] for _ in range(n_features)], [0] * n_features
-        )
+        return cls([NUMBER] * n_features, [[] for _ in range(n_features)], [0] * n_features)
 
     @property
     def all_numbers(self) -> bool:
@@ -272,7 +270,9 @@ def _values(column: Any) -> list[Any]:
         try:
             hash(value)
         except TypeError:
-            raise TypeError(f"Row {row} of a categorical column holds {value!r}, no name.") from None
+            raise TypeError(
+                f"Row {row} of a categorical column holds {value!r}, no name."
+            ) from None
     return values
 
 

@@ -209,7 +209,7 @@ def as_pair_strategy(
 
 
 def _distinct(rng: np.random.RandomState, n: int, m: int) -> Indices:
-    """m distinct numbers below n, in O(m) where m is small beside n."""
+    """M distinct numbers below n, in O(m) where m is small beside n."""
     if 3 * m >= n:
         return rng.permutation(n)[:m]
     drawn = np.unique(rng.randint(0, n, size=m))
@@ -244,9 +244,7 @@ class PairFeatures:
                 self._n_differences * ("difference" in kind)
             )
 
-    def build(
-        self, first: Points, second: Points, out: NDArray[Any] | None = None
-    ) -> NDArray[Any]:
+    def build(self, first: Points, second: Points, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """(..., width) in C order, for sides whose leading axes broadcast against each other."""
         leading = np.broadcast_shapes(first.codes.shape[:-1], second.codes.shape[:-1])
         if callable(self.kind):
@@ -323,7 +321,7 @@ def draw_by_weight(weight: Floats, most: int, rng: np.random.RandomState) -> Ind
         return np.repeat(np.arange(len(weight)), weight.astype(np.intp))
     share = weight * (min(len(weight), most) / weight.sum())
     certain = np.floor(share)
-    n_left = int(round(share.sum() - certain.sum()))
+    n_left = round(share.sum() - certain.sum())
     rows = np.repeat(np.arange(len(weight)), certain.astype(np.intp))
     if n_left:
         left = share - certain

@@ -64,9 +64,9 @@ class TwinRegressor(BaseTwin):
         each point; a strategy such as `NearestPairs(16)`. `"auto"` takes all pairs while they are
         at most 250,000 and fit into `memory_limit`, and random partners beyond. Where
         `symmetric`, each random or nearest pair is learned with its mirror image.
-    pair_features : {"concat+difference", "concat", "difference"} or callable, default="concat+difference"
-        What the learner sees of a pair: (a, b, a − b), (a, b), a − b, or what a callable makes of
-        two (n_pairs, n_columns) arrays. A nominal category enters as indicators, and its
+    pair_features : str or callable, default="concat+difference"
+        What the learner sees of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b),
+        `"difference"` a − b, or what a callable makes of two (n_pairs, n_columns) arrays. A nominal category enters as indicators, and its
         difference as "same or different".
     anchors : {"all"} or strategy, default="all"
         Which known points a prediction is made from: all, `NearestAnchors(k)`, or
@@ -161,7 +161,9 @@ class TwinRegressor(BaseTwin):
         Parameters
         ----------
         X : table or array of shape (n, n_features)
+            The known points.
         y : array of shape (n,), or (n, n_outputs) where the base estimator learns several
+            Their values.
         sample_weight : array of shape (n,), default=None
             A pair weighs the product of its two, an anchor its own. A base estimator that takes no
             weights gets pairs drawn in proportion to them.
@@ -216,7 +218,14 @@ class TwinRegressor(BaseTwin):
             options["sample_weight"] = pair_weight
         if X_val is not None or y_val is not None:
             options |= self._validation_pairs(
-                base, X_val, y_val, columns, points.take(anchor_rows), target[anchor_rows], most, rng
+                base,
+                X_val,
+                y_val,
+                columns,
+                points.take(anchor_rows),
+                target[anchor_rows],
+                most,
+                rng,
             )
         self.estimator_ = self._fit_base(
             base,

@@ -1,7 +1,6 @@
 """`twinned datasets`: list, fetch and show the data sets of the paper."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from twinned.cli._errors import one_clear_line
 from twinned.datasets import KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
 from twinned.exceptions import IntegrityError
@@ -39,7 +39,7 @@ def list_command(as_json: AsJson = False) -> None:
 
     Example: twinned datasets list
     """
-    with _one_clear_line():
+    with one_clear_line():
         records = [(info(key), _place(info(key))) for key in KEYS]
     if as_json:
         _print_json([_summary(record, place) for record, place in records])
@@ -73,7 +73,7 @@ def fetch_command(
     Examples: twinned datasets fetch BC YH; twinned datasets fetch --all
     """
     fetched: list[dict[str, Any]] = []
-    with _one_clear_line():
+    with one_clear_line():
         # All keys are looked up first: a typing error should not cost a download.
         records = list(dict.fromkeys(info(key) for key in _chosen(keys, every)))
         with _progress(len(records)) as advance:
@@ -99,7 +99,7 @@ def show_command(
 
     Example: twinned datasets show RCL
     """
-    with _one_clear_line():
+    with one_clear_line():
         record = info(key)
         _, place = locate(record)
         rows = None if place == "absent" else _first_rows(record)
@@ -197,13 +197,3 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
             started = True
 
         yield advance
-
-
-@contextmanager
-def _one_clear_line() -> Iterator[None]:
-    """Turn a refusal into one line on stderr and exit code 2."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        print(f"twinned: error: {' '.join(str(error).splitlines())}", file=sys.stderr)
-        raise typer.Exit(2) from None

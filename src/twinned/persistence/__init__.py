@@ -37,7 +37,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
 from twinned.persistence import header as headers
-from twinned.persistence.archive import DAMAGE, HEADER, SCHEMA, Archive, pack, unpack
+from twinned.persistence.archive import HEADER, SCHEMA, Archive, pack, unpack
 from twinned.persistence.fitted_checks import settle
 from twinned.persistence.schema import Audit, canonical
 
@@ -109,8 +109,10 @@ def _to_bytes(model: Any) -> bytes:
     try:
         dumped = skops.io.dumps(model)
     except RecursionError as error:
-        # Also where set_fit_request or its like was called: the requests name their owner.
-        raise TypeError(f"{name} cannot be saved: a part of it refers back to itself.") from error
+        raise TypeError(
+            f"{name} cannot be saved: a part of it refers back to itself, as what "
+            "set_fit_request and its like leave behind does."
+        ) from error
     except Exception as error:  # whatever an unknown object raises when it is taken apart
         raise TypeError(f"{name} cannot be saved: {_first_line(error)}") from error
     parts = unpack(dumped)
@@ -124,8 +126,8 @@ def _to_bytes(model: Any) -> bytes:
     )
     try:
         Audit(Archive(data), refusal=TypeError).run(schema)
-    except TypeError as error:
-        raise TypeError(f"{name} cannot be saved: {error}.") from None
+    except (TypeError, IntegrityError) as error:
+        raise type(error)(f"{name} cannot be saved: {error}.") from None
     # What cannot be loaded is not worth saving: find out now, while the model is still at hand.
     with _refusing(f"{name} cannot be saved"):
         _from_bytes(data)
@@ -153,11 +155,10 @@ def _from_bytes(data: bytes) -> Any:
 def _refusing(what: str) -> Iterator[None]:
     try:
         yield
-    except DAMAGE as error:
-        if isinstance(error, IntegrityError):
-            reason = str(error)
-        else:
-            reason = f"it is damaged ({type(error).__name__}: {_first_line(error)})"
+    except IntegrityError as error:
+        raise IntegrityError(f"{what}: {_first_line(error)}.") from None
+    except Exception as error:  # zip, zlib, JSON, numpy, skops: damage may surface as anything
+        reason = f"it is damaged ({type(error).__name__}: {_first_line(error)})"
         raise IntegrityError(f"{what}: {reason}.") from error
 
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import struct
 import zipfile
 from typing import Any
 
@@ -71,7 +70,9 @@ class Archive:
         for length in shape:
             n_bytes *= int(length)
         if dtype.hasobject or n_bytes != len(content) - stream.tell() or min(shape, default=0) < 0:
-            raise IntegrityError(f"{name} is not the {dtype} array of shape {shape} it claims to be")
+            raise IntegrityError(
+                f"{name} is not the {dtype} array of shape {shape} it claims to be"
+            )
         return np.load(io.BytesIO(content), allow_pickle=False)
 
 
@@ -92,24 +93,3 @@ def pack(members: dict[str, bytes]) -> bytes:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content)
     return buffer.getvalue()
-
-
-# What reading a damaged zip, JSON or array may raise besides IntegrityError; RecursionError comes
-# from JSON nested too deep, RuntimeError from an encrypted member.
-DAMAGE = (
-    zipfile.BadZipFile,
-    EOFError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    TypeError,
-    ValueError,
-    NotImplementedError,
-    RecursionError,
-    RuntimeError,
-    MemoryError,
-    OverflowError,
-    OSError,
-    ImportError,
-    struct.error,
-)

@@ -56,7 +56,7 @@ def warn_of_other_versions(header: dict[str, Any], path: str) -> None:
             f"{path} was saved by {' and '.join(differing)}; its predictions may differ. "
             "Install those versions, or fit and save the model again.",
             VersionMismatchWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 

@@ -114,7 +114,11 @@ class Audit:
                 _demand(isinstance(node["content"], str), f"{where} is not JSON text")
             case "SliceNode":
                 ends = (node["content"][end] for end in ("start", "stop", "step"))
-                _demand(all(end is None or type(end) is int for end in ends), f"{where} is no slice")
+                _demand(
+                    all(end is None or type(end) is int for end in ends), f"{where} is no slice"
+                )
+            case "DictNode":
+                _check_key_types(node, where)
             case "NdArrayNode" if node["type"] == "numpy":
                 self._check_array(node, where)
             case "LossNode":
@@ -134,8 +138,8 @@ class Audit:
             return
         kind = loader.removesuffix("Node").lower()
         self._refuse(
-            f"{where}=<{kind} {name}> is code, which a model file does not hold; use a named option "
-            "or a numpy ufunc such as np.log in its place"
+            f"{where}=<{kind} {name}> is code, which a model file does not hold; use a named "
+            "option or a numpy ufunc such as np.log in its place"
         )
 
     def _define(self, node: Node) -> None:
@@ -173,18 +177,24 @@ class Audit:
 
     def _check_tree(self, node: Node) -> None:
         # Now rather than once it is built: building already reads what the arguments promise.
-        arguments = self._resolve(node["__reduce__"]["args"])["content"]
-        state = self._resolve(node["content"])["content"]
-        _demand(len(arguments) == 3, f"a tree has {len(arguments)} arguments, not 3")
-        n_features, n_classes, n_outputs = arguments
+        arguments, state = node["__reduce__"]["args"], node["content"]
+        parts = {"max_depth", "node_count", "nodes", "values"}
+        _demand(
+            arguments["__loader__"] == "TupleNode" and len(arguments["content"]) == 3,
+            "a tree is damaged: it does not have three arguments",
+        )
+        _demand(
+            state["__loader__"] == "DictNode"
+            and set(state["content"]) == parts
+            and {full_name(key) for key in state["key_types"]["content"]} == {"builtins.str"},
+            f"a tree is damaged: its state is not {sorted(parts)}",
+        )
+        n_features, n_classes, n_outputs = arguments["content"]
         check_tree(
             n_features=self._plain(n_features),
             n_classes=self._plain(n_classes),
             n_outputs=self._plain(n_outputs),
-            **{
-                part: self._plain(state[part])
-                for part in ("max_depth", "node_count", "nodes", "values")
-            },
+            **{part: self._plain(state["content"][part]) for part in parts},
         )
 
     def _plain(self, node: Node) -> Any:
@@ -230,6 +240,20 @@ def _slots(node: Node) -> Iterator[tuple[Any, Any, str]]:
             yield node["content"], "seed_seq", ".seed_seq"
 
 
+def _check_key_types(node: Node, where: str) -> None:
+    """Check that a dict is read back with the keys that are written here.
+
+    skops calls each key's type on the key, and drops the keys that have none.
+    """
+    key_types = node["key_types"]
+    _demand(
+        key_types["__loader__"] == "ListNode"
+        and len(key_types["content"]) == len(node["content"])
+        and all(key["__loader__"] == "TypeNode" for key in key_types["content"]),
+        f"{where} does not have a type for each of its keys",
+    )
+
+
 def _home_of_ufunc(node: Node) -> str:
     """The public module of a ufunc; skops names whichever module it found it in first."""
     module, name = node["__module__"], node["__class__"]
@@ -249,7 +273,7 @@ def _without_gaps(content: bytes) -> bytes:
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.dtype.names is None:
         return content
-    clean = np.zeros_like(array)
+    clean = np.zeros(array.shape, array.dtype)  # zeros_like would leave the gaps as they come
     for field in array.dtype.names:
         clean[field] = array[field]
     buffer = io.BytesIO()

@@ -106,10 +106,11 @@ def check_children(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> in
     >>> left, right = np.array([1, leaf, 3, leaf, leaf]), np.array([2, leaf, 4, leaf, leaf])
     >>> check_children(left, right, left != leaf)
     2
-    >>> check_children(np.array([1, 0]), np.array([1, 0]), np.array([True, True]))
+    >>> left, right = np.array([1, 1, leaf]), np.array([2, 2, leaf])
+    >>> check_children(left, right, left != leaf)
     Traceback (most recent call last):
     ...
-    twinned.exceptions.IntegrityError: a tree is damaged: a node's child comes before the node
+    twinned.exceptions.IntegrityError: a tree is damaged: a node's child does not come after it
     """
     (parents,) = np.nonzero(inner)
     children = np.concatenate([left[inner], right[inner]])
@@ -120,7 +121,7 @@ def check_children(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> in
     )
     _demand(
         bool((children > np.concatenate([parents, parents])).all()),
-        "a node's child comes before the node",
+        "a node's child does not come after it",
     )
     _demand(
         np.array_equal(np.sort(children), np.arange(1, n_nodes)),

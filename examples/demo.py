@@ -1,0 +1,145 @@
+"""Plain regressors and their twins on three formulas: a table, and a picture on disk.
+
+No files and no network: the data are made from the formulas of the paper's appendix.
+"""
+
+import argparse
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from rich.table import Table
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsRegressor
+
+from twinned import TwinRegressor
+from twinned.datasets import make_rcl, make_tf, make_wsb
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+N_POINTS, N_TRAIN = 200, 100
+DATASETS = {
+    "TF": ("test function", make_tf),
+    "RCL": ("RCL circuit", make_rcl),
+    "WSB": ("Wheatstone bridge", make_wsb),
+}
+
+
+def regressors(seed):
+    """Each plain regressor, and the same one twinned."""
+    forest = RandomForestRegressor(50, min_samples_leaf=2, random_state=seed)
+    neighbours = KNeighborsRegressor(5)
+    boosting = HistGradientBoostingRegressor(random_state=seed)
+    return {
+        "random forest": (forest, TwinRegressor(forest)),
+        "k-NN": (neighbours, TwinRegressor(neighbours)),
+        "boosting": (boosting, TwinRegressor(boosting)),
+    }
+
+
+def rmse(prediction, truth):
+    return float(np.sqrt(np.mean((prediction - truth) ** 2)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder for the picture")
+    parser.add_argument("--seeds", type=int, default=3, help="how many splits to average over")
+    arguments = parser.parse_args()
+    console = Console()
+    console.print(
+        f"Each set: {N_TRAIN} points to learn from, {N_POINTS - N_TRAIN} to predict, "
+        f"mean of {arguments.seeds} splits."
+    )
+    names = list(regressors(0))
+    errors = {(key, name): [] for key in DATASETS for name in names}
+    shown = None
+    columns = ("[progress.description]{task.description}", BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        task = progress.add_task("twinning", total=len(errors) * arguments.seeds)
+        for seed in range(arguments.seeds):
+            for key, (_, make) in DATASETS.items():
+                X, y = make(N_POINTS, random_state=seed)
+                X, X_test, y, y_test = train_test_split(X, y, train_size=N_TRAIN, random_state=seed)
+                for name, (plain, twin) in regressors(seed).items():
+                    progress.update(task, description=f"{key}, {name}")
+                    plain_y = plain.fit(X, y).predict(X_test)
+                    twin_y, std = twin.fit(X, y).predict(X_test, return_std=True)
+                    errors[key, name].append((rmse(plain_y, y_test), rmse(twin_y, y_test)))
+                    if shown is None and name == "random forest":
+                        shown = y_test, plain_y, twin_y, std
+                    progress.advance(task)
+
+    table = Table(title="Test RMSE, and how much of it the twin leaves")
+    for heading in ("data", "regressor", "plain", "twinned", "twinned / plain"):
+        table.add_column(heading, justify="left" if heading in ("data", "regressor") else "right")
+    for (key, name), pairs in errors.items():
+        plain, twin = np.mean(pairs, axis=0)
+        colour = "green" if twin < plain else "red"
+        table.add_row(
+            DATASETS[key][0],
+            name,
+            f"{plain:.4f}",
+            f"{twin:.4f}",
+            f"[{colour}]{twin / plain:.2f}[/]",
+            end_section=name == names[-1],
+        )
+    console.print(table)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    picture = arguments.output / "demo.png"
+    draw(errors, shown, picture)
+    console.print(f"The picture is in [bold]{picture}[/].")
+
+
+def draw(errors, shown, path):
+    """Left: one split, predictions against truth with their spread. Right: all the ratios."""
+    plain_colour, twin_colour = "#9a9a9a", "#c2410c"
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    truth, plain, twin, std = shown
+    span = [truth.min(), truth.max()]
+    left.plot(span, span, color="#bbbbbb", linewidth=1, zorder=0)
+    left.scatter(truth, plain, s=16, color=plain_colour, label=f"forest, {rmse(plain, truth):.3f}")
+    left.errorbar(
+        truth,
+        twin,
+        std,
+        fmt="o",
+        markersize=4,
+        linewidth=0.7,
+        color=twin_colour,
+        label=f"twinned forest ± spread over anchors, {rmse(twin, truth):.3f}",
+    )
+    left.set(xlabel="true value", ylabel="predicted", title="Test function, one split (RMSE)")
+    left.legend(frameon=False, fontsize=8, loc="upper left")
+
+    labels = [f"{key}  {name}" for key, name in errors]
+    ratios = [np.mean(pairs, axis=0) for pairs in errors.values()]
+    values = [twin / plain for plain, twin in ratios]
+    rows = np.arange(len(labels))[::-1]
+    right.barh(rows, values, color=[twin_colour if v < 1 else plain_colour for v in values])
+    right.axvline(1, color="black", linewidth=1)
+    for row, value in zip(rows, values, strict=True):
+        right.text(
+            max(value, 1.0 if value > 0.9 else 0) + 0.01,
+            row,
+            f"{value:.2f}",
+            va="center",
+            fontsize=8,
+        )
+    right.set_yticks(rows, labels, fontsize=8)
+    right.set(
+        xlabel="RMSE of the twin / RMSE of the plain regressor",
+        title="Left of the line, twinning pays",
+        xlim=(0, max(1.15, max(values) + 0.1)),
+    )
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == "__main__":
+    main()

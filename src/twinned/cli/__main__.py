@@ -1,0 +1,5 @@
+"""`python -m twinned.cli` is `twinned`."""
+
+from twinned.cli import main
+
+main()

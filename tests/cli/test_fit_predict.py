@@ -1,0 +1,529 @@
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
+
+import twinned
+from twinned import TwinRegressor
+from twinned.cli import app
+from twinned.datasets import make_wsb
+
+QUICK = ("--no-check", "--pairs", "3")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """On tables this small, threads that wait for each other take all the time."""
+    with threadpool_limits(1):
+        yield
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+
+
+def start(*arguments, cwd):
+    """A process of its own, as a user starts it."""
+    command = [sys.executable, "-m", "twinned.cli", *map(str, arguments)]
+    home = str(Path(twinned.__file__).resolve().parents[1])  # found from any folder
+    env = os.environ | {"PYTHONPATH": home, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=env)
+
+
+def succeeded(result):
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def assert_refused(result, *words):
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("twinned: error: ")
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.endswith("\n")
+    for word in words:
+        assert word in result.stderr
+
+
+def bridge(n=40, seed=0):
+    """A Wheatstone bridge with a category, and a positive target."""
+    X, voltage = make_wsb(n, as_printed=True, random_state=seed)
+    X["material"] = np.where(X["R1"] > 2, "wood", np.where(X["R2"] > 2, "brick", "clay"))
+    return X.assign(y=np.exp(voltage) * np.where(X["R1"] > 2, 2, 1))
+
+
+@pytest.fixture
+def room(tmp_path):
+    """A folder with a table to learn from, and one to predict."""
+    table = bridge()
+    table.iloc[:30].to_csv(tmp_path / "table.csv", index=False)
+    table.iloc[30:].drop(columns="y").to_csv(tmp_path / "new.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def model(room):
+    path = room / "model.twin"
+    succeeded(run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", path, *QUICK))
+    return path
+
+
+def frame(path):
+    table = pd.read_csv(path)
+    return table.assign(material=table["material"].astype("category"))
+
+
+def csv_of(result):
+    return exact(io.StringIO(result.stdout))
+
+
+def exact(source):
+    """Read numbers to the last bit, which pandas does not promise."""
+    return pd.read_csv(source, dtype=str).map(float)
+
+
+# --- the round trip ---------------------------------------------------------------------------
+
+
+def test_fit_and_predict_equal_the_library(room):
+    from sklearn.ensemble import RandomForestRegressor
+
+    path = room / "forest.twin"
+    succeeded(
+        run("fit", room / "table.csv", "--target", "y", "--model", "forest", "--seed", "3",
+            "--anchors", "5", "-o", path, *QUICK)
+    )  # fmt: skip
+    result = succeeded(run("predict", path, room / "new.csv", "--std"))
+    known = frame(room / "table.csv")
+    twin = TwinRegressor(
+        RandomForestRegressor(100, min_samples_leaf=2),
+        pairs=3,
+        anchors=twinned.NearestAnchors(5),
+        random_state=3,
+    ).fit(known.drop(columns="y"), known["y"])
+    mean, std = twin.predict(frame(room / "new.csv"), return_std=True)
+    predicted = csv_of(result)
+    assert list(predicted.columns) == ["prediction", "std"]
+    np.testing.assert_allclose(predicted["prediction"], mean, rtol=1e-12)
+    np.testing.assert_allclose(predicted["std"], std, rtol=1e-9)
+
+
+def test_the_saved_model_is_the_one_that_predicts(room, model):
+    loaded = twinned.load(model)
+    out = room / "out.csv"
+    result = succeeded(run("predict", model, room / "new.csv", "-o", out))
+    assert result.stdout == f"10 predictions in {out}\n"
+    predicted = exact(out)
+    assert list(predicted.columns) == ["prediction"]
+    np.testing.assert_array_equal(predicted["prediction"], loaded.predict(frame(room / "new.csv")))
+
+
+@pytest.mark.parametrize("name", ["default", "knn", "ridge"])
+def test_every_model_goes_round(room, name):
+    path = room / "model.twin"
+    succeeded(run("fit", room / "table.csv", "-t", "y", "-m", name, "-o", path, *QUICK))
+    predicted = csv_of(succeeded(run("predict", path, room / "new.csv")))["prediction"]
+    truth = bridge()["y"].iloc[30:]
+    assert np.sqrt(np.mean((predicted.to_numpy() - truth) ** 2)) < 0.8 * truth.std()
+
+
+def test_the_log_target_and_its_deviation(room):
+    path = room / "log.twin"
+    succeeded(
+        run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "--log-target", "-o", path, *QUICK)
+    )
+    predicted = csv_of(succeeded(run("predict", path, room / "new.csv", "--std")))
+    known = frame(room / "table.csv")
+    plain = csv_of(succeeded(run("predict", path, room / "new.csv")))
+    np.testing.assert_allclose(plain["prediction"], predicted["prediction"], rtol=1e-12)
+    inner = twinned.load(path).regressor_
+    np.testing.assert_allclose(inner.anchors_y_, np.log(known["y"]), rtol=1e-12)
+    mean, std = inner.predict(frame(room / "new.csv"), return_std=True)
+    np.testing.assert_allclose(predicted["prediction"], np.exp(mean), rtol=1e-12)
+    np.testing.assert_allclose(predicted["std"], np.exp(mean) * std, rtol=1e-12)
+
+
+def test_the_seed_decides_the_draw(room):
+    def predictions(seed):
+        path = room / f"{seed}.twin"
+        succeeded(run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "--seed", seed,
+                      "-o", path, *QUICK))  # fmt: skip
+        return csv_of(run("predict", path, room / "new.csv"))["prediction"].tolist()
+
+    assert predictions(1) == predictions(1)
+    assert predictions(1) != predictions(2)
+
+
+def test_options_reach_the_twin(room):
+    path = room / "model.twin"
+    succeeded(
+        run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "--pairs", "all", "--anchors", "4",
+            "--drop", "R3", "-c", "U", "-o", path, "--no-check")
+    )  # fmt: skip
+    twin = twinned.load(path)
+    assert twin.n_pairs_ == 900
+    assert list(twin.feature_names_in_) == ["U", "R1", "R2", "material"]
+    assert twin._columns.kinds == ["nominal", "number", "number", "nominal"]
+    assert (twin.anchors.k, twin.anchors.metric) == (4, "euclidean")
+
+
+@pytest.mark.parametrize("options", [("boost",), ("extra-trees", "--anchors", "5")])
+def test_missing_values_where_the_model_takes_them(room, options):
+    table = pd.read_csv(room / "table.csv")
+    table.loc[3, "U"] = np.nan
+    table.loc[5, "material"] = None
+    table.to_csv(room / "gaps.csv", index=False)
+    path = room / "model.twin"
+    succeeded(run("fit", room / "gaps.csv", "-t", "y", "-o", path, *QUICK, "-m", *options))
+    result = succeeded(run("predict", path, room / "gaps.csv"))
+    assert np.isfinite(csv_of(result)["prediction"]).all()
+
+
+# --- what is printed --------------------------------------------------------------------------
+
+
+def test_the_report(room):
+    path = room / "model.twin"
+    result = succeeded(run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", path))
+    for text in ("30 rows", "4: U, R1, R2, R3", "material (3 names)", "900 pairs", "30 anchors",
+                 "5-fold", "plain ridge regression", "always the mean", str(path)):  # fmt: skip
+        assert text in result.stdout
+    assert result.stderr == ""
+
+
+def test_facts_for_machines(room):
+    path = room / "model.twin"
+    result = succeeded(
+        run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", path, "--json")
+    )
+    facts = json.loads(result.stdout)
+    assert result.stdout.count("\n") == 1
+    assert facts["rows"] == facts["anchors"] == 30
+    assert facts["pairs"] == 900
+    assert facts["numbers"] == ["U", "R1", "R2", "R3"]
+    assert facts["categories"] == {"material": 3}
+    assert facts["output"] == str(path)
+    assert facts["bytes"] == path.stat().st_size
+    assert facts["seconds"] > 0
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_the_check_is_cross_validation(room, log):
+    from sklearn.model_selection import KFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    options = ["--log-target"] if log else []
+    result = run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", room / "m.twin",
+                 "--json", "--anchors", "28", *options)  # fmt: skip
+    check = json.loads(succeeded(result).stdout)["check"]
+    known = frame(room / "table.csv")
+    X, y = known.drop(columns="y"), known["y"].to_numpy()
+    learned = np.log(y) if log else y
+    folds = KFold(5, shuffle=True, random_state=0)
+    ridge = make_pipeline(StandardScaler(), Ridge())
+
+    def rmse(estimator, X):
+        predicted = cross_val_predict(estimator, X, learned, cv=folds)
+        return np.sqrt(np.mean(((np.exp(predicted) if log else predicted) - y) ** 2))
+
+    # a fold has 24 rows to learn from, so 28 anchors are 24 there
+    twin = TwinRegressor(ridge, anchors=twinned.NearestAnchors(24), random_state=0)
+    assert check["rmse_twin"] == pytest.approx(rmse(twin, X), rel=1e-9)
+    assert check["rmse_plain"] == pytest.approx(rmse(ridge, pd.get_dummies(X)), rel=1e-9)
+    assert check["folds"] == 5
+
+
+def test_no_check_and_too_few_rows_for_one(room):
+    result = run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", room / "m.twin",
+                 "--no-check", "--json")  # fmt: skip
+    assert json.loads(succeeded(result).stdout)["check"] is None
+    assert result.stderr == ""
+    pd.read_csv(room / "table.csv").head(9).to_csv(room / "few.csv", index=False)
+    result = succeeded(
+        run("fit", room / "few.csv", "-t", "y", "-m", "ridge", "-o", room / "m.twin")
+    )
+    assert "9 rows are too few" in result.stderr
+    assert "check " not in result.stdout
+
+
+def test_predictions_for_machines(room, model):
+    facts = json.loads(succeeded(run("predict", model, room / "new.csv", "--std", "--json")).stdout)
+    mean, std = twinned.load(model).predict(frame(room / "new.csv"), return_std=True)
+    assert facts["prediction"] == mean.tolist()
+    assert facts["std"] == std.tolist()
+    out = room / "out.csv"
+    facts = json.loads(
+        succeeded(run("predict", model, room / "new.csv", "--json", "-o", out)).stdout
+    )
+    assert facts["output"] == str(out)
+    assert facts["rows"] == 10
+    assert "prediction" not in facts
+    assert len(pd.read_csv(out)) == 10
+
+
+def test_order_and_strange_columns_do_not_matter(room, model):
+    expected = run("predict", model, room / "new.csv")
+    assert expected.stderr == ""
+    table = pd.read_csv(room / "new.csv")
+    table[table.columns[::-1]].assign(note="hello").to_csv(room / "other.csv")  # with an index
+    result = succeeded(run("predict", model, room / "other.csv"))
+    assert result.stdout == expected.stdout
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("twinned: note: ")
+    assert "'note'" in result.stderr
+
+
+def test_an_unknown_category_is_one_warning(room, model):
+    table = pd.read_csv(room / "new.csv")
+    table["material"] = "straw"
+    table.to_csv(room / "straw.csv", index=False)
+    result = succeeded(run("predict", model, room / "straw.csv"))
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("twinned: warning: ")
+    assert "'straw'" in result.stderr
+    assert len(csv_of(result)) == 10
+
+
+def test_another_separator(room):
+    for name in ("table", "new"):
+        pd.read_csv(room / f"{name}.csv").to_csv(room / f"{name}.txt", index=False, sep=";")
+    path = room / "model.twin"
+    options = ("--separator", ";")
+    succeeded(
+        run("fit", room / "table.txt", "-t", "y", "-m", "ridge", "-o", path, *QUICK, *options)
+    )
+    assert len(csv_of(succeeded(run("predict", path, room / "new.txt", *options)))) == 10
+
+
+# --- bad input to fit -------------------------------------------------------------------------
+
+GOOD = "a,b,y\n1,2,3\n2,3,5\n4,1,5\n0,1,1\n"
+IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        ("", (), ["table.csv is empty"]),
+        ("a,b,y\n", (), ["no rows"]),
+        (None, (), ["there is no file", "table.csv"]),
+        (b"a,y\n1,\xff\n", (), ["line 2", "UTF-8"]),
+        ("a,a,y\n1,2,3\n", (), ["several columns", "'a'"]),
+        ("a;y\n1;2\n", (), ["--separator ';'"]),
+        ("a,b\n1,2\n", (), ["no column 'y'", "--target", "'a', 'b'"]),
+        ("a,y\n1,2\n3,\n", (), ["line 3", "'y'", "no value"]),
+        ("a,y\n1,2\n3,low\n", (), ["line 3", "'low'", "number"]),
+        ("a,y\n1,2\n3,inf\n", (), ["line 3", "'inf'", "finite"]),
+        ("a,y\n1,2\n3,4\nx,5\n", (), ["line 4", "'x'", "--categorical a"]),
+        (IDS, (), ["'id'", "'row0'", "--drop id"]),
+        ("a,y\n1,2\n,4\n", (), ["line 3", "'a'", "--model ridge", "forest"]),
+        ("y\n1\n2\n", (), ["no column to learn from"]),
+        ("a,y\n1,2\n", (), ["1 row", "a pair needs two"]),
+        (",a,y\n0,1,2\n1,2,3\n", (), ["column 1 has no name", '--drop ""']),
+        ("a,y\n1,2\n2,-3.5\n", ("--log-target",), ["line 3", "-3.5", "logarithm"]),
+        ("a,y\n1,0\n2,3\n", ("--log-target",), ["line 2", ": 0 "]),
+        (GOOD, ("--model", "neural"), ["neural is not there yet", "forest", "ridge"]),
+        (GOOD, ("--model", "tree"), ["no --model tree", "forest"]),
+        (GOOD, ("--pairs", "many"), ["--pairs", "'many'", "auto, all"]),
+        (GOOD, ("--pairs", "0"), ["--pairs", "'0'"]),
+        (GOOD, ("--anchors", "-1"), ["--anchors", "'-1'"]),
+        (GOOD, ("--anchors", "9"), ["--anchors 9", "4"]),
+        (GOOD, ("--seed", "-1"), ["--seed", "-1"]),
+        (GOOD, ("--drop", "c"), ["no column 'c'", "--drop"]),
+        (GOOD, ("--drop", "y"), ["--drop", "'y'", "--target"]),
+        (GOOD, ("--categorical", "c"), ["no column 'c'", "--categorical"]),
+        (GOOD, ("--separator", "ab"), ["--separator", "'ab'"]),
+    ],
+)
+def test_bad_input_to_fit(tmp_path, content, options, words):
+    table, old = tmp_path / "table.csv", tmp_path / "old.twin"
+    if isinstance(content, bytes):
+        table.write_bytes(content)
+    elif content is not None:
+        table.write_text(content)
+    old.write_text("an older model")
+    before = sorted(tmp_path.iterdir())
+    for output in (old, tmp_path / "new.twin"):
+        # the later of two options counts
+        result = run("fit", table, "-t", "y", "-m", "ridge", "-o", output, *options)
+        assert_refused(result, *words)
+    assert old.read_text() == "an older model"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_folder_is_no_table(tmp_path):
+    assert_refused(run("fit", tmp_path, "-t", "y", "-o", tmp_path / "m.twin"), "is a folder")
+
+
+def test_a_nameless_column_can_be_dropped(tmp_path):
+    (tmp_path / "table.csv").write_text(",a,y\n0,1,2\n1,2,3\n")
+    path = tmp_path / "m.twin"
+    succeeded(
+        run("fit", tmp_path / "table.csv", "-t", "y", "-m", "ridge", "--drop", "", "-o", path)
+    )
+    assert list(twinned.load(path).feature_names_in_) == ["a"]
+
+
+def test_the_place_of_the_model_is_checked_before_the_fit(room, monkeypatch):
+    monkeypatch.setattr(TwinRegressor, "fit", lambda *_: pytest.fail("fitted in vain"))
+    arguments = ("fit", room / "table.csv", "-t", "y", "-o")
+    before = (room / "table.csv").read_bytes()
+    assert_refused(run(*arguments, room / "nowhere" / "m.twin"), "no folder", "nowhere")
+    assert_refused(run(*arguments, room), "is a folder")
+    assert_refused(run(*arguments, room / "table.csv"), "would replace the input")
+    assert (room / "table.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), RuntimeError("a bug")])
+def test_an_interrupted_fit_leaves_the_old_model(room, model, monkeypatch, stop):
+    before, files = model.read_bytes(), sorted(room.iterdir())
+
+    def fit(*_):
+        raise stop
+
+    monkeypatch.setattr(TwinRegressor, "fit", fit)
+    result = run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", model)
+    assert result.exit_code not in (0, 2)
+    assert model.read_bytes() == before
+    assert sorted(room.iterdir()) == files
+    if isinstance(stop, RuntimeError):
+        assert result.exception is stop  # a bug keeps its traceback
+
+
+# --- bad input to predict ---------------------------------------------------------------------
+
+HEADER = "U,R1,R2,R3,material\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", ["is empty"]),
+        (HEADER, ["no rows"]),
+        (None, ["there is no file"]),
+        ("U,R1,material\n1,2,wood\n", ["no column 'R2', 'R3'", "model.twin"]),
+        ("p,q\n1,2\n", ["no column 'U', 'R1', 'R2', 'R3', 'material'", "'p', 'q'"]),
+        (HEADER + "1,2,3,1,wood\n1,2,soft,1,wood\n", ["line 3", "'R2'", "'soft'"]),
+        (HEADER + "1,2,3,1,wood\n\n1,2,,1,wood\n", ["line 4", "'R2'", "no missing values"]),
+        (HEADER + "1,2,3,1,\n", ["line 2", "'material'", "no missing values"]),
+        (HEADER + "1,2,3,inf,wood\n", ["line 2", "'R3'", "'inf'"]),
+        (HEADER.replace(",", ";") + "1;2;3;1;wood\n", ["--separator ';'"]),
+    ],
+)
+def test_bad_input_to_predict(room, model, content, words):
+    table, out = room / "bad.csv", room / "out.csv"
+    if content is not None:
+        table.write_text(content)
+    out.write_text("older predictions")
+    before = sorted(room.iterdir())
+    assert_refused(run("predict", model, table, "-o", out), *words)
+    assert_refused(run("predict", model, table, "-o", room / "fresh.csv"), *words)
+    assert_refused(run("predict", model, table, "--json"), *words)
+    assert out.read_text() == "older predictions"
+    assert sorted(room.iterdir()) == before
+
+
+def test_what_is_no_model(room):
+    out = room / "out.csv"
+
+    def refused(name, *words):
+        assert_refused(run("predict", room / name, room / "new.csv", "-o", out), *words)
+        assert not out.exists()
+
+    refused("nothing.twin", "there is no model", "twinned fit")
+    refused("table.csv", "table.csv", "is not loaded")
+    refused("", "is a folder")
+    twinned.save(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), room / "ridge.twin")
+    refused("ridge.twin", "Ridge", "not a twin")
+
+
+def test_the_place_of_the_predictions(room, model):
+    arguments = ("predict", model, room / "new.csv", "-o")
+    before = model.read_bytes(), (room / "new.csv").read_bytes()
+    assert_refused(run(*arguments, room / "nowhere" / "out.csv"), "no folder", "nowhere")
+    assert_refused(run(*arguments, model), "would replace the input")
+    assert_refused(run(*arguments, room / "new.csv"), "would replace the input")
+    assert (model.read_bytes(), (room / "new.csv").read_bytes()) == before
+
+
+def test_a_model_without_names_takes_columns_by_their_order(room):
+    known = pd.read_csv(room / "table.csv")
+    twin = TwinRegressor(Ridge(), pairs=3, random_state=0).fit(
+        known[["U", "R1"]].to_numpy(), known["y"].to_numpy()
+    )
+    twinned.save(twin, room / "array.twin")
+    (room / "two.csv").write_text("p,q\n1,2\n2,1\n")
+    predicted = csv_of(succeeded(run("predict", room / "array.twin", room / "two.csv")))
+    np.testing.assert_array_equal(predicted["prediction"], twin.predict([[1, 2], [2, 1]]))
+    assert_refused(run("predict", room / "array.twin", room / "new.csv"), "2 columns", "5")
+
+
+def test_a_model_of_several_outputs_has_a_column_for_each(room):
+    known = pd.read_csv(room / "table.csv")
+    twin = TwinRegressor(Ridge(), pairs=3, random_state=0).fit(known[["U"]], known[["y", "R1"]])
+    twinned.save(twin, room / "two.twin")
+    predicted = csv_of(succeeded(run("predict", room / "two.twin", room / "new.csv", "--std")))
+    assert list(predicted.columns) == ["prediction_0", "prediction_1", "std_0", "std_1"]
+
+
+# --- as a process -----------------------------------------------------------------------------
+
+
+def test_a_newcomer_s_session(room):
+    arguments = ("fit", "table.csv", "--target", "y", "--model", "ridge", "-o", "model.twin")
+    fitted = start(*arguments, "--json", cwd=room)
+    assert fitted.returncode == 0, fitted.stderr
+    assert json.loads(fitted.stdout)["output"] == "model.twin"
+    assert fitted.stderr == ""
+    predicted = start("predict", "model.twin", "new.csv", "--std", cwd=room)
+    assert predicted.returncode == 0, predicted.stderr
+    assert predicted.stderr == ""
+    assert predicted.stdout.splitlines()[0] == "prediction,std"
+    assert len(predicted.stdout.splitlines()) == 11
+
+
+def test_a_refusal_in_a_process(room):
+    refused = start("fit", "table.csv", "--target", "price", "-o", "model.twin", cwd=room)
+    assert refused.returncode == 2
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("twinned: error: table.csv has no column 'price'")
+    assert refused.stderr.count("\n") == 1
+    assert not (room / "model.twin").exists()
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from twinned.cli import app\n"
+        "for words in ([], ['fit'], ['predict']):\n"
+        "    assert CliRunner().invoke(app, [*words, '--help']).exit_code == 0\n"
+        "print([m for m in ('numpy', 'pandas', 'sklearn', 'skops') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_version_and_help():
+    assert succeeded(run("--version")).stdout == f"twinned {twinned.__version__}\n"
+    for command in ("fit", "predict"):
+        assert f"twinned {command} houses" in succeeded(run(command, "--help")).stdout
+        assert "Usage" in run(command).output
+    assert "datasets" in succeeded(run("--help")).stdout
+    assert run("fit").exit_code == run("predict", "only.twin").exit_code == 2
+
+
+def test_datasets_is_handed_on():
+    assert json.loads(succeeded(run("datasets", "show", "TF", "--json")).stdout)["key"] == "TF"
+    assert "fetch" in succeeded(run("datasets", "--help")).stdout
+    assert_refused(run("datasets", "show", "nope"), "'nope'")

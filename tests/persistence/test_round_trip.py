@@ -1,0 +1,344 @@
+import functools
+import operator
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import scipy.special
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import (
+    AdaBoostRegressor,
+    BaggingRegressor,
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+    StackingRegressor,
+    VotingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.linear_model import LinearRegression, Ridge, SGDRegressor
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.svm import SVR, NuSVR
+from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+
+import twinned
+from twinned import TwinRegressor
+
+
+def forest():
+    return RandomForestRegressor(3, max_depth=4, random_state=0)
+
+
+def histogram():
+    return HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5)
+
+
+PLAIN = [
+    DecisionTreeRegressor(random_state=0),
+    DecisionTreeRegressor(max_leaf_nodes=6, criterion="absolute_error", random_state=0),
+    DecisionTreeRegressor(ccp_alpha=0.01, random_state=0),
+    ExtraTreeRegressor(random_state=0),
+    forest(),
+    ExtraTreesRegressor(3, random_state=0),
+    GradientBoostingRegressor(n_estimators=4, random_state=0),
+    GradientBoostingRegressor(n_estimators=3, loss="huber", init=Ridge()),
+    histogram(),
+    HistGradientBoostingRegressor(max_iter=3, loss="quantile", quantile=0.3, max_features=0.5),
+    HistGradientBoostingRegressor(max_iter=3, loss="poisson", early_stopping=True),
+    BaggingRegressor(n_estimators=3, max_features=0.7, random_state=0),
+    AdaBoostRegressor(n_estimators=3, random_state=0),
+    StackingRegressor([("forest", forest()), ("ridge", Ridge())]),
+    VotingRegressor([("forest", forest()), ("neighbours", KNeighborsRegressor())]),
+    KNeighborsRegressor(algorithm="kd_tree", weights="distance"),
+    KNeighborsRegressor(algorithm="ball_tree", metric="minkowski", p=3),
+    KNeighborsRegressor(algorithm="brute"),
+    RadiusNeighborsRegressor(radius=9.0),
+    SVR(),
+    NuSVR(kernel="poly"),
+    LinearRegression(),
+    SGDRegressor(random_state=0),
+    MLPRegressor(hidden_layer_sizes=(5,), max_iter=20, random_state=0),
+    GaussianProcessRegressor(RBF() + WhiteKernel()),
+    make_pipeline(StandardScaler(), Ridge()),
+    make_pipeline(FunctionTransformer(scipy.special.expit), Ridge()),
+    TransformedTargetRegressor(forest(), func=np.log, inverse_func=np.exp),
+]
+
+TWINS = [
+    TwinRegressor(DecisionTreeRegressor(random_state=0)),
+    TwinRegressor(forest()),
+    TwinRegressor(ExtraTreesRegressor(3, random_state=0)),
+    TwinRegressor(histogram()),
+    TwinRegressor(GradientBoostingRegressor(n_estimators=3)),
+    TwinRegressor(Ridge(), pair_features="difference"),
+    TwinRegressor(KNeighborsRegressor()),
+    TwinRegressor(make_pipeline(StandardScaler(), Ridge())),
+    TwinRegressor(SVR()),
+    TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(k=5)),
+    TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(k=5), weights="distance"),
+    TwinRegressor(Ridge(), anchors=twinned.RandomAnchors(7), random_state=0),
+    TwinRegressor(Ridge(), pairs=twinned.NearestPairs(4)),
+    TwinRegressor(Ridge(), pairs=twinned.RandomPairs(3), random_state=0),
+    TransformedTargetRegressor(TwinRegressor(Ridge()), func=np.log, inverse_func=np.exp),
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("model", PLAIN + TWINS, ids=lambda model: str(model)[:60])
+def test_predictions_are_equal_after_loading(model, data, saved):
+    X, y = data
+    model = clone(model).fit(X, y)
+    loaded = twinned.load(saved(model).path)
+    assert type(loaded) is type(model)
+    # Between the training points too, where a wrong threshold would show.
+    queries = np.concatenate([X, X + 0.1])
+    assert np.array_equal(loaded.predict(queries), model.predict(queries))
+    assert str(loaded) == str(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        forest(),
+        MultiOutputRegressor(histogram()),
+        TwinRegressor(forest()),
+        TwinRegressor(MultiOutputRegressor(histogram())),
+    ],
+    ids=lambda model: str(model)[:60],
+)
+def test_several_outputs(model, data, saved):
+    X, y = data
+    model = clone(model).fit(X, np.column_stack([y, -y]))
+    file = saved(model)
+    assert np.array_equal(twinned.load(file.path).predict(X), model.predict(X))
+
+
+def table(X):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame["kind"] = pd.Categorical(rng.choice(["red", "green", "blue"], len(X)))
+    return frame
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        histogram(),
+        TwinRegressor(histogram()),
+        TwinRegressor(forest()),
+        TwinRegressor(KNeighborsRegressor()),
+        make_pipeline(
+            ColumnTransformer(
+                [
+                    ("indicators", OneHotEncoder(), ["kind"]),
+                    ("fewer", OneHotEncoder(drop="first", sparse_output=False), ["kind"]),
+                    ("scaled", StandardScaler(), ["a", "b"]),
+                ]
+            ),
+            Ridge(),
+        ),
+    ],
+    ids=lambda model: str(model)[:60],
+)
+def test_a_table_with_categories(model, data, saved):
+    X, y = data
+    frame = table(X)
+    model = clone(model).fit(frame, y)
+    file = saved(model)
+    loaded = twinned.load(file.path)
+    assert np.array_equal(loaded.predict(frame), model.predict(frame))
+    names = twinned.persistence.read_header(file.path)["schema"]["feature_names_in_"]
+    assert names == ["a", "b", "c", "kind"]
+
+
+def test_histogram_boosting_on_categories_alone(data, saved):
+    X, y = data
+    frame = table(X)[["kind"]]
+    model = histogram().fit(frame, y)
+    assert np.array_equal(twinned.load(saved(model).path).predict(frame), model.predict(frame))
+
+
+def test_a_categorical_split_survives(data, saved):
+    X, _ = data
+    frame = table(X)
+    y = frame["kind"].cat.codes.to_numpy() % 2
+    model = histogram().fit(frame, y)
+    assert model._predictors[0][0].nodes["is_categorical"].any()
+    assert np.array_equal(twinned.load(saved(model).path).predict(frame), model.predict(frame))
+
+
+def test_other_methods_of_a_twin_work_after_loading(data, saved):
+    X, y = data
+    twin = TwinRegressor(forest(), anchors=twinned.NearestAnchors(k=5)).fit(X, y)
+    loaded = twinned.load(saved(twin).path)
+    for one, other in zip(
+        twin.predict(X[:5], return_std=True), loaded.predict(X[:5], return_std=True), strict=True
+    ):
+        assert np.array_equal(one, other)
+    assert np.array_equal(
+        loaded.predict_difference(X[:5], X[5:10]), twin.predict_difference(X[:5], X[5:10])
+    )
+    assert np.array_equal(loaded.anchors_X_, twin.anchors_X_)
+
+
+def test_saving_leaves_the_model_as_it_was(data, saved):
+    X, y = data
+    model = KNeighborsRegressor(algorithm="kd_tree").fit(X, y)
+    tree = model._tree
+    saved(model)
+    assert model._tree is tree
+
+
+@pytest.mark.parametrize("model", [forest(), TwinRegressor(forest()), histogram()])
+def test_the_same_model_makes_the_same_bytes(model, data, saved):
+    X, y = data
+    file = saved(clone(model).fit(X, y))
+    first = file.path.read_bytes()
+    twinned.save(twinned.load(file.path), file.path)
+    assert file.path.read_bytes() == first
+
+
+def test_a_shared_part_is_stored_once_and_stays_shared(data, saved):
+    X, y = data
+    model = VotingRegressor([("forest", forest()), ("ridge", Ridge())]).fit(X, y)
+    loaded = twinned.load(saved(model).path)
+    assert loaded.named_estimators_["forest"] is loaded.estimators_[0]
+
+
+def a_function(first, second):
+    return first - second
+
+
+class Callable:
+    def __call__(self, X):
+        return X
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        a_function,
+        lambda X: X,
+        functools.partial(np.add, 1.0),
+        StandardScaler().fit([[1.0]]).transform,
+        np.atleast_2d,
+        np.asarray,
+        np.frompyfunc(float, 1, 1),
+        Callable(),
+    ],
+    ids=["function", "lambda", "partial", "method", "numpy", "builtin", "frompyfunc", "instance"],
+)
+def test_a_callable_parameter_is_refused_by_name(function, data, saved):
+    X, y = data
+    model = make_pipeline(FunctionTransformer(), Ridge()).fit(X, y)
+    model.steps[0][1].func = function
+    with pytest.raises(TypeError, match=r"Pipeline cannot be saved: steps\[0\]\[1\]\.func=<"):
+        saved(model)
+
+
+def test_a_twin_with_its_own_pair_features_is_refused_by_name(data, saved):
+    X, y = data
+    twin = TwinRegressor(Ridge(), pair_features=a_function).fit(X, y)
+    with pytest.raises(TypeError, match=r"pair_features=<function .*a_function>"):
+        saved(twin)
+
+
+def test_operators_are_refused_by_name(data, saved):
+    X, y = data
+    model = Ridge().fit(X, y)
+    model.solver = operator.methodcaller("upper")
+    with pytest.raises(TypeError, match=r"solver=<operatorfunc operator.methodcaller>"):
+        saved(model)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_other_libraries_are_refused_by_type(library, data, saved):
+    X, y = data
+    module = pytest.importorskip(library)
+    base = module.LGBMRegressor(verbose=-1) if library == "lightgbm" else module.XGBRegressor()
+    base.set_params(n_estimators=2)
+    with pytest.raises(TypeError, match=rf"estimator=<{library}\.sklearn\."):
+        saved(TwinRegressor(base).fit(X, y))
+
+
+@pytest.mark.parametrize("model", [Ridge(), TwinRegressor(), make_pipeline(Ridge())])
+def test_an_unfitted_model_is_refused(model, saved, tmp_path):
+    with pytest.raises(NotFittedError, match=f"{type(model).__name__} is not fitted.*call fit"):
+        saved(model)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_estimator_is_refused(saved):
+    with pytest.raises(TypeError, match=r"not \{'a': 1\}"):
+        saved({"a": 1})
+
+
+def test_a_model_that_contains_itself_is_refused(data, saved):
+    model = Ridge().fit(*data)
+    model.self_ = model
+    with pytest.raises(TypeError, match="refers back to itself"):
+        saved(model)
+
+
+def test_sparse_support_vectors_are_refused(data, saved):
+    X, y = data
+    model = SVR().fit(scipy.sparse.csr_matrix(X), y)
+    with pytest.raises(TypeError, match=r"support_vectors_=<scipy\.sparse"):
+        saved(model)
+
+
+def test_infrequent_categories_are_refused(data, saved):
+    X, y = data
+    frame = table(X)[["kind"]]
+    with pytest.raises(ValueError, match="infrequent categories cannot be verified"):
+        saved(make_pipeline(OneHotEncoder(max_categories=2), Ridge()).fit(frame, y))
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_litter(data, saved, tmp_path, monkeypatch):
+    X, y = data
+    file = saved(Ridge().fit(X, y))
+    before = file.path.read_bytes()
+
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        saved(Ridge(alpha=5.0).fit(X, y))
+    assert file.path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file.path]
+
+
+def test_a_missing_folder_is_named(data, tmp_path):
+    model = Ridge().fit(*data)
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere; create it"):
+        twinned.save(model, tmp_path / "nowhere" / "model.twin")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        twinned.save(model, tmp_path)
+
+
+def test_a_path_may_be_text(data, tmp_path):
+    path = str(tmp_path / "model.twin")
+    twinned.save(Ridge().fit(*data), path)
+    assert isinstance(twinned.load(path), Ridge)
+
+
+def test_a_missing_file_is_a_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        twinned.load(tmp_path / "none.twin")
+
+
+def test_skops_is_imported_when_it_is_needed():
+    code = "import sys, twinned.persistence; sys.exit('skops' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
