@@ -19,7 +19,7 @@ from twinned import TwinRegressor
 from twinned.datasets import make_rcl, make_tf, make_wsb
 
 mpl.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 N_POINTS, N_TRAIN = 200, 100
 DATASETS = {

@@ -66,8 +66,8 @@ class TwinRegressor(BaseTwin):
         `symmetric`, each random or nearest pair is learned with its mirror image.
     pair_features : str or callable, default="concat+difference"
         What the learner sees of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b),
-        `"difference"` a − b, or what a callable makes of two (n_pairs, n_columns) arrays. A nominal category enters as indicators, and its
-        difference as "same or different".
+        `"difference"` a − b, or what a callable makes of two (n_pairs, n_columns) arrays. A
+        nominal category enters as indicators, and its difference as "same or different".
     anchors : {"all"} or strategy, default="all"
         Which known points a prediction is made from: all, `NearestAnchors(k)`, or
         `RandomAnchors(n)`.
