@@ -1,0 +1,111 @@
+"""The network of one member: its parameters, and what it answers for pairs and for points.
+
+The first layer is linear in both sides of a pair, so it falls into two halves: one for the first
+point, one for the second. Each is computed once a point and added for every pair that the point
+takes part in; only what comes after is computed pair by pair.
+
+Axes: `point` (or `pair`), `feature`, `hidden`, `output`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from twinned.neural import draws
+
+Parameters = dict[str, Array]
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "mish": jax.nn.mish,
+    "tanh": jnp.tanh,
+}
+
+
+class Shape(NamedTuple):
+    """What fixes the compiled program of a network."""
+
+    n_features: int  # padded
+    n_outputs: int
+    hidden_sizes: tuple[int, ...]
+    n_frequencies: int
+    activation: str
+    twin: bool
+
+
+def initial(shape: Shape, key: Array, n_features: Array, frequency_scale: Array) -> Parameters:
+    """Random parameters; those of padded features exist and never matter.
+
+    `n_features` is the true number, which sets the scale of the first layer.
+    """
+    d, n_frequencies = shape.n_features, shape.n_frequencies
+    sides = 2 if shape.twin else 1
+    fan_in = sides * n_features.astype(jnp.float32)
+    first = shape.hidden_sizes[0]
+    parameters: Parameters = {}
+    for side in range(sides):
+        parameters[f"linear_{side}"] = _weights(draws.fold(key, 10 + side), d, first, fan_in)
+        if n_frequencies:
+            # a row a feature, so that the coordinates of a weight do not move with padding
+            parameters[f"periodic_{side}"] = _weights(
+                draws.fold(key, 20 + side), d, 2 * n_frequencies * first, fan_in * n_frequencies
+            ).reshape(d * 2 * n_frequencies, first)
+    if n_frequencies:
+        parameters["frequency"] = frequency_scale * draws.normal(
+            draws.fold(key, 1), d, n_frequencies
+        )
+    parameters["bias_0"] = jnp.zeros(first)
+    sizes = (*shape.hidden_sizes, shape.n_outputs)
+    for layer in range(1, len(sizes)):
+        before, after = sizes[layer - 1], sizes[layer]
+        weights = _weights(draws.fold(key, 1000 + layer), before, after, jnp.float32(before))
+        parameters[f"weight_{layer}"] = weights
+        parameters[f"bias_{layer}"] = jnp.zeros(after)
+    return parameters
+
+
+def _weights(key: Array, rows: int, columns: int, fan_in: Array) -> Array:
+    """Uniform with variance 1 / fan_in, kept in float32."""
+    return (2.0 * draws.uniform(key, rows, columns) - 1.0) * jnp.sqrt(3.0 / fan_in)
+
+
+def halves(shape: Shape, parameters: Parameters, x: Array, gate: Array) -> tuple[Array, ...]:
+    """(..., feature) → the first layer's halves, (..., hidden) for each side of a pair.
+
+    `gate` is 1 where the member embeds its features in waves, and 0 where it does not.
+    """
+    sides = range(2 if shape.twin else 1)
+    out = [x @ parameters[f"linear_{side}"] for side in sides]
+    if shape.n_frequencies:
+        angle = 2.0 * jnp.pi * x[..., None] * parameters["frequency"]
+        # sin and cos − 1: a padded feature, which is 0 everywhere, adds nothing
+        waves = jnp.concatenate([jnp.sin(angle), jnp.cos(angle) - 1.0], axis=-1) * gate
+        waves = waves.reshape(*x.shape[:-1], -1)
+        for side in sides:
+            out[side] = out[side] + waves @ parameters[f"periodic_{side}"]
+    return tuple(out)
+
+
+def finish(shape: Shape, parameters: Parameters, first: Array, masks: Any = None) -> Array:
+    """(..., hidden) before the first activation → (..., output). `masks` are those of dropout."""
+    activation = ACTIVATIONS[shape.activation]
+    value = first + parameters["bias_0"]
+    for layer in range(1, len(shape.hidden_sizes) + 1):
+        value = activation(value)
+        if masks is not None:
+            value = value * masks[layer - 1]
+        value = value @ parameters[f"weight_{layer}"] + parameters[f"bias_{layer}"]
+    return value
+
+
+def differences(shape: Shape, parameters: Parameters, a: Any, b: Any, masks: Any = None) -> Array:
+    """½F(a, b) − ½F(b, a) from the halves of both points, whose leading axes broadcast."""
+    forward, backward = a[0] + b[1], b[0] + a[1]
+    both = finish(shape, parameters, jnp.stack([forward, backward]), masks)
+    return 0.5 * (both[0] - both[1])

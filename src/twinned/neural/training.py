@@ -1,0 +1,249 @@
+"""Many networks trained as one compiled program: problems × members.
+
+A *problem* is a training set, scaled and padded; a *member* is one network with its own rows,
+left-out rows, hyperparameters and random numbers. Pairs are drawn on the device at every step, so
+the n² pair set never exists. The program is compiled once for a shape (`Plan`); the number of
+steps, learning rates and so on are data.
+
+One step of a twin draws `batch_points` points and lets each meet `partners` others of the same
+batch: embedding and first layer are computed once a point, not once a pair.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from twinned.neural import draws
+from twinned.neural.network import Parameters, Shape, differences, finish, halves, initial
+
+# An estimate of the validation error needs few anchors; each costs as much as a training pair.
+VALIDATION_ANCHORS = 64
+
+
+class Plan(NamedTuple):
+    """What fixes the compiled program of a training run."""
+
+    shape: Shape
+    batch_points: int
+    partners: int
+    partner_table: bool  # pairs come from a fixed table, not from within the batch
+    optimiser: str
+
+
+class Problem(NamedTuple):
+    """A training set; every field has the problem as its leading axis in a batch of problems."""
+
+    X: Array  # (row, feature), scaled, padded with zeros
+    y: Array  # (row, output), scaled
+    weight: Array  # (row,)
+    n_features: Array  # () the true number
+    partners: Array  # (row, partner) int32; (1, 1) where the plan has no table
+
+
+class Member(NamedTuple):
+    """One network's own data; leading axes problem and member in a batch."""
+
+    key: Array
+    rows: Array  # (row,) int32, the first n_rows of which it learns from
+    n_rows: Array
+    learns: Array  # (row,) 1.0 for those rows, 0.0 for others
+    left_out: Array  # (row,) int32, the first n_left_out of which stop it
+    n_left_out: Array
+    learning_rate: Array
+    dropout: Array
+    weight_decay: Array
+    embedded: Array  # 1.0 or 0.0
+    frequency_scale: Array
+
+
+class State(NamedTuple):
+    """Where each member stands between two checks, and the best it has been."""
+
+    parameters: Parameters
+    momentum: Any
+    best: Parameters
+    best_error: Array
+    best_check: Array
+
+
+def optimiser_of(name: str) -> optax.GradientTransformation:
+    """The direction of a step; rate and decay are the member's own."""
+    if name == "adamw":
+        return optax.scale_by_adam(b1=0.9, b2=0.99, eps=1e-8)
+    if name == "adadelta":
+        return optax.scale_by_adadelta(rho=0.95, eps=1e-7)
+    raise ValueError(f"optimiser must be 'adamw' or 'adadelta', not {name!r}.")
+
+
+@partial(jax.jit, static_argnames="plan")
+def start(plan: Plan, problems: Problem, members: Member) -> State:
+    """All members of all problems before their first step."""
+
+    def one(problem: Problem, member: Member) -> State:
+        key = draws.fold(member.key, 0)
+        parameters = initial(plan.shape, key, problem.n_features, member.frequency_scale)
+        momentum = optimiser_of(plan.optimiser).init(parameters)
+        return State(parameters, momentum, parameters, jnp.float32(jnp.inf), jnp.int32(0))
+
+    return _over_members(one)(problems, members)
+
+
+@partial(jax.jit, static_argnames="plan", donate_argnames="state")
+def advance(
+    plan: Plan, problems: Problem, members: Member, state: State, check: Array, schedule: Array
+) -> tuple[State, Array]:
+    """Train up to the next check. `schedule` is (steps between checks, steps in all).
+
+    Returns the new state and each member's error at the check, in units of y.
+    """
+    steps, in_all = schedule
+    one = partial(_advance_member, plan, check, steps, in_all)
+    return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))(problems, members, state)
+
+
+def _over_members(one: Any) -> Any:
+    """A function of one problem and one member, over all of both."""
+    return jax.vmap(jax.vmap(one, in_axes=(None, 0)))
+
+
+def _advance_member(
+    plan: Plan,
+    check: Array,
+    steps: Array,
+    in_all: Array,
+    problem: Problem,
+    member: Member,
+    state: State,
+) -> tuple[State, Array]:
+    direction = optimiser_of(plan.optimiser)
+
+    def step(number: Array, state: tuple[Parameters, Any]) -> tuple[Parameters, Any]:
+        parameters, momentum = state
+        gradient = jax.grad(_loss, argnums=1)(
+            plan, parameters, problem, member, draws.fold(member.key, number + 1)
+        )
+        update, momentum = direction.update(gradient, momentum, parameters)
+        rate = member.learning_rate * _schedule(number.astype(jnp.float32) / in_all)
+        return _descend(parameters, update, rate, member.weight_decay), momentum
+
+    parameters, momentum = jax.lax.fori_loop(
+        check * steps, (check + 1) * steps, step, (state.parameters, state.momentum)
+    )
+    error = validation_error(plan, parameters, problem, member)
+    # without left-out rows the error is 0 throughout, and the last weights are kept
+    better = error <= state.best_error
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), parameters, state.best)
+    return State(
+        parameters,
+        momentum,
+        best,
+        jnp.where(better, error, state.best_error),
+        jnp.where(better, check, state.best_check),
+    ), error
+
+
+def _schedule(progress: Array) -> Array:
+    """A short rise, then half a cosine down to zero."""
+    return jnp.minimum(1.0, progress / 0.02) * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
+
+
+def _descend(parameters: Parameters, update: Parameters, rate: Array, decay: Array) -> Parameters:
+    """Weights shrink towards zero, biases and frequencies do not."""
+    return {
+        name: value
+        - rate * (update[name] + (decay * value if _is_weight(name) else 0.0))
+        for name, value in parameters.items()
+    }
+
+
+def _is_weight(name: str) -> bool:
+    return name.startswith(("weight", "linear", "periodic"))
+
+
+def _loss(
+    plan: Plan, parameters: Parameters, problem: Problem, member: Member, key: Array
+) -> Array:
+    shape, points = plan.shape, plan.batch_points
+    drawn = member.rows[draws.below(draws.fold(key, 1), member.n_rows, points)]
+    masks = _dropout_masks(plan, draws.fold(key, 2), member.dropout)
+    first = halves(shape, parameters, problem.X[drawn], member.embedded)
+    if not shape.twin:
+        predicted = finish(shape, parameters, first[0], masks)
+        return _weighted(predicted - problem.y[drawn], problem.weight[drawn])
+    if plan.partner_table:
+        which = draws.bits(draws.fold(key, 3), plan.partners, points)
+        columns = (which % jnp.uint32(problem.partners.shape[1])).astype(jnp.int32)
+        partners = problem.partners[drawn, columns]  # (partner, point)
+        second = halves(shape, parameters, problem.X[partners], member.embedded)
+        y_second = problem.y[partners]
+        # a partner that the member must not learn from makes no pair
+        w_second = problem.weight[partners] * member.learns[partners]
+    else:
+        # each point meets those 1, 2, … places further on in the batch, all drawn at random
+        shifted = [(jnp.arange(points) + shift + 1) % points for shift in range(plan.partners)]
+        places = jnp.stack(shifted)
+        second = tuple(half[places] for half in first)
+        y_second, w_second = problem.y[drawn][places], problem.weight[drawn][places]
+    predicted = differences(shape, parameters, first, second, masks)
+    return _weighted(
+        predicted - (problem.y[drawn] - y_second), problem.weight[drawn] * w_second
+    )
+
+
+def _weighted(error: Array, weight: Array) -> Array:
+    square = jnp.mean(error**2, axis=-1)
+    return jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30)
+
+
+def _dropout_masks(plan: Plan, key: Array, rate: Array) -> list[Array]:
+    """One mask a layer and point, shared by all the pairs that the point is the first of."""
+    keep = 1.0 - rate
+    return [
+        jnp.where(draws.uniform(draws.fold(key, layer), plan.batch_points, size) < keep, 1 / keep, 0)
+        for layer, size in enumerate(plan.shape.hidden_sizes)
+    ]
+
+
+def validation_error(
+    plan: Plan, parameters: Parameters, problem: Problem, member: Member
+) -> Array:
+    """Root mean square error of the left-out rows, predicted from anchors that were learned from."""
+    left_out = member.left_out
+    predicted = anchored(plan, parameters, problem, member, left_out, VALIDATION_ANCHORS, block=64)
+    known = (jnp.arange(left_out.shape[0]) < member.n_left_out) * problem.weight[left_out]
+    square = jnp.mean((predicted - problem.y[left_out]) ** 2, axis=-1)
+    return jnp.sqrt(jnp.sum(known * square) / jnp.maximum(jnp.sum(known), 1e-30))
+
+
+def anchored(
+    plan: Plan,
+    parameters: Parameters,
+    problem: Problem,
+    member: Member,
+    rows: Array,
+    n_anchors: int,
+    block: int,
+) -> Array:
+    """(row, output): predictions of `rows` from anchors spread over what the member learned from.
+
+    `block` rows are done at once, so that many members fit into memory together.
+    """
+    shape = plan.shape
+    queries = halves(shape, parameters, problem.X[rows], member.embedded)
+    if not shape.twin:
+        return finish(shape, parameters, queries[0])
+    places = (jnp.arange(n_anchors) * member.n_rows) // n_anchors
+    anchors = member.rows[places]
+    sides = halves(shape, parameters, problem.X[anchors], member.embedded)
+
+    def one(query: tuple[Array, ...]) -> Array:
+        across = differences(shape, parameters, tuple(half[None] for half in query), sides)
+        return jnp.mean(across + problem.y[anchors], axis=0)
+
+    return jax.lax.map(one, queries, batch_size=min(block, rows.shape[0]))

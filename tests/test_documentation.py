@@ -1,0 +1,214 @@
+"""What the documentation says is run, or looked up."""
+
+import re
+import shlex
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
+
+import twinned
+from twinned.cli import app
+from twinned.datasets import KEYS, info
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+QUICK = ("--no-check", "--pairs", "2")
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page, language):
+    """(line, text) of each fenced block of a language."""
+    text = page.read_text(encoding="utf-8")
+    fence = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return [(text.count("\n", 0, m.start(1)), m[1]) for m in fence.finditer(text)]
+
+
+def prose(page):
+    """The text of a page without its code."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def console_lines(page):
+    return [
+        line.removeprefix("$ ")
+        for _, block in blocks(page, "console")
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+def run_python(page):
+    namespace = {"__name__": "documentation"}
+    for line, block in blocks(page, "python"):
+        # blank lines in front, so that a traceback shows the line of the page
+        exec(compile("\n" * line + block, name(page), "exec"), namespace)
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """An empty folder to work in, without data files or a cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TWINNED_DATA", raising=False)
+    monkeypatch.setenv("TWINNED_CACHE", str(tmp_path / "cache"))
+    with threadpool_limits(1):
+        yield tmp_path
+
+
+# --- code -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name)
+def test_python_blocks_run(page, desk):
+    run_python(page)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "command-line.md"], ids=name)
+def test_console_lines_run(page, desk, monkeypatch):
+    monkeypatch.setattr("twinned.cli.datasets.fetch", lambda key: None)  # no network
+    run_python(ROOT / "docs" / "command-line.md")  # houses.csv and new.csv
+    commands = [shlex.split(line) for line in console_lines(page) if line.startswith("twinned ")]
+    assert len(commands) >= 4
+    for _, *arguments in commands:
+        quick = QUICK if arguments[0] == "fit" and "--help" not in arguments else ()
+        result = CliRunner().invoke(app, [*arguments, *quick], env={"COLUMNS": "200"})
+        assert result.exit_code == 0, f"twinned {shlex.join(arguments)}\n{result.output}"
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name)
+def test_make_targets_exist(page):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = [line.split()[-1] for line in console_lines(page) if line.startswith("make")]
+    named += re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))
+    assert set(named) <= set(targets)
+
+
+def test_a_block_that_fails_is_shown_with_its_line(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n")
+    monkeypatch.setattr(f"{__name__}.name", lambda page: "page.md")
+    with pytest.raises(AssertionError) as error:
+        run_python(page)
+    assert error.traceback[-1].lineno + 1 == 8
+
+
+# --- links and names --------------------------------------------------------------------------
+
+
+def anchor(heading):
+    return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading.lower())).strip("-")
+
+
+@pytest.mark.parametrize("page", LINKED, ids=name)
+def test_relative_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("https://", "http://")):
+            continue
+        path, _, place = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.exists(), target
+        if place:
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert place in map(anchor, headings), target
+
+
+@pytest.mark.parametrize("public", twinned.__all__)
+def test_public_names_are_described(public):
+    assert f"`twinned.{public}`" in (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def resolve(dotted):
+    """The object of a dotted name; ImportError or AttributeError where there is none."""
+    parts = dotted.split(".")
+    found = import_module(parts[0])
+    for end, part in enumerate(parts[1:], 2):
+        if not hasattr(found, part):
+            import_module(".".join(parts[:end]))
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize("page", ["api.md", "paper-map.md"])
+def test_dotted_names_exist(page):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    names = re.findall(r"(?:`|^::: )(twinned\.[\w.]+)", text, re.MULTILINE)
+    assert len(names) > 20
+    for dotted in names:
+        resolve(dotted)
+
+
+def test_the_paper_map_names_tests_and_files_that_exist():
+    text = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
+    tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(tests) > 15
+    for path, test in tests:
+        assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{test}"
+    for path in re.findall(r"`(benchmarks/[\w/.]+)`", text):
+        assert (ROOT / path).is_file(), path
+
+
+# --- figures ----------------------------------------------------------------------------------
+
+
+def cells(text):
+    """The rows of the Markdown tables in a text."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip("` ") for cell in row] for row in rows]
+
+
+def test_the_rooms_are_those_of_the_contract():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (
+        contract["layers"]
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    )
+    rooms = cells((ROOT / "docs" / "house.md").read_text(encoding="utf-8"))[2:]
+    assert [re.sub(r"/$|\.py$", "", room) for room, _ in rooms] == layers
+
+
+def test_the_table_of_data_sets_is_the_registry():
+    rows = cells((ROOT / "docs" / "data-sets.md").read_text(encoding="utf-8"))[2:]
+    records = [info(key) for key in KEYS]
+    assert [[key.split()[0], *rest] for key, *rest in rows] == [
+        [r.key, r.name, str(r.rows), str(r.features), r.licence] for r in records
+    ]
+
+
+def test_memory_figures_are_the_committed_ones():
+    readme = cells((ROOT / "README.md").read_text(encoding="utf-8"))
+    committed = cells((ROOT / "benchmarks/results/predict_memory.md").read_text(encoding="utf-8"))
+    for who in ("twinned", "pdll"):
+        (shown,) = (row for row in readme if row[0].split()[0:1] == [who])
+        (found,) = (row for row in committed if row[0] == who)
+        assert shown[1:] == found[1:4]
+
+
+def test_table_5_is_the_committed_one():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.split("<!-- table5:begin -->")[1].split("<!-- table5:end -->")[0]
+    runs = pd.read_csv(ROOT / "benchmarks/results/table5_untuned.csv")
+    if len(runs) < 25 * len(KEYS):
+        pytest.skip(f"{len(runs)} of {25 * len(KEYS)} runs are done")
+    mean = runs.groupby("dataset")[["forest", "twin"]].mean()
+    rows = {re.search(r"\((\w+)\)", row[0])[1]: row[1:4] for row in cells(table)[2:]}
+    assert sorted(rows) == sorted(KEYS)
+    for key, (plain, twin, ratio) in rows.items():
+        assert plain.split()[0] == f"{mean.loc[key, 'forest']:.4f}"
+        assert twin.split()[0] == f"{mean.loc[key, 'twin']:.4f}"
+        assert ratio == f"{mean.loc[key, 'twin'] / mean.loc[key, 'forest']:.2f}"
+
+
+def test_the_citation_has_the_version():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {twinned.__version__}\n" in citation
+    assert twinned.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
