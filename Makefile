@@ -37,7 +37,8 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 demo: $(VENV)/.core  ## plain and twinned regressors on three formulas: a table and a picture
-	$(BIN)/python examples/demo.py --output out
+	# one thread each: on many small problems more of them only wait for each other
+	OMP_NUM_THREADS=1 $(BIN)/python examples/demo.py --output out
 
 test: $(VENV)/.test  ## the tests, in under 6 minutes on 2 cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"

@@ -226,7 +226,8 @@ def as_numbers(column: Any, name: Any) -> Floats:
         if isinstance(value, str | bytes):
             raise ValueError(
                 f"Column {name!r} is not numeric: row {row} holds {value!r}. Give the column the "
-                "dtype 'category', or name it in categorical_features."
+                "dtype 'category' (with categorical_features='from_dtype'), or name it in the list "
+                "categorical_features."
             )
         try:
             numbers[row] = float(value)

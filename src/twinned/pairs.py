@@ -22,8 +22,9 @@ PAIR_FEATURES = ("concat", "concat+difference", "difference")
 # "auto" takes all pairs up to this many, and random partners beyond: what 500 points give, and
 # what a boosted learner fits in seconds.
 AUTO_PAIRS = 250_000
-# ... but never fewer partners than this while they fit into memory; the paper finds that 8 to 16
-# partners reach the accuracy of all pairs.
+# ... but never fewer partners than this while they fit into memory. The paper finds 8 to 16
+# enough; as its code also pairs the partners with each other, that is 33 or more pairs a point,
+# so this is a floor for large n and no advice.
 AUTO_PARTNERS = 8
 
 

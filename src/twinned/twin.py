@@ -77,8 +77,8 @@ class TwinRegressor(BaseTwin):
     symmetric : bool, default=True
         Predict ½F(a, b) − ½F(b, a), which is exactly antisymmetric.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
-        The nominal columns: by dtype (pandas and polars categories), by name, position or mask.
-        An ordered pandas category counts its levels.
+        The nominal columns: by dtype (pandas and polars categories), or instead a list of names,
+        positions, or a mask. An ordered pandas category counts its levels.
     n_jobs : int or None, default=None
         Threads for predicting, for the neighbour search, and for fitting a base estimator that
         has `n_jobs` and leaves it at None.

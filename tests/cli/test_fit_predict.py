@@ -527,3 +527,23 @@ def test_datasets_is_handed_on():
     assert json.loads(succeeded(run("datasets", "show", "TF", "--json")).stdout)["key"] == "TF"
     assert "fetch" in succeeded(run("datasets", "--help")).stdout
     assert_refused(run("datasets", "show", "nope"), "'nope'")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["nosuch"],
+        ["fit", "houses.csv", "-o", "houses.twin"],
+        ["fit", "houses.csv", "--colour", "red"],
+        ["datasets", "show"],
+    ],
+)
+def test_a_wrong_call_is_told_in_one_line(call):
+    run = subprocess.run(
+        [sys.executable, "-m", "twinned.cli", *call], capture_output=True, text=True
+    )
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert run.stderr.startswith("twinned: error: ")
+    assert run.stderr.count("\n") == 1
+    assert "--help" in run.stderr

@@ -3,11 +3,13 @@
 Libraries that take long to import are imported inside the commands, so that help is quick.
 """
 
+import sys
 from typing import Annotated
 
 import typer
 
 from twinned._version import __version__
+from twinned.cli._errors import say
 from twinned.cli.fit import fit_command
 from twinned.cli.predict import predict_command
 
@@ -60,9 +62,26 @@ def _datasets(context: typer.Context) -> None:
     # Handed on rather than mounted: mounting would import pandas for every `twinned --help`.
     from twinned.cli.datasets import app as datasets
 
-    datasets(args=context.args, prog_name="twinned datasets")
+    code = datasets(args=context.args, prog_name="twinned datasets", standalone_mode=False)
+    raise typer.Exit(code or 0)
+
+
+# What a wrong call raises: click's own class, or that of the copy that newer typers bring along.
+_WrongCall: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 def main() -> None:
-    """The entry point of the command `twinned`."""
-    app(prog_name="twinned")
+    """The entry point of the command `twinned`; a wrong call, too, is told in one line."""
+    try:
+        sys.exit(app(prog_name="twinned", standalone_mode=False))
+    except _WrongCall as error:
+        context = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(str(error), file=sys.stderr)
+        else:
+            command = context.command_path if context else "twinned"
+            say("error", f"{error.format_message()} Try {command} --help.")  # type: ignore[attr-defined]
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
+        say("error", "interrupted.")
+        sys.exit(130)

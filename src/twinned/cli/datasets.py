@@ -18,6 +18,8 @@ from twinned.exceptions import IntegrityError
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help=(
         "The nine data sets of the paper. Files are looked for in the folder named by the "
         "environment variable TWINNED_DATA, then in the cache (TWINNED_CACHE), then downloaded; "

@@ -75,9 +75,7 @@ def row_differences(
     return np.asarray(out)[:, : len(first)]
 
 
-def plain_values(
-    shape: Shape, parameters: Any, gates: Any, queries: NDArray[Any]
-) -> NDArray[Any]:
+def plain_values(shape: Shape, parameters: Any, gates: Any, queries: NDArray[Any]) -> NDArray[Any]:
     """(member, query, output): what a plain network says of each point."""
     Q = pad_rows(queries, round_up(len(queries)))
     return np.asarray(_rows(shape, parameters, gates, Q, None))[:, : len(queries)]

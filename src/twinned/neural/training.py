@@ -156,8 +156,7 @@ def _schedule(progress: Array) -> Array:
 def _descend(parameters: Parameters, update: Parameters, rate: Array, decay: Array) -> Parameters:
     """Weights shrink towards zero, biases and frequencies do not."""
     return {
-        name: value
-        - rate * (update[name] + (decay * value if _is_weight(name) else 0.0))
+        name: value - rate * (update[name] + (decay * value if _is_weight(name) else 0.0))
         for name, value in parameters.items()
     }
 
@@ -191,9 +190,7 @@ def _loss(
         second = tuple(half[places] for half in first)
         y_second, w_second = problem.y[drawn][places], problem.weight[drawn][places]
     predicted = differences(shape, parameters, first, second, masks)
-    return _weighted(
-        predicted - (problem.y[drawn] - y_second), problem.weight[drawn] * w_second
-    )
+    return _weighted(predicted - (problem.y[drawn] - y_second), problem.weight[drawn] * w_second)
 
 
 def _weighted(error: Array, weight: Array) -> Array:
@@ -205,14 +202,14 @@ def _dropout_masks(plan: Plan, key: Array, rate: Array) -> list[Array]:
     """One mask a layer and point, shared by all the pairs that the point is the first of."""
     keep = 1.0 - rate
     return [
-        jnp.where(draws.uniform(draws.fold(key, layer), plan.batch_points, size) < keep, 1 / keep, 0)
+        jnp.where(
+            draws.uniform(draws.fold(key, layer), plan.batch_points, size) < keep, 1 / keep, 0
+        )
         for layer, size in enumerate(plan.shape.hidden_sizes)
     ]
 
 
-def validation_error(
-    plan: Plan, parameters: Parameters, problem: Problem, member: Member
-) -> Array:
+def validation_error(plan: Plan, parameters: Parameters, problem: Problem, member: Member) -> Array:
     """Root mean square error of the left-out rows, predicted from anchors that were learned from."""
     left_out = member.left_out
     predicted = anchored(plan, parameters, problem, member, left_out, VALIDATION_ANCHORS, block=64)
