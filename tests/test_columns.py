@@ -175,3 +175,21 @@ def test_dates_are_refused_by_name(price):
     table = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=40)})
     with pytest.raises(TypeError, match="'day'"):
         TwinRegressor(Ridge()).fit(table, price)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.parametrize("bad", [[], [[1.0, "a"], [2.0]], 5.0, np.zeros((2, 2, 2))])
+def test_shapes_are_checked_before_names_are_read(bad):
+    table = pd.DataFrame({"a": np.arange(4.0), "c": pd.Categorical(list("xyxy"))})
+    twin = TwinRegressor(Ridge()).fit(table, np.arange(4.0))
+    with pytest.raises((ValueError, TypeError)):
+        twin.predict(bad)
+    with pytest.raises((ValueError, TypeError)):
+        TwinRegressor(Ridge(), categorical_features=[0]).fit(bad, np.arange(4.0))
+
+
+def test_many_categories_do_not_escape_the_memory_limit(rng):
+    """Indicators are built for the queries of a block, not for all."""
+    table = pd.DataFrame({"c": pd.Categorical(rng.randint(0, 50, 400).astype(str))})
+    twin = TwinRegressor(Ridge(), pairs=2).fit(table, rng.rand(400))
+    assert twin._open(table).take(slice(0, 3)).hot.shape == (3, 50)

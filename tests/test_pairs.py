@@ -46,8 +46,9 @@ def test_partner_pairs_are_as_many_as_the_author_has(m, per_row):
     """
     n = 470
     first, second = RandomPairs(m, partner_pairs=True).draw(n, None, np.random.RandomState(0))
-    assert len(set(zip(first, second, strict=True))) == len(first)
-    assert (first < second).all()
+    unordered = {frozenset(pair) for pair in zip(first, second, strict=True)}
+    assert len(unordered) == len(first)
+    assert 0.4 < (first < second).mean() < 0.6  # either way round
     assert len(first) / n == pytest.approx(per_row, rel=0.03)
 
 
@@ -133,7 +134,7 @@ def test_drawing_by_weight_is_never_off_by_more_than_the_rest(weight, seed):
     rows = draw_by_weight(weight, 10**6, np.random.RandomState(seed))
     counts = np.bincount(rows, minlength=len(weight))
     if np.all(weight == np.floor(weight)):
-        np.testing.assert_array_equal(counts, weight)
+        np.testing.assert_array_equal(counts, weight / np.gcd.reduce(weight.astype(int)))
     else:
         assert len(rows) == len(weight)
         assert (counts >= np.floor(weight * (len(weight) / weight.sum()))).all()

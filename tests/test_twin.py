@@ -396,3 +396,116 @@ def test_strategy_objects_equal_their_names(data):
     named = TwinRegressor(Ridge(), anchors="all").fit(*data)
     object_ = TwinRegressor(Ridge(), anchors=AllAnchors()).fit(*data)
     np.testing.assert_array_equal(named.predict(data[0]), object_.predict(data[0]))
+
+
+# --- extreme scales, odd strategies, refused fits -------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-7, 1e20, 1e38, 1e100])
+@pytest.mark.parametrize("base", [None, DecisionTreeRegressor(random_state=0)])
+def test_extreme_targets_are_learned(data, scale, base):
+    X, y = data
+    plain = TwinRegressor(base, random_state=0).fit(X, y)
+    scaled = TwinRegressor(base, random_state=0).fit(X, y * scale)
+    assert scaled.score(X, y * scale) == pytest.approx(plain.score(X, y), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-20, 1e19])
+@pytest.mark.parametrize("base", [None, KNeighborsRegressor(3)])
+def test_the_scale_of_weights_does_not_matter(data, scale, base):
+    """Products of weights square their scale; only their ratios are meant."""
+    X, y = data
+    plain = TwinRegressor(base, random_state=0).fit(X, y)
+    weighted = TwinRegressor(base, random_state=0).fit(X, y, sample_weight=np.full(80, scale))
+    assert weighted.score(X, y) == pytest.approx(plain.score(X, y), abs=0.02)
+
+
+def test_a_constant_whole_weight_repeats_nothing(data):
+    X, y = data
+    twin = TwinRegressor(KNeighborsRegressor(5)).fit(X, y, sample_weight=np.full(80, 7))
+    assert twin.n_pairs_ == 80**2
+
+
+def test_partner_pairs_of_sorted_rows_have_both_signs():
+    """Rows sorted by y, one order a pair: differences of one sign would teach a bias."""
+    rng = np.random.RandomState(1)
+    X = np.sort(rng.rand(200, 1), axis=0)
+    queries = rng.rand(100, 1)
+    twin = TwinRegressor(
+        DecisionTreeRegressor(random_state=0),
+        pairs=RandomPairs(8, partner_pairs=True),
+        symmetric=False,
+        random_state=0,
+    ).fit(X, 10 * X[:, 0])
+    assert np.abs(twin.predict(queries) - 10 * queries[:, 0]).max() < 0.5
+
+
+def test_added_anchors_have_no_training_row(data):
+    X, y = data
+    twin = TwinRegressor(Ridge()).fit(X[:50], y[:50]).add_anchors(X[50:], y[50:])
+    np.testing.assert_array_equal(twin.anchor_rows_, [*range(50), *[-1] * 30])
+
+
+def test_a_refused_fit_leaves_the_model_as_it_was(data):
+    X, y = data
+    twin = TwinRegressor(Ridge()).fit(X, y)
+    before = twin.predict(X)
+    for bad in ({"X": X[:, :1], "y": y[:-1]}, {"X": X[:, ::-1], "y": y * np.nan}):
+        with pytest.raises(ValueError):
+            twin.fit(**bad)
+        np.testing.assert_array_equal(twin.predict(X), before)
+        assert twin.n_features_in_ == 2
+
+
+class OddPairs:
+    both_orders = True
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+    def count(self, n_points):
+        return len(self.first)
+
+    def draw(self, n_points, index, rng):
+        return np.array(self.first), np.array(self.second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([0, 1, 2], [0, 1]), ([0, -1], [1, 2]), ([0, 80], [1, 2]), ([0.5], [1.0]), ([], [])],
+)
+def test_what_a_strategy_draws_is_checked(data, first, second):
+    with pytest.raises((ValueError, TypeError), match="pair strategy"):
+        TwinRegressor(Ridge(), pairs=OddPairs(first, second)).fit(*data)
+
+
+def test_a_column_vector_keeps_its_shape_without_a_warning(data, recwarn):
+    X, y = data
+    twin = TwinRegressor(RandomForestRegressor(3, random_state=0)).fit(X, y[:, None])
+    assert twin.predict(X).shape == (80, 1)
+    flat = TwinRegressor(RandomForestRegressor(3, random_state=0)).fit(X, y)
+    np.testing.assert_array_equal(twin.predict(X)[:, 0], flat.predict(X))
+    assert not [w for w in recwarn if "column-vector" in str(w.message)]
+
+
+def test_weights_reach_an_inner_base_without_weights(data):
+    X, y = data
+    twin = TwinRegressor(MultiOutputRegressor(KNeighborsRegressor(2)), random_state=0)
+    twin.fit(X, np.column_stack([y, y]), sample_weight=np.linspace(0.5, 1, 80))
+    assert twin.predict(X).shape == (80, 2)
+
+
+def test_huge_anchor_weights_do_not_overflow(data):
+    X, y = data
+    uniform = TwinRegressor(Ridge()).fit(X, y)
+    for value in (1e308, 1e-300):
+        twin = TwinRegressor(Ridge(), weights=lambda d, e, i, v=value: np.full(i.shape, v))
+        np.testing.assert_allclose(twin.fit(X, y).predict(X), uniform.predict(X))
+
+
+def test_a_missing_value_does_not_move_other_queries(data):
+    X, y = data[0] + 1e6, data[1]
+    twin = TwinRegressor(HistGradientBoostingRegressor(max_iter=5), weights="distance").fit(X, y)
+    with_gap = np.vstack([X[:10], [[np.nan, 1e6]], [[np.nan, np.nan]]])
+    np.testing.assert_array_equal(twin.predict(with_gap)[:10], twin.predict(X[:10]))
+    assert np.isfinite(twin.predict(with_gap)).all()

@@ -13,6 +13,8 @@ from twinned._version import __version__
 
 _HOME = {
     "TwinRegressor": "twin",
+    "TwinNeuralRegressor": "neural",
+    "NeuralRegressor": "neural",
     "AllPairs": "pairs",
     "RandomPairs": "pairs",
     "NearestPairs": "pairs",
@@ -24,7 +26,7 @@ _HOME = {
     "save": "persistence",
     "load": "persistence",
 }
-_ROOMS = ("datasets", "exceptions")
+_ROOMS = ("datasets", "exceptions", "neural")
 
 __all__ = ["__version__", *_HOME, *_ROOMS]
 

@@ -71,6 +71,16 @@ def check_flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def check_threads(n_jobs: Any) -> None:
+    """As in scikit-learn: None, or a number of threads, negative to count from all cores."""
+    if n_jobs is not None and (
+        isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral)
+    ):
+        raise TypeError(f"n_jobs must be None or a whole number, not {n_jobs!r}.")
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0; use None or 1 for a single thread.")
+
+
 def parse_memory(limit: Any) -> int | None:
     """Bytes, from a number of bytes or a string such as `"512MB"` (decimal) or `"1GiB"`.
 
@@ -102,8 +112,8 @@ def open_training_table(
     _refuse_lazy(X)
     declared = _declared_positions(X, categorical_features)
     if declared or is_table(X):
-        validate_data(estimator, X, reset=True, skip_check_array=True)
         values, names = column_list(X)
+        validate_data(estimator, X, reset=True, skip_check_array=True)
         columns = learn_columns(values, declared)
         matrix = check_array(encode(columns, values, names), **_ANY_NUMBER, ensure_min_samples=2)
     else:
@@ -129,8 +139,8 @@ def open_table(
     _refuse_lazy(X)
     names = None
     if is_table(X) or not columns.all_numbers:
-        validate_data(estimator, X, reset=False, skip_check_array=True)
         values, names = column_list(X)
+        validate_data(estimator, X, reset=False, skip_check_array=True)
         if learn_categories:
             columns = extend(columns, values)
         matrix = check_array(encode(columns, values, names), **_ANY_NUMBER)

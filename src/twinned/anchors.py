@@ -101,16 +101,16 @@ def as_anchor_strategy(anchors: Any) -> AnchorStrategy:
 class UniformWeights(BaseEstimator):
     """Every anchor counts the same."""
 
-    needs_distances = False
-
     def __call__(self, distances: Any, estimates: Floats, anchor_indices: Indices) -> Floats:
         return np.ones(anchor_indices.shape)
 
 
 class DistanceWeights(BaseEstimator):
-    """An anchor counts by the inverse of its distance; one that is hit exactly counts alone."""
+    """An anchor counts by the inverse of its distance; one that is hit exactly counts alone.
 
-    needs_distances = True
+    An anchor whose distance is not known (no column in common) counts nothing, unless that is so
+    for all: then they count the same.
+    """
 
     def __call__(self, distances: Floats, estimates: Floats, anchor_indices: Indices) -> Floats:
         """(n_queries, n_anchors).
@@ -119,6 +119,8 @@ class DistanceWeights(BaseEstimator):
         array([[2. , 0.5],
                [1. , 0. ]])
         """
+        lost = np.isnan(distances).all(axis=1, keepdims=True)
+        distances = np.where(np.isnan(distances), np.where(lost, 1.0, np.inf), distances)
         hit = distances == 0
         nearest = distances.min(axis=1, keepdims=True)
         # by the nearest where it is so near that an inverse would overflow: only ratios count
@@ -143,10 +145,22 @@ def check_anchor_weights(weights: Any, shape: tuple[int, ...]) -> Floats:
     if not np.isfinite(weights).all() or (weights < 0).any():
         bad = weights[~np.isfinite(weights) | (weights < 0)][0]
         raise ValueError(f"weights must be finite and not negative, but hold {bad}.")
-    if (weights.sum(axis=1) <= 0).any():
-        row = int(np.argmax(weights.sum(axis=1) <= 0))
+    # only ratios count, so that neither their sum nor their product with others can overflow
+    largest = weights.max(axis=1, keepdims=True)
+    if (largest <= 0).any():
+        row = int(np.argmax(largest[:, 0] <= 0))
         raise ValueError(f"weights of query {row} are all 0; at least one anchor must count.")
-    return weights
+    return weights / largest
+
+
+def check_kept(rows: Any, n_points: int) -> Indices:
+    """What an anchor strategy keeps: rows that exist, and at least one."""
+    rows = np.asarray(rows)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        raise ValueError(f"an anchor strategy must keep some row numbers, not {rows!r}.")
+    if rows.min() < 0 or rows.max() >= n_points:
+        raise ValueError(f"an anchor strategy kept rows {rows!r} of {n_points} points.")
+    return rows
 
 
 # --- estimates → one prediction -----------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -43,9 +44,10 @@ from twinned.pairs import antisymmetric, asymmetry, estimate
 
 # A block of pairs this large stays in the processor's cache; larger ones are slower, not faster.
 _BLOCK_BYTES = 8_000_000
-# Neighbours are searched for this many queries at once, whatever the block of pairs is, so that
-# ties between anchors are settled alike for every block size.
+# Neighbours are searched for many queries at once, whatever the block of pairs is.
 _SEARCH_ROWS = 65_536
+# Loops are drawn for this many queries at once: always the same, so that memory moves no draw.
+_LOOP_ROWS = 4_096
 
 
 class _Selection(NamedTuple):
@@ -55,11 +57,25 @@ class _Selection(NamedTuple):
     distances: Floats | None
 
 
+class _Queries:
+    """Rows to predict, which become points only as they are taken: indicators are wide."""
+
+    def __init__(self, as_points: Any, columns: Columns, matrix: Floats) -> None:
+        self._as_points, self._columns, self._matrix = as_points, columns, matrix
+
+    def take(self, rows: Any) -> Points:
+        return self._as_points(self._columns, self._matrix[rows])
+
+    def __len__(self) -> int:
+        return len(self._matrix)
+
+
 class BaseTwin(RegressorMixin, BaseEstimator, ABC):
     """A regressor that predicts from differences to anchors.
 
     Subclasses have the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
-    `random_state`, set the fitted attributes by `_remember`, and answer `_raw_differences`.
+    `random_state`, set `_pair_dtype` and, by `_remember`, the other fitted attributes, and answer
+    `_raw_differences` and `_pair_bytes`.
     """
 
     @abstractmethod
@@ -94,9 +110,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         check_flag("return_std", return_std)
 
         def one_block(rows: slice, selection: _Selection) -> tuple[Floats, Floats]:
-            block = queries.take(rows)
-            estimates = self._estimates(block, selection)
-            return combine(estimates, self._weights(block, selection, estimates))
+            return self._combine(queries.take(rows), selection)
 
         means, spreads = zip(*self._over_blocks(one_block, queries), strict=True)
         mean = self._shaped(np.concatenate(means))
@@ -151,18 +165,24 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         queries = self._open(X)
         check_count("n_loops", n_loops)
         rng = check_random_state(self.random_state if random_state is None else random_state)
-        n_queries, n_outputs = len(queries), self._anchors_y().shape[1]
-        i, j = (side.ravel() for side in draw_loops(n_queries, len(self._points), n_loops, rng))
-        sums = np.empty((n_queries * n_loops, n_outputs))
+        results = []
+        for start in range(0, len(queries), _LOOP_ROWS):
+            block = queries.take(slice(start, start + _LOOP_ROWS))
+            i, j = draw_loops(len(block), len(self._points), n_loops, rng)
+            results.append(mean_inconsistency(self._loop_sums(block, i, j)))
+        return self._shaped(np.concatenate(results))
+
+    def _loop_sums(self, queries: Points, i: Indices, j: Indices) -> Floats:
+        """(n_queries, n_loops, n_outputs) around the loops query → anchor i → anchor j → query."""
+        second, third = i.ravel(), j.ravel()
+        sums = np.empty((i.size, self._anchors_y().shape[1]))
         for loops in self._row_blocks(len(sums)):
-            query = queries.take(np.arange(len(sums))[loops] // n_loops)
-            second, third = self._points.take(i[loops]), self._points.take(j[loops])
+            query = queries.take(np.arange(len(sums))[loops] // i.shape[1])
+            a, b = self._points.take(second[loops]), self._points.take(third[loops])
             sums[loops] = loop_sum(
-                self._differences(query, second),
-                self._differences(second, third),
-                self._differences(third, query),
+                self._differences(query, a), self._differences(a, b), self._differences(b, query)
             )
-        return self._shaped(mean_inconsistency(sums.reshape(n_queries, n_loops, n_outputs)))
+        return sums.reshape(*i.shape, -1)
 
     def explain(self, X: Any, n: int = 5) -> pd.DataFrame:
         """The anchors that say most about each query: its comparables.
@@ -217,6 +237,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             np.concatenate([self.anchors_y_, new_y]),
             None if weight is None else np.concatenate([weight, np.ones(len(new_y))]),
             columns,
+            np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)]),
         )
         return richer
 
@@ -234,21 +255,40 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
     # --- fitted state -------------------------------------------------------------------------
 
     def _remember(
-        self, anchors_X: Floats, anchors_y: Floats, weight: Floats | None, columns: Columns
+        self,
+        anchors_X: Floats,
+        anchors_y: Floats,
+        weight: Floats | None,
+        columns: Columns,
+        rows: Indices,
+        indices: Mapping[str, NeighbourIndex] = MappingProxyType({}),
     ) -> None:
-        """Keep the anchors, and the index of their neighbours where predicting needs one."""
+        """Keep the anchors, and the index of their neighbours where predicting needs one.
+
+        `rows` are their rows in the training table, −1 where they were added later; `indices` are
+        those that the fit has already made of the same points, by metric.
+        """
         self.anchors_X_ = anchors_X
         self.anchors_y_ = anchors_y
+        self.anchor_rows_ = rows
         self._anchor_weight = weight
         self._columns = columns
-        self._prepare()
+        self._prepare(indices)
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that is refused leaves the estimator as it was."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _prepare(self, indices: Mapping[str, NeighbourIndex] = MappingProxyType({})) -> None:
-        """What predicting needs and a saved model does not hold, as it follows from the anchors.
-
-        `indices` are those that the fit has already made of the same points, by metric.
-        """
-        self._points = self._columns.points(self.anchors_X_)
+        """What predicting needs and a saved model does not hold, as it follows from the anchors."""
+        self._points = self._as_points(self._columns, self.anchors_X_)
         nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
         self._index = None if nearest is None else indices.get(nearest[1])
         if nearest is not None and self._index is None:
@@ -276,26 +316,30 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         """Drop the output axis where y had none."""
         return values[..., 0] if self.anchors_y_.ndim == 1 else values
 
+    def _as_points(self, columns: Columns, matrix: Floats) -> Points:
+        """Encoded rows as the model sees them; a subclass may scale them."""
+        return columns.points(matrix)
+
     # --- the door -----------------------------------------------------------------------------
 
     def _allow_nan(self) -> bool:
         return bool(self.__sklearn_tags__().input_tags.allow_nan)
 
-    def _open(self, X: Any) -> Points:
+    def _open(self, X: Any) -> _Queries:
         check_is_fitted(self)
         matrix, columns = open_table(
             self, X, self._columns, allow_nan=self._allow_nan(), pair_dtype=self._pair_dtype
         )
-        return columns.points(matrix)
+        return _Queries(self._as_points, columns, matrix)
 
-    def _open_both(self, A: Any, B: Any) -> tuple[Points, Points]:
+    def _open_both(self, A: Any, B: Any) -> tuple[_Queries, _Queries]:
         """Both sides of row-by-row pairs; a category new to both is the same on both."""
         columns = self._columns
         options = {"allow_nan": self._allow_nan(), "pair_dtype": self._pair_dtype}
         first, columns = open_table(self, A, columns, learn_categories=True, **options)
         second, columns = open_table(self, B, columns, learn_categories=True, **options)
         check_same_rows(first, second)
-        return columns.points(first), columns.points(second)
+        return tuple(_Queries(self._as_points, columns, side) for side in (first, second))
 
     # --- select → difference → weight ---------------------------------------------------------
 
@@ -306,13 +350,20 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             return forward
         return antisymmetric(forward, self._raw_differences(second, first))
 
+    def _combine(self, block: Points, selection: _Selection) -> tuple[Floats, Floats]:
+        """The prediction of a block of queries and its spread, both (n_queries, n_outputs)."""
+        estimates = self._estimates(block, selection)
+        return combine(estimates, self._weights(block, selection, estimates))
+
+    def _across(self, selection: _Selection) -> tuple[Points, Floats]:
+        """The anchors of a block of queries as its second axis, and their known values."""
+        if selection.indices is None:
+            return self._points.as_second(), self._anchors_y()
+        return self._points.take(selection.indices), self._anchors_y()[selection.indices]
+
     def _estimates(self, block: Points, selection: _Selection) -> Floats:
         """(n_queries, n_anchors_used, n_outputs), one estimate from each anchor."""
-        anchors, anchors_y = self._points, self._anchors_y()
-        if selection.indices is None:
-            across, known = anchors.as_second(), anchors_y
-        else:
-            across, known = anchors.take(selection.indices), anchors_y[selection.indices]
+        across, known = self._across(selection)
         # a query with more anchors than a block holds pairs is done in several blocks
         step = max(1, self._pairs_per_block() // len(block))
         parts = [
@@ -333,7 +384,9 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         if self._anchor_weight is None:
             return weights
         of_anchors = self._anchor_weight[indices]
-        return of_anchors if weights is None else of_anchors * weights
+        if weights is not None:
+            of_anchors = of_anchors * weights
+        return check_anchor_weights(of_anchors, indices.shape)
 
     def _distances(self, block: Points, selection: _Selection) -> Floats:
         if selection.distances is not None:
@@ -348,26 +401,27 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
 
     # --- blocks -------------------------------------------------------------------------------
 
-    def _over_blocks(self, one_block: Any, queries: Points) -> list[Any]:
+    def _over_blocks(self, one_block: Any, queries: _Queries) -> list[Any]:
         """`one_block(rows, selection)` over blocks of queries, in order, on `n_jobs` threads."""
         nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
         used = len(self.anchors_X_) if nearest is None else nearest[0]
         per_block = max(1, self._pairs_per_block() // used)
+        # an index and a distance for each of a query's neighbours, and as much while they are found
+        at_once = len(queries) if nearest is None else self._within_limit(32 * used, _SEARCH_ROWS)
         results: list[Any] = []
-        with Parallel(n_jobs=self.n_jobs, prefer="threads") as parallel:
-            for start in range(0, len(queries), _SEARCH_ROWS):
-                stop = min(start + _SEARCH_ROWS, len(queries))
-                found = self._select(queries.take(slice(start, stop)), nearest)
+        with Parallel(n_jobs=self.n_jobs, require="sharedmem") as parallel:
+            for start in range(0, len(queries), at_once):
+                stop = min(start + at_once, len(queries))
+                found = _Selection(None, None)
+                if nearest is not None:
+                    found = self._select(queries.take(slice(start, stop)), *nearest)
                 results += parallel(
                     delayed(one_block)(slice(low, min(low + per_block, stop)), selection)
                     for low, selection in _cut(found, start, stop, per_block)
                 )
         return results
 
-    def _select(self, queries: Points, nearest: tuple[int, str] | None) -> _Selection:
-        if nearest is None:
-            return _Selection(None, None)
-        k, metric = nearest
+    def _select(self, queries: Points, k: int, metric: str) -> _Selection:
         index = self._index
         if index is None or index.metric != metric:
             # `anchors` was set to something else after the fit
@@ -382,16 +436,20 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         """How many pairs may exist at once, in each thread."""
         # an estimate, its mirror image, their weight and distance live beside the pair itself
         each = self._pair_bytes() + 8 * 4 * self._anchors_y().shape[1]
+        return self._within_limit(each, max(1, _BLOCK_BYTES // each))
+
+    def _within_limit(self, bytes_each: int, most: int) -> int:
+        """How many things of that size, at most `most`, each thread may hold."""
         limit = parse_memory(self.memory_limit)
         if limit is None:
-            return max(1, _BLOCK_BYTES // each)
-        share = limit // effective_n_jobs(self.n_jobs)
-        if share < each:
+            return most
+        fit = limit // effective_n_jobs(self.n_jobs) // bytes_each
+        if fit < 1:
             raise MemoryLimitError(
-                f"memory_limit={self.memory_limit!r} is too small for a single pair ({each} bytes "
-                f"in each of {effective_n_jobs(self.n_jobs)} threads)."
+                f"memory_limit={self.memory_limit!r} is too small for a single pair or query "
+                f"({bytes_each} bytes in each of {effective_n_jobs(self.n_jobs)} threads)."
             )
-        return max(1, min(share, _BLOCK_BYTES) // each)
+        return min(fit, most)
 
 
 def _cut(

@@ -9,12 +9,14 @@ then on. A missing value of any kind is NaN.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array
 
 from twinned.exceptions import UnknownCategoryWarning
 
@@ -22,7 +24,8 @@ NUMBER, NOMINAL, ORDINAL = "number", "nominal", "ordinal"
 Floats = NDArray[np.floating[Any]]
 
 
-class Points(NamedTuple):
+@dataclass(frozen=True)
+class Points:
     """Rows ready for pairing. All three share their leading axes.
 
     `numeric` (..., n_numeric) can be subtracted; `hot` (..., n_indicators) are the indicators of
@@ -56,8 +59,11 @@ class Points(NamedTuple):
         """A part of the second axis, of points that are `as_second` or taken in two dimensions."""
         return Points(*(part[:, rows] for part in self))
 
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.numeric, self.hot, self.codes))
+
     def __len__(self) -> int:
-        return int(self.numeric.shape[0])
+        return len(self.numeric)
 
 
 class Columns:
@@ -139,14 +145,15 @@ def column_list(X: Any) -> tuple[list[Any], list[Any]]:
     if is_table(X):
         frame = nw.from_native(X, eager_only=True)
         return list(frame.iter_columns()), list(frame.columns)
-    array = np.asarray(X, dtype=object)
+    array = check_array(X, dtype=object, ensure_all_finite=False)
     return list(array.T), list(range(array.shape[1]))
 
 
 def learn_columns(columns: Iterable[Any], nominal: set[int]) -> Columns:
     """Read kinds and categories off the table that is being fitted.
 
-    `nominal` are the positions that the user declared; categories by dtype are found here.
+    `nominal` are the positions that the user, or their dtype, calls unordered categories; ordered
+    ones are found here.
     """
     kinds, categories, n_indicators = [], [], []
     for j, column in enumerate(columns):
@@ -165,6 +172,8 @@ def learn_columns(columns: Iterable[Any], nominal: set[int]) -> Columns:
 
 def encode(columns: Columns, values: list[Any], names: list[Any]) -> Floats:
     """(n, n_features) float64: numbers as they are, names as codes, missing as NaN."""
+    if not values:
+        raise ValueError("Found a table with 0 feature(s) while a minimum of 1 is required.")
     encoded = [
         as_numbers(column, name)
         if kind == NUMBER

@@ -134,7 +134,10 @@ class RandomPairs(BaseEstimator):
         second = np.concatenate([second, partners[:, right].ravel()])
         low, high = np.minimum(first, second), np.maximum(first, second)
         distinct = np.unique(low * n_points + high)
-        return distinct // n_points, distinct % n_points
+        low, high = distinct // n_points, distinct % n_points
+        # either way round: rows may be sorted by y, and then one order has only one sign
+        turned = rng.randint(0, 2, len(low)) == 1
+        return np.where(turned, high, low), np.where(turned, low, high)
 
     def _partners(self, n_points: int) -> int:
         return min(check_count("pairs (per_point)", self.per_point), n_points - 1)
@@ -207,6 +210,25 @@ def as_pair_strategy(
             "pairs must be 'auto', 'all', a number of partners, or a strategy such as "
             f"RandomPairs(8), not {pairs!r}."
         ) from None
+
+
+def check_pairs(first: Any, second: Any, n_points: int, most: int) -> None:
+    """What a strategy drew: rows that exist, as many first as second ones, and not too many."""
+    for side in (first, second):
+        if np.ndim(side) != 1 or np.asarray(side).dtype.kind not in "iu":
+            raise TypeError(f"a pair strategy must draw whole row numbers, not {side!r}.")
+    if len(first) != len(second) or not len(first):
+        raise ValueError(
+            f"a pair strategy drew {len(first)} first and {len(second)} second rows; it needs as "
+            "many of both, and at least one."
+        )
+    if len(first) > most:
+        raise ValueError(f"a pair strategy drew {len(first)} pairs, more than it counted ({most}).")
+    lowest, highest = min(first.min(), second.min()), max(first.max(), second.max())
+    if lowest < 0 or highest >= n_points:
+        raise ValueError(
+            f"a pair strategy drew row {lowest if lowest < 0 else highest} of {n_points} points."
+        )
 
 
 def _distinct(rng: np.random.RandomState, n: int, m: int) -> Indices:
@@ -311,15 +333,18 @@ def _flatten(side: Points, leading: tuple[int, ...]) -> Points:
 def draw_by_weight(weight: Floats, most: int, rng: np.random.RandomState) -> Indices:
     """Rows that stand in for weights, for a learner that takes none.
 
-    Whole-number weights are repetitions, exactly, up to `most` rows. Other weights are met in
-    expectation with as many rows as there are weights: the whole part of each share is certain,
-    and the rest is drawn in proportion to what is left over.
+    Whole-number weights are repetitions, exactly, once their common factor is taken out and up to
+    `most` rows. Other weights are met in expectation with as many rows as there are weights: the
+    whole part of each share is certain, and the rest is drawn in proportion to what is left over.
 
     >>> draw_by_weight(np.array([1.0, 0.0, 2.0]), 10, np.random.RandomState(0))
     array([0, 2, 2])
     """
-    if np.all(weight == np.floor(weight)) and weight.sum() <= most:
-        return np.repeat(np.arange(len(weight)), weight.astype(np.intp))
+    if weight.max() < 2**53 and np.all(weight == np.floor(weight)):
+        times = weight.astype(np.int64)
+        times //= np.gcd.reduce(times)
+        if times.sum() <= most:
+            return np.repeat(np.arange(len(weight)), times)
     share = weight * (min(len(weight), most) / weight.sum())
     certain = np.floor(share)
     n_left = round(share.sum() - certain.sum())

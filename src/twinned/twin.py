@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone, is_regressor
 from sklearn.ensemble import (
@@ -24,17 +23,26 @@ from sklearn.utils.validation import has_fit_parameter
 from twinned._validation import (
     check_flag,
     check_target,
+    check_threads,
     check_weights,
     open_table,
     open_training_table,
     parse_memory,
 )
-from twinned.anchors import as_anchor_strategy, as_weight_strategy
+from twinned.anchors import as_anchor_strategy, as_weight_strategy, check_kept
 from twinned.base import BaseTwin
 from twinned.columns import Floats, Points
 from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError
 from twinned.neighbours import NeighbourIndex
-from twinned.pairs import PairFeatures, as_pair_strategy, difference, draw_by_weight
+from twinned.pairs import (
+    AUTO_PAIRS,
+    PairFeatures,
+    PairStrategy,
+    as_pair_strategy,
+    check_pairs,
+    difference,
+    draw_by_weight,
+)
 
 # scikit-learn's own trees compare in float32: pairs in that type take half the memory and give
 # the same trees to the last bit, since differences are rounded after they are subtracted.
@@ -44,7 +52,7 @@ _LEARNS_IN_FLOAT32 = (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
 )
-_FIT_ROWS = 65_536  # pairs written at once while the pair matrix is filled
+_FIT_BYTES = 8_000_000  # of pairs written at once while the pair matrix is filled
 
 
 class TwinRegressor(BaseTwin):
@@ -98,7 +106,8 @@ class TwinRegressor(BaseTwin):
     anchors_y_ : ndarray of shape (n_anchors,) or (n_anchors, n_outputs)
         Their values.
     anchor_rows_ : ndarray of shape (n_anchors,)
-        The rows of the training table that they were. Rows of weight 0 are not among them.
+        The rows of the training table that they were. Rows of weight 0 are not among them, and
+        anchors that were added later have −1.
     n_pairs_ : int
         The pairs fitted, mirror images counted.
     n_features_in_, feature_names_in_
@@ -172,14 +181,17 @@ class TwinRegressor(BaseTwin):
             `HistGradientBoostingRegressor(early_stopping=True)`: it gets the pairs of these points
             with the anchors. Points are kept apart, so no pair is on both sides.
         """
+        with self._all_or_nothing():
+            return self._fit(X, y, sample_weight, X_val, y_val)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> TwinRegressor:
         check_flag("symmetric", self.symmetric)
         as_weight_strategy(self.weights)
         limit = parse_memory(self.memory_limit)
-        effective_n_jobs(self.n_jobs)
+        check_threads(self.n_jobs)
         rng = check_random_state(self.random_state)
         tags = self.__sklearn_tags__()
-        base = self._base(n_outputs=1)
-        self._pair_dtype = _pair_dtype(base, X)
+        self._pair_dtype = _pair_dtype(self._base(n_outputs=1), X)
         matrix, columns = open_training_table(
             self,
             X,
@@ -191,9 +203,17 @@ class TwinRegressor(BaseTwin):
         weight = check_weights(sample_weight, len(matrix))
         rows = np.arange(len(matrix)) if weight is None else np.flatnonzero(weight)
         matrix, target = matrix[rows], target[rows]
-        weight = None if weight is None else weight[rows]
+        weight = None if weight is None else _moderate(weight[rows])
 
         self._features = PairFeatures(self.pair_features, columns, self._pair_dtype)
+        # a column vector is one output: the learner gets it flat, and the anchors keep its shape
+        values = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
+        n_outputs = 1 if values.ndim == 1 else values.shape[1]
+        base = self._base(n_outputs)
+        most = self._most_pairs(limit, n_outputs)
+        if X_val is not None:
+            most = most * 3 // 4  # the rest is for the validation pairs
+        strategy, mirrored = self._pair_strategy(len(matrix), most)
         points = columns.points(matrix)
         indices: dict[str, NeighbourIndex] = {}
 
@@ -203,43 +223,40 @@ class TwinRegressor(BaseTwin):
                 indices[metric] = NeighbourIndex(points.wide, metric, self.n_jobs)
             return indices[metric]
 
-        n_outputs = 1 if target.ndim == 1 else target.shape[1]
-        base = self._base(n_outputs)
-        most = self._most_pairs(limit, n_outputs)
-        first, second = self._draw_pairs(len(points), index, most, rng)
+        first, second = strategy.draw(len(points), index, rng)
+        check_pairs(first, second, len(points), most)
+        if mirrored:
+            first, second = np.concatenate([first, second]), np.concatenate([second, first])
         pair_weight = None if weight is None else weight[first] * weight[second]
-        if pair_weight is not None and not has_fit_parameter(base, "sample_weight"):
-            drawn = draw_by_weight(pair_weight, most, rng)
+        if pair_weight is not None and not _takes_weights(base):
+            drawn = draw_by_weight(pair_weight, min(most, max(AUTO_PAIRS, len(first))), rng)
             first, second, pair_weight = first[drawn], second[drawn], None
-        anchor_rows = as_anchor_strategy(self.anchors).keep(len(points), rng)
+        kept = check_kept(as_anchor_strategy(self.anchors).keep(len(points), rng), len(points))
 
         options: dict[str, Any] = {}
         if pair_weight is not None:
             options["sample_weight"] = pair_weight
+        self._y_unit = _unit(values)
         if X_val is not None or y_val is not None:
             options |= self._validation_pairs(
-                base,
-                X_val,
-                y_val,
-                columns,
-                points.take(anchor_rows),
-                target[anchor_rows],
-                most,
-                rng,
+                base, X_val, y_val, columns, points.take(kept), values[kept], most // 3, rng
             )
         self.estimator_ = self._fit_base(
             base,
             self._pair_matrix(points, points, first, second),
-            difference(target[first], target[second]),
+            difference(values[first], values[second]) / self._y_unit,
             options,
             rng,
         )
         self.n_pairs_ = len(first)
-        self.anchor_rows_ = rows[anchor_rows]
-        self.anchors_X_, self.anchors_y_ = matrix[anchor_rows], target[anchor_rows]
-        self._anchor_weight = None if weight is None else weight[anchor_rows]
-        self._columns = columns
-        self._prepare(indices if len(anchor_rows) == len(points) else {})
+        self._remember(
+            matrix[kept],
+            target[kept],
+            None if weight is None else weight[kept],
+            columns,
+            rows[kept],
+            indices if len(kept) == len(points) else {},
+        )
         return self
 
     # --- the base estimator -------------------------------------------------------------------
@@ -248,7 +265,10 @@ class TwinRegressor(BaseTwin):
         if self.estimator is None:
             default = HistGradientBoostingRegressor()
             return default if n_outputs == 1 else MultiOutputRegressor(default)
-        if isinstance(self.estimator, type) or not hasattr(self.estimator, "fit"):
+        needed = ("fit", "predict", "get_params", "__sklearn_tags__")
+        if isinstance(self.estimator, type) or not all(
+            hasattr(self.estimator, name) for name in needed
+        ):
             raise TypeError(
                 "estimator must be a scikit-learn regressor such as RandomForestRegressor(), not "
                 f"{self.estimator!r}."
@@ -288,7 +308,7 @@ class TwinRegressor(BaseTwin):
                 f"{type(self.estimator_).__name__} predicted a difference of "
                 f"{raw[~np.isfinite(raw)][0]}; check the scale of X and y."
             )
-        return raw.reshape(*leading, -1).astype(np.float64, copy=False)
+        return raw.reshape(*leading, -1).astype(np.float64, copy=False) * self._y_unit
 
     def _pair_bytes(self) -> int:
         return self._features.width * self._features.dtype.itemsize
@@ -301,9 +321,8 @@ class TwinRegressor(BaseTwin):
             return 2**62
         return limit // (self._pair_bytes() + 8 * n_outputs + 3 * 8)
 
-    def _draw_pairs(
-        self, n_points: int, index: Any, most: int, rng: Any
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _pair_strategy(self, n_points: int, most: int) -> tuple[PairStrategy, bool]:
+        """Which pairs, and whether each is learned with its mirror image; refused if too many."""
         strategy = as_pair_strategy(self.pairs, n_points, most, mirrored=self.symmetric)
         mirrored = self.symmetric and not getattr(strategy, "both_orders", False)
         count = strategy.count(n_points) * (2 if mirrored else 1)
@@ -318,10 +337,7 @@ class TwinRegressor(BaseTwin):
                 f"{count:,} pairs of {n_points:,} points do not fit into memory_limit="
                 f"{self.memory_limit!r} (at most {most:,} do); use {way_out}."
             )
-        first, second = strategy.draw(n_points, index, rng)
-        if mirrored:
-            first, second = np.concatenate([first, second]), np.concatenate([second, first])
-        return first, second
+        return strategy, mirrored
 
     def _pair_matrix(self, left: Points, right: Points, first: Any, second: Any) -> NDArray[Any]:
         """(n_pairs, width) of `left[first]` with `right[second]`.
@@ -329,8 +345,9 @@ class TwinRegressor(BaseTwin):
         Filled in blocks, so that nothing of its size is made beside it.
         """
         pairs = np.empty((len(first), self._features.width), dtype=self._pair_dtype)
-        for start in range(0, len(first), _FIT_ROWS):
-            rows = slice(start, start + _FIT_ROWS)
+        at_once = max(1, _FIT_BYTES // self._pair_bytes())
+        for start in range(0, len(first), at_once):
+            rows = slice(start, start + at_once)
             self._features.build(left.take(first[rows]), right.take(second[rows]), pairs[rows])
         return pairs
 
@@ -365,13 +382,12 @@ class TwinRegressor(BaseTwin):
         target = check_target(self, y_val, len(matrix), multi_output=anchors_y.ndim == 2)
         points = columns.points(matrix)
         used = np.arange(len(anchors))
-        # a quarter of the limit: the training pairs have most of it
-        if len(points) * len(used) > most // 4:
-            used = rng.choice(used, size=max(1, most // 4 // len(points)), replace=False)
+        if len(points) * len(used) > most:
+            used = rng.choice(used, size=max(1, most // len(points)), replace=False)
         first, second = np.repeat(np.arange(len(points)), len(used)), np.tile(used, len(points))
         return {
             "X_val": self._pair_matrix(points, anchors, first, second),
-            "y_val": difference(target[first], anchors_y[second]),
+            "y_val": difference(target[first], anchors_y[second]) / self._y_unit,
         }
 
 
@@ -380,3 +396,26 @@ def _pair_dtype(base: Any, X: Any) -> np.dtype[Any]:
     came_in_float32 = isinstance(X, np.ndarray) and X.dtype == np.float32
     learns_in_float32 = isinstance(base, _LEARNS_IN_FLOAT32)
     return np.dtype(np.float32 if came_in_float32 or learns_in_float32 else np.float64)
+
+
+def _takes_weights(base: Any) -> bool:
+    inner = base.estimator if isinstance(base, MultiOutputRegressor) else base
+    return has_fit_parameter(inner, "sample_weight")
+
+
+def _moderate(weight: Floats) -> Floats:
+    """Weights of an ordinary size as they are; others by their mean, as products square them."""
+    mean = weight.mean()
+    return weight if 1e-3 <= mean <= 1e3 else weight / mean
+
+
+def _unit(values: Floats) -> float:
+    """A power of two by which extreme targets are divided for the learner, and 1 for others.
+
+    Boosting sums squares in float32, and trees call a node pure whose spread is below 1e-8: both
+    would answer a constant, without a word.
+    """
+    spread = float(np.max(values.max(axis=0) - values.min(axis=0)))
+    if spread == 0 or 1e-6 <= spread <= 1e12:
+        return 1.0
+    return float(2.0 ** np.floor(np.log2(spread)))

@@ -114,7 +114,8 @@ def fit_command(
 ) -> None:
     """Learn a twin from a CSV file and save it.
 
-    Columns of text become categories; a missing value is an empty cell or NA. The model is
+    Columns of text become categories; a missing value is an empty cell, NA,
+    n/a, NaN, null or None. The model is
     checked by cross-validation beside the plain estimator that it is made of, so that you see
     whether twinning pays on your data.
 

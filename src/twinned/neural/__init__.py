@@ -1,0 +1,64 @@
+"""The neural twin. JAX lives here and nowhere else.
+
+`fit_many` trains many problems at once: splits, folds or data sets, as one compiled program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from sklearn.base import clone
+
+from twinned.neural.fitting import fit_prepared, prepare
+from twinned.neural.plain import NeuralRegressor
+from twinned.neural.twin import TwinNeuralRegressor
+
+__all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]
+
+
+def _keep_compiled_programs() -> None:
+    """Let a program that one process compiled serve the next, unless the user says otherwise."""
+    if jax.config.jax_compilation_cache_dir or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    jax.config.update("jax_compilation_cache_dir", os.path.join(root, "twinned", "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+_keep_compiled_programs()
+
+
+def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
+    """Fit one estimator to many training sets at once.
+
+    Parameters
+    ----------
+    estimator : TwinNeuralRegressor or NeuralRegressor
+        What to fit; it is cloned for each problem and left alone itself.
+    problems : sequence of (X, y) or (X, y, sample_weight)
+        The training sets. They may differ in size; they are padded, and padding changes nothing.
+
+    Returns
+    -------
+    list of fitted estimators, in the order of the problems. Each equals what `fit` on that problem
+    alone would give, to rounding.
+    """
+    twin = isinstance(estimator, TwinNeuralRegressor)
+    if not twin and not isinstance(estimator, NeuralRegressor):
+        raise TypeError(
+            "fit_many takes a TwinNeuralRegressor or a NeuralRegressor, not "
+            f"{type(estimator).__name__}."
+        )
+    fitted = [clone(estimator) for _ in problems]
+    prepared = []
+    for one, problem in zip(fitted, problems, strict=True):
+        X, y, *rest = problem
+        prepared.append(prepare(one, X, y, rest[0] if rest else None, None, None, twin))
+    for one, problem, result in zip(
+        fitted, prepared, fit_prepared(estimator, prepared, twin), strict=True
+    ):
+        one._settle(problem, result)
+    return fitted

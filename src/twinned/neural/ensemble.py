@@ -66,11 +66,11 @@ def folds_for(n_members: int, most: int) -> int:
 
 
 def draw_folds(n_rows: int, n_folds: int, fraction: float, seed: int) -> list[NDArray[np.intp]]:
-    """The rows that each fold leaves out; with one fold, a random `fraction` of all."""
+    """The rows that each fold leaves out, in random order; with one, a `fraction` of all."""
     order = np.random.RandomState(seed).permutation(n_rows)
     if n_folds > 1:
-        return [np.sort(part) for part in np.array_split(order, n_folds)]
-    return [np.sort(order[: round(fraction * n_rows)])]
+        return list(np.array_split(order, n_folds))
+    return [order[: round(fraction * n_rows)]]
 
 
 def choose(predictions: Floats, y: Floats, weight: Floats, rounds: int = 20) -> Floats:

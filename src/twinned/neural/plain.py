@@ -1,0 +1,108 @@
+"""NeuralRegressor: the same network and training on y itself, the fair baseline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from twinned._validation import check_flag, open_table
+from twinned.neural.fitting import Fitted, Prepared, Scale, fit_prepared, on_device, prepare
+from twinned.neural.inference import plain_values
+from twinned.neural.network import Shape
+from twinned.neural.twin import _padded, settle_members
+
+_ROWS = 4096  # queries at once
+
+
+class NeuralRegressor(RegressorMixin, BaseEstimator):
+    """An ensemble of plain networks, trained as `TwinNeuralRegressor` trains its twins.
+
+    The parameters mean what they mean there; `batch_size` counts points instead of pairs.
+    """
+
+    def __init__(
+        self,
+        hidden_sizes: Any = (128, 128),
+        *,
+        effort: str = "balanced",
+        n_members: int | None = None,
+        max_steps: int | None = None,
+        batch_size: int | None = None,
+        n_folds: int | None = None,
+        activation: str = "silu",
+        embedding: Any = "auto",
+        n_frequencies: int = 16,
+        learning_rate: float | None = None,
+        dropout: float | None = None,
+        weight_decay: float | None = None,
+        optimiser: str = "adamw",
+        validation_fraction: float = 0.1,
+        selection: str = "greedy",
+        categorical_features: Any = "from_dtype",
+        device: str = "auto",
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        self.hidden_sizes = hidden_sizes
+        self.effort = effort
+        self.n_members = n_members
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.n_folds = n_folds
+        self.activation = activation
+        self.embedding = embedding
+        self.n_frequencies = n_frequencies
+        self.learning_rate = learning_rate
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.optimiser = optimiser
+        self.validation_fraction = validation_fraction
+        self.selection = selection
+        self.categorical_features = categorical_features
+        self.device = device
+        self.random_state = random_state
+        self.progress = progress
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None
+    ) -> NeuralRegressor:
+        """Train the members and choose among them; as `TwinNeuralRegressor.fit`."""
+        problem = prepare(self, X, y, sample_weight, X_val, y_val, twin=False)
+        self._settle(problem, fit_prepared(self, [problem], twin=False)[0])
+        return self
+
+    def _settle(self, problem: Prepared, fitted: Fitted) -> None:
+        settle_members(self, problem, fitted, twin=False)
+        self._one_dimensional = problem.target.ndim == 1
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The weighted mean over members and, where `return_std`, their spread."""
+        check_is_fitted(self)
+        check_flag("return_std", return_std)
+        matrix, columns = open_table(
+            self, X, self._columns, allow_nan=False, pair_dtype=np.dtype(np.float64)
+        )
+        scale = Scale(*self._scale)
+        wide = _padded(scale.points(columns.points(matrix)).wide, self._shape["n_features"])
+        means, spreads = [], []
+        weights = self.member_weights_[:, None, None]
+        for low in range(0, len(wide), _ROWS):
+            with on_device(self.device):
+                members = plain_values(
+                    Shape(**self._shape), self._parameters, self._embedded, wide[low : low + _ROWS]
+                )
+            members = members.astype(np.float64) * scale.y_spread + scale.y_mean
+            mean = (weights * members).sum(axis=0)
+            means.append(mean)
+            spreads.append(np.sqrt((weights * (members - mean) ** 2).sum(axis=0)))
+        column = 0 if self._one_dimensional else slice(None)
+        mean, spread = np.concatenate(means)[:, column], np.concatenate(spreads)[:, column]
+        return (mean, spread) if return_std else mean

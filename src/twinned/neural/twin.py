@@ -1,0 +1,287 @@
+"""TwinNeuralRegressor: twin neural network regression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from twinned._validation import check_flag
+from twinned.anchors import as_anchor_strategy, as_weight_strategy
+from twinned.base import BaseTwin
+from twinned.columns import Columns, Floats, Points
+from twinned.neural.fitting import Fitted, Prepared, Scale, fit_prepared, on_device, prepare
+from twinned.neural.inference import grid_differences, row_differences
+from twinned.neural.network import Shape
+from twinned.pairs import estimate
+
+
+class TwinNeuralRegressor(BaseTwin):
+    """An ensemble of networks that predict differences between points.
+
+    Each member is a network F(a, b) whose prediction ½F(a, b) − ½F(b, a) is trained to be
+    y(a) − y(b); a point is predicted from all its anchors by all members. Members differ in their
+    settings (learning rate, dropout, weight decay, embedding of the features in waves) and in the
+    fold of the training rows that they leave out, on which they stop early and are chosen.
+
+    Parameters
+    ----------
+    hidden_sizes : tuple of int, default=(128, 128)
+        The widths of the hidden layers.
+    effort : {"fast", "balanced", "thorough"}, default="balanced"
+        Sets what is left at None of `n_members` (6, 20, 40), `max_steps` (2000, 4000, 6000),
+        `batch_size` (128, 256, 256) and `n_folds` (at most 2, 5, 5).
+    n_members, max_steps, batch_size, n_folds : int or None, default=None
+        How many networks; how many steps each trains; how many pairs a step, each in both orders;
+        how many folds the members leave out in turn (1: all leave out the same
+        `validation_fraction`).
+    pairs : {"auto", "all"}, int or strategy, default="auto"
+        Which pairs are learned. `"auto"` is `"all"`: pairs are drawn while training and never
+        stored, so n² of them cost no more than a few.
+    anchors, weights
+        As in `TwinRegressor`. Distances are measured on scaled features.
+    activation : {"silu", "relu", "mish", "tanh"}, default="silu"
+        The activation function.
+    embedding : "auto", float or None, default="auto"
+        The scale of the frequencies of the waves in which features are embedded; None for none.
+    n_frequencies : int, default=16
+        How many waves a feature.
+    learning_rate, dropout, weight_decay : float or None, default=None
+        One value for all members, in place of the ensemble's own settings.
+    optimiser : {"adamw", "adadelta"}, default="adamw"
+        The direction of a step.
+    validation_fraction : float, default=0.1
+        What is left out where `n_folds` is 1 and `fit` got no validation set.
+    selection : {"greedy", "mean"}, default="greedy"
+        How settings are weighed by their predictions of left-out rows.
+    categorical_features : {"from_dtype"}, list or None, default="from_dtype"
+        As in `TwinRegressor`; names enter as indicators.
+    device : {"auto", "cpu", "gpu"}, default="auto"
+        Where to train and predict.
+    memory_limit : int, str or None, default="512MB"
+        Bounds the blocks of `predict`.
+    random_state : int, RandomState or None, default=None
+        The same seed on the same machine gives the same bits.
+    progress : bool, default=False
+        Show a progress bar while training.
+
+    Attributes
+    ----------
+    anchors_X_, anchors_y_, n_features_in_, feature_names_in_
+        As in `TwinRegressor`.
+    n_members_ : int
+        How many networks were trained.
+    member_weights_ : ndarray
+        The weights of the members that were kept; they sum to one.
+    learning_curve_ : ndarray of shape (n_members_, n_checks)
+        The error of anchored predictions of the rows that each member left out.
+    out_of_fold_prediction_ : ndarray like y, or None
+        A prediction of each training row by the members that left it out.
+
+    Examples
+    --------
+    >>> from twinned import TwinNeuralRegressor
+    >>> from twinned.datasets import make_tf
+    >>> X, y = make_tf(80, random_state=0)
+    >>> twin = TwinNeuralRegressor(n_members=2, max_steps=400, random_state=0)
+    >>> mean, std = twin.fit(X[:60], y[:60]).predict(X[60:], return_std=True)
+    >>> float(np.abs(mean - y[60:]).mean() / y[60:].std()) < 0.2
+    True
+    """
+
+    symmetric = True
+    n_jobs = None
+
+    def __init__(
+        self,
+        hidden_sizes: Any = (128, 128),
+        *,
+        effort: str = "balanced",
+        n_members: int | None = None,
+        max_steps: int | None = None,
+        batch_size: int | None = None,
+        n_folds: int | None = None,
+        pairs: Any = "auto",
+        anchors: Any = "all",
+        weights: Any = "uniform",
+        activation: str = "silu",
+        embedding: Any = "auto",
+        n_frequencies: int = 16,
+        learning_rate: float | None = None,
+        dropout: float | None = None,
+        weight_decay: float | None = None,
+        optimiser: str = "adamw",
+        validation_fraction: float = 0.1,
+        selection: str = "greedy",
+        categorical_features: Any = "from_dtype",
+        device: str = "auto",
+        memory_limit: Any = "512MB",
+        random_state: Any = None,
+        progress: bool = False,
+    ) -> None:
+        self.hidden_sizes = hidden_sizes
+        self.effort = effort
+        self.n_members = n_members
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.n_folds = n_folds
+        self.pairs = pairs
+        self.anchors = anchors
+        self.weights = weights
+        self.activation = activation
+        self.embedding = embedding
+        self.n_frequencies = n_frequencies
+        self.learning_rate = learning_rate
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.optimiser = optimiser
+        self.validation_fraction = validation_fraction
+        self.selection = selection
+        self.categorical_features = categorical_features
+        self.device = device
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.progress = progress
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None
+    ) -> TwinNeuralRegressor:
+        """Train the members, choose among them, and keep the anchors.
+
+        Parameters
+        ----------
+        X : table or array of shape (n, n_features)
+            The known points.
+        y : array of shape (n,) or (n, n_outputs)
+            Their values.
+        sample_weight : array of shape (n,), default=None
+            A pair weighs the product of its two, an anchor its own.
+        X_val, y_val : like X and y, default=None
+            Stop and choose by these instead of by rows that are left out.
+        """
+        as_weight_strategy(self.weights)
+        problem = prepare(self, X, y, sample_weight, X_val, y_val, twin=True)
+        self._settle(problem, fit_prepared(self, [problem], twin=True)[0])
+        return self
+
+    def _settle(self, problem: Prepared, fitted: Fitted) -> None:
+        """Become the fitted estimator of a trained problem."""
+        settle_members(self, problem, fitted, twin=True)
+        self._pair_dtype = np.dtype(np.float64)
+        rows = as_anchor_strategy(self.anchors).keep(
+            len(problem.matrix), np.random.RandomState(problem.seed)
+        )
+        weight = None if problem.weight is None else problem.weight[rows]
+        self._remember(
+            problem.matrix[rows], problem.target[rows], weight, problem.columns, problem.rows[rows]
+        )
+
+    # --- what BaseTwin asks -------------------------------------------------------------------
+
+    def _as_points(self, columns: Columns, matrix: Floats) -> Points:
+        return Scale(*self._scale).points(columns.points(matrix))
+
+    def _pair_bytes(self) -> int:
+        # both orders of a pair, and a layer before and after its activation, in float32
+        return 2 * 2 * 4 * max(self._shape["hidden_sizes"])
+
+    def _raw_differences(self, first: Points, second: Points) -> Floats:
+        return self._differences(first, second)
+
+    def _differences(self, first: Points, second: Points) -> Floats:
+        members = self._member_differences(first, second)
+        return np.tensordot(self.member_weights_, members, axes=1)
+
+    def _member_differences(self, first: Points, second: Points) -> Floats:
+        """(member, ..., output) antisymmetric differences in units of y."""
+        a, b = (_padded(side.wide, self._shape["n_features"]) for side in (first, second))
+        shape = Shape(**self._shape)
+        is_grid = a.ndim == 3 and a.shape[1] == 1 and b.shape[0] == 1
+        with on_device(self.device):
+            if is_grid:
+                out = grid_differences(shape, self._parameters, self._embedded, a[:, 0], b[0])
+            else:
+                leading = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+                rows = [
+                    np.broadcast_to(side, (*leading, side.shape[-1])).reshape(-1, side.shape[-1])
+                    for side in (a, b)
+                ]
+                out = row_differences(shape, self._parameters, self._embedded, *rows)
+                out = out.reshape(len(out), *leading, -1)
+        return out.astype(np.float64) * Scale(*self._scale).y_spread
+
+    # --- spread over anchors and members together ---------------------------------------------
+
+    def _combine(self, block: Points, selection: Any) -> tuple[Floats, Floats]:
+        anchors, known = self._across(selection)
+        step = max(1, self._pairs_per_block() // len(block))
+        parts = [
+            self._member_differences(block.as_first(), anchors.across(slice(i, i + step)))
+            for i in range(0, known.shape[-2], step)
+        ]
+        members = estimate(np.concatenate(parts, axis=2), known)
+        of_members = self.member_weights_[:, None, None, None]
+        estimates = (of_members * members).sum(axis=0)
+        weights = self._weights(block, selection, estimates)
+        if weights is None:
+            weights = np.ones(estimates.shape[:2])
+        share = (weights / weights.sum(axis=1, keepdims=True))[..., None]
+        mean = (share * estimates).sum(axis=1)
+        spread = (of_members * share * (members - mean[:, None]) ** 2).sum(axis=(0, 2))
+        return mean, np.sqrt(spread)
+
+    def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
+        """F(a, b), the predicted y(a) − y(b), row by row; exactly antisymmetric.
+
+        With `return_std`, also its spread over the members.
+        """
+        check_flag("return_std", return_std)
+        first, second = self._open_both(A, B)
+        values, spreads = [], []
+        weights = self.member_weights_[:, None, None]
+        for rows in self._row_blocks(len(first)):
+            members = self._member_differences(first.take(rows), second.take(rows))
+            mean = (weights * members).sum(axis=0)
+            values.append(mean)
+            spreads.append(np.sqrt((weights * (members - mean) ** 2).sum(axis=0)))
+        value = self._shaped(np.concatenate(values))
+        return (value, self._shaped(np.concatenate(spreads))) if return_std else value
+
+
+def settle_members(estimator: Any, problem: Prepared, fitted: Fitted, twin: bool) -> None:
+    """What both neural estimators keep of a training run."""
+    estimator._parameters = fitted.parameters
+    estimator._embedded = fitted.embedded
+    estimator._scale = tuple(problem.scale)
+    estimator._columns = problem.columns
+    first = "linear_0"
+    n_hidden = sum(name.startswith("weight_") for name in fitted.parameters)
+    widths = [fitted.parameters[first].shape[-1]]
+    widths += [fitted.parameters[f"weight_{i}"].shape[-1] for i in range(1, n_hidden)]
+    frequencies = fitted.parameters.get("frequency")
+    estimator._shape = {
+        "n_features": int(fitted.parameters[first].shape[-2]),
+        "n_outputs": int(problem.y.shape[1]),
+        "hidden_sizes": tuple(int(width) for width in widths),
+        "n_frequencies": 0 if frequencies is None else int(frequencies.shape[-1]),
+        "activation": estimator.activation,
+        "twin": twin,
+    }
+    estimator.member_weights_ = fitted.weights
+    estimator.n_members_ = fitted.n_members
+    estimator.learning_curve_ = fitted.curve
+    unseen = fitted.out_of_fold
+    if unseen is not None and problem.target.ndim == 1:
+        unseen = unseen[:, 0]
+    estimator.out_of_fold_prediction_ = unseen
+
+
+def _padded(wide: Floats, n_features: int) -> Floats:
+    out = np.zeros((*wide.shape[:-1], n_features), dtype=np.float32)
+    out[..., : wide.shape[-1]] = wide
+    return out
