@@ -56,6 +56,16 @@ def check_count(name: str, value: Any, minimum: int = 1) -> int:
     return int(value)
 
 
+def check_number(name: str, value: Any) -> float:
+    """A finite number. True is not 1 here either."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, not {value!r}.")
+    number = float(value)
+    if not np.isfinite(number):
+        raise ValueError(f"{name} must be finite, not {value!r}.")
+    return number
+
+
 def check_choice(name: str, value: Any, choices: Sequence[str], otherwise: str = "") -> None:
     """One of the named choices; `otherwise` says what else would have been taken."""
     if not isinstance(value, str) or value not in choices:

@@ -339,7 +339,8 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         first, columns = open_table(self, A, columns, learn_categories=True, **options)
         second, columns = open_table(self, B, columns, learn_categories=True, **options)
         check_same_rows(first, second)
-        return tuple(_Queries(self._as_points, columns, side) for side in (first, second))
+        a, b = (_Queries(self._as_points, columns, side) for side in (first, second))
+        return a, b
 
     # --- select → difference → weight ---------------------------------------------------------
 

@@ -332,7 +332,6 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         (",a,y\n0,1,2\n1,2,3\n", (), ["column 1 has no name", '--drop ""']),
         ("a,y\n1,2\n2,-3.5\n", ("--log-target",), ["line 3", "-3.5", "logarithm"]),
         ("a,y\n1,0\n2,3\n", ("--log-target",), ["line 2", ": 0 "]),
-        (GOOD, ("--model", "neural"), ["neural is not there yet", "forest", "ridge"]),
         (GOOD, ("--model", "tree"), ["no --model tree", "forest"]),
         (GOOD, ("--pairs", "many"), ["--pairs", "'many'", "auto, all"]),
         (GOOD, ("--pairs", "0"), ["--pairs", "'0'"]),

@@ -20,8 +20,10 @@ from twinned import (
     AllPairs,
     NearestAnchors,
     NearestPairs,
+    NeuralRegressor,
     RandomAnchors,
     RandomPairs,
+    TwinNeuralRegressor,
     TwinRegressor,
     datasets,
 )
@@ -152,7 +154,14 @@ X_FAULTS = [
     sparse,
     ragged,
 ]
+NEURAL = TwinNeuralRegressor((4,), n_members=1, max_steps=2).fit(*table(0))
+PLAIN = NeuralRegressor((4,), n_members=1, max_steps=2).fit(*table(0))
 FUNCTIONS = {
+    "neural fit": lambda X: TwinNeuralRegressor(n_members=1).fit(X, np.arange(12.0)),
+    "neural predict": lambda X: NEURAL.predict(X),
+    "neural predict_difference": lambda X: NEURAL.predict_difference(X, table(1)[0]),
+    "plain fit": lambda X: NeuralRegressor(n_members=1).fit(X, np.arange(12.0)),
+    "plain predict": lambda X: PLAIN.predict(X),
     "fit": lambda X: TwinRegressor(Ridge()).fit(X, np.arange(12.0)),
     "predict": lambda X: FITTED.predict(X),
     "predict_difference": lambda X: FITTED.predict_difference(X, table(1)[0]),
@@ -183,7 +192,7 @@ def test_bad_X(fault, function, data, seed):
     must_refuse(lambda: FUNCTIONS[function](X), message)
 
 
-@pytest.mark.parametrize("function", [name for name in FUNCTIONS if name != "fit"])
+@pytest.mark.parametrize("function", [name for name in FUNCTIONS if "fit" not in name])
 @settings(max_examples=EXAMPLES)
 @given(data=st.data(), seed=seeds)
 def test_another_number_of_columns(function, data, seed):
@@ -389,6 +398,39 @@ def test_bad_seeds_of_splits(bad):
 def test_bad_noise(noise):
     for make in (datasets.make_tf, datasets.make_rcl, datasets.make_wsb):
         must_refuse(lambda make=make: make(10, noise=noise), shows(noise))
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("effort", "heroic"),
+        ("effort", 3),
+        ("hidden_sizes", 128),
+        ("hidden_sizes", ()),
+        ("hidden_sizes", (128, 0)),
+        ("activation", "sine"),
+        ("embedding", "waves"),
+        ("embedding", -0.5),
+        ("optimiser", "sgd"),
+        ("learning_rate", 0.0),
+        ("learning_rate", "fast"),
+        ("dropout", 1.0),
+        ("weight_decay", -1.0),
+        ("validation_fraction", 1.5),
+        ("selection", "best"),
+        ("device", "abacus"),
+        ("n_members", 0),
+        ("max_steps", 1.5),
+        ("batch_size", -4),
+        ("n_folds", 2.0),
+        ("n_frequencies", -1),
+    ],
+)
+@pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
+def test_bad_neural_parameters(estimator, name, bad):
+    wrong = estimator((4,), n_members=2, max_steps=2).set_params(**{name: bad})
+    shown = shows(bad) if bad != (128, 0) else "0"
+    must_refuse(lambda: wrong.fit(*table(0)), shown)
 
 
 # --- odd, but meaningful: must be answered rightly ------------------------------------------------

@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from twinned.cli._errors import one_clear_line, say, warnings_as_lines
+from twinned.cli.learning import FOLDS, MODELS, TAKE_MISSING, Plan, cross_validate
 from twinned.cli.tables import (
     check_output,
     first_missing,
@@ -29,18 +29,7 @@ if TYPE_CHECKING:
 
     from twinned.cli.tables import Cells
 
-# What learns the differences, and how the report calls it when it learns y itself.
-MODELS = {
-    "default": "histogram gradient boosting",
-    "forest": "random forest",
-    "extra-trees": "extra trees",
-    "boost": "histogram gradient boosting",
-    "knn": "nearest neighbours",
-    "ridge": "ridge regression",
-}
-TAKE_MISSING = ("default", "forest", "extra-trees", "boost")
 FEWEST_TO_CHECK = 10
-FOLDS = 5
 
 
 def fit_command(
@@ -152,7 +141,7 @@ def fit_command(
             start = time.perf_counter()
             fitted = twin.fit(X, y)
             seconds = time.perf_counter() - start
-            scores = _cross_validate(plan, X, y, advance) if checked else None
+            scores = cross_validate(plan, X, y, advance) if checked else None
 
         from twinned import save
 
@@ -188,8 +177,6 @@ def fit_command(
 
 
 def _check_model(model: str) -> None:
-    if model == "neural":
-        raise ValueError(f"--model neural is not there yet; there are {', '.join(MODELS)}.")
     if model not in MODELS:
         raise ValueError(f"there is no --model {model}; there are {', '.join(MODELS)}.")
 
@@ -231,111 +218,6 @@ def _open(
             "takes positive values only."
         )
     return table_to_fit(cells, names, categorical), y
-
-
-# --- learning ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the options ask for, ready to be built for any number of rows."""
-
-    model: str
-    log_target: bool
-    pairs: str | int
-    anchors: str | int
-    seed: int
-    missing: bool
-
-    def twin(self, n_rows: int) -> Any:
-        """The twin, unfitted; a fold of the check may have fewer rows than anchors wanted."""
-        from twinned import NearestAnchors, TwinRegressor
-
-        anchors: Any = self.anchors
-        if isinstance(anchors, int):
-            metric = "nan_euclidean" if self.missing else "euclidean"
-            anchors = NearestAnchors(min(anchors, n_rows), metric=metric)
-        twin = TwinRegressor(
-            None if self.model == "default" else self._base(None),
-            pairs=self.pairs,
-            anchors=anchors,
-            random_state=self.seed,
-        )
-        return self._on_the_right_scale(twin)
-
-    def plain(self, X: pd.DataFrame) -> Any:
-        """The base estimator on y itself, with indicators for names as the twin has them."""
-        from sklearn.compose import make_column_transformer
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import OneHotEncoder
-
-        base = self._base(self.seed)
-        names = [name for name in X.columns if X[name].dtype == "category"]
-        if names:
-            indicators = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-            base = make_pipeline(
-                make_column_transformer((indicators, names), remainder="passthrough"), base
-            )
-        return self._on_the_right_scale(base)
-
-    def _on_the_right_scale(self, regressor: Any) -> Any:
-        if not self.log_target:
-            return regressor
-        import numpy as np
-        from sklearn.compose import TransformedTargetRegressor
-
-        return TransformedTargetRegressor(regressor=regressor, func=np.log, inverse_func=np.exp)
-
-    def _base(self, seed: int | None) -> Any:
-        from sklearn.ensemble import (
-            ExtraTreesRegressor,
-            HistGradientBoostingRegressor,
-            RandomForestRegressor,
-        )
-        from sklearn.linear_model import Ridge
-        from sklearn.neighbors import KNeighborsRegressor
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
-
-        match self.model:
-            case "forest":
-                return RandomForestRegressor(100, min_samples_leaf=2, random_state=seed)
-            case "extra-trees":
-                return ExtraTreesRegressor(100, min_samples_leaf=2, random_state=seed)
-            case "knn":
-                return make_pipeline(StandardScaler(), KNeighborsRegressor())
-            case "ridge":
-                return make_pipeline(StandardScaler(), Ridge())
-            case _:
-                return HistGradientBoostingRegressor(random_state=seed)
-
-
-def _cross_validate(
-    plan: Plan, X: pd.DataFrame, y: np.ndarray, advance: Callable[[str], None]
-) -> dict[str, Any]:
-    """Root mean squared errors over rows that each model had not seen."""
-    import warnings
-
-    import numpy as np
-    from sklearn.model_selection import KFold
-
-    squares: dict[str, list[np.ndarray]] = {"twin": [], "plain": [], "mean": []}
-    folds = KFold(FOLDS, shuffle=True, random_state=plan.seed)
-    with warnings.catch_warnings():
-        # a rare category is unknown to some fold, which says nothing about the model that is saved
-        warnings.simplefilter("ignore")
-        for number, (seen, unseen) in enumerate(folds.split(X), start=1):
-            advance(f"checking, fold {number} of {FOLDS}")
-            X_seen, X_unseen = X.iloc[seen], X.iloc[unseen]
-            twin = plan.twin(len(seen)).fit(X_seen, y[seen])
-            plain = plan.plain(X).fit(X_seen, y[seen])
-            squares["twin"].append((twin.predict(X_unseen) - y[unseen]) ** 2)
-            squares["plain"].append((plain.predict(X_unseen) - y[unseen]) ** 2)
-            squares["mean"].append((y[seen].mean() - y[unseen]) ** 2)
-    return {
-        "folds": FOLDS,
-        **{f"rmse_{name}": float(np.sqrt(np.concatenate(s).mean())) for name, s in squares.items()},
-    }
 
 
 # --- telling ----------------------------------------------------------------------------------

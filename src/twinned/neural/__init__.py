@@ -21,7 +21,7 @@ __all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]
 
 def _keep_compiled_programs() -> None:
     """Let a program that one process compiled serve the next, unless the user says otherwise."""
-    if jax.config.jax_compilation_cache_dir or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     jax.config.update("jax_compilation_cache_dir", os.path.join(root, "twinned", "compiled"))

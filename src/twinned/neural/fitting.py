@@ -14,9 +14,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 
-from twinned._validation import check_count, check_target, check_weights, open_table
-from twinned._validation import open_training_table as open_training
+from twinned._validation import (
+    check_choice,
+    check_count,
+    check_number,
+    check_target,
+    check_weights,
+    open_table,
+    open_training_table,
+    parse_memory,
+)
+from twinned.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.columns import Columns, Floats, Points
 from twinned.neighbours import NeighbourIndex
 from twinned.neural.ensemble import (
@@ -29,7 +39,7 @@ from twinned.neural.ensemble import (
     folds_for,
 )
 from twinned.neural.inference import out_of_fold, round_up
-from twinned.neural.network import Shape
+from twinned.neural.network import ACTIVATIONS, Shape
 from twinned.neural.training import Member, Plan, Problem, advance, start
 from twinned.pairs import as_pair_strategy
 
@@ -71,9 +81,11 @@ class Prepared(NamedTuple):
     weight: Floats | None
     columns: Columns
     scale: Scale
-    X: Floats  # scaled; validation rows follow the rows that are learned from
+    X: Floats  # scaled and distinct; validation rows follow the `n_learned` to learn from
     y: Floats
     row_weight: Floats
+    n_learned: int
+    place: NDArray[np.intp]  # where each row of `matrix` is in X
     folds: list[NDArray[np.intp]]  # what each fold leaves out
     seed: int
     partners: NDArray[np.int32] | None
@@ -87,14 +99,13 @@ class Fitted(NamedTuple):
     weights: Floats
     curve: Floats  # (member, check) in units of y, all members
     n_members: int
+    n_pairs: int  # that could be drawn, mirror images counted
     out_of_fold: Floats | None
 
 
 def effort_of(estimator: Any) -> Effort:
     """The word `effort`, with what the user set himself in its place."""
-    if not isinstance(estimator.effort, str) or estimator.effort not in EFFORTS:
-        kind = ValueError if isinstance(estimator.effort, str) else TypeError
-        raise kind(f"effort must be one of {list(EFFORTS)}, not {estimator.effort!r}.")
+    check_choice("effort", estimator.effort, list(EFFORTS))
     effort = EFFORTS[estimator.effort]
     changes = {
         name: check_count(name, getattr(estimator, name))
@@ -114,12 +125,15 @@ def effort_of(estimator: Any) -> Effort:
 def settings_of(estimator: Any, n_settings: int) -> list[Setting]:
     """The members' hyperparameters: those given, and the ensemble's own for those left at None."""
     fixed = {
-        name: float(getattr(estimator, name))
+        name: check_number(name, getattr(estimator, name))
         for name in ("learning_rate", "dropout", "weight_decay")
         if getattr(estimator, name) is not None
     }
-    if estimator.embedding != "auto":
-        fixed["frequency_scale"] = float(estimator.embedding or 0.0)
+    if not isinstance(estimator.embedding, str):
+        none = estimator.embedding is None
+        fixed["frequency_scale"] = 0.0 if none else check_number("embedding", estimator.embedding)
+    else:
+        check_choice("embedding", estimator.embedding, ["auto"], ", a number or None")
     chosen = [SETTINGS[i % len(SETTINGS)]._replace(**fixed) for i in range(n_settings)]
     for setting in chosen:
         if not (setting.learning_rate > 0 and 0 <= setting.dropout < 1):
@@ -137,7 +151,7 @@ def prepare(
     estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, twin: bool
 ) -> Prepared:
     """Check at the door, scale, and decide what is left out and who meets whom."""
-    matrix, columns = open_training(
+    matrix, columns = open_training_table(
         estimator, X, estimator.categorical_features, allow_nan=False, pair_dtype=_FLOAT64
     )
     target = check_target(estimator, y, len(matrix), multi_output=True)
@@ -146,14 +160,22 @@ def prepare(
     matrix, target = matrix[rows], target[rows]
     weight = None if weight is None else weight[rows]
     n = len(matrix)
-    rng = np.random.RandomState(_seed(estimator.random_state))
+    # a generator of our own: problems that share one seed then draw alike, in any number
+    rng = np.random.RandomState(check_random_state(estimator.random_state).randint(2**31 - 1))
     seed = int(rng.randint(2**31 - 1))
     of_rows = np.ones(n) if weight is None else weight / weight.mean()
     known = target.reshape(n, -1)
     points = columns.points(matrix)
     scale = Scale.of(points, known, of_rows)
-    wide = scale.points(points).wide
+    wide, known, of_rows, place = _distinct_rows(scale.points(points).wide, known, of_rows)
+    n = len(wide)
     effort = effort_of(estimator)
+    check_choice("selection", estimator.selection, ["greedy", "mean"])
+    check_choice("activation", estimator.activation, list(ACTIVATIONS))
+    check_choice("optimiser", estimator.optimiser, ["adamw", "adadelta"])
+    check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
+    check_sizes(estimator.hidden_sizes)
+    settings_of(estimator, 1)
     if X_val is None and y_val is None:
         n_folds = min(effort.n_folds, n)
         folds = draw_folds(n, n_folds, _fraction(estimator.validation_fraction), seed)
@@ -167,7 +189,12 @@ def prepare(
         known = np.concatenate([known, val_y.reshape(len(val_y), -1)])
         of_rows = np.concatenate([of_rows, np.ones(len(val_y))])
         folds = [np.arange(n, len(wide))]
-    partners = _partner_table(estimator, wide[:n], rng) if twin else None
+    partners = None
+    if twin:
+        as_weight_strategy(estimator.weights)
+        as_anchor_strategy(estimator.anchors).keep(len(matrix), np.random.RandomState(0))
+        parse_memory(estimator.memory_limit)
+        partners = _partner_table(estimator, wide[:n], rng)
     return Prepared(
         rows,
         matrix,
@@ -178,24 +205,35 @@ def prepare(
         wide,
         (known - scale.y_mean) / scale.y_spread,
         of_rows,
+        n,
+        place,
         folds,
         seed,
         partners,
     )
 
 
-def _seed(random_state: Any) -> int:
-    from sklearn.utils import check_random_state
+def _distinct_rows(
+    X: Floats, y: Floats, weight: Floats
+) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:
+    """Equal rows as one that weighs their sum, in an order that depends on the values alone.
 
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    The last result tells where each row went.
+
+    So a repeated row is the same as a weight, to the last bit; and no row is both learned from and
+    left out, which would flatter the members that memorise.
+    """
+    both, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
+    place = place.ravel()
+    total = np.bincount(place, weights=weight)
+    return both[:, : X.shape[1]], both[:, X.shape[1] :], total / total.mean(), place
 
 
-def _fraction(fraction: Any) -> float:
-    if isinstance(fraction, bool) or not isinstance(fraction, int | float | np.number):
-        raise TypeError(f"validation_fraction must be a number, not {fraction!r}.")
+def _fraction(value: Any) -> float:
+    fraction = check_number("validation_fraction", value)
     if not 0 <= fraction < 1:
-        raise ValueError(f"validation_fraction must be in [0, 1), not {fraction!r}.")
-    return float(fraction)
+        raise ValueError(f"validation_fraction must be in [0, 1), not {value!r}.")
+    return fraction
 
 
 def _partner_table(estimator: Any, wide: Floats, rng: Any) -> NDArray[np.int32] | None:
@@ -314,7 +352,7 @@ def _stack(
     )
 
     def member(problem: Prepared, number: int, setting: Setting, fold: NDArray[np.intp]) -> Member:
-        learned = np.setdiff1d(np.arange(len(problem.target)), fold)
+        learned = np.setdiff1d(np.arange(problem.n_learned), fold)
         learns = np.zeros(n_rows, dtype=np.float32)
         learns[learned] = 1.0
         return Member(
@@ -358,8 +396,6 @@ def _choose_members(
     predicted = np.concatenate(
         [by_setting[:, f, : len(fold)] for f, fold in enumerate(problem.folds)], axis=1
     ).astype(np.float64)
-    if selection not in ("greedy", "mean"):
-        raise ValueError(f"selection must be 'greedy' or 'mean', not {selection!r}.")
     if selection == "greedy" and len(rows):
         of_settings = choose(predicted, problem.y[rows], problem.row_weight[rows])
     else:
@@ -371,13 +407,14 @@ def _choose_members(
     if n_folds > 1:
         unseen = np.empty_like(problem.y)
         unseen[rows] = np.tensordot(of_settings, predicted, axes=1)
-        unseen = unseen * problem.scale.y_spread + problem.scale.y_mean
+        unseen = (unseen * problem.scale.y_spread + problem.scale.y_mean)[problem.place]
     return Fitted(
         {name: value[kept] for name, value in parameters.items()},
         embedded[kept].astype(np.float32),
         weights[kept],
         curve * np.sqrt(np.mean(problem.scale.y_spread**2)),
         len(weights),
+        problem.n_learned**2 if problem.partners is None else problem.partners.size,
         unseen,
     )
 
@@ -401,8 +438,6 @@ def on_device(device: Any) -> Iterator[None]:
     if device == "auto":
         yield
         return
-    if device not in ("cpu", "gpu"):
-        raise ValueError(f"device must be 'auto', 'cpu' or 'gpu', not {device!r}.")
     try:
         chosen = jax.devices(device)[0]
     except RuntimeError:

@@ -37,30 +37,33 @@ class Plan(NamedTuple):
     optimiser: str
 
 
+Value = Any  # an array of JAX while training, of numpy while it is put together
+
+
 class Problem(NamedTuple):
     """A training set; every field has the problem as its leading axis in a batch of problems."""
 
-    X: Array  # (row, feature), scaled, padded with zeros
-    y: Array  # (row, output), scaled
-    weight: Array  # (row,)
-    n_features: Array  # () the true number
-    partners: Array  # (row, partner) int32; (1, 1) where the plan has no table
+    X: Value  # (row, feature), scaled, padded with zeros
+    y: Value  # (row, output), scaled
+    weight: Value  # (row,)
+    n_features: Value  # () the true number
+    partners: Value  # (row, partner) int32; (1, 1) where the plan has no table
 
 
 class Member(NamedTuple):
     """One network's own data; leading axes problem and member in a batch."""
 
-    key: Array
-    rows: Array  # (row,) int32, the first n_rows of which it learns from
-    n_rows: Array
-    learns: Array  # (row,) 1.0 for those rows, 0.0 for others
-    left_out: Array  # (row,) int32, the first n_left_out of which stop it
-    n_left_out: Array
-    learning_rate: Array
-    dropout: Array
-    weight_decay: Array
-    embedded: Array  # 1.0 or 0.0
-    frequency_scale: Array
+    key: Value
+    rows: Value  # (row,) int32, the first n_rows of which it learns from
+    n_rows: Value
+    learns: Value  # (row,) 1.0 for those rows, 0.0 for others
+    left_out: Value  # (row,) int32, the first n_left_out of which stop it
+    n_left_out: Value
+    learning_rate: Value
+    dropout: Value
+    weight_decay: Value
+    embedded: Value  # 1.0 or 0.0
+    frequency_scale: Value
 
 
 class State(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from twinned._validation import check_flag
-from twinned.anchors import as_anchor_strategy, as_weight_strategy
+from twinned.anchors import as_anchor_strategy, check_kept
 from twinned.base import BaseTwin
 from twinned.columns import Columns, Floats, Points
 from twinned.neural.fitting import Fitted, Prepared, Scale, fit_prepared, on_device, prepare
@@ -69,6 +69,8 @@ class TwinNeuralRegressor(BaseTwin):
     ----------
     anchors_X_, anchors_y_, n_features_in_, feature_names_in_
         As in `TwinRegressor`.
+    n_pairs_ : int
+        The pairs of distinct rows that training draws from, mirror images counted.
     n_members_ : int
         How many networks were trained.
     member_weights_ : ndarray
@@ -164,18 +166,20 @@ class TwinNeuralRegressor(BaseTwin):
         X_val, y_val : like X and y, default=None
             Stop and choose by these instead of by rows that are left out.
         """
-        as_weight_strategy(self.weights)
-        problem = prepare(self, X, y, sample_weight, X_val, y_val, twin=True)
-        self._settle(problem, fit_prepared(self, [problem], twin=True)[0])
+        with self._all_or_nothing():
+            problem = prepare(self, X, y, sample_weight, X_val, y_val, twin=True)
+            self._settle(problem, fit_prepared(self, [problem], twin=True)[0])
         return self
 
     def _settle(self, problem: Prepared, fitted: Fitted) -> None:
         """Become the fitted estimator of a trained problem."""
         settle_members(self, problem, fitted, twin=True)
+        self.n_pairs_ = fitted.n_pairs
         self._pair_dtype = np.dtype(np.float64)
         rows = as_anchor_strategy(self.anchors).keep(
             len(problem.matrix), np.random.RandomState(problem.seed)
         )
+        rows = check_kept(rows, len(problem.matrix))
         weight = None if problem.weight is None else problem.weight[rows]
         self._remember(
             problem.matrix[rows], problem.target[rows], weight, problem.columns, problem.rows[rows]

@@ -25,6 +25,9 @@ _OWN_PLAIN = (
     ("columns", "Columns"),
     ("neighbours", "NeighbourIndex"),
     ("pairs", "PairFeatures"),
+    # named rather than found, so that saving a forest does not import JAX
+    ("neural.twin", "TwinNeuralRegressor"),
+    ("neural.plain", "NeuralRegressor"),
 )
 
 _SKLEARN = {
