@@ -262,7 +262,7 @@ def fit_prepared(estimator: Any, problems: list[Prepared], twin: bool) -> list[F
     groups: dict[Any, list[int]] = {}
     for i, problem in enumerate(problems):
         kind = (
-            round_up(problem.X.shape[1]),
+            round_up(problem.X.shape[1], 4),
             problem.y.shape[1],
             len(problem.folds),
             None if problem.partners is None else problem.partners.shape[1],
@@ -282,7 +282,7 @@ def _fit_group(estimator: Any, group: list[Prepared], twin: bool) -> list[Fitted
     n_settings = max(1, effort.n_members // n_folds)
     settings = settings_of(estimator, n_settings)
     shape = Shape(
-        round_up(group[0].X.shape[1]),
+        round_up(group[0].X.shape[1], 4),
         group[0].y.shape[1],
         check_sizes(estimator.hidden_sizes),
         check_count("n_frequencies", estimator.n_frequencies, 0),
@@ -322,8 +322,8 @@ def _stack(
     group: list[Prepared], settings: list[Setting], n_features: int
 ) -> tuple[Problem, Member]:
     """All problems of a group in arrays of one shape, padded with rows that nobody draws."""
-    n_rows = max(16, round_up(max(len(problem.X) for problem in group)))
-    n_left = max(1, round_up(max(len(fold) for problem in group for fold in problem.folds)))
+    n_rows = round_up(max(len(problem.X) for problem in group), 64)
+    n_left = round_up(max(len(fold) for problem in group for fold in problem.folds), 32)
 
     def padded(values: Any, *shape: int, dtype: Any = np.float32) -> NDArray[Any]:
         out = np.zeros(shape, dtype=dtype)

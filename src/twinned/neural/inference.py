@@ -60,7 +60,8 @@ def grid_differences(
     shape: Shape, parameters: Any, gates: Any, queries: NDArray[Any], anchors: NDArray[Any]
 ) -> NDArray[Any]:
     """(member, query, anchor, output) predicted differences, antisymmetric, in units of y."""
-    Q, A = pad_rows(queries, round_up(len(queries))), pad_rows(anchors, round_up(len(anchors)))
+    Q = pad_rows(queries, round_up(len(queries), 4))
+    A = pad_rows(anchors, round_up(len(anchors), 64))
     out = np.asarray(_grid(shape, parameters, gates, Q, A))
     return out[:, : len(queries), : len(anchors)]
 
@@ -69,30 +70,30 @@ def row_differences(
     shape: Shape, parameters: Any, gates: Any, first: NDArray[Any], second: NDArray[Any]
 ) -> NDArray[Any]:
     """(member, pair, output), row by row."""
-    size = round_up(len(first))
+    size = round_up(len(first), 64)
     out = _rows(shape, parameters, gates, pad_rows(first, size), pad_rows(second, size))
     return np.asarray(out)[:, : len(first)]
 
 
 def plain_values(shape: Shape, parameters: Any, gates: Any, queries: NDArray[Any]) -> NDArray[Any]:
     """(member, query, output): what a plain network says of each point."""
-    Q = pad_rows(queries, round_up(len(queries)))
+    Q = pad_rows(queries, round_up(len(queries), 64))
     return np.asarray(_rows(shape, parameters, gates, Q, None))[:, : len(queries)]
 
 
-def round_up(n: int) -> int:
-    """The next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …: few shapes to compile, at most a third wasted.
+def round_up(n: int, least: int) -> int:
+    """The next of 1, 2, 3, 4, 6, 8, 12, …, but at least `least`.
 
-    >>> [round_up(n) for n in (1, 5, 9, 13, 100, 700)]
-    [1, 6, 12, 16, 128, 768]
+    So there are few shapes to compile, and at most a third is wasted on padding.
+
+    >>> [round_up(n, 4) for n in (1, 5, 9, 13, 100, 700)]
+    [4, 6, 12, 16, 128, 768]
     """
-    power = 1
-    while True:
-        if n <= power:
-            return power
-        if power > 1 and n <= power + power // 2:
-            return power + power // 2
-        power *= 2
+    size = least
+    while size < n:
+        # 2ᵏ → 3·2ᵏ⁻¹ → 2ᵏ⁺¹
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size
 
 
 def pad_rows(X: NDArray[Any], size: int) -> NDArray[Any]:
