@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,7 @@ from twinned.anchors import (
     check_anchor_weights,
     combine,
 )
+from twinned.blocks import Queries, Selection, cut
 from twinned.columns import Columns, Floats, Points
 from twinned.exceptions import MemoryLimitError
 from twinned.explain import comparables
@@ -48,26 +49,6 @@ _BLOCK_BYTES = 8_000_000
 _SEARCH_ROWS = 65_536
 # Loops are drawn for this many queries at once: always the same, so that memory moves no draw.
 _LOOP_ROWS = 4_096
-
-
-class _Selection(NamedTuple):
-    """The anchors of a block of queries. `indices` is None where all anchors serve all queries."""
-
-    indices: Indices | None
-    distances: Floats | None
-
-
-class _Queries:
-    """Rows to predict, which become points only as they are taken: indicators are wide."""
-
-    def __init__(self, as_points: Any, columns: Columns, matrix: Floats) -> None:
-        self._as_points, self._columns, self._matrix = as_points, columns, matrix
-
-    def take(self, rows: Any) -> Points:
-        return self._as_points(self._columns, self._matrix[rows])
-
-    def __len__(self) -> int:
-        return len(self._matrix)
 
 
 class BaseTwin(RegressorMixin, BaseEstimator, ABC):
@@ -109,7 +90,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         queries = self._open(X)
         check_flag("return_std", return_std)
 
-        def one_block(rows: slice, selection: _Selection) -> tuple[Floats, Floats]:
+        def one_block(rows: slice, selection: Selection) -> tuple[Floats, Floats]:
             return self._combine(queries.take(rows), selection)
 
         means, spreads = zip(*self._over_blocks(one_block, queries), strict=True)
@@ -148,7 +129,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         """
         queries = self._open(X)
 
-        def one_block(rows: slice, selection: _Selection) -> tuple[Indices, Floats]:
+        def one_block(rows: slice, selection: Selection) -> tuple[Indices, Floats]:
             estimates = self._estimates(queries.take(rows), selection)
             return self._indices(selection, len(estimates)), estimates
 
@@ -198,7 +179,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         check_count("n", n)
         anchors_y = self._anchors_y()
 
-        def one_block(rows: slice, selection: _Selection) -> pd.DataFrame:
+        def one_block(rows: slice, selection: Selection) -> pd.DataFrame:
             block = queries.take(rows)
             estimates = self._estimates(block, selection)
             indices = self._indices(selection, len(block))
@@ -325,21 +306,21 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
     def _allow_nan(self) -> bool:
         return bool(self.__sklearn_tags__().input_tags.allow_nan)
 
-    def _open(self, X: Any) -> _Queries:
+    def _open(self, X: Any) -> Queries:
         check_is_fitted(self)
         matrix, columns = open_table(
             self, X, self._columns, allow_nan=self._allow_nan(), pair_dtype=self._pair_dtype
         )
-        return _Queries(self._as_points, columns, matrix)
+        return Queries(self._as_points, columns, matrix)
 
-    def _open_both(self, A: Any, B: Any) -> tuple[_Queries, _Queries]:
+    def _open_both(self, A: Any, B: Any) -> tuple[Queries, Queries]:
         """Both sides of row-by-row pairs; a category new to both is the same on both."""
         columns = self._columns
         options = {"allow_nan": self._allow_nan(), "pair_dtype": self._pair_dtype}
         first, columns = open_table(self, A, columns, learn_categories=True, **options)
         second, columns = open_table(self, B, columns, learn_categories=True, **options)
         check_same_rows(first, second)
-        a, b = (_Queries(self._as_points, columns, side) for side in (first, second))
+        a, b = (Queries(self._as_points, columns, side) for side in (first, second))
         return a, b
 
     # --- select → difference → weight ---------------------------------------------------------
@@ -351,18 +332,18 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             return forward
         return antisymmetric(forward, self._raw_differences(second, first))
 
-    def _combine(self, block: Points, selection: _Selection) -> tuple[Floats, Floats]:
+    def _combine(self, block: Points, selection: Selection) -> tuple[Floats, Floats]:
         """The prediction of a block of queries and its spread, both (n_queries, n_outputs)."""
         estimates = self._estimates(block, selection)
         return combine(estimates, self._weights(block, selection, estimates))
 
-    def _across(self, selection: _Selection) -> tuple[Points, Floats]:
+    def _across(self, selection: Selection) -> tuple[Points, Floats]:
         """The anchors of a block of queries as its second axis, and their known values."""
         if selection.indices is None:
             return self._points.as_second(), self._anchors_y()
         return self._points.take(selection.indices), self._anchors_y()[selection.indices]
 
-    def _estimates(self, block: Points, selection: _Selection) -> Floats:
+    def _estimates(self, block: Points, selection: Selection) -> Floats:
         """(n_queries, n_anchors_used, n_outputs), one estimate from each anchor."""
         across, known = self._across(selection)
         # a query with more anchors than a block holds pairs is done in several blocks
@@ -373,7 +354,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         ]
         return estimate(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), known)
 
-    def _weights(self, block: Points, selection: _Selection, estimates: Floats) -> Floats | None:
+    def _weights(self, block: Points, selection: Selection, estimates: Floats) -> Floats | None:
         """(n_queries, n_anchors_used), or None where every anchor counts the same."""
         strategy = as_weight_strategy(self.weights)
         indices = self._indices(selection, len(block))
@@ -389,12 +370,12 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             of_anchors = of_anchors * weights
         return check_anchor_weights(of_anchors, indices.shape)
 
-    def _distances(self, block: Points, selection: _Selection) -> Floats:
+    def _distances(self, block: Points, selection: Selection) -> Floats:
         if selection.distances is not None:
             return selection.distances
         return all_distances(block.wide, self._points.wide)
 
-    def _indices(self, selection: _Selection, n_queries: int) -> Indices:
+    def _indices(self, selection: Selection, n_queries: int) -> Indices:
         if selection.indices is not None:
             return selection.indices
         every = np.arange(len(self.anchors_X_))
@@ -402,7 +383,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
 
     # --- blocks -------------------------------------------------------------------------------
 
-    def _over_blocks(self, one_block: Any, queries: _Queries) -> list[Any]:
+    def _over_blocks(self, one_block: Any, queries: Queries) -> list[Any]:
         """`one_block(rows, selection)` over blocks of queries, in order, on `n_jobs` threads."""
         nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
         used = len(self.anchors_X_) if nearest is None else nearest[0]
@@ -413,21 +394,21 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         with Parallel(n_jobs=self.n_jobs, require="sharedmem") as parallel:
             for start in range(0, len(queries), at_once):
                 stop = min(start + at_once, len(queries))
-                found = _Selection(None, None)
+                found = Selection(None, None)
                 if nearest is not None:
                     found = self._select(queries.take(slice(start, stop)), *nearest)
                 results += parallel(
                     delayed(one_block)(slice(low, min(low + per_block, stop)), selection)
-                    for low, selection in _cut(found, start, stop, per_block)
+                    for low, selection in cut(found, start, stop, per_block)
                 )
         return results
 
-    def _select(self, queries: Points, k: int, metric: str) -> _Selection:
+    def _select(self, queries: Points, k: int, metric: str) -> Selection:
         index = self._index
         if index is None or index.metric != metric:
             # `anchors` was set to something else after the fit
             index = NeighbourIndex(self._points.wide, metric, self.n_jobs)
-        return _Selection(*index.nearest(queries.wide, k))
+        return Selection(*index.nearest(queries.wide, k))
 
     def _row_blocks(self, n_rows: int) -> Iterator[slice]:
         per_block = self._pairs_per_block()
@@ -451,14 +432,3 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
                 f"({bytes_each} bytes in each of {effective_n_jobs(self.n_jobs)} threads)."
             )
         return min(fit, most)
-
-
-def _cut(
-    found: _Selection, start: int, stop: int, per_block: int
-) -> Iterator[tuple[int, _Selection]]:
-    for low in range(start, stop, per_block):
-        rows = slice(low - start, low - start + per_block)
-        if found.indices is None or found.distances is None:
-            yield low, found
-        else:
-            yield low, _Selection(found.indices[rows], found.distances[rows])

@@ -12,8 +12,9 @@ from typing import Any
 import jax
 from sklearn.base import clone
 
-from twinned.neural.fitting import fit_prepared, prepare
+from twinned.neural.fitting import fit_prepared
 from twinned.neural.plain import NeuralRegressor
+from twinned.neural.preparation import prepare
 from twinned.neural.twin import TwinNeuralRegressor
 
 __all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]

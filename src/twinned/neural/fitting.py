@@ -1,4 +1,4 @@
-"""From tables to trained members: prepare problems, pad them to one shape, train, choose.
+"""From problems to trained members: pad to one shape, train together, choose.
 
 Everything with a shape that the compiled program sees is rounded up to a few sizes, so that folds,
 grid searches and data sets of about one size share one program.
@@ -14,81 +14,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
-from twinned._validation import (
-    check_choice,
-    check_count,
-    check_number,
-    check_target,
-    check_weights,
-    open_table,
-    open_training_table,
-    parse_memory,
-)
-from twinned.anchors import as_anchor_strategy, as_weight_strategy
-from twinned.columns import Columns, Floats, Points
-from twinned.neighbours import NeighbourIndex
-from twinned.neural.ensemble import (
-    EFFORTS,
-    SETTINGS,
-    Effort,
-    Setting,
-    choose,
-    draw_folds,
-    folds_for,
-)
+from twinned._validation import check_count
+from twinned.columns import Floats
+from twinned.neural.ensemble import Setting, choose
 from twinned.neural.inference import out_of_fold, round_up
-from twinned.neural.network import ACTIVATIONS, Shape
+from twinned.neural.network import Shape
+from twinned.neural.preparation import Prepared, check_sizes, effort_of, settings_of
 from twinned.neural.training import Member, Plan, Problem, advance, start
-from twinned.pairs import as_pair_strategy
 
 N_CHECKS = 20
 PARTNERS = 4  # how many others of its batch each point meets
-_FLOAT64 = np.dtype(np.float64)
-
-
-class Scale(NamedTuple):
-    """Means and spreads that bring X and y to order one; constant columns stay as they are."""
-
-    X_mean: Floats
-    X_spread: Floats
-    y_mean: Floats
-    y_spread: Floats
-
-    @classmethod
-    def of(cls, points: Points, y: Floats, weight: Floats) -> Scale:
-        share = (weight / weight.sum())[:, None]
-
-        def moments(values: Floats) -> tuple[Floats, Floats]:
-            mean = (share * values).sum(axis=0)
-            spread = np.sqrt((share * (values - mean) ** 2).sum(axis=0))
-            return mean, np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
-
-        return cls(*moments(points.numeric), *moments(y))
-
-    def points(self, points: Points) -> Points:
-        scaled = (points.numeric - self.X_mean) / self.X_spread
-        return Points(scaled, points.hot, points.codes)
-
-
-class Prepared(NamedTuple):
-    """One problem, checked and scaled, before it is padded."""
-
-    rows: NDArray[np.intp]  # of the table; those of weight zero are gone
-    matrix: Floats  # encoded
-    target: Floats  # as given, (n,) or (n, n_outputs)
-    weight: Floats | None
-    columns: Columns
-    scale: Scale
-    X: Floats  # scaled and distinct; validation rows follow the `n_learned` to learn from
-    y: Floats
-    row_weight: Floats
-    n_learned: int
-    place: NDArray[np.intp]  # where each row of `matrix` is in X
-    folds: list[NDArray[np.intp]]  # what each fold leaves out
-    seed: int
-    partners: NDArray[np.int32] | None
 
 
 class Fitted(NamedTuple):
@@ -101,159 +37,6 @@ class Fitted(NamedTuple):
     n_members: int
     n_pairs: int  # that could be drawn, mirror images counted
     out_of_fold: Floats | None
-
-
-def effort_of(estimator: Any) -> Effort:
-    """The word `effort`, with what the user set himself in its place."""
-    check_choice("effort", estimator.effort, list(EFFORTS))
-    effort = EFFORTS[estimator.effort]
-    changes = {
-        name: check_count(name, getattr(estimator, name))
-        for name in ("n_members", "max_steps", "batch_size", "n_folds")
-        if getattr(estimator, name) is not None
-    }
-    effort = effort._replace(**changes)
-    if estimator.n_folds is None:
-        effort = effort._replace(n_folds=folds_for(effort.n_members, effort.n_folds))
-    if effort.n_members % effort.n_folds:
-        raise ValueError(
-            f"n_members={effort.n_members} cannot be shared evenly by n_folds={effort.n_folds}."
-        )
-    return effort
-
-
-def settings_of(estimator: Any, n_settings: int) -> list[Setting]:
-    """The members' hyperparameters: those given, and the ensemble's own for those left at None."""
-    fixed = {
-        name: check_number(name, getattr(estimator, name))
-        for name in ("learning_rate", "dropout", "weight_decay")
-        if getattr(estimator, name) is not None
-    }
-    if not isinstance(estimator.embedding, str):
-        none = estimator.embedding is None
-        fixed["frequency_scale"] = 0.0 if none else check_number("embedding", estimator.embedding)
-    else:
-        check_choice("embedding", estimator.embedding, ["auto"], ", a number or None")
-    chosen = [SETTINGS[i % len(SETTINGS)]._replace(**fixed) for i in range(n_settings)]
-    for setting in chosen:
-        if not (setting.learning_rate > 0 and 0 <= setting.dropout < 1):
-            raise ValueError(
-                f"learning_rate must be positive and dropout in [0, 1), not {setting[:2]}."
-            )
-        if not (setting.weight_decay >= 0 and setting.frequency_scale >= 0):
-            raise ValueError(
-                f"weight_decay and embedding must not be negative, but are {setting[2:]}."
-            )
-    return chosen
-
-
-def prepare(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, twin: bool
-) -> Prepared:
-    """Check at the door, scale, and decide what is left out and who meets whom."""
-    matrix, columns = open_training_table(
-        estimator, X, estimator.categorical_features, allow_nan=False, pair_dtype=_FLOAT64
-    )
-    target = check_target(estimator, y, len(matrix), multi_output=True)
-    weight = check_weights(sample_weight, len(matrix))
-    rows = np.arange(len(matrix)) if weight is None else np.flatnonzero(weight)
-    matrix, target = matrix[rows], target[rows]
-    weight = None if weight is None else weight[rows]
-    n = len(matrix)
-    # a generator of our own: problems that share one seed then draw alike, in any number
-    rng = np.random.RandomState(check_random_state(estimator.random_state).randint(2**31 - 1))
-    seed = int(rng.randint(2**31 - 1))
-    of_rows = np.ones(n) if weight is None else weight / weight.mean()
-    known = target.reshape(n, -1)
-    points = columns.points(matrix)
-    scale = Scale.of(points, known, of_rows)
-    wide, known, of_rows, place = _distinct_rows(scale.points(points).wide, known, of_rows)
-    n = len(wide)
-    effort = effort_of(estimator)
-    check_choice("selection", estimator.selection, ["greedy", "mean"])
-    check_choice("activation", estimator.activation, list(ACTIVATIONS))
-    check_choice("optimiser", estimator.optimiser, ["adamw", "adadelta"])
-    check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
-    check_sizes(estimator.hidden_sizes)
-    settings_of(estimator, 1)
-    if X_val is None and y_val is None:
-        n_folds = min(effort.n_folds, n)
-        folds = draw_folds(n, n_folds, _fraction(estimator.validation_fraction), seed)
-    else:
-        if X_val is None or y_val is None:
-            missing = "X_val" if X_val is None else "y_val"
-            raise ValueError(f"X_val and y_val belong together, but {missing} is None.")
-        val_matrix, _ = open_table(estimator, X_val, columns, allow_nan=False, pair_dtype=_FLOAT64)
-        val_y = check_target(estimator, y_val, len(val_matrix), multi_output=target.ndim == 2)
-        wide = np.concatenate([wide, scale.points(columns.points(val_matrix)).wide])
-        known = np.concatenate([known, val_y.reshape(len(val_y), -1)])
-        of_rows = np.concatenate([of_rows, np.ones(len(val_y))])
-        folds = [np.arange(n, len(wide))]
-    partners = None
-    if twin:
-        as_weight_strategy(estimator.weights)
-        as_anchor_strategy(estimator.anchors).keep(len(matrix), np.random.RandomState(0))
-        parse_memory(estimator.memory_limit)
-        partners = _partner_table(estimator, wide[:n], rng)
-    return Prepared(
-        rows,
-        matrix,
-        target,
-        weight,
-        columns,
-        scale,
-        wide,
-        (known - scale.y_mean) / scale.y_spread,
-        of_rows,
-        n,
-        place,
-        folds,
-        seed,
-        partners,
-    )
-
-
-def _distinct_rows(
-    X: Floats, y: Floats, weight: Floats
-) -> tuple[Floats, Floats, Floats, NDArray[np.intp]]:
-    """Equal rows as one that weighs their sum, in an order that depends on the values alone.
-
-    The last result tells where each row went.
-
-    So a repeated row is the same as a weight, to the last bit; and no row is both learned from and
-    left out, which would flatter the members that memorise.
-    """
-    both, place = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
-    place = place.ravel()
-    total = np.bincount(place, weights=weight)
-    return both[:, : X.shape[1]], both[:, X.shape[1] :], total / total.mean(), place
-
-
-def _fraction(value: Any) -> float:
-    fraction = check_number("validation_fraction", value)
-    if not 0 <= fraction < 1:
-        raise ValueError(f"validation_fraction must be in [0, 1), not {value!r}.")
-    return fraction
-
-
-def _partner_table(estimator: Any, wide: Floats, rng: Any) -> NDArray[np.int32] | None:
-    """(row, partner) for random or nearest pairs; None where every pair may be drawn."""
-    n = len(wide)
-    pairs = "all" if isinstance(estimator.pairs, str) and estimator.pairs == "auto" else None
-    strategy = as_pair_strategy(pairs or estimator.pairs, n, None, mirrored=True)
-    if getattr(strategy, "both_orders", False):
-        return None
-    first, second = strategy.draw(n, lambda metric: NeighbourIndex(wide, metric), rng)
-    # both points of a pair may be the one that is drawn
-    first, second = np.concatenate([first, second]), np.concatenate([second, first])
-    order = np.argsort(first, kind="stable")
-    counts = np.bincount(first, minlength=n)
-    starts = np.cumsum(counts) - counts
-    width = int(counts.max())
-    # a point with fewer partners meets them in turn, so each counts the same for it
-    places = np.arange(width) % np.maximum(counts, 1)[:, None]
-    table = second[order][np.minimum(starts[:, None] + places, len(order) - 1)]
-    return np.where(counts[:, None] > 0, table, np.arange(n)[:, None]).astype(np.int32)
 
 
 def fit_prepared(estimator: Any, problems: list[Prepared], twin: bool) -> list[Fitted]:
@@ -417,19 +200,6 @@ def _choose_members(
         problem.n_learned**2 if problem.partners is None else problem.partners.size,
         unseen,
     )
-
-
-def check_sizes(hidden_sizes: Any) -> tuple[int, ...]:
-    """One or more layer widths."""
-    try:
-        sizes = tuple(check_count("hidden_sizes", size) for size in hidden_sizes)
-    except TypeError:
-        raise TypeError(
-            f"hidden_sizes must be widths such as (128, 128), not {hidden_sizes!r}."
-        ) from None
-    if not sizes:
-        raise ValueError("hidden_sizes must name at least one layer, not ().")
-    return sizes
 
 
 @contextlib.contextmanager

@@ -9,9 +9,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._validation import check_flag, open_table
-from twinned.neural.fitting import Fitted, Prepared, Scale, fit_prepared, on_device, prepare
+from twinned.neural.fitting import Fitted, fit_prepared, on_device
 from twinned.neural.inference import plain_values
 from twinned.neural.network import Shape
+from twinned.neural.preparation import Prepared, Scale, prepare
 from twinned.neural.twin import _padded, settle_members
 
 _ROWS = 4096  # queries at once

@@ -10,9 +10,10 @@ from twinned._validation import check_flag
 from twinned.anchors import as_anchor_strategy, check_kept
 from twinned.base import BaseTwin
 from twinned.columns import Columns, Floats, Points
-from twinned.neural.fitting import Fitted, Prepared, Scale, fit_prepared, on_device, prepare
+from twinned.neural.fitting import Fitted, fit_prepared, on_device
 from twinned.neural.inference import grid_differences, row_differences
 from twinned.neural.network import Shape
+from twinned.neural.preparation import Prepared, Scale, prepare
 from twinned.pairs import estimate
 
 
