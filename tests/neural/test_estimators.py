@@ -1,6 +1,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -56,7 +58,7 @@ def sklearn_checks():
             )
 
 
-@pytest.mark.parametrize(("estimator", "check"), sklearn_checks())
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
 def test_sklearn_check(estimator, check):
     check(estimator)
 
@@ -215,3 +217,27 @@ def test_added_anchors_share_the_networks(data, twin):
 def test_fit_many_takes_only_what_it_can_batch(data):
     with pytest.raises(TypeError, match="TwinRegressor"):
         fit_many(twinned.TwinRegressor(), [data])
+
+
+@given(anchor=st.integers(0, 89), seed=st.integers(0, 10**6), layers=st.sampled_from([1, 2]))
+@settings(max_examples=15)
+def test_one_anchor_folds_into_a_plain_network(data, folded_twins, anchor, seed, layers):
+    """The paper's map: with the anchor fixed, a twin is an ordinary network."""
+    twin = folded_twins[layers]
+    queries = np.random.RandomState(seed).uniform(-1.5, 1.5, (7, 2))
+    plain = twin.fold_anchor(anchor)
+    _, estimates = twin.predict_anchors(queries)
+    np.testing.assert_allclose(plain.predict(queries), estimates[:, anchor], atol=2e-5)
+
+
+@pytest.fixture(scope="module")
+def folded_twins(data, twin):
+    shallow = TwinNeuralRegressor(**{**SMALL, "hidden_sizes": (16,)}).fit(*data)
+    return {1: shallow, 2: twin}
+
+
+def test_folding_beyond_the_anchors_is_refused(twin):
+    with pytest.raises(ValueError, match="below 90, not 90"):
+        twin.fold_anchor(90)
+    with pytest.raises(TypeError, match=r"2\.5"):
+        twin.fold_anchor(2.5)

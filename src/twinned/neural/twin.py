@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from twinned._validation import check_flag
+from twinned._validation import check_count, check_flag
 from twinned.anchors import as_anchor_strategy, check_kept
 from twinned.base import BaseTwin
 from twinned.columns import Columns, Floats, Points
 from twinned.neural.fitting import Fitted, fit_prepared, on_device
+from twinned.neural.folding import fold_anchor
 from twinned.neural.inference import grid_differences, row_differences
 from twinned.neural.network import Shape
 from twinned.neural.preparation import Prepared, Scale, prepare
@@ -186,6 +188,25 @@ class TwinNeuralRegressor(BaseTwin):
             problem.matrix[rows], problem.target[rows], weight, problem.columns, problem.rows[rows]
         )
 
+    def fold_anchor(self, anchor: int) -> Any:
+        """The plain networks that this twin is for one fixed anchor.
+
+        Parameters
+        ----------
+        anchor : int
+            A row of `anchors_X_`.
+
+        Returns
+        -------
+        NeuralRegressor
+            Fitted, of twice the width: its prediction is this anchor's estimate.
+        """
+        check_is_fitted(self)
+        check_count("anchor", anchor, 0)
+        if anchor >= len(self.anchors_X_):
+            raise ValueError(f"anchor must be below {len(self.anchors_X_)}, not {anchor!r}.")
+        return _folded(self, anchor)
+
     # --- what BaseTwin asks -------------------------------------------------------------------
 
     def _as_points(self, columns: Columns, matrix: Floats) -> Points:
@@ -256,6 +277,27 @@ class TwinNeuralRegressor(BaseTwin):
             spreads.append(np.sqrt((weights * (members - mean) ** 2).sum(axis=0)))
         value = self._shaped(np.concatenate(values))
         return (value, self._shaped(np.concatenate(spreads))) if return_std else value
+
+
+def _folded(twin: TwinNeuralRegressor, anchor: int) -> Any:
+    from twinned.neural.plain import NeuralRegressor
+
+    scale, shape = Scale(*twin._scale), Shape(**twin._shape)
+    point = _padded(twin._points.take([anchor]).wide, shape.n_features)[0]
+    known = (twin._anchors_y()[anchor] - scale.y_mean) / scale.y_spread
+    shared = set(NeuralRegressor().get_params()) & set(twin.get_params())
+    plain = NeuralRegressor(**{name: getattr(twin, name) for name in shared})
+    plain._parameters = fold_anchor(shape, twin._parameters, twin._embedded, point, known)
+    widths = tuple(2 * width for width in shape.hidden_sizes)
+    plain.hidden_sizes = widths
+    plain._shape = {**twin._shape, "hidden_sizes": widths, "twin": False}
+    for name in ("_embedded", "_scale", "_columns", "member_weights_", "n_members_"):
+        setattr(plain, name, getattr(twin, name))
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(twin, name):
+            setattr(plain, name, getattr(twin, name))
+    plain._one_dimensional = twin.anchors_y_.ndim == 1
+    return plain
 
 
 def settle_members(estimator: Any, problem: Prepared, fitted: Fitted, twin: bool) -> None:
