@@ -208,6 +208,17 @@ def test_table_5_is_the_committed_one():
         assert ratio == f"{mean.loc[key, 'twin'] / mean.loc[key, 'forest']:.2f}"
 
 
+def test_neural_figures_are_the_committed_ones():
+    shown = cells((ROOT / "docs/neural.md").read_text(encoding="utf-8").split("How good")[1])
+    runs = pd.read_csv(ROOT / "benchmarks/results/accuracy_neural.csv")
+    mean = runs.groupby(["dataset", "model"])["rmse"].mean()
+    models = ["twin:thorough", "twin:balanced", "twin:fast", "plain:balanced", "catboost"]
+    rows = {row[0]: row[2:] for row in shown if row[0] in KEYS}
+    assert sorted(rows) == sorted(KEYS)
+    for key, values in rows.items():
+        assert values == [f"{mean[key, model]:.4g}" for model in models]
+
+
 def test_the_citation_has_the_version():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {twinned.__version__}\n" in citation

@@ -13,8 +13,8 @@ from twinned.cli.tables import (
     read_target,
     table_to_fit,
     table_to_predict,
-    write_atomically,
 )
+from twinned.persistence.archive import write_atomically
 
 
 @pytest.fixture
@@ -235,20 +235,20 @@ def test_only_a_file_is_replaced(tmp_path):
 def test_what_a_link_points_to_is_replaced(tmp_path):
     (tmp_path / "real.csv").write_text("old")
     (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
-    write_atomically(check_output(tmp_path / "link.csv", []), "new")
+    write_atomically(check_output(tmp_path / "link.csv", []), b"new")
     assert (tmp_path / "link.csv").is_symlink()
     assert (tmp_path / "real.csv").read_text() == "new"
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "out.csv"
-    write_atomically(path, "old\n")
+    write_atomically(path, b"old\n")
 
     def fail(self, target):
         raise OSError("no room")
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(OSError, match="no room"):
-        write_atomically(path, "new\n")
+        write_atomically(path, b"new\n")
     assert path.read_text() == "old\n"
     assert list(tmp_path.iterdir()) == [path]

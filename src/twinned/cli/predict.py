@@ -15,7 +15,6 @@ from twinned.cli.tables import (
     listed,
     read_cells,
     table_to_predict,
-    write_atomically,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +73,9 @@ def predict_command(
         with warnings_as_lines():
             columns = _predict(fitted, X, std, model)
         if resolved is not None:
-            write_atomically(resolved, _as_csv(columns))
+            from twinned.persistence.archive import write_atomically
+
+            write_atomically(resolved, _as_csv(columns).encode())
     if ignored:
         say("note", f"columns that the model does not know are left out: {listed(ignored)}.")
     if as_json:

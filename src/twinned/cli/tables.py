@@ -13,7 +13,6 @@ import math
 import os
 import re
 import shlex
-import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -350,17 +349,3 @@ def check_output(path: Path, inputs: Iterable[Path]) -> Path:
     if not os.access(resolved.parent, os.W_OK):
         raise PermissionError(f"-o {path}: the folder {path.parent} may not be written to.")
     return resolved
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The file appears whole or not at all; an older one stays until then."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._validation import check_flag, open_table
 from twinned.neural.fitting import Fitted, fit_prepared, on_device
 from twinned.neural.inference import plain_values
+from twinned.neural.members import padded, settle_members
 from twinned.neural.network import Shape
 from twinned.neural.preparation import Prepared, Scale, prepare
-from twinned.neural.twin import _padded, settle_members
 
 _ROWS = 4096  # queries at once
 
@@ -92,7 +92,7 @@ class NeuralRegressor(RegressorMixin, BaseEstimator):
             self, X, self._columns, allow_nan=False, pair_dtype=np.dtype(np.float64)
         )
         scale = Scale(*self._scale)
-        wide = _padded(scale.points(columns.points(matrix)).wide, self._shape["n_features"])
+        wide = padded(scale.points(columns.points(matrix)).wide, self._shape["n_features"])
         means, spreads = [], []
         weights = self.member_weights_[:, None, None]
         for low in range(0, len(wide), _ROWS):

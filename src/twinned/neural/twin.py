@@ -14,7 +14,9 @@ from twinned.columns import Columns, Floats, Points
 from twinned.neural.fitting import Fitted, fit_prepared, on_device
 from twinned.neural.folding import fold_anchor
 from twinned.neural.inference import grid_differences, row_differences
+from twinned.neural.members import padded, settle_members
 from twinned.neural.network import Shape
+from twinned.neural.plain import NeuralRegressor
 from twinned.neural.preparation import Prepared, Scale, prepare
 from twinned.pairs import estimate
 
@@ -188,7 +190,7 @@ class TwinNeuralRegressor(BaseTwin):
             problem.matrix[rows], problem.target[rows], weight, problem.columns, problem.rows[rows]
         )
 
-    def fold_anchor(self, anchor: int) -> Any:
+    def fold_anchor(self, anchor: int) -> NeuralRegressor:
         """The plain networks that this twin is for one fixed anchor.
 
         Parameters
@@ -225,7 +227,7 @@ class TwinNeuralRegressor(BaseTwin):
 
     def _member_differences(self, first: Points, second: Points) -> Floats:
         """(member, ..., output) antisymmetric differences in units of y."""
-        a, b = (_padded(side.wide, self._shape["n_features"]) for side in (first, second))
+        a, b = (padded(side.wide, self._shape["n_features"]) for side in (first, second))
         shape = Shape(**self._shape)
         is_grid = a.ndim == 3 and a.shape[1] == 1 and b.shape[0] == 1
         with on_device(self.device):
@@ -279,11 +281,10 @@ class TwinNeuralRegressor(BaseTwin):
         return (value, self._shaped(np.concatenate(spreads))) if return_std else value
 
 
-def _folded(twin: TwinNeuralRegressor, anchor: int) -> Any:
-    from twinned.neural.plain import NeuralRegressor
-
+def _folded(twin: TwinNeuralRegressor, anchor: int) -> NeuralRegressor:
+    """The fitted plain estimator of a twin with one anchor."""
     scale, shape = Scale(*twin._scale), Shape(**twin._shape)
-    point = _padded(twin._points.take([anchor]).wide, shape.n_features)[0]
+    point = padded(twin._points.take([anchor]).wide, shape.n_features)[0]
     known = (twin._anchors_y()[anchor] - scale.y_mean) / scale.y_spread
     shared = set(NeuralRegressor().get_params()) & set(twin.get_params())
     plain = NeuralRegressor(**{name: getattr(twin, name) for name in shared})
@@ -298,37 +299,3 @@ def _folded(twin: TwinNeuralRegressor, anchor: int) -> Any:
             setattr(plain, name, getattr(twin, name))
     plain._one_dimensional = twin.anchors_y_.ndim == 1
     return plain
-
-
-def settle_members(estimator: Any, problem: Prepared, fitted: Fitted, twin: bool) -> None:
-    """What both neural estimators keep of a training run."""
-    estimator._parameters = fitted.parameters
-    estimator._embedded = fitted.embedded
-    estimator._scale = tuple(problem.scale)
-    estimator._columns = problem.columns
-    first = "linear_0"
-    n_hidden = sum(name.startswith("weight_") for name in fitted.parameters)
-    widths = [fitted.parameters[first].shape[-1]]
-    widths += [fitted.parameters[f"weight_{i}"].shape[-1] for i in range(1, n_hidden)]
-    frequencies = fitted.parameters.get("frequency")
-    estimator._shape = {
-        "n_features": int(fitted.parameters[first].shape[-2]),
-        "n_outputs": int(problem.y.shape[1]),
-        "hidden_sizes": tuple(int(width) for width in widths),
-        "n_frequencies": 0 if frequencies is None else int(frequencies.shape[-1]),
-        "activation": estimator.activation,
-        "twin": twin,
-    }
-    estimator.member_weights_ = fitted.weights
-    estimator.n_members_ = fitted.n_members
-    estimator.learning_curve_ = fitted.curve
-    unseen = fitted.out_of_fold
-    if unseen is not None and problem.target.ndim == 1:
-        unseen = unseen[:, 0]
-    estimator.out_of_fold_prediction_ = unseen
-
-
-def _padded(wide: Floats, n_features: int) -> Floats:
-    out = np.zeros((*wide.shape[:-1], n_features), dtype=np.float32)
-    out[..., : wide.shape[-1]] = wide
-    return out

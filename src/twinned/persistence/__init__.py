@@ -22,8 +22,6 @@ model) and arrays. Loading passes through the rooms of this package in turn:
 """
 
 import json
-import os
-import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
 from twinned.persistence import header as headers
-from twinned.persistence.archive import HEADER, SCHEMA, Archive, pack, unpack
+from twinned.persistence.archive import HEADER, SCHEMA, Archive, pack, unpack, write_atomically
 from twinned.persistence.fitted_checks import settle
 from twinned.persistence.schema import Audit, canonical
 
@@ -71,7 +69,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; create it, then save again.")
-    _write_atomically(path, _to_bytes(model))
+    write_atomically(path, _to_bytes(model))
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -164,16 +162,3 @@ def _refusing(what: str) -> Iterator[None]:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "no reason given").rstrip(".")
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

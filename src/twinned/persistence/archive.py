@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
+import uuid
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,3 +96,17 @@ def pack(members: dict[str, bytes]) -> bytes:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, content)
     return buffer.getvalue()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """The file appears whole or not at all; an older one stays until then."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
