@@ -208,6 +208,20 @@ def test_table_5_is_the_committed_one():
         assert ratio == f"{mean.loc[key, 'twin'] / mean.loc[key, 'forest']:.2f}"
 
 
+def test_every_page_is_in_the_menu():
+    """Read line by line: the menu has two levels, and each page stands in it once."""
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\n\n")[0]
+    listed, inside = [], False
+    for line in menu.splitlines():
+        match = re.fullmatch(r"(  |      )- [^:]+:( (\S+\.md))?", line)
+        assert match, line
+        deep, page = len(match[1]) > 2, match[3]
+        assert inside or not deep, f"{line!r} is indented below a page"
+        inside = deep or page is None
+        listed += [page] if page else []
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
 def test_neural_figures_are_the_committed_ones():
     shown = cells((ROOT / "docs/neural.md").read_text(encoding="utf-8").split("How good")[1])
     runs = pd.read_csv(ROOT / "benchmarks/results/accuracy_neural.csv")
