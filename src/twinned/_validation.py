@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -160,8 +161,13 @@ def open_table(
     return matrix, columns
 
 
-def check_target(estimator: Any, y: Any, n_rows: int, *, multi_output: bool) -> Floats:
-    """(n,) or, where the base learns several outputs, (n, n_outputs); float64 and finite."""
+def check_target(
+    estimator: Any, y: Any, n_rows: int, *, multi_output: bool, unlabelled: bool = False
+) -> Floats:
+    """(n,) or, where the base learns several outputs, (n, n_outputs); float64 and finite.
+
+    Where `unlabelled` rows are welcome, NaN marks them, in all their outputs.
+    """
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
@@ -182,12 +188,18 @@ def check_target(estimator: Any, y: Any, n_rows: int, *, multi_output: bool) -> 
         y = _numbers_from_objects(y)
     y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
     bad = ~np.isfinite(y)
+    if unlabelled:
+        bad &= ~_without_label(y)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         what = "NaN" if np.isnan(y[where]) else "infinity"
+        way_out = "Leave out the rows whose value is not known"
+        if unlabelled:
+            way_out = "A row without a label is NaN in all its outputs"
+        elif hasattr(estimator, "loop_weight"):
+            way_out += ", or learn from their loops with loop_weight > 0"
         raise ValueError(
-            f"Input y contains {what}: y[{', '.join(map(str, where))}] = {y[where]}. Leave out the "
-            "rows whose value is not known."
+            f"Input y contains {what}: y[{', '.join(map(str, where))}] = {y[where]}. {way_out}."
         )
     _check_size("y", y, np.dtype(np.float64))
     if len(y) != n_rows:
@@ -195,6 +207,14 @@ def check_target(estimator: Any, y: Any, n_rows: int, *, multi_output: bool) -> 
             f"X and y must have one row per point, but X has {n_rows} and y has {len(y)}."
         )
     return y
+
+
+def _without_label(y: Floats) -> NDArray[np.bool_]:
+    """Like y: True in the rows that are NaN throughout."""
+    missing = np.isnan(y)
+    if y.ndim == 1:
+        return missing
+    return np.broadcast_to(np.all(missing, axis=1, keepdims=True), y.shape)
 
 
 def check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
@@ -220,6 +240,18 @@ def check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
         )
     _check_size("sample_weight", weight, np.dtype(np.float64))
     return weight
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """A fit that is refused leaves the estimator as it was."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def check_same_rows(first: Any, second: Any) -> None:

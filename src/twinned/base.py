@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -255,17 +254,6 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         self._anchor_weight = weight
         self._columns = columns
         self._prepare(indices)
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """A fit that is refused leaves the estimator as it was."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _prepare(self, indices: Mapping[str, NeighbourIndex] = MappingProxyType({})) -> None:
         """What predicting needs and a saved model does not hold, as it follows from the anchors."""

@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from twinned._validation import (
+    all_or_nothing,
     check_flag,
     check_target,
     check_threads,
@@ -181,7 +182,7 @@ class TwinRegressor(BaseTwin):
             `HistGradientBoostingRegressor(early_stopping=True)`: it gets the pairs of these points
             with the anchors. Points are kept apart, so no pair is on both sides.
         """
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             return self._fit(X, y, sample_weight, X_val, y_val)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> TwinRegressor:

@@ -39,8 +39,9 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     ----------
     estimator : TwinNeuralRegressor or NeuralRegressor
         What to fit; it is cloned for each problem and left alone itself.
-    problems : sequence of (X, y) or (X, y, sample_weight)
-        The training sets. They may differ in size; they are padded, and padding changes nothing.
+    problems : sequence of (X, y), (X, y, sample_weight) or (X, y, sample_weight, X_val, y_val)
+        The training sets, as arguments of `fit`. They may differ in size; they are padded, and
+        padding changes nothing.
 
     Returns
     -------
@@ -56,8 +57,10 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     fitted = [clone(estimator) for _ in problems]
     prepared = []
     for one, problem in zip(fitted, problems, strict=True):
-        X, y, *rest = problem
-        prepared.append(prepare(one, X, y, rest[0] if rest else None, None, None, twin))
+        if not 2 <= len(problem) <= 5:
+            raise ValueError(f"a problem has 2 to 5 parts (X, y, …), not {len(problem)}.")
+        X, y, weight, X_val, y_val = (*problem, None, None, None)[:5]
+        prepared.append(prepare(one, X, y, weight, X_val, y_val, twin))
     for one, problem, result in zip(
         fitted, prepared, fit_prepared(estimator, prepared, twin), strict=True
     ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +22,8 @@ from twinned.neural.ensemble import Setting, choose
 from twinned.neural.inference import out_of_fold, round_up
 from twinned.neural.network import Shape
 from twinned.neural.preparation import Prepared, check_sizes, effort_of, settings_of
+from twinned.neural.published import PublishedPlan, course_of, steps_per_epoch
+from twinned.neural.published import train as train_as_published
 from twinned.neural.training import Member, Plan, Problem, advance, start
 
 N_CHECKS = 20
@@ -49,6 +52,8 @@ def fit_prepared(estimator: Any, problems: list[Prepared], twin: bool) -> list[F
             problem.y.shape[1],
             len(problem.folds),
             None if problem.partners is None else problem.partners.shape[1],
+            # an epoch of the paper is as long as the problem is large
+            None if estimator.recipe == "modern" else problem.n_learned,
         )
         groups.setdefault(kind, []).append(i)
     for members in groups.values():
@@ -73,21 +78,32 @@ def _fit_group(estimator: Any, group: list[Prepared], twin: bool) -> list[Fitted
         twin,
     )
     table = group[0].partners is not None
+    loop_weight = float(estimator.loop_weight) if twin else 0.0
     points = max(2, effort.batch_size // PARTNERS) if twin else effort.batch_size
-    plan = Plan(shape, points, PARTNERS if twin else 1, table, estimator.optimiser)
-    problems, members = _stack(group, settings, shape.n_features)
-    n_checks = min(N_CHECKS, effort.max_steps)
-    steps = -(-effort.max_steps // n_checks)
-    schedule = jnp.array([steps, steps * n_checks], jnp.int32)
+    plan = Plan(shape, points, PARTNERS if twin else 1, table, estimator.optimiser, loop_weight > 0)
+    problems, members = _stack(group, settings, shape.n_features, loop_weight)
+    show = partial(
+        _with_progress, wanted=estimator.progress, n_networks=len(group) * len(settings) * n_folds
+    )
     with on_device(estimator.device):
-        state = start(plan, problems, members)
-        curve = []
-        for check in _with_progress(n_checks, estimator.progress, len(group) * len(settings)):
-            state, error = advance(plan, problems, members, state, jnp.int32(check), schedule)
-            curve.append(error)
-        left_out = np.asarray(out_of_fold(plan, problems, members, state.best))
-        parameters = jax.tree.map(np.asarray, state.best)
-    curves = np.stack([np.asarray(error) for error in curve], axis=-1)
+        if estimator.recipe == "modern":
+            parameters, curves = _train(plan, problems, members, effort.max_steps, show)
+        else:
+            course = course_of(estimator, twin)
+            fold = group[0].folds[0]
+            n_rows = group[0].n_learned - int(np.sum(fold < group[0].n_learned))
+            parameters, curves = train_as_published(
+                PublishedPlan(
+                    shape, effort.batch_size, course.triples, table, plan.loops, plan.optimiser
+                ),
+                course,
+                problems,
+                members,
+                steps_per_epoch(n_rows, effort.batch_size, twin),
+                show,
+            )
+        left_out = np.asarray(out_of_fold(plan, problems, members, parameters))
+    parameters = jax.tree.map(np.asarray, parameters)
     return [
         _choose_members(
             problem,
@@ -101,8 +117,23 @@ def _fit_group(estimator: Any, group: list[Prepared], twin: bool) -> list[Fitted
     ]
 
 
+def _train(
+    plan: Plan, problems: Problem, members: Member, max_steps: int, show: Any
+) -> tuple[Any, NDArray[Any]]:
+    """Each member's best weights, and (problem, member, check) errors."""
+    n_checks = min(N_CHECKS, max_steps)
+    steps = -(-max_steps // n_checks)
+    schedule = jnp.array([steps, steps * n_checks], jnp.int32)
+    state = start(plan, problems, members)
+    curve = []
+    for check in show(range(n_checks)):
+        state, error = advance(plan, problems, members, state, jnp.int32(check), schedule)
+        curve.append(error)
+    return state.best, np.stack([np.asarray(error) for error in curve], axis=-1)
+
+
 def _stack(
-    group: list[Prepared], settings: list[Setting], n_features: int
+    group: list[Prepared], settings: list[Setting], n_features: int, loop_weight: float
 ) -> tuple[Problem, Member]:
     """All problems of a group in arrays of one shape, padded with rows that nobody draws."""
     n_rows = round_up(max(len(problem.X) for problem in group), 64)
@@ -138,6 +169,9 @@ def _stack(
         learned = np.setdiff1d(np.arange(problem.n_learned), fold)
         learns = np.zeros(n_rows, dtype=np.float32)
         learns[learned] = 1.0
+        pool = np.zeros(1, dtype=np.int32)
+        if loop_weight > 0:
+            pool = padded(np.append(learned, problem.unlabelled), n_rows, dtype=np.int32)
         return Member(
             key=np.uint32((problem.seed + 7919 * number) % 2**32),
             rows=padded(learned, n_rows, dtype=np.int32),
@@ -150,6 +184,9 @@ def _stack(
             weight_decay=np.float32(setting.weight_decay),
             embedded=np.float32(setting.frequency_scale > 0),
             frequency_scale=np.float32(setting.frequency_scale),
+            loop_weight=np.float32(loop_weight),
+            pool=pool,
+            n_pool=np.int32(len(learned) + len(problem.unlabelled)),
         )
 
     rows = []
@@ -191,6 +228,9 @@ def _choose_members(
         unseen = np.empty_like(problem.y)
         unseen[rows] = np.tensordot(of_settings, predicted, axes=1)
         unseen = (unseen * problem.scale.y_spread + problem.scale.y_mean)[problem.place]
+        everyone = np.full((problem.n_table, unseen.shape[1]), np.nan)
+        everyone[problem.rows] = unseen
+        unseen = everyone
     return Fitted(
         {name: value[kept] for name, value in parameters.items()},
         embedded[kept].astype(np.float32),
@@ -216,10 +256,10 @@ def on_device(device: Any) -> Iterator[None]:
         yield
 
 
-def _with_progress(n_checks: int, wanted: Any, n_settings: int) -> Iterator[int]:
+def _with_progress(checks: range, wanted: Any, n_networks: int) -> Iterator[int]:
     if not wanted:
-        yield from range(n_checks)
+        yield from checks
         return
     from rich.progress import track
 
-    yield from track(range(n_checks), description=f"training {n_settings} settings")
+    yield from track(checks, description=f"training {n_networks} networks")

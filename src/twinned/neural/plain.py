@@ -8,12 +8,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._validation import check_flag, open_table
+from twinned._validation import all_or_nothing, check_flag, open_table
 from twinned.neural.fitting import Fitted, fit_prepared, on_device
 from twinned.neural.inference import plain_values
 from twinned.neural.members import padded, settle_members
 from twinned.neural.network import Shape
 from twinned.neural.preparation import Prepared, Scale, prepare
+from twinned.neural.published import published_settings
 
 _ROWS = 4096  # queries at once
 
@@ -42,6 +43,10 @@ class NeuralRegressor(RegressorMixin, BaseEstimator):
         optimiser: str = "adamw",
         validation_fraction: float = 0.1,
         selection: str = "greedy",
+        recipe: str = "modern",
+        scaling: str = "standard",
+        max_epochs: int | None = None,
+        patience: int | None = None,
         categorical_features: Any = "from_dtype",
         device: str = "auto",
         random_state: Any = None,
@@ -62,10 +67,30 @@ class NeuralRegressor(RegressorMixin, BaseEstimator):
         self.optimiser = optimiser
         self.validation_fraction = validation_fraction
         self.selection = selection
+        self.recipe = recipe
+        self.scaling = scaling
+        self.max_epochs = max_epochs
+        self.patience = patience
         self.categorical_features = categorical_features
         self.device = device
         self.random_state = random_state
         self.progress = progress
+
+    @classmethod
+    def as_published(cls, **overrides: Any) -> NeuralRegressor:
+        """The paper's network, trained as the author's code trains it.
+
+        The ANN of the paper; as `TwinNeuralRegressor.as_published`, on y itself.
+        """
+        return cls(**{**published_settings(False, "published"), **overrides})
+
+    @classmethod
+    def as_written(cls, **overrides: Any) -> NeuralRegressor:
+        """The same as the paper's text has it; where that is silent, as the code has it.
+
+        So at most 2,000 epochs instead of 10,000.
+        """
+        return cls(**{**published_settings(False, "written"), **overrides})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -76,8 +101,9 @@ class NeuralRegressor(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None
     ) -> NeuralRegressor:
         """Train the members and choose among them; as `TwinNeuralRegressor.fit`."""
-        problem = prepare(self, X, y, sample_weight, X_val, y_val, twin=False)
-        self._settle(problem, fit_prepared(self, [problem], twin=False)[0])
+        with all_or_nothing(self):
+            problem = prepare(self, X, y, sample_weight, X_val, y_val, twin=False)
+            self._settle(problem, fit_prepared(self, [problem], twin=False)[0])
         return self
 
     def _settle(self, problem: Prepared, fitted: Fitted) -> None:

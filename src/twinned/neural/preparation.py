@@ -23,6 +23,7 @@ from twinned.columns import Columns, Floats, Points
 from twinned.neighbours import NeighbourIndex
 from twinned.neural.ensemble import EFFORTS, SETTINGS, Effort, Setting, draw_folds, folds_for
 from twinned.neural.network import ACTIVATIONS
+from twinned.neural.published import RECIPES
 from twinned.pairs import as_pair_strategy
 
 _FLOAT64 = np.dtype(np.float64)
@@ -37,19 +38,29 @@ class Scale(NamedTuple):
     y_spread: Floats
 
     @classmethod
-    def of(cls, points: Points, y: Floats, weight: Floats) -> Scale:
+    def of(cls, points: Points, y: Floats, weight: Floats, kind: str) -> Scale:
         share = (weight / weight.sum())[:, None]
+        if kind == "signed_max":
+            # the author's: X by its largest excess over the mean, y as it is
+            mean = (share * points.numeric).sum(axis=0)
+            most = (points.numeric - mean).max(axis=0, initial=0.0)
+            zero, one = np.zeros(y.shape[1]), np.ones(y.shape[1])
+            return cls(mean, _not_constant(most, mean), zero, one)
 
         def moments(values: Floats) -> tuple[Floats, Floats]:
             mean = (share * values).sum(axis=0)
             spread = np.sqrt((share * (values - mean) ** 2).sum(axis=0))
-            return mean, np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
+            return mean, _not_constant(spread, mean)
 
         return cls(*moments(points.numeric), *moments(y))
 
     def points(self, points: Points) -> Points:
         scaled = (points.numeric - self.X_mean) / self.X_spread
         return Points(scaled, points.hot, points.codes)
+
+
+def _not_constant(spread: Floats, mean: Floats) -> Floats:
+    return np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
 
 
 class Prepared(NamedTuple):
@@ -61,7 +72,7 @@ class Prepared(NamedTuple):
     weight: Floats | None
     columns: Columns
     scale: Scale
-    X: Floats  # scaled and distinct; validation rows follow the `n_learned` to learn from
+    X: Floats  # scaled; after the `n_learned` to learn from come validation and unlabelled rows
     y: Floats
     row_weight: Floats
     n_learned: int
@@ -69,6 +80,8 @@ class Prepared(NamedTuple):
     folds: list[NDArray[np.intp]]  # what each fold leaves out
     seed: int
     partners: NDArray[np.int32] | None
+    unlabelled: NDArray[np.intp]  # where they are in X
+    n_table: int  # rows of the table that came
 
 
 def effort_of(estimator: Any) -> Effort:
@@ -122,9 +135,15 @@ def prepare(
     matrix, columns = open_training_table(
         estimator, X, estimator.categorical_features, allow_nan=False, pair_dtype=_FLOAT64
     )
-    target = check_target(estimator, y, len(matrix), multi_output=True)
-    weight = check_weights(sample_weight, len(matrix))
-    rows = np.arange(len(matrix)) if weight is None else np.flatnonzero(weight)
+    n_table = len(matrix)
+    loops = twin and _loop_weight(estimator) > 0
+    target = check_target(estimator, y, n_table, multi_output=True, unlabelled=loops)
+    weight = check_weights(sample_weight, n_table)
+    labelled = ~np.isnan(target.reshape(n_table, -1)).any(axis=1)
+    without_label = matrix[~labelled]
+    rows = np.flatnonzero(labelled if weight is None else labelled & (weight > 0))
+    if len(rows) < 2:
+        raise ValueError(f"y has {len(rows)} known values in {n_table} rows; a twin needs two.")
     matrix, target = matrix[rows], target[rows]
     weight = None if weight is None else weight[rows]
     n = len(matrix)
@@ -134,8 +153,12 @@ def prepare(
     of_rows = np.ones(n) if weight is None else weight / weight.mean()
     known = target.reshape(n, -1)
     points = columns.points(matrix)
-    scale = Scale.of(points, known, of_rows)
-    wide, known, of_rows, place = _distinct_rows(scale.points(points).wide, known, of_rows)
+    check_choice("recipe", estimator.recipe, list(RECIPES))
+    check_choice("scaling", estimator.scaling, ["standard", "signed_max"])
+    scale = Scale.of(points, known, of_rows, estimator.scaling)
+    wide, place = scale.points(points).wide, np.arange(n)
+    if estimator.recipe == "modern":
+        wide, known, of_rows, place = _distinct_rows(wide, known, of_rows)
     n = len(wide)
     effort = effort_of(estimator)
     check_choice("selection", estimator.selection, ["greedy", "mean"])
@@ -157,6 +180,11 @@ def prepare(
         known = np.concatenate([known, val_y.reshape(len(val_y), -1)])
         of_rows = np.concatenate([of_rows, np.ones(len(val_y))])
         folds = [np.arange(n, len(wide))]
+    unlabelled = len(wide) + np.arange(len(without_label))
+    if len(unlabelled):
+        wide = np.concatenate([wide, scale.points(columns.points(without_label)).wide])
+        known = np.concatenate([known, np.tile(scale.y_mean, (len(unlabelled), 1))])
+        of_rows = np.concatenate([of_rows, np.zeros(len(unlabelled))])
     partners = None
     if twin:
         as_weight_strategy(estimator.weights)
@@ -178,7 +206,16 @@ def prepare(
         folds,
         seed,
         partners,
+        unlabelled,
+        n_table,
     )
+
+
+def _loop_weight(estimator: Any) -> float:
+    weight = check_number("loop_weight", estimator.loop_weight)
+    if not 0 <= weight < np.inf:
+        raise ValueError(f"loop_weight must not be negative, but is {estimator.loop_weight!r}.")
+    return weight
 
 
 def _distinct_rows(
@@ -212,8 +249,9 @@ def _partner_table(estimator: Any, wide: Floats, rng: Any) -> NDArray[np.int32] 
     if getattr(strategy, "both_orders", False):
         return None
     first, second = strategy.draw(n, lambda metric: NeighbourIndex(wide, metric), rng)
-    # both points of a pair may be the one that is drawn
-    first, second = np.concatenate([first, second]), np.concatenate([second, first])
+    if estimator.recipe == "modern":
+        # both points of a pair may be the one that is drawn
+        first, second = np.concatenate([first, second]), np.concatenate([second, first])
     order = np.argsort(first, kind="stable")
     counts = np.bincount(first, minlength=n)
     starts = np.cumsum(counts) - counts

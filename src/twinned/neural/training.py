@@ -35,6 +35,7 @@ class Plan(NamedTuple):
     partners: int
     partner_table: bool  # pairs come from a fixed table, not from within the batch
     optimiser: str
+    loops: bool = False  # the consistency of loops is part of the loss
 
 
 Value = Any  # an array of JAX while training, of numpy while it is put together
@@ -64,6 +65,9 @@ class Member(NamedTuple):
     weight_decay: Value
     embedded: Value  # 1.0 or 0.0
     frequency_scale: Value
+    loop_weight: Value
+    pool: Value  # (row,) int32, labelled and unlabelled, which loops go through; (1,) without loops
+    n_pool: Value
 
 
 class State(NamedTuple):
@@ -194,7 +198,30 @@ def _loss(
         second = tuple(half[places] for half in first)
         y_second, w_second = problem.y[drawn][places], problem.weight[drawn][places]
     predicted = differences(shape, parameters, first, second, masks)
-    return _weighted(predicted - (problem.y[drawn] - y_second), problem.weight[drawn] * w_second)
+    error = predicted - (problem.y[drawn] - y_second)
+    loss = _weighted(error, problem.weight[drawn] * w_second)
+    if plan.loops:
+        loss += member.loop_weight * _loop_loss(plan, parameters, problem, member, key)
+    return loss
+
+
+def _loop_loss(
+    plan: Plan, parameters: Parameters, problem: Problem, member: Member, key: Array
+) -> Array:
+    """The mean square of what differences around loops of three random points sum to.
+
+    The points of a batch stand in a ring, and each begins a loop over the next two: a ring of n
+    points makes n loops of 2n differences, not 3n. No value of y is needed.
+    """
+    rows = member.pool[draws.below(draws.fold(key, 5), member.n_pool, plan.batch_points)]
+    points = halves(plan.shape, parameters, problem.X[rows], member.embedded)
+
+    def ahead(places: int) -> tuple[Array, ...]:
+        return tuple(jnp.roll(half, -places, axis=0) for half in points)
+
+    to_next = differences(plan.shape, parameters, points, ahead(1))
+    back = differences(plan.shape, parameters, ahead(2), points)
+    return jnp.mean((to_next + jnp.roll(to_next, -1, axis=0) + back) ** 2)
 
 
 def _weighted(error: Array, weight: Array) -> Array:

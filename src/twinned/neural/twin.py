@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._validation import check_count, check_flag
+from twinned._validation import all_or_nothing, check_count, check_flag
 from twinned.anchors import as_anchor_strategy, check_kept
 from twinned.base import BaseTwin
 from twinned.columns import Columns, Floats, Points
@@ -18,6 +18,7 @@ from twinned.neural.members import padded, settle_members
 from twinned.neural.network import Shape
 from twinned.neural.plain import NeuralRegressor
 from twinned.neural.preparation import Prepared, Scale, prepare
+from twinned.neural.published import published_settings
 from twinned.pairs import estimate
 
 
@@ -55,10 +56,22 @@ class TwinNeuralRegressor(BaseTwin):
         One value for all members, in place of the ensemble's own settings.
     optimiser : {"adamw", "adadelta"}, default="adamw"
         The direction of a step.
+    loop_weight : float, default=0.0
+        Weight of the loop loss: differences around loops of three points must sum to zero. Where
+        it is positive, rows whose y is NaN are unlabelled: loops go through them too.
     validation_fraction : float, default=0.1
         What is left out where `n_folds` is 1 and `fit` got no validation set.
     selection : {"greedy", "mean"}, default="greedy"
         How settings are weighed by their predictions of left-out rows.
+    recipe : {"modern", "published", "written"}, default="modern"
+        `"published"` trains as the paper's code does and `"written"` as its text says; see
+        `as_published`. Both count epochs instead of steps: `max_steps` means nothing to them.
+    scaling : {"standard", "signed_max"}, default="standard"
+        X and y to mean 0 and spread 1; or X minus its mean, by the largest excess over it, and y as
+        it is.
+    max_epochs, patience : int or None, default=None
+        For the paper's recipes: at most so many epochs, and how many without a lower validation
+        loss end training. None is the recipe's own.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`; names enter as indicators.
     device : {"auto", "cpu", "gpu"}, default="auto"
@@ -83,7 +96,8 @@ class TwinNeuralRegressor(BaseTwin):
     learning_curve_ : ndarray of shape (n_members_, n_checks)
         The error of anchored predictions of the rows that each member left out.
     out_of_fold_prediction_ : ndarray like y, or None
-        A prediction of each training row by the members that left it out.
+        A prediction of each training row by the members that left it out; NaN for rows that had no
+        label or no weight.
 
     Examples
     --------
@@ -118,8 +132,13 @@ class TwinNeuralRegressor(BaseTwin):
         dropout: float | None = None,
         weight_decay: float | None = None,
         optimiser: str = "adamw",
+        loop_weight: float = 0.0,
         validation_fraction: float = 0.1,
         selection: str = "greedy",
+        recipe: str = "modern",
+        scaling: str = "standard",
+        max_epochs: int | None = None,
+        patience: int | None = None,
         categorical_features: Any = "from_dtype",
         device: str = "auto",
         memory_limit: Any = "512MB",
@@ -142,13 +161,38 @@ class TwinNeuralRegressor(BaseTwin):
         self.dropout = dropout
         self.weight_decay = weight_decay
         self.optimiser = optimiser
+        self.loop_weight = loop_weight
         self.validation_fraction = validation_fraction
         self.selection = selection
+        self.recipe = recipe
+        self.scaling = scaling
+        self.max_epochs = max_epochs
+        self.patience = patience
         self.categorical_features = categorical_features
         self.device = device
         self.memory_limit = memory_limit
         self.random_state = random_state
         self.progress = progress
+
+    @classmethod
+    def as_published(cls, **overrides: Any) -> TwinNeuralRegressor:
+        """The paper's network, trained as the author's code trains it.
+
+        Triples of points, Adadelta at rate 1 that halves when the training loss stops falling,
+        X divided by its signed maximum, y as it is, one network that stops by its validation pairs
+        and keeps its last weights. Give `fit` the paper's validation rows as X_val and y_val.
+        `overrides` are any parameters: `as_published(anchors=NearestAnchors(16),
+        pairs=NearestPairs(16, include_self=True))` is the paper's nearest-neighbour twin.
+        """
+        return cls(**{**published_settings(True, "published"), **overrides})
+
+    @classmethod
+    def as_written(cls, **overrides: Any) -> TwinNeuralRegressor:
+        """The same as the paper's text has it; where that is silent, as the code has it.
+
+        So pairs instead of triples, and at most 10,000 epochs instead of 2,000.
+        """
+        return cls(**{**published_settings(True, "written"), **overrides})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -171,7 +215,7 @@ class TwinNeuralRegressor(BaseTwin):
         X_val, y_val : like X and y, default=None
             Stop and choose by these instead of by rows that are left out.
         """
-        with self._all_or_nothing():
+        with all_or_nothing(self):
             problem = prepare(self, X, y, sample_weight, X_val, y_val, twin=True)
             self._settle(problem, fit_prepared(self, [problem], twin=True)[0])
         return self
