@@ -16,6 +16,7 @@ _HOME = {
     "TwinNeuralRegressor": "neural",
     "NeuralRegressor": "neural",
     "AllPairs": "pairs",
+    "HalfPairs": "pairs",
     "RandomPairs": "pairs",
     "NearestPairs": "pairs",
     "AllAnchors": "anchors",

@@ -19,3 +19,7 @@ class UnknownCategoryWarning(UserWarning):
 
 class IgnoredValidationSetWarning(UserWarning):
     """A validation set was given to a base estimator that cannot use one."""
+
+
+class LeakingValidationWarning(UserWarning):
+    """A base estimator validates by pairs that share points with those it learns from."""

@@ -7,6 +7,7 @@ sign.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any, Protocol
 
 import numpy as np
@@ -143,6 +144,48 @@ class RandomPairs(BaseEstimator):
         return min(check_count("pairs (per_point)", self.per_point), n_points - 1)
 
 
+class HalfPairs(BaseEstimator):
+    """Each pair of two points once, in one order or the other at random.
+
+    Half the work of `AllPairs`, for a twin that is `symmetric` and so knows the mirror image of
+    what it has learned.
+
+    Parameters
+    ----------
+    most : int or None, default=None
+        Beyond so many pairs, random partners for each point instead of all others.
+    """
+
+    both_orders = False
+    one_order = True
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+
+    def count(self, n_points: int) -> int:
+        every = n_points * (n_points - 1) // 2
+        if self.most is None or every <= check_count("pairs (most)", self.most):
+            return every
+        return n_points * max(1, self.most // n_points)
+
+    def draw(
+        self, n_points: int, index: Any, rng: np.random.RandomState
+    ) -> tuple[Indices, Indices]:
+        """(count,) first and second rows.
+
+        >>> first, second = HalfPairs().draw(3, None, np.random.RandomState(0))
+        >>> sorted((min(pair), max(pair)) for pair in zip(first.tolist(), second.tolist()))
+        [(0, 1), (0, 2), (1, 2)]
+        """
+        count = self.count(n_points)
+        if count < n_points * (n_points - 1) // 2:
+            return RandomPairs(count // n_points).draw(n_points, index, rng)
+        low, high = np.triu_indices(n_points, k=1)
+        # either way round: rows may be sorted by y, and then one order has only one sign
+        turned = rng.randint(0, 2, len(low)) == 1
+        return np.where(turned, high, low), np.where(turned, low, high)
+
+
 class NearestPairs(BaseEstimator):
     """Each point with its `k` nearest neighbours, at most all others.
 
@@ -244,6 +287,15 @@ def _distinct(rng: np.random.RandomState, n: int, m: int) -> Indices:
 # --- what the learner sees of a pair ----------------------------------------------------------
 
 
+class PairColumn(IntEnum):
+    """What a column of a pair is: a point's own value, a difference, or whether names differ."""
+
+    FIRST = 0
+    SECOND = 1
+    DIFFERENCE = 2
+    NAMES = 3
+
+
 class PairFeatures:
     """Turns pairs of points into rows for the learner.
 
@@ -295,6 +347,23 @@ class PairFeatures:
             if first.codes.shape[-1]:
                 out[..., column + n_numeric :] = name_difference(first.codes, second.codes)
         return out
+
+    def layout(self, n_numeric: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(width,) what each column of `build` is, and which column of a point it is made of.
+
+        A point's columns are counted over numbers, indicators and codes, in that order, as in
+        `Points`; `n_numeric` of them are numbers. For those who predict without building pairs.
+        """
+        role: list[int] = []
+        source: list[int] = []
+        if "concat" in self.kind:
+            role += [PairColumn.FIRST] * self._n_wide + [PairColumn.SECOND] * self._n_wide
+            source += [*range(self._n_wide)] * 2
+        if "difference" in self.kind:
+            n_names = self._n_differences - n_numeric
+            role += [PairColumn.DIFFERENCE] * n_numeric + [PairColumn.NAMES] * n_names
+            source += [*range(n_numeric), *range(self._n_wide, self._n_wide + n_names)]
+        return np.array(role, dtype=np.int64), np.array(source, dtype=np.int64)
 
     def _called(self, first: Points, second: Points) -> NDArray[Any]:
         rows = np.asarray(self.kind(first.wide, second.wide))

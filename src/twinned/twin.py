@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_regressor
-from sklearn.ensemble import (
-    ExtraTreesRegressor,
-    GradientBoostingRegressor,
-    HistGradientBoostingRegressor,
-    RandomForestRegressor,
-)
-from sklearn.multioutput import MultiOutputRegressor
-from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import has_fit_parameter
 
 from twinned._validation import (
     all_or_nothing,
@@ -34,9 +23,23 @@ from twinned.anchors import as_anchor_strategy, as_weight_strategy, check_kept
 from twinned.base import BaseTwin
 from twinned.columns import Floats, Points
 from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError
+from twinned.folds import held_out_points
+from twinned.learners import (
+    DEFAULT_PAIRS,
+    check_base,
+    default_estimator,
+    fit_base,
+    moderate,
+    pair_dtype,
+    stopping_share,
+    takes_validation_set,
+    takes_weights,
+    unit_of,
+)
 from twinned.neighbours import NeighbourIndex
 from twinned.pairs import (
     AUTO_PAIRS,
+    HalfPairs,
     PairFeatures,
     PairStrategy,
     as_pair_strategy,
@@ -45,14 +48,6 @@ from twinned.pairs import (
     draw_by_weight,
 )
 
-# scikit-learn's own trees compare in float32: pairs in that type take half the memory and give
-# the same trees to the last bit, since differences are rounded after they are subtracted.
-_LEARNS_IN_FLOAT32 = (
-    DecisionTreeRegressor,  # ExtraTreeRegressor is one too
-    RandomForestRegressor,
-    ExtraTreesRegressor,
-    GradientBoostingRegressor,
-)
 _FIT_BYTES = 8_000_000  # of pairs written at once while the pair matrix is filled
 
 
@@ -67,12 +62,15 @@ class TwinRegressor(BaseTwin):
     ----------
     estimator : regressor, default=None
         What learns the differences. `TwinRegressor(RandomForestRegressor())` is a twinned random
-        forest. None is `HistGradientBoostingRegressor()`.
+        forest. None is gradient boosting with leaves of many pairs, the best of those tried on
+        the paper's data sets (`benchmarks/tree_default.py`). A search such as `GridSearchCV` over
+        a regressor is cross-validated over points, not over pairs.
     pairs : {"auto", "all"}, int or strategy, default="auto"
         Which pairs are learned: `"all"` n² of them; an integer m, that many random partners for
         each point; a strategy such as `NearestPairs(16)`. `"auto"` takes all pairs while they are
-        at most 250,000 and fit into `memory_limit`, and random partners beyond. Where
-        `symmetric`, each random or nearest pair is learned with its mirror image.
+        at most 250,000 and fit into `memory_limit`, and random partners beyond; for the default
+        estimator it is `HalfPairs(100_000)`. Where `symmetric`, each random or nearest pair is
+        learned with its mirror image.
     pair_features : str or callable, default="concat+difference"
         What the learner sees of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b),
         `"difference"` a − b, or what a callable makes of two (n_pairs, n_columns) arrays. A
@@ -89,8 +87,8 @@ class TwinRegressor(BaseTwin):
         The nominal columns: by dtype (pandas and polars categories), or instead a list of names,
         positions, or a mask. An ordered pandas category counts its levels.
     n_jobs : int or None, default=None
-        Threads for predicting, for the neighbour search, and for fitting a base estimator that
-        has `n_jobs` and leaves it at None.
+        Threads for predicting, for the neighbour search, and for fitting: at most so many where
+        it is set, also in a base estimator that has no `n_jobs` of its own or leaves it at None.
     memory_limit : int, str or None, default="512MB"
         Bounds the pair matrix of `fit` and the blocks of `predict`, in bytes or such as "2GB".
     random_state : int, RandomState or None, default=None
@@ -156,7 +154,7 @@ class TwinRegressor(BaseTwin):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base = get_tags(self._base(n_outputs=1))
+        base = get_tags(self._base())
         tags.input_tags.allow_nan = base.input_tags.allow_nan
         # the default estimator is wrapped where it has to learn several outputs
         tags.target_tags.multi_output = self.estimator is None or base.target_tags.multi_output
@@ -180,7 +178,8 @@ class TwinRegressor(BaseTwin):
         X_val, y_val : like X and y, default=None
             For a base estimator whose `fit` takes a validation set, such as
             `HistGradientBoostingRegressor(early_stopping=True)`: it gets the pairs of these points
-            with the anchors. Points are kept apart, so no pair is on both sides.
+            with the anchors. Points are kept apart, so no pair is on both sides. Without them
+            such a base gets its own `validation_fraction` of the points.
         """
         with all_or_nothing(self):
             return self._fit(X, y, sample_weight, X_val, y_val)
@@ -192,7 +191,7 @@ class TwinRegressor(BaseTwin):
         check_threads(self.n_jobs)
         rng = check_random_state(self.random_state)
         tags = self.__sklearn_tags__()
-        self._pair_dtype = _pair_dtype(self._base(n_outputs=1), X)
+        self._pair_dtype = pair_dtype(self._base(), X)
         matrix, columns = open_training_table(
             self,
             X,
@@ -204,13 +203,13 @@ class TwinRegressor(BaseTwin):
         weight = check_weights(sample_weight, len(matrix))
         rows = np.arange(len(matrix)) if weight is None else np.flatnonzero(weight)
         matrix, target = matrix[rows], target[rows]
-        weight = None if weight is None else _moderate(weight[rows])
+        weight = None if weight is None else moderate(weight[rows])
 
         self._features = PairFeatures(self.pair_features, columns, self._pair_dtype)
         # a column vector is one output: the learner gets it flat, and the anchors keep its shape
         values = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
         n_outputs = 1 if values.ndim == 1 else values.shape[1]
-        base = self._base(n_outputs)
+        base = self._base(len(matrix), n_outputs)
         most = self._most_pairs(limit, n_outputs)
         if X_val is not None:
             most = most * 3 // 4  # the rest is for the validation pairs
@@ -229,25 +228,37 @@ class TwinRegressor(BaseTwin):
         if mirrored:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         pair_weight = None if weight is None else weight[first] * weight[second]
-        if pair_weight is not None and not _takes_weights(base):
+        if pair_weight is not None and not takes_weights(base):
             drawn = draw_by_weight(pair_weight, min(most, max(AUTO_PAIRS, len(first))), rng)
             first, second, pair_weight = first[drawn], second[drawn], None
         kept = check_kept(as_anchor_strategy(self.anchors).keep(len(points), rng), len(points))
 
         options: dict[str, Any] = {}
-        if pair_weight is not None:
-            options["sample_weight"] = pair_weight
-        self._y_unit = _unit(values)
+        self._y_unit = unit_of(values)
         if X_val is not None or y_val is not None:
-            options |= self._validation_pairs(
+            options = self._validation_set(
                 base, X_val, y_val, columns, points.take(kept), values[kept], most // 3, rng
             )
-        self.estimator_ = self._fit_base(
+        elif (share := stopping_share(base, len(first))) is not None:
+            held_out = held_out_points(len(points), share, rng)
+            out, stay = np.flatnonzero(held_out), np.flatnonzero(~held_out)
+            options = self._validation_pairs(
+                points.take(out), values[out], points.take(stay), values[stay], most // 3, rng
+            )
+            both_stay = ~(held_out[first] | held_out[second])
+            first, second = first[both_stay], second[both_stay]
+            pair_weight = None if pair_weight is None else pair_weight[both_stay]
+            check_pairs(first, second, len(points), most)
+        if pair_weight is not None:
+            options["sample_weight"] = pair_weight
+        self.estimator_ = fit_base(
             base,
             self._pair_matrix(points, points, first, second),
             difference(values[first], values[second]) / self._y_unit,
             options,
-            rng,
+            made_of=(first, second, values),
+            rng=None if self.random_state is None else rng,
+            n_jobs=self.n_jobs,
         )
         self.n_pairs_ = len(first)
         self._remember(
@@ -262,43 +273,10 @@ class TwinRegressor(BaseTwin):
 
     # --- the base estimator -------------------------------------------------------------------
 
-    def _base(self, n_outputs: int) -> Any:
+    def _base(self, n_points: int = 1, n_outputs: int = 1) -> Any:
         if self.estimator is None:
-            default = HistGradientBoostingRegressor()
-            return default if n_outputs == 1 else MultiOutputRegressor(default)
-        needed = ("fit", "predict", "get_params", "__sklearn_tags__")
-        if isinstance(self.estimator, type) or not all(
-            hasattr(self.estimator, name) for name in needed
-        ):
-            raise TypeError(
-                "estimator must be a scikit-learn regressor such as RandomForestRegressor(), not "
-                f"{self.estimator!r}."
-            )
-        if not is_regressor(self.estimator):
-            raise TypeError(
-                f"estimator must be a regressor, but {self.estimator!r} says it is none."
-            )
-        return self.estimator
-
-    def _fit_base(
-        self, base: Any, pairs: NDArray[Any], target: Floats, options: dict[str, Any], rng: Any
-    ) -> Any:
-        base = clone(base)
-        parameters = base.get_params()
-        if self.random_state is not None:
-            seeds = [name for name in sorted(parameters) if name.endswith("random_state")]
-            base.set_params(
-                **{name: rng.randint(2**31 - 1) for name in seeds if parameters[name] is None}
-            )
-        lend_threads = self.n_jobs is not None and parameters.get("n_jobs", 1) is None
-        if lend_threads:
-            base.set_params(n_jobs=self.n_jobs)
-        base.fit(pairs, target, **options)
-        if lend_threads:
-            # back to one: threads work on blocks of queries when predicting, and a forest that
-            # sums its trees on several threads rounds differently from call to call
-            base.set_params(n_jobs=None)
-        return base
+            return default_estimator(n_points, n_outputs)
+        return check_base(self.estimator)
 
     def _raw_differences(self, first: Points, second: Points) -> Floats:
         pairs = self._features.build(first, second)
@@ -324,8 +302,12 @@ class TwinRegressor(BaseTwin):
 
     def _pair_strategy(self, n_points: int, most: int) -> tuple[PairStrategy, bool]:
         """Which pairs, and whether each is learned with its mirror image; refused if too many."""
-        strategy = as_pair_strategy(self.pairs, n_points, most, mirrored=self.symmetric)
-        mirrored = self.symmetric and not getattr(strategy, "both_orders", False)
+        if self.estimator is None and self.symmetric and self.pairs == "auto":
+            strategy: PairStrategy = HalfPairs(min(DEFAULT_PAIRS, most))
+        else:
+            strategy = as_pair_strategy(self.pairs, n_points, most, mirrored=self.symmetric)
+        as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
+        mirrored = self.symmetric and not as_drawn
         count = strategy.count(n_points) * (2 if mirrored else 1)
         if count > most:
             partners = most // (n_points * (2 if self.symmetric else 1))
@@ -352,7 +334,7 @@ class TwinRegressor(BaseTwin):
             self._features.build(left.take(first[rows]), right.take(second[rows]), pairs[rows])
         return pairs
 
-    def _validation_pairs(
+    def _validation_set(
         self,
         base: Any,
         X_val: Any,
@@ -363,17 +345,17 @@ class TwinRegressor(BaseTwin):
         most: int,
         rng: Any,
     ) -> dict[str, Any]:
-        """The validation points, each paired with anchors: all of them, or as many as fit."""
+        """The user's own validation points, as pairs with the anchors."""
         if X_val is None or y_val is None:
             raise ValueError(
                 f"X_val and y_val belong together, but {'X_val' if X_val is None else 'y_val'} "
                 "is None."
             )
-        if not {"X_val", "y_val"} <= set(inspect.signature(base.fit).parameters):
+        if not takes_validation_set(base):
             warnings.warn(
                 f"{type(base).__name__} takes no validation set, so X_val and y_val are not used.",
                 IgnoredValidationSetWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return {}
         allow_nan = get_tags(base).input_tags.allow_nan
@@ -382,6 +364,18 @@ class TwinRegressor(BaseTwin):
         )
         target = check_target(self, y_val, len(matrix), multi_output=anchors_y.ndim == 2)
         points = columns.points(matrix)
+        return self._validation_pairs(points, target, anchors, anchors_y, most, rng)
+
+    def _validation_pairs(
+        self,
+        points: Points,
+        target: Floats,
+        anchors: Points,
+        anchors_y: Floats,
+        most: int,
+        rng: Any,
+    ) -> dict[str, Any]:
+        """Points that are not learned from, each with anchors: all of them, or as many as fit."""
         used = np.arange(len(anchors))
         if len(points) * len(used) > most:
             used = rng.choice(used, size=max(1, most // len(points)), replace=False)
@@ -390,33 +384,3 @@ class TwinRegressor(BaseTwin):
             "X_val": self._pair_matrix(points, anchors, first, second),
             "y_val": difference(target[first], anchors_y[second]) / self._y_unit,
         }
-
-
-def _pair_dtype(base: Any, X: Any) -> np.dtype[Any]:
-    """float32 where the learner works in it anyway, or where the data came in it."""
-    came_in_float32 = isinstance(X, np.ndarray) and X.dtype == np.float32
-    learns_in_float32 = isinstance(base, _LEARNS_IN_FLOAT32)
-    return np.dtype(np.float32 if came_in_float32 or learns_in_float32 else np.float64)
-
-
-def _takes_weights(base: Any) -> bool:
-    inner = base.estimator if isinstance(base, MultiOutputRegressor) else base
-    return has_fit_parameter(inner, "sample_weight")
-
-
-def _moderate(weight: Floats) -> Floats:
-    """Weights of an ordinary size as they are; others by their mean, as products square them."""
-    mean = weight.mean()
-    return weight if 1e-3 <= mean <= 1e3 else weight / mean
-
-
-def _unit(values: Floats) -> float:
-    """A power of two by which extreme targets are divided for the learner, and 1 for others.
-
-    Boosting sums squares in float32, and trees call a node pure whose spread is below 1e-8: both
-    would answer a constant, without a word.
-    """
-    spread = float(np.max(values.max(axis=0) - values.min(axis=0)))
-    if spread == 0 or 1e-6 <= spread <= 1e12:
-        return 1.0
-    return float(2.0 ** np.floor(np.log2(spread)))
