@@ -13,6 +13,7 @@ from twinned._version import __version__
 
 _HOME = {
     "TwinRegressor": "twin",
+    "SemiSupervisedTwinRegressor": "semi_supervised",
     "TwinNeuralRegressor": "neural",
     "NeuralRegressor": "neural",
     "AllPairs": "pairs",

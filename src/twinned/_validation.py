@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
 from twinned.columns import (
     Columns,
@@ -207,6 +207,12 @@ def check_target(
             f"X and y must have one row per point, but X has {n_rows} and y has {len(y)}."
         )
     return y
+
+
+def count_rows(X: Any) -> int:
+    """How many rows a table or array has, before it is opened."""
+    _refuse_lazy(X)
+    return int(_num_samples(X))
 
 
 def _without_label(y: Floats) -> NDArray[np.bool_]:

@@ -44,6 +44,8 @@ from twinned.pairs import antisymmetric, asymmetry, estimate
 
 # A block of pairs this large stays in the processor's cache; larger ones are slower, not faster.
 _BLOCK_BYTES = 8_000_000
+# Without pairs, blocks are large: what is made once for a block should not be made often.
+_SHORTCUT_BLOCK = 64_000_000
 # Neighbours are searched for many queries at once, whatever the block of pairs is.
 _SEARCH_ROWS = 65_536
 # Loops are drawn for this many queries at once: always the same, so that memory moves no draw.
@@ -88,11 +90,22 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         """
         queries = self._open(X)
         check_flag("return_std", return_std)
+        shortcut = self._shortcut(queries)
+        only_mean = shortcut is not None and not return_std and self._is_plain_mean(shortcut)
 
         def one_block(rows: slice, selection: Selection) -> tuple[Floats, Floats]:
-            return self._combine(queries.take(rows), selection)
+            block = queries.take(rows)
+            if only_mean:
+                mean = shortcut.mean(block, symmetric=self.symmetric, n_jobs=self.n_jobs)
+                mean = estimate(mean, self._anchors_y().mean(axis=0))
+                return mean, mean
+            if shortcut is None:
+                return self._combine(block, selection)
+            estimates = self._estimates(block, selection, shortcut)
+            return combine(estimates, self._weights(block, selection, estimates))
 
-        means, spreads = zip(*self._over_blocks(one_block, queries), strict=True)
+        blocks = self._over_blocks(one_block, queries, shortcut, only_mean=only_mean)
+        means, spreads = zip(*blocks, strict=True)
         mean = self._shaped(np.concatenate(means))
         return (mean, self._shaped(np.concatenate(spreads))) if return_std else mean
 
@@ -127,12 +140,13 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         estimates : ndarray of shape (n_queries, n_anchors_used) or (…, n_outputs)
         """
         queries = self._open(X)
+        shortcut = self._shortcut(queries)
 
         def one_block(rows: slice, selection: Selection) -> tuple[Indices, Floats]:
-            estimates = self._estimates(queries.take(rows), selection)
+            estimates = self._estimates(queries.take(rows), selection, shortcut)
             return self._indices(selection, len(estimates)), estimates
 
-        indices, estimates = zip(*self._over_blocks(one_block, queries), strict=True)
+        indices, estimates = zip(*self._over_blocks(one_block, queries, shortcut), strict=True)
         return np.concatenate(indices), self._shaped(np.concatenate(estimates))
 
     def loop_inconsistency(self, X: Any, n_loops: int = 32, random_state: Any = None) -> Floats:
@@ -177,10 +191,11 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         queries = self._open(X)
         check_count("n", n)
         anchors_y = self._anchors_y()
+        shortcut = self._shortcut(queries)
 
         def one_block(rows: slice, selection: Selection) -> pd.DataFrame:
             block = queries.take(rows)
-            estimates = self._estimates(block, selection)
+            estimates = self._estimates(block, selection, shortcut)
             indices = self._indices(selection, len(block))
             distances = self._distances(block, selection)
             weights = self._weights(block, selection, estimates)
@@ -189,7 +204,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             table = comparables(indices, anchors_y[indices], estimates, weights, distances, n)
             return table.assign(query=table["query"] + rows.start)
 
-        return pd.concat(self._over_blocks(one_block, queries), ignore_index=True)
+        return pd.concat(self._over_blocks(one_block, queries, shortcut), ignore_index=True)
 
     def add_anchors(self, X: Any, y: Any) -> Any:
         """A new fitted twin that shares the trained model and knows more points.
@@ -258,6 +273,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
     def _prepare(self, indices: Mapping[str, NeighbourIndex] = MappingProxyType({})) -> None:
         """What predicting needs and a saved model does not hold, as it follows from the anchors."""
         self._points = self._as_points(self._columns, self.anchors_X_)
+        self._read: Any = None  # what `_shortcut` found, once it has looked
         nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
         self._index = None if nearest is None else indices.get(nearest[1])
         if nearest is not None and self._index is None:
@@ -265,7 +281,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        for derived in ("_points", "_index"):
+        for derived in ("_points", "_index", "_read"):
             state.pop(derived, None)
         return state
 
@@ -325,14 +341,29 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         estimates = self._estimates(block, selection)
         return combine(estimates, self._weights(block, selection, estimates))
 
+    def _is_plain_mean(self, shortcut: Any) -> bool:
+        """Whether a prediction is the mean over all anchors, which a shortcut finds at once."""
+        return (
+            shortcut.exact_sums
+            and self._anchor_weight is None
+            and isinstance(as_weight_strategy(self.weights), UniformWeights)
+            and as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)) is None
+        )
+
     def _across(self, selection: Selection) -> tuple[Points, Floats]:
         """The anchors of a block of queries as its second axis, and their known values."""
         if selection.indices is None:
             return self._points.as_second(), self._anchors_y()
         return self._points.take(selection.indices), self._anchors_y()[selection.indices]
 
-    def _estimates(self, block: Points, selection: Selection) -> Floats:
+    def _estimates(self, block: Points, selection: Selection, shortcut: Any = None) -> Floats:
         """(n_queries, n_anchors_used, n_outputs), one estimate from each anchor."""
+        if shortcut is not None:
+            differences = shortcut.differences(
+                block, selection.indices, symmetric=self.symmetric, n_jobs=self.n_jobs
+            )
+            every = slice(None) if selection.indices is None else selection.indices
+            return estimate(differences, self._anchors_y()[every])
         across, known = self._across(selection)
         # a query with more anchors than a block holds pairs is done in several blocks
         step = max(1, self._pairs_per_block() // len(block))
@@ -371,15 +402,39 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
 
     # --- blocks -------------------------------------------------------------------------------
 
-    def _over_blocks(self, one_block: Any, queries: Queries) -> list[Any]:
-        """`one_block(rows, selection)` over blocks of queries, in order, on `n_jobs` threads."""
+    def _shortcut(self, queries: Queries) -> Any:
+        """What predicts differences to anchors without building pairs; None where nothing does."""
+        return None
+
+    def _shortcut_bytes(self, shortcut: Any, *, only_mean: bool) -> int:
+        """What a query costs while a shortcut predicts it."""
+        estimates = 0 if only_mean else self._n_used() * self._anchors_y().shape[1]
+        # an estimate, its mirror image, a weight, a distance, and what they are made from
+        return shortcut.query_bytes + 8 * 8 * estimates
+
+    def _n_used(self) -> int:
+        """How many anchors serve a query."""
         nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
-        used = len(self.anchors_X_) if nearest is None else nearest[0]
+        return len(self.anchors_X_) if nearest is None else nearest[0]
+
+    def _over_blocks(
+        self, one_block: Any, queries: Queries, shortcut: Any = None, *, only_mean: bool = False
+    ) -> list[Any]:
+        """`one_block(rows, selection)` over blocks of queries, in order, on `n_jobs` threads.
+
+        A shortcut needs no small blocks, and has threads of its own.
+        """
+        nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
+        used = self._n_used()
         per_block = max(1, self._pairs_per_block() // used)
+        if shortcut is not None:
+            each = self._shortcut_bytes(shortcut, only_mean=only_mean)
+            per_block = self._within_limit(each, max(1, _SHORTCUT_BLOCK // each))
         # an index and a distance for each of a query's neighbours, and as much while they are found
         at_once = len(queries) if nearest is None else self._within_limit(32 * used, _SEARCH_ROWS)
         results: list[Any] = []
-        with Parallel(n_jobs=self.n_jobs, require="sharedmem") as parallel:
+        n_jobs = self.n_jobs if shortcut is None else 1
+        with Parallel(n_jobs=n_jobs, require="sharedmem") as parallel:
             for start in range(0, len(queries), at_once):
                 stop = min(start + at_once, len(queries))
                 found = Selection(None, None)

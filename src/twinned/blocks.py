@@ -22,13 +22,13 @@ class Queries:
     def __init__(
         self, as_points: Callable[[Columns, Floats], Points], columns: Columns, matrix: Floats
     ) -> None:
-        self._as_points, self._columns, self._matrix = as_points, columns, matrix
+        self._as_points, self._columns, self.matrix = as_points, columns, matrix
 
     def take(self, rows: Any) -> Points:
-        return self._as_points(self._columns, self._matrix[rows])
+        return self._as_points(self._columns, self.matrix[rows])
 
     def __len__(self) -> int:
-        return len(self._matrix)
+        return len(self.matrix)
 
 
 def cut(found: Selection, start: int, stop: int, per_block: int) -> Iterator[tuple[int, Selection]]:

@@ -23,3 +23,7 @@ class IgnoredValidationSetWarning(UserWarning):
 
 class LeakingValidationWarning(UserWarning):
     """A base estimator validates by pairs that share points with those it learns from."""
+
+
+class GrowingInconsistencyWarning(UserWarning):
+    """Relabelling loops round after round made them less consistent, not more."""

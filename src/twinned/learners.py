@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -125,36 +125,52 @@ def stopping_share(base: Any, n_pairs: int) -> float | None:
     return None
 
 
-def fit_base(
-    base: Any,
-    pairs: NDArray[Any],
-    target: Floats,
-    options: dict[str, Any],
-    *,
-    made_of: tuple[Indices, Indices, Floats],
-    rng: Any,
-    n_jobs: int | None,
-) -> Any:
-    """A fitted clone. `made_of` are each pair's first and second point, and all points' values.
+class Lesson(NamedTuple):
+    """What a base estimator is taught."""
 
-    `rng` seeds what has no seed of its own; None leaves it without.
-    """
-    base = clone(base)
+    base: Any  # not fitted
+    pairs: NDArray[Any]
+    target: Floats
+    options: dict[str, Any]  # of `fit`: weights, a validation set
+    made_of: tuple[Indices, Indices, Floats] | None  # first and second points, all values
+
+    def with_more(self, learned: Any, pairs: NDArray[Any], target: Floats) -> Lesson:
+        """The same and more pairs, for the settings with which `learned` was fitted.
+
+        Settings that were searched for are carried over, as the paper does. New pairs weigh as the
+        mean pair.
+        """
+        options = dict(self.options)
+        if "sample_weight" in options:
+            weight = options["sample_weight"]
+            options["sample_weight"] = np.append(weight, np.full(len(target), weight.mean()))
+        return Lesson(
+            learned.best_estimator_ if isinstance(learned, _SEARCH) else learned,
+            np.concatenate([self.pairs, pairs]),
+            np.concatenate([self.target, target]),
+            options,
+            None,
+        )
+
+
+def fit_base(lesson: Lesson, *, rng: Any, n_jobs: int | None) -> Any:
+    """A fitted clone of the base; `rng` seeds what has no seed of its own, and None does not."""
+    base = clone(lesson.base)
     parameters = base.get_params()
     if rng is not None:
         seeds = [name for name in sorted(parameters) if name.endswith("random_state")]
         base.set_params(
             **{name: rng.randint(2**31 - 1) for name in seeds if parameters[name] is None}
         )
-    if isinstance(base, _SEARCH):
-        base.set_params(cv=pair_folds(base.cv, *made_of))
+    if isinstance(base, _SEARCH) and lesson.made_of is not None:
+        base.set_params(cv=pair_folds(base.cv, *lesson.made_of))
     lend_threads = n_jobs is not None and parameters.get("n_jobs", 1) is None
     if lend_threads:
         base.set_params(n_jobs=n_jobs)
     # HistGradientBoosting has no `n_jobs`: it takes all cores unless it is told otherwise
     at_most = None if n_jobs is None else effective_n_jobs(n_jobs)
     with threadpool_limits(at_most, user_api="openmp"):
-        base.fit(pairs, target, **options)
+        base.fit(lesson.pairs, lesson.target, **lesson.options)
     if lend_threads:
         # back to one: threads work on blocks of queries when predicting, and a forest that
         # sums its trees on several threads rounds differently from call to call

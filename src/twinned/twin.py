@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state, get_tags
 
@@ -21,11 +22,13 @@ from twinned._validation import (
 )
 from twinned.anchors import as_anchor_strategy, as_weight_strategy, check_kept
 from twinned.base import BaseTwin
+from twinned.blocks import Queries
 from twinned.columns import Floats, Points
 from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError
 from twinned.folds import held_out_points
 from twinned.learners import (
     DEFAULT_PAIRS,
+    Lesson,
     check_base,
     default_estimator,
     fit_base,
@@ -47,7 +50,9 @@ from twinned.pairs import (
     difference,
     draw_by_weight,
 )
+from twinned.trees import AnchoredTrees, pays, read_at_anchors
 
+_KEPT_BYTES = 128_000_000  # of packed trees kept for the next prediction
 _FIT_BYTES = 8_000_000  # of pairs written at once while the pair matrix is filled
 
 
@@ -182,9 +187,13 @@ class TwinRegressor(BaseTwin):
             such a base gets its own `validation_fraction` of the points.
         """
         with all_or_nothing(self):
-            return self._fit(X, y, sample_weight, X_val, y_val)
+            self._fit(X, y, sample_weight, X_val, y_val)
+        return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any) -> TwinRegressor:
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None
+    ) -> Lesson:
+        """Fit, and tell what the base estimator was taught."""
         check_flag("symmetric", self.symmetric)
         as_weight_strategy(self.weights)
         limit = parse_memory(self.memory_limit)
@@ -251,14 +260,15 @@ class TwinRegressor(BaseTwin):
             check_pairs(first, second, len(points), most)
         if pair_weight is not None:
             options["sample_weight"] = pair_weight
-        self.estimator_ = fit_base(
+        lesson = Lesson(
             base,
             self._pair_matrix(points, points, first, second),
             difference(values[first], values[second]) / self._y_unit,
             options,
-            made_of=(first, second, values),
-            rng=None if self.random_state is None else rng,
-            n_jobs=self.n_jobs,
+            (first, second, values),
+        )
+        self.estimator_ = fit_base(
+            lesson, rng=None if self.random_state is None else rng, n_jobs=self.n_jobs
         )
         self.n_pairs_ = len(first)
         self._remember(
@@ -269,7 +279,17 @@ class TwinRegressor(BaseTwin):
             rows[kept],
             indices if len(kept) == len(points) else {},
         )
-        return self
+        return lesson
+
+    def _teach(self, lesson: Lesson, sides: list[tuple[Points, Points]], labels: Any) -> None:
+        """Fit the base estimator again: to its lesson, and to pairs with labels beside it."""
+        rows = np.arange(len(labels[0]))
+        more = [self._pair_matrix(first, second, rows, rows) for first, second in sides]
+        target = np.concatenate(labels) / self._y_unit
+        target = target[:, 0] if lesson.target.ndim == 1 else target
+        lesson = lesson.with_more(self.estimator_, np.concatenate(more), target)
+        self.estimator_ = fit_base(lesson, rng=None, n_jobs=self.n_jobs)
+        self._read = None
 
     # --- the base estimator -------------------------------------------------------------------
 
@@ -288,6 +308,26 @@ class TwinRegressor(BaseTwin):
                 f"{raw[~np.isfinite(raw)][0]}; check the scale of X and y."
             )
         return raw.reshape(*leading, -1).astype(np.float64, copy=False) * self._y_unit
+
+    def _shortcut(self, queries: Queries) -> AnchoredTrees | None:
+        """The trees of the estimator at the anchors, where it has such and there is much to do."""
+        orders = 2 if self.symmetric else 1
+        n_pairs = len(queries) * self._n_used() * orders
+        if callable(self._features.kind) or not pays(self.estimator_, n_pairs):
+            return None
+        limit = parse_memory(self.memory_limit)
+        if self._read is None or self._read[0] is not self.estimator_:
+            keep = _KEPT_BYTES if limit is None else min(_KEPT_BYTES, limit // 4)
+            found = read_at_anchors(
+                self.estimator_, self._features, self._points, self._y_unit, keep
+            )
+            self._read = self.estimator_, found
+        shortcut = self._read[1]
+        if shortcut is None or not shortcut.pays(n_pairs) or not shortcut.holds(queries.matrix):
+            return None
+        # a query of which not all estimates fit into memory at once is left to blocks of pairs
+        each = self._shortcut_bytes(shortcut, only_mean=False) * effective_n_jobs(self.n_jobs)
+        return shortcut if limit is None or each <= limit else None
 
     def _pair_bytes(self) -> int:
         return self._features.width * self._features.dtype.itemsize

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from twinned import NearestAnchors, NearestPairs, NeuralRegressor, TwinNeuralRegressor
 from twinned.datasets import make_tf
 from twinned.neural import fit_many, published
-from twinned.neural.fitting import _stack
+from twinned.neural.fitting import stack
 from twinned.neural.network import Shape
 from twinned.neural.preparation import prepare, settings_of
 
@@ -24,7 +24,7 @@ def engine(estimator, twin, loops=False):
     """The plan, one problem and one member, without their leading axes."""
     problem = prepare(estimator, X[LEARN], y[LEARN], None, X[VALIDATE], y[VALIDATE], twin)
     shape = Shape(4, 1, tuple(estimator.hidden_sizes), 0, "relu", twin)
-    problems, members = _stack([problem], settings_of(estimator, 1), 4, float(loops))
+    problems, members = stack([problem], settings_of(estimator, 1), 4, float(loops))
     course = published.course_of(estimator, twin)
     plan = published.PublishedPlan(shape, 16, course.triples, False, loops, "adadelta")
     return plan, course, problems, members

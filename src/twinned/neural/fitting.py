@@ -20,11 +20,12 @@ from twinned._validation import check_count
 from twinned.columns import Floats
 from twinned.neural.ensemble import Setting, choose
 from twinned.neural.inference import out_of_fold, round_up
-from twinned.neural.network import Shape
+from twinned.neural.network import Shape, platform
 from twinned.neural.preparation import Prepared, check_sizes, effort_of, settings_of
 from twinned.neural.published import PublishedPlan, course_of, steps_per_epoch
 from twinned.neural.published import train as train_as_published
-from twinned.neural.training import Member, Plan, Problem, advance, start
+from twinned.neural.running import Run
+from twinned.neural.training import Member, Plan, Problem
 
 N_CHECKS = 20
 PARTNERS = 4  # how many others of its batch each point meets
@@ -69,19 +70,9 @@ def _fit_group(estimator: Any, group: list[Prepared], twin: bool) -> list[Fitted
     n_folds = len(group[0].folds)
     n_settings = max(1, effort.n_members // n_folds)
     settings = settings_of(estimator, n_settings)
-    shape = Shape(
-        round_up(group[0].X.shape[1], 4),
-        group[0].y.shape[1],
-        check_sizes(estimator.hidden_sizes),
-        check_count("n_frequencies", estimator.n_frequencies, 0),
-        estimator.activation,
-        twin,
-    )
-    table = group[0].partners is not None
-    loop_weight = float(estimator.loop_weight) if twin else 0.0
-    points = max(2, effort.batch_size // PARTNERS) if twin else effort.batch_size
-    plan = Plan(shape, points, PARTNERS if twin else 1, table, estimator.optimiser, loop_weight > 0)
-    problems, members = _stack(group, settings, shape.n_features, loop_weight)
+    plan = plan_of(estimator, group, settings, twin)
+    shape, table = plan.shape, plan.partner_table
+    problems, members = stack(group, settings, shape.n_features, _loop_weight(estimator, twin))
     show = partial(
         _with_progress, wanted=estimator.progress, n_networks=len(group) * len(settings) * n_folds
     )
@@ -117,22 +108,52 @@ def _fit_group(estimator: Any, group: list[Prepared], twin: bool) -> list[Fitted
     ]
 
 
+def plan_of(estimator: Any, group: list[Prepared], settings: list[Setting], twin: bool) -> Plan:
+    """The program for problems of one width; what no setting wants is left out of it."""
+    effort = effort_of(estimator)
+    embedded = any(setting.frequency_scale > 0 for setting in settings)
+    n_frequencies = check_count("n_frequencies", estimator.n_frequencies, 0)
+    shape = Shape(
+        round_up(group[0].X.shape[1], 4),
+        group[0].y.shape[1],
+        check_sizes(estimator.hidden_sizes),
+        n_frequencies if embedded else 0,
+        estimator.activation,
+        twin,
+    )
+    return Plan(
+        shape,
+        max(2, effort.batch_size // PARTNERS) if twin else effort.batch_size,
+        PARTNERS if twin else 1,
+        group[0].partners is not None,
+        estimator.optimiser,
+        _loop_weight(estimator, twin) > 0,
+        any(setting.dropout > 0 for setting in settings),
+        in_turn=_platform_of(estimator.device) == "cpu",
+    )
+
+
+def _platform_of(device: Any) -> str:
+    with on_device(device):
+        return platform()
+
+
+def _loop_weight(estimator: Any, twin: bool) -> float:
+    return float(estimator.loop_weight) if twin else 0.0
+
+
 def _train(
     plan: Plan, problems: Problem, members: Member, max_steps: int, show: Any
 ) -> tuple[Any, NDArray[Any]]:
     """Each member's best weights, and (problem, member, check) errors."""
     n_checks = min(N_CHECKS, max_steps)
     steps = -(-max_steps // n_checks)
-    schedule = jnp.array([steps, steps * n_checks], jnp.int32)
-    state = start(plan, problems, members)
-    curve = []
-    for check in show(range(n_checks)):
-        state, error = advance(plan, problems, members, state, jnp.int32(check), schedule)
-        curve.append(error)
-    return state.best, np.stack([np.asarray(error) for error in curve], axis=-1)
+    run = Run(plan, problems, members, (steps, steps * n_checks))
+    curve = [run.advance(check) for check in show(range(n_checks))]
+    return run.best, np.stack(curve, axis=-1)
 
 
-def _stack(
+def stack(
     group: list[Prepared], settings: list[Setting], n_features: int, loop_weight: float
 ) -> tuple[Problem, Member]:
     """All problems of a group in arrays of one shape, padded with rows that nobody draws."""

@@ -36,7 +36,7 @@ def fold_anchor(
             plain["periodic_0"] = _beside(own["periodic_0"], own["periodic_1"])
             plain["frequency"] = own["frequency"]
         # the query comes first in one order and second in the other, and the anchor the other way
-        plain["bias_0"] = jnp.concatenate([own["bias_0"] + second, own["bias_0"] + first])
+        plain["bias_0"] = jnp.concatenate([own["bias_0"] + second, first])
         last = len(shape.hidden_sizes)
         for layer in range(1, last):
             weight, bias = own[f"weight_{layer}"], own[f"bias_{layer}"]

@@ -15,7 +15,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from twinned.neural.network import Parameters, Shape, differences, finish, halves
-from twinned.neural.training import Member, Plan, Problem, anchored
+from twinned.neural.training import Member, Plan, Problem, anchored, over_members
 
 # Out-of-fold predictions choose members; as many anchors as this settle their mean.
 OUT_OF_FOLD_ANCHORS = 256
@@ -30,7 +30,7 @@ def out_of_fold(plan: Plan, problems: Problem, members: Member, parameters: Para
             plan, parameters, problem, member, member.left_out, OUT_OF_FOLD_ANCHORS, block=16
         )
 
-    return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))(problems, members, parameters)
+    return over_members(plan, one)(problems, members, parameters)
 
 
 @partial(jax.jit, static_argnames="shape")
@@ -39,6 +39,19 @@ def _grid(shape: Shape, parameters: Parameters, gates: Array, Q: Array, A: Array
         own, gate = member
         queries = tuple(half[:, None] for half in halves(shape, own, Q, gate))
         anchors = tuple(half[None] for half in halves(shape, own, A, gate))
+        return differences(shape, own, queries, anchors)
+
+    return jax.lax.map(one, (parameters, gates))
+
+
+@partial(jax.jit, static_argnames="shape")
+def _some(
+    shape: Shape, parameters: Parameters, gates: Array, Q: Array, A: Array, places: Array
+) -> Array:
+    def one(member: tuple[Parameters, Array]) -> Array:
+        own, gate = member
+        queries = tuple(half[:, None] for half in halves(shape, own, Q, gate))
+        anchors = tuple(half[places] for half in halves(shape, own, A, gate))
         return differences(shape, own, queries, anchors)
 
     return jax.lax.map(one, (parameters, gates))
@@ -66,6 +79,26 @@ def grid_differences(
     return out[:, : len(queries), : len(anchors)]
 
 
+def some_differences(
+    shape: Shape,
+    parameters: Any,
+    gates: Any,
+    queries: NDArray[Any],
+    anchors: NDArray[Any],
+    places: NDArray[Any],
+) -> NDArray[Any]:
+    """(member, query, anchor, output), where each query has anchors of its own.
+
+    `places` (query, anchor) are rows of `anchors`. Points near each other have neighbours in
+    common, so the first layer is computed for each of those once.
+    """
+    size = round_up(len(queries), 4)
+    Q, at = pad_rows(queries, size), np.zeros((size, places.shape[1]), dtype=np.int32)
+    at[: len(queries)] = places
+    A = pad_rows(anchors, round_up(len(anchors), 64))
+    return np.asarray(_some(shape, parameters, gates, Q, A, at))[:, : len(queries)]
+
+
 def row_differences(
     shape: Shape, parameters: Any, gates: Any, first: NDArray[Any], second: NDArray[Any]
 ) -> NDArray[Any]:
@@ -81,6 +114,14 @@ def plain_values(shape: Shape, parameters: Any, gates: Any, queries: NDArray[Any
     return np.asarray(_rows(shape, parameters, gates, Q, None))[:, : len(queries)]
 
 
+def row_bytes(shape: Shape) -> int:
+    """What the first layer of one point costs while it is computed.
+
+    Angles, sines and cosines and their concatenation, and both halves of the layer.
+    """
+    return 4 * (shape.n_features * (2 + 5 * shape.n_frequencies) + 2 * shape.hidden_sizes[0])
+
+
 def round_up(n: int, least: int) -> int:
     """The next of 1, 2, 3, 4, 6, 8, 12, …, but at least `least`.
 
@@ -88,11 +129,13 @@ def round_up(n: int, least: int) -> int:
 
     >>> [round_up(n, 4) for n in (1, 5, 9, 13, 100, 700)]
     [4, 6, 12, 16, 128, 768]
+    >>> [round_up(n, 1) for n in (1, 2, 3, 5)]
+    [1, 2, 3, 6]
     """
     size = least
     while size < n:
         # 2ᵏ → 3·2ᵏ⁻¹ → 2ᵏ⁺¹
-        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+        size = max(size + 1, size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3)
     return size
 
 

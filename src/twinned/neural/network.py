@@ -20,9 +20,60 @@ from twinned.neural import draws
 
 Parameters = dict[str, Array]
 
+
+@jax.custom_vjp
+def silu(x: Array) -> Array:
+    """The silu, x · sigmoid(x), by tanh: cheaper on a processor than by exp and a division."""
+    return x * (0.5 + 0.5 * jnp.tanh(0.5 * x))
+
+
+def _silu_forward(x: Array) -> tuple[Array, tuple[Array, Array]]:
+    gate = 0.5 + 0.5 * jnp.tanh(0.5 * x)
+    value = x * gate
+    return value, (value, gate)
+
+
+def _silu_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array]:
+    value, gate = kept
+    return (gradient * (gate + value * (1.0 - gate)),)
+
+
+silu.defvjp(_silu_forward, _silu_backward)
+
+
+@jax.custom_vjp
+def product(x: Array, weight: Array) -> Array:
+    """(..., before) times (before, after), as one product of two matrices."""
+    rows = x.reshape(-1, x.shape[-1]) @ weight
+    return rows.reshape(*x.shape[:-1], weight.shape[-1])
+
+
+def _product_forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return product(x, weight), (x, weight)
+
+
+def _product_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, weight = kept
+    rows, by_row = x.reshape(-1, x.shape[-1]), gradient.reshape(-1, gradient.shape[-1])
+    columns = rows.T
+    if platform() == "cpu":
+        # its product of a transposed matrix takes half as long again as a copy and a plain one
+        columns = jax.lax.optimization_barrier(columns)
+    return (by_row @ weight.T).reshape(x.shape), columns @ by_row
+
+
+product.defvjp(_product_forward, _product_backward)
+
+
+def platform() -> str:
+    """Where JAX would compute now: "cpu", "gpu", …."""
+    device = getattr(jax.config, "jax_default_device", None)
+    return str(jax.default_backend() if device is None else getattr(device, "platform", device))
+
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
+    "silu": silu,
     "mish": jax.nn.mish,
     "tanh": jnp.tanh,
 }
@@ -78,10 +129,12 @@ def _weights(key: Array, rows: int, columns: int, fan_in: Array) -> Array:
 def halves(shape: Shape, parameters: Parameters, x: Array, gate: Array) -> tuple[Array, ...]:
     """(..., feature) → the first layer's halves, (..., hidden) for each side of a pair.
 
-    `gate` is 1 where the member embeds its features in waves, and 0 where it does not.
+    `gate` is 1 where the member embeds its features in waves, and 0 where it does not. The bias is
+    in the first half: each order of a pair has one first point.
     """
     sides = range(2 if shape.twin else 1)
     out = [x @ parameters[f"linear_{side}"] for side in sides]
+    out[0] = out[0] + parameters["bias_0"]
     if shape.n_frequencies:
         angle = 2.0 * jnp.pi * x[..., None] * parameters["frequency"]
         # sin and cos − 1: a padded feature, which is 0 everywhere, adds nothing
@@ -94,18 +147,29 @@ def halves(shape: Shape, parameters: Parameters, x: Array, gate: Array) -> tuple
 
 def finish(shape: Shape, parameters: Parameters, first: Array, masks: Any = None) -> Array:
     """(..., hidden) before the first activation → (..., output). `masks` are those of dropout."""
+    last = len(shape.hidden_sizes)
+    value = last_hidden(shape, parameters, first, masks)
+    return value @ parameters[f"weight_{last}"] + parameters[f"bias_{last}"]
+
+
+def last_hidden(shape: Shape, parameters: Parameters, value: Array, masks: Any = None) -> Array:
+    """(..., hidden) before the first activation → (..., hidden) after the last one."""
     activation = ACTIVATIONS[shape.activation]
-    value = first + parameters["bias_0"]
-    for layer in range(1, len(shape.hidden_sizes) + 1):
+    for layer in range(len(shape.hidden_sizes)):
+        if layer:
+            value = product(value, parameters[f"weight_{layer}"]) + parameters[f"bias_{layer}"]
         value = activation(value)
         if masks is not None:
-            value = value * masks[layer - 1]
-        value = value @ parameters[f"weight_{layer}"] + parameters[f"bias_{layer}"]
+            value = value * masks[layer]
     return value
 
 
 def differences(shape: Shape, parameters: Parameters, a: Any, b: Any, masks: Any = None) -> Array:
-    """½F(a, b) − ½F(b, a) from the halves of both points, whose leading axes broadcast."""
-    forward, backward = a[0] + b[1], b[0] + a[1]
-    both = finish(shape, parameters, jnp.stack([forward, backward]), masks)
-    return 0.5 * (both[0] - both[1])
+    """½F(a, b) − ½F(b, a) from the halves of both points, whose leading axes broadcast.
+
+    `masks` are those of both orders, one after the other.
+    """
+    both = jnp.concatenate([a[0] + b[1], b[0] + a[1]])
+    forward, backward = jnp.split(last_hidden(shape, parameters, both, masks), 2)
+    # the output layer is linear: it is applied once, to the difference, and its bias cancels
+    return (forward - backward) @ (0.5 * parameters[f"weight_{len(shape.hidden_sizes)}"])

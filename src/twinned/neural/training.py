@@ -36,6 +36,8 @@ class Plan(NamedTuple):
     partner_table: bool  # pairs come from a fixed table, not from within the batch
     optimiser: str
     loops: bool = False  # the consistency of loops is part of the loss
+    dropout: bool = True  # some member drops out; without, no masks are drawn
+    in_turn: bool = False  # member by member, which a processor's cache likes; a GPU wants them all
 
 
 Value = Any  # an array of JAX while training, of numpy while it is put together
@@ -99,7 +101,7 @@ def start(plan: Plan, problems: Problem, members: Member) -> State:
         momentum = optimiser_of(plan.optimiser).init(parameters)
         return State(parameters, momentum, parameters, jnp.float32(jnp.inf), jnp.int32(0))
 
-    return _over_members(one)(problems, members)
+    return jax.vmap(jax.vmap(one, in_axes=(None, 0)))(problems, members)
 
 
 @partial(jax.jit, static_argnames="plan", donate_argnames="state")
@@ -112,12 +114,18 @@ def advance(
     """
     steps, in_all = schedule
     one = partial(_advance_member, plan, check, steps, in_all)
-    return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))(problems, members, state)
+    return over_members(plan, one)(problems, members, state)
 
 
-def _over_members(one: Any) -> Any:
-    """A function of one problem and one member, over all of both."""
-    return jax.vmap(jax.vmap(one, in_axes=(None, 0)))
+def over_members(plan: Plan, one: Any) -> Any:
+    """A function of a problem and two things of its members, over all of them as the plan says."""
+    if not plan.in_turn:
+        return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))
+
+    def of_problem(own: tuple[Any, Any, Any]) -> Any:
+        return jax.lax.map(lambda rest: one(own[0], *rest), own[1:])
+
+    return lambda *everything: jax.lax.map(of_problem, everything)
 
 
 def _advance_member(
@@ -179,30 +187,44 @@ def _loss(
     shape, points = plan.shape, plan.batch_points
     drawn = member.rows[draws.below(draws.fold(key, 1), member.n_rows, points)]
     masks = _dropout_masks(plan, draws.fold(key, 2), member.dropout)
+    y, weight = problem.y[drawn], problem.weight[drawn]
     first = halves(shape, parameters, problem.X[drawn], member.embedded)
     if not shape.twin:
-        predicted = finish(shape, parameters, first[0], masks)
-        return _weighted(predicted - problem.y[drawn], problem.weight[drawn])
+        return _weighted(finish(shape, parameters, first[0], masks) - y, weight)
     if plan.partner_table:
         which = draws.bits(draws.fold(key, 3), plan.partners, points)
         columns = (which % jnp.uint32(problem.partners.shape[1])).astype(jnp.int32)
-        partners = problem.partners[drawn, columns]  # (partner, point)
+        partners = problem.partners[drawn, columns].ravel()  # partner by partner
         second = halves(shape, parameters, problem.X[partners], member.embedded)
         y_second = problem.y[partners]
         # a partner that the member must not learn from makes no pair
         w_second = problem.weight[partners] * member.learns[partners]
     else:
         # each point meets those 1, 2, … places further on in the batch, all drawn at random
-        shifted = [(jnp.arange(points) + shift + 1) % points for shift in range(plan.partners)]
-        places = jnp.stack(shifted)
-        second = tuple(half[places] for half in first)
-        y_second, w_second = problem.y[drawn][places], problem.weight[drawn][places]
+        ahead = partial(_ahead, places=plan.partners)
+        second = tuple(ahead(half) for half in first)
+        y_second, w_second = ahead(y), ahead(weight)
+    again = partial(_again, times=plan.partners)
+    first, y, weight = tuple(again(half) for half in first), again(y), again(weight)
+    masks = None if masks is None else [_again(mask, 2 * plan.partners) for mask in masks]
     predicted = differences(shape, parameters, first, second, masks)
-    error = predicted - (problem.y[drawn] - y_second)
-    loss = _weighted(error, problem.weight[drawn] * w_second)
+    loss = _weighted(predicted - (y - y_second), weight * w_second)
     if plan.loops:
         loss += member.loop_weight * _loop_loss(plan, parameters, problem, member, key)
     return loss
+
+
+def _ahead(values: Array, places: int) -> Array:
+    """(points, …) → (places · points, …): those 1 to `places` further on, in a ring.
+
+    Shifted copies, as the gradient of an index is a slow scattering of sums.
+    """
+    return jnp.concatenate([jnp.roll(values, -place, axis=0) for place in range(1, places + 1)])
+
+
+def _again(values: Array, times: int) -> Array:
+    """(points, …) → (times · points, …)."""
+    return jnp.concatenate([values] * times)
 
 
 def _loop_loss(
@@ -229,8 +251,10 @@ def _weighted(error: Array, weight: Array) -> Array:
     return jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30)
 
 
-def _dropout_masks(plan: Plan, key: Array, rate: Array) -> list[Array]:
+def _dropout_masks(plan: Plan, key: Array, rate: Array) -> list[Array] | None:
     """One mask a layer and point, shared by all the pairs that the point is the first of."""
+    if not plan.dropout:
+        return None
     keep = 1.0 - rate
     return [
         jnp.where(
@@ -260,18 +284,18 @@ def anchored(
 ) -> Array:
     """(row, output): predictions of `rows` from anchors spread over what the member learned from.
 
-    `block` rows are done at once, so that many members fit into memory together.
+    `block` rows are done at once, from their first layer on: there may be many.
     """
     shape = plan.shape
-    queries = halves(shape, parameters, problem.X[rows], member.embedded)
-    if not shape.twin:
-        return finish(shape, parameters, queries[0])
     places = (jnp.arange(n_anchors) * member.n_rows) // n_anchors
     anchors = member.rows[places]
     sides = halves(shape, parameters, problem.X[anchors], member.embedded)
 
-    def one(query: tuple[Array, ...]) -> Array:
+    def one(row: Array) -> Array:
+        query = halves(shape, parameters, problem.X[row], member.embedded)
+        if not shape.twin:
+            return finish(shape, parameters, query[0])
         across = differences(shape, parameters, tuple(half[None] for half in query), sides)
         return jnp.mean(across + problem.y[anchors], axis=0)
 
-    return jax.lax.map(one, queries, batch_size=min(block, rows.shape[0]))
+    return jax.lax.map(one, rows, batch_size=min(block, rows.shape[0]))

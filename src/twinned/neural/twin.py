@@ -8,18 +8,26 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._validation import all_or_nothing, check_count, check_flag
-from twinned.anchors import as_anchor_strategy, check_kept
+from twinned.anchors import UniformWeights, as_anchor_strategy, as_weight_strategy, check_kept
 from twinned.base import BaseTwin
 from twinned.columns import Columns, Floats, Points
 from twinned.neural.fitting import Fitted, fit_prepared, on_device
 from twinned.neural.folding import fold_anchor
-from twinned.neural.inference import grid_differences, row_differences
+from twinned.neural.inference import (
+    grid_differences,
+    row_bytes,
+    row_differences,
+    some_differences,
+)
 from twinned.neural.members import padded, settle_members
-from twinned.neural.network import Shape
+from twinned.neural.moments import mean_and_variance, room_for
+from twinned.neural.network import Shape, platform
 from twinned.neural.plain import NeuralRegressor
 from twinned.neural.preparation import Prepared, Scale, prepare
 from twinned.neural.published import published_settings
 from twinned.pairs import estimate
+
+_GPU_PAIRS = 262_144  # at once, within `memory_limit`; a processor's cache holds far fewer
 
 
 class TwinNeuralRegressor(BaseTwin):
@@ -262,6 +270,16 @@ class TwinNeuralRegressor(BaseTwin):
         # both orders of a pair, and a layer before and after its activation, in float32
         return 2 * 2 * 4 * max(self._shape["hidden_sizes"])
 
+    def _pairs_per_block(self) -> int:
+        most = super()._pairs_per_block()
+        with on_device(self.device):
+            if platform() != "cpu":
+                most = _GPU_PAIRS
+        # where no point is in two pairs, each has its own first layer; and each member its estimate
+        each = self._pair_bytes() + 2 * row_bytes(Shape(**self._shape))
+        each += 3 * 8 * len(self.member_weights_) * self._shape["n_outputs"]
+        return self._within_limit(each, most)
+
     def _raw_differences(self, first: Points, second: Points) -> Floats:
         return self._differences(first, second)
 
@@ -287,13 +305,61 @@ class TwinNeuralRegressor(BaseTwin):
                 out = out.reshape(len(out), *leading, -1)
         return out.astype(np.float64) * Scale(*self._scale).y_spread
 
+    def _block_differences(self, block: Points, selection: Any, some: slice) -> Floats:
+        """(member, query, anchor, output) for `some` of the anchors of a block of queries."""
+        if selection.indices is None:
+            return self._member_differences(block.as_first(), self._points.as_second().across(some))
+        rows, places = np.unique(selection.indices[:, some], return_inverse=True)
+        a, b = (padded(x.wide, self._shape["n_features"]) for x in (block, self._points.take(rows)))
+        places = places.reshape(len(block), -1)
+        with on_device(self.device):
+            out = some_differences(
+                Shape(**self._shape), self._parameters, self._embedded, a, b, places
+            )
+        return out.astype(np.float64) * Scale(*self._scale).y_spread
+
     # --- spread over anchors and members together ---------------------------------------------
 
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The weighted mean over anchors and members of difference + known value.
+
+        With `return_std`, also the spread of all those estimates, a raw standard deviation.
+        """
+        check_is_fitted(self)
+        nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
+        uniform = isinstance(as_weight_strategy(self.weights), UniformWeights)
+        if nearest is not None or not uniform:
+            return super().predict(X, return_std)
+        # every query has the same anchors with the same weights: no estimate need be kept
+        queries = self._open(X)
+        check_flag("return_std", return_std)
+        mean, spread = (self._shaped(part) for part in self._over_all_anchors(queries))
+        return (mean, spread) if return_std else mean
+
+    def _over_all_anchors(self, queries: Any) -> tuple[Floats, Floats]:
+        """(query, output) mean and spread of the estimates of all anchors and members."""
+        shape, scale = Shape(**self._shape), Scale(*self._scale)
+        known = (self._anchors_y() - scale.y_mean) / scale.y_spread
+        weight = np.ones(len(known)) if self._anchor_weight is None else self._anchor_weight
+        anchors = padded(self._points.wide, shape.n_features)
+        members = (self._parameters, self._embedded, self.member_weights_)
+        means, spreads = [], []
+        with on_device(self.device):
+            room = room_for(shape, self._within_limit)
+            for low in range(0, len(queries), room.rows):
+                block = padded(queries.take(slice(low, low + room.rows)).wide, shape.n_features)
+                mean, variance = mean_and_variance(
+                    shape, members, block, anchors, known, weight, room
+                )
+                means.append(mean * scale.y_spread + scale.y_mean)
+                spreads.append(np.sqrt(variance) * scale.y_spread)
+        return np.concatenate(means), np.concatenate(spreads)
+
     def _combine(self, block: Points, selection: Any) -> tuple[Floats, Floats]:
-        anchors, known = self._across(selection)
+        known = self._across(selection)[1]
         step = max(1, self._pairs_per_block() // len(block))
         parts = [
-            self._member_differences(block.as_first(), anchors.across(slice(i, i + step)))
+            self._block_differences(block, selection, slice(i, i + step))
             for i in range(0, known.shape[-2], step)
         ]
         members = estimate(np.concatenate(parts, axis=2), known)

@@ -20,7 +20,7 @@ HISTOGRAM_BOOSTING = (
 NEIGHBOUR_TREES = ("sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree")
 
 # Rooms whose estimators and strategies may be saved, and the plain classes that they keep.
-_OWN_ROOMS = ("pairs", "anchors", "base", "twin")
+_OWN_ROOMS = ("pairs", "anchors", "base", "twin", "semi_supervised")
 _OWN_PLAIN = (
     ("columns", "Columns"),
     ("neighbours", "NeighbourIndex"),

@@ -1,0 +1,191 @@
+"""One training step of the engine beside the same step in eager PyTorch, and beside SGEMM.
+
+Both: `members` networks at once, hidden layers 128–128, silu, 8 features, B pairs a step in both
+orders (2 B rows through the second layer), mean squared error of ½F(a, b) − ½F(b, a), Adam without
+decay on a cosine schedule, float32, rows drawn at random at each step, no embedding, no dropout.
+PyTorch is written with batched products (`baddbmm`) and fused Adam, in two ways: *pairs* draws B
+pairs and computes the first layer for each; *shared* draws B / 4 points of which each meets four
+others, and computes the first layer once a point, which is what the engine does.
+
+One core, processor seconds (which other programs cannot lengthen), everything in turns, medians.
+With `--cores 2`: by the clock. Needs PyTorch. Writes `benchmarks/results/neural_step.md`.
+
+    python benchmarks/neural_step.py
+"""
+
+import argparse
+import itertools
+import os
+import time
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+N_ROWS, N_FEATURES, WIDTH, PARTNERS = 1_000, 8, 128, 4
+CASES = [(1, 64), (1, 256), (8, 64), (8, 256)]
+
+
+def data():
+    import numpy as np
+
+    X = np.random.RandomState(0).normal(size=(N_ROWS, N_FEATURES))
+    return X, X[:, 0] + np.sin(2 * X[:, 1])
+
+
+def engine(n_members, n_pairs):
+    """A function that trains some hundred steps, and how many."""
+    from twinned import TwinNeuralRegressor
+    from twinned.neural.fitting import plan_of, stack
+    from twinned.neural.preparation import prepare, settings_of
+    from twinned.neural.running import Run
+
+    estimator = TwinNeuralRegressor(
+        (WIDTH, WIDTH),
+        n_members=n_members,
+        n_folds=1,
+        batch_size=n_pairs,
+        validation_fraction=0.0,
+        learning_rate=3e-3,
+        dropout=0.0,
+        weight_decay=0.0,
+        embedding=None,
+        random_state=0,
+    )
+    problem = prepare(estimator, *data(), None, None, None, twin=True)
+    settings = settings_of(estimator, n_members)
+    plan = plan_of(estimator, [problem], settings, twin=True)
+    assert (plan.batch_points, plan.partners) == (n_pairs // PARTNERS, PARTNERS)
+    problems, members = stack([problem], settings, plan.shape.n_features, 0.0)
+    steps, checks = 400, itertools.count()
+    running = Run(plan, problems, members, (steps, 10**6))
+    return (lambda: running.advance(next(checks))), steps
+
+
+def pytorch(n_members, n_pairs, shared, cores):
+    import numpy as np
+    import torch
+
+    torch.set_num_threads(cores)
+    torch.manual_seed(0)
+    X, y = (torch.tensor(part, dtype=torch.float32) for part in data())
+    y = (y - y.mean()) / y.std()
+
+    def weight(*shape):
+        bound = (3.0 / shape[-2]) ** 0.5
+        values = torch.empty(n_members, *shape).uniform_(-bound, bound)
+        return values.requires_grad_()
+
+    W1, W2, W3 = weight(2 * N_FEATURES, WIDTH), weight(WIDTH, WIDTH), weight(WIDTH, 1)
+    b1, b2, b3 = (torch.zeros(n_members, 1, size, requires_grad=True) for size in (WIDTH, WIDTH, 1))
+    adam = torch.optim.Adam([W1, W2, W3, b1, b2, b3], lr=3e-3, betas=(0.9, 0.99), fused=True)
+    n_points = n_pairs // PARTNERS
+    places = (torch.arange(n_points) + 1 + torch.arange(PARTNERS)[:, None]) % n_points
+    steps, silu = 100, torch.nn.functional.silu
+    count = [0]
+
+    def before_first_activation():
+        """(member, 2 B, hidden) of both orders, and (member, B) known differences."""
+        if shared:
+            rows = torch.randint(N_ROWS, (n_members, n_points))
+            x, known = X[rows], y[rows]
+            left = torch.baddbmm(b1, x, W1[:, :N_FEATURES])
+            right = torch.bmm(x, W1[:, N_FEATURES:])
+            forward = (left[:, None] + right[:, places]).flatten(1, 2)
+            backward = (left[:, places] + right[:, None]).flatten(1, 2)
+            difference = (known[:, None] - known[:, places]).flatten(1, 2)
+            return torch.cat([forward, backward], dim=1), difference
+        rows = torch.randint(N_ROWS, (2, n_members, n_pairs))
+        a, b = X[rows[0]], X[rows[1]]
+        both = torch.cat([torch.cat([a, b], dim=2), torch.cat([b, a], dim=2)], dim=1)
+        return torch.baddbmm(b1, both, W1), y[rows[0]] - y[rows[1]]
+
+    def run():
+        for _ in range(steps):
+            count[0] += 1
+            adam.param_groups[0]["lr"] = 3e-3 * 0.5 * (1 + np.cos(np.pi * count[0] / 10**6))
+            adam.zero_grad(set_to_none=True)
+            value, known = before_first_activation()
+            value = silu(torch.baddbmm(b2, silu(value), W2))
+            value = torch.baddbmm(b3, value, W3)[..., 0]
+            predicted = 0.5 * (value[:, :n_pairs] - value[:, n_pairs:])
+            # members do not share weights: the sum of their losses trains each on its own
+            ((predicted - known) ** 2).mean(dim=1).sum().backward()
+            adam.step()
+
+    return run, steps
+
+
+def work(n_members, n_pairs):
+    """Floating-point operations of the products of a step, first layer once a point."""
+    after_first = 3 * 2 * 2 * n_pairs * (WIDTH * WIDTH + WIDTH)  # forward, and two backward
+    first = 2 * 2 * 2 * (n_pairs // PARTNERS) * N_FEATURES * WIDTH  # no gradient of the rows
+    return n_members * (after_first + first)
+
+
+def product_rate(clock, seconds=0.3):
+    import numpy as np
+
+    square = np.random.RandomState(0).uniform(size=(1024, 1024)).astype(np.float32)
+    start, count = clock(), 0
+    while clock() - start < seconds:
+        square @ square
+        count += 1
+    return count * 2 * 1024**3 / (clock() - start)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=9)
+    arguments = parser.parse_args()
+    cores = arguments.cores
+    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-cores:]))
+    clock = time.process_time if cores == 1 else time.perf_counter
+    import numpy as np
+
+    lines = [
+        "# A training step of the engine, beside eager PyTorch and SGEMM",
+        "",
+        f"Milliseconds a step of all members, {cores} core(s), medians of {arguments.repeats} "
+        f"turns. Hidden {WIDTH}–{WIDTH}, silu, {N_FEATURES} features, both orders of each pair, "
+        "Adam, no embedding, no dropout. *PyTorch, pairs*: each pair computes its first layer. "
+        "*PyTorch, shared*: the first layer is computed once a point, as in the engine. The share "
+        "is that of the step's matrix products in the rate of a product of two 1024 × 1024 float32 "
+        "matrices (numpy), timed in the same turns. Made by `python benchmarks/neural_step.py "
+        f"--cores {cores}`.",
+        "",
+        "| members | pairs | engine | PyTorch, pairs | ratio | PyTorch, shared | ratio | "
+        "engine, GFLOP/s | share of SGEMM |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for n_members, n_pairs in CASES:
+        runners = [
+            engine(n_members, n_pairs),
+            pytorch(n_members, n_pairs, False, cores),
+            pytorch(n_members, n_pairs, True, cores),
+        ]
+        for run, _ in runners:
+            run()  # compiles, or allocates
+        times, rates = [], []
+        for _ in range(arguments.repeats):
+            turn = []
+            for run, steps in runners:
+                start = clock()
+                run()
+                turn.append((clock() - start) / steps)
+            times.append(turn)
+            rates.append(product_rate(clock))
+        ours, pairs, shared = np.median(times, axis=0)
+        rate = work(n_members, n_pairs) / ours
+        lines.append(
+            f"| {n_members} | {n_pairs} | {1e3 * ours:.3f} | {1e3 * pairs:.3f} | "
+            f"{pairs / ours:.1f} | {1e3 * shared:.3f} | {shared / ours:.1f} | {rate / 1e9:.0f} | "
+            f"{100 * rate / np.median(rates):.0f} % |"
+        )
+        print(lines[-1], flush=True)
+    name = "neural_step.md" if cores == 1 else f"neural_step_{cores}.md"
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / name).write_text("\n".join([*lines, ""]))
+
+
+if __name__ == "__main__":
+    main()
