@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench docs constraints clean
+.PHONY: help demo test test-slow lint format bench bench-neural docs constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -60,6 +60,15 @@ format: $(VENV)/.lint
 bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 	$(BIN)/python benchmarks/predict_memory.py
 	$(BIN)/python benchmarks/table5_untuned.py $(if $(PUBLISHED),--published $(PUBLISHED))
+	$(BIN)/python benchmarks/neural_predict.py
+	$(BIN)/python benchmarks/neural_many_rows.py
+
+# Beside PyTorch and RealMLP, which nothing else here needs, so they are no part of constraints.txt:
+# first `.venv/bin/python -m pip install torch pytabkit`, of PyTorch the build for processors.
+bench-neural: $(VENV)/.bench  ## training steps and fits beside PyTorch and RealMLP
+	$(BIN)/python benchmarks/neural_step.py
+	$(BIN)/python benchmarks/neural_fit.py
+	$(BIN)/python benchmarks/neural_fit.py --curve
 
 docs: $(VENV)/.docs  ## the documentation site, in site/
 	$(BIN)/mkdocs build --strict

@@ -52,7 +52,7 @@ from twinned.pairs import (
 )
 from twinned.trees import AnchoredTrees, pays, read_at_anchors
 
-_KEPT_BYTES = 128_000_000  # of packed trees kept for the next prediction
+_KEPT_BYTES = 160_000_000  # of packed trees kept for the next prediction
 _FIT_BYTES = 8_000_000  # of pairs written at once while the pair matrix is filled
 
 
@@ -317,7 +317,7 @@ class TwinRegressor(BaseTwin):
             return None
         limit = parse_memory(self.memory_limit)
         if self._read is None or self._read[0] is not self.estimator_:
-            keep = _KEPT_BYTES if limit is None else min(_KEPT_BYTES, limit // 4)
+            keep = _KEPT_BYTES if limit is None else min(_KEPT_BYTES, limit // 3)
             found = read_at_anchors(
                 self.estimator_, self._features, self._points, self._y_unit, keep
             )

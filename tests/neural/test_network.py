@@ -1,8 +1,9 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from twinned.neural.network import Shape, differences, finish, halves, initial
+from twinned.neural.network import Shape, differences, finish, halves, initial, silu
 
 KEY = jnp.uint32(7)
 
@@ -39,6 +40,28 @@ def test_halves_added_are_the_whole_first_layer(rng, gate):
         for a, b in zip(A, B, strict=True)
     ]
     np.testing.assert_allclose(fast, slow, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["silu", "relu", "mish", "tanh"])
+def test_differences_are_antisymmetric_to_the_last_bit(rng, activation):
+    shape = Shape(4, 1, (16, 16), 2, activation, twin=True)
+    parameters = initial(shape, KEY, jnp.int32(4), jnp.float32(0.3))
+    sides = [
+        halves(shape, parameters, jnp.asarray(rng.normal(size=(64, 4)), jnp.float32), 1.0)
+        for _ in range(2)
+    ]
+    compiled = jax.jit(differences, static_argnums=0)
+    forward = np.asarray(compiled(shape, parameters, *sides))
+    assert np.array_equal(forward, -np.asarray(compiled(shape, parameters, *sides[::-1])))
+
+
+def test_silu_is_the_silu(rng):
+    x = jnp.asarray(
+        np.concatenate([5 * rng.normal(size=200), [0.0, -1e4, 1e4, -90.0]]), jnp.float32
+    )
+    np.testing.assert_allclose(silu(x), jax.nn.silu(x), atol=1e-6, rtol=1e-6)
+    slopes = [jax.vmap(jax.grad(f))(x) for f in (silu, jax.nn.silu)]
+    np.testing.assert_allclose(*slopes, atol=1e-6)
 
 
 def test_padded_features_change_nothing(rng):

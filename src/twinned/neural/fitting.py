@@ -72,11 +72,11 @@ def _fit_group(estimator: Any, group: list[Prepared], twin: bool) -> list[Fitted
     settings = settings_of(estimator, n_settings)
     plan = plan_of(estimator, group, settings, twin)
     shape, table = plan.shape, plan.partner_table
-    problems, members = stack(group, settings, shape.n_features, _loop_weight(estimator, twin))
     show = partial(
         _with_progress, wanted=estimator.progress, n_networks=len(group) * len(settings) * n_folds
     )
     with on_device(estimator.device):
+        problems, members = stack(group, settings, shape.n_features, _loop_weight(estimator, twin))
         if estimator.recipe == "modern":
             parameters, curves = _train(plan, problems, members, effort.max_steps, show)
         else:

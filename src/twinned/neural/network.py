@@ -24,13 +24,14 @@ Parameters = dict[str, Array]
 @jax.custom_vjp
 def silu(x: Array) -> Array:
     """The silu, x · sigmoid(x), by tanh: cheaper on a processor than by exp and a division."""
-    return x * (0.5 + 0.5 * jnp.tanh(0.5 * x))
+    return _silu_forward(x)[0]
 
 
 def _silu_forward(x: Array) -> tuple[Array, tuple[Array, Array]]:
-    gate = 0.5 + 0.5 * jnp.tanh(0.5 * x)
-    value = x * gate
-    return value, (value, gate)
+    half = 0.5 * x
+    bend = jnp.tanh(half)
+    value = half + half * bend  # a sum at the end: see `differences`
+    return value, (value, 0.5 + 0.5 * bend)
 
 
 def _silu_backward(kept: tuple[Array, Array], gradient: Array) -> tuple[Array]:
@@ -77,6 +78,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "mish": jax.nn.mish,
     "tanh": jnp.tanh,
 }
+_END_IN_A_PRODUCT = {"mish"}
 
 
 class Shape(NamedTuple):
@@ -170,6 +172,13 @@ def differences(shape: Shape, parameters: Parameters, a: Any, b: Any, masks: Any
     `masks` are those of both orders, one after the other.
     """
     both = jnp.concatenate([a[0] + b[1], b[0] + a[1]])
-    forward, backward = jnp.split(last_hidden(shape, parameters, both, masks), 2)
-    # the output layer is linear: it is applied once, to the difference, and its bias cancels
-    return (forward - backward) @ (0.5 * parameters[f"weight_{len(shape.hidden_sizes)}"])
+    hidden = last_hidden(shape, parameters, both, masks)
+    output = 0.5 * parameters[f"weight_{len(shape.hidden_sizes)}"]
+    # The output layer is linear, and its bias cancels: it may be applied to the difference, at half
+    # the cost. But a compiler rounds the product at the end of an activation and the subtraction
+    # at once, on one side alone; then F(a, b) is not −F(b, a) to the last bit.
+    if shape.activation in _END_IN_A_PRODUCT:
+        forward, backward = jnp.split(hidden @ output, 2)
+        return forward - backward
+    forward, backward = jnp.split(hidden, 2)
+    return (forward - backward) @ output

@@ -30,21 +30,26 @@ class Run:
     ) -> None:
         self._parts = _parts(members, n_cores() if plan.in_turn else 1)
         self._states = [start(plan, problems, part) for part in self._parts]
-        self._problems, self._schedule = problems, jnp.array(schedule, jnp.int32)
-        # once, for all threads
-        self._program = advance.lower(
-            plan, problems, self._parts[0], self._states[0], jnp.int32(0), self._schedule
-        ).compile()
+        self._plan, self._problems = plan, problems
+        self._schedule = np.array(schedule, np.int32)
 
     def advance(self, check: int) -> NDArray[Any]:
         """Train up to the next check: (problem, member) errors there."""
+        device = getattr(jax.config, "jax_default_device", None)
 
         def one(part: Member, state: State) -> Any:
-            out = self._program(self._problems, part, state, jnp.int32(check), self._schedule)
-            return jax.block_until_ready(out)
+            # a thread has a default device of its own
+            with jax.default_device(device):
+                moved = advance(
+                    self._plan, self._problems, part, state, np.int32(check), self._schedule
+                )
+                return jax.block_until_ready(moved)
 
+        # the first part compiles for all
+        alone = 1 if check == 0 else 0
+        done = [one(self._parts[i], self._states[i]) for i in range(alone)]
         with ThreadPoolExecutor(len(self._parts)) as threads:
-            done = list(threads.map(one, self._parts, self._states))
+            done += threads.map(one, self._parts[alone:], self._states[alone:])
         self._states = [state for state, _ in done]
         return np.concatenate([np.asarray(error) for _, error in done], axis=1)
 

@@ -30,10 +30,11 @@ from twinned.trees.sets import (
 LEAST_WORK = 5_000_000
 # Packing a node takes as long as predicting so many pairs with a tree.
 _NODE_WORK = 2
-# Queries of a thread's turn: enough to use a tree while it is in the processor's cache.
-_AT_ONCE = 32
-# ... one by one where all trees are in it.
+# Queries that go down a tree before the next tree's turn: many, to use it while it is in the
+# processor's cache; few where rules are kept for each; one by one where all trees are in the cache.
+_AT_ONCE, _AT_ONCE_BY_RULES = 256, 16
 _CACHE_BYTES = 1_000_000
+_FEWEST_QUERIES = 16  # of a thread's turn
 # Values beyond would be infinite in float32, about which a library complains in its own words.
 _LARGEST_FLOAT32 = 1e38
 
@@ -140,8 +141,9 @@ class AnchoredTrees:
 
         def one_range(rows: slice, forest: Packed, chunk: Any) -> None:
             sets, members, places = chunk
-            whole = forest.nodes.nbytes + forest.leaf_value.nbytes
-            at_once = 1 if whole < _CACHE_BYTES else _AT_ONCE
+            at_once = _AT_ONCE_BY_RULES if len(forest.rule) else _AT_ONCE
+            if forest.nodes.nbytes + forest.leaf_value.nbytes < _CACHE_BYTES:
+                at_once = 1
             over_anchors(
                 forest,
                 sets,
@@ -218,5 +220,5 @@ def pays(estimator: Any, n_pairs: int) -> bool:
 
 def _ranges(n_queries: int, n_threads: int) -> Iterator[slice]:
     """Some for each thread, so that none waits long for the last."""
-    step = max(_AT_ONCE, -(-n_queries // (4 * n_threads))) if n_threads > 1 else n_queries
+    step = max(_FEWEST_QUERIES, -(-n_queries // (4 * n_threads))) if n_threads > 1 else n_queries
     return (slice(start, start + step) for start in range(0, n_queries, step))

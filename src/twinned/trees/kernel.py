@@ -13,6 +13,7 @@ from numba import types
 from numba.extending import overload
 
 from twinned.trees.machine import at, busy, compiled, cut, fetch, lowest, move, put
+from twinned.trees.packed import COLUMN_BITS
 from twinned.trees.sets import (
     BY_NAME,
     COLUMN,
@@ -63,7 +64,7 @@ def _row_of(columns, scales, levels, grid, of_order, mine, split, threshold, lik
     Twice a row of the table, plus one where its anchors go right instead of left; or a verdict on
     all. `mine` is the query's part of the column.
     """
-    column, missing_right = of_order + (split >> 1), split & 1
+    column, missing_right = of_order + (split >> COLUMN_BITS), split & 1
     about, scale = COLUMN * column, SCALE * column
     kind = at(columns, about + KIND)
     if mine != mine:
@@ -160,7 +161,7 @@ def _descend(
         n_leaves, n_few, n_decided, n_ranked = 0, 0, 0, 0
         for i in range(now, now + n_sets):
             split = np.int64(at(nodes, 4 * at(set_node, i)))
-            column = at(set_order, i) * width + max(split >> 1, 0)
+            column = at(set_order, i) * width + max(split >> COLUMN_BITS, 0)
             leaf = split < 0
             few = (at(set_size, i) <= _FEW) & (not leaf)
             decided = (at(columns, COLUMN * column + KIND) == DECIDED) & (not leaf) & (not few)
@@ -179,7 +180,7 @@ def _descend(
                 row = np.int64(at(rows, order * n_rules + at(rule, node)))
             else:
                 split = np.int64(at(nodes, 4 * node))
-                mine = at(query, order * width + (split >> 1))
+                mine = at(query, order * width + (split >> COLUMN_BITS))
                 row = _row_of(
                     columns, scales, levels, grid, order * width, mine, split,
                     at(thresholds, 2 * node + 1), like,
@@ -215,7 +216,10 @@ def _descend(
             i = at(todo, j)
             node, order = at(set_node, i), at(set_order, i)
             split = np.int64(at(nodes, 4 * node))
-            mine, threshold = at(query, order * width + (split >> 1)), at(thresholds, 2 * node + 1)
+            mine, threshold = (
+                at(query, order * width + (split >> COLUMN_BITS)),
+                at(thresholds, 2 * node + 1),
+            )
             right = (_rounded(mine, like) > threshold) | ((mine != mine) & (split & 1 == 1))
             child = np.int64(at(nodes, 4 * node + 1)) + right
             move(masks, i, masks, n_next)
@@ -252,8 +256,8 @@ def _walk(
 ):  # fmt: skip
     """Take single anchors to their leaves, all of them a step at a time.
 
-    `walkers` (n, 2) are nodes with twice the anchor plus the order; in the end `arrived` has the
-    same with the leaves.
+    `walkers` (n, 2) are nodes, not leaves, with twice the anchor plus the order; in the end
+    `arrived` has the same with the leaves.
     """
     n_arrived = 0
     while n:
@@ -262,8 +266,7 @@ def _walk(
             node, who = at(walkers, 2 * k), at(walkers, 2 * k + 1)
             split, child = np.int64(at(nodes, 4 * node)), np.int64(at(nodes, 4 * node + 1))
             threshold = at(thresholds, 2 * node + 1)
-            leaf = split < 0
-            column = (who & 1) * width + max(split >> 1, 0)
+            column = (who & 1) * width + (split >> COLUMN_BITS)
             other = at(values, (who >> 1) * n_sources + at(columns, COLUMN * column + TAKEN))
             value = at(query, column) + at(scales, SCALE * column + SIGN) * other
             value = _rounded(value, like)
@@ -272,13 +275,15 @@ def _walk(
                 if at(columns, COLUMN * column + KIND) == BY_NAME and value == value:
                     right = (0.0 if value == 0 else 1.0) > threshold
                 right |= (value != value) & (split & 1 == 1)
-            put(arrived, 2 * n_arrived, node)
+            following = child + right
+            leaf = (split >> (1 + np.int64(right))) & 1
+            put(arrived, 2 * n_arrived, following)
             put(arrived, 2 * n_arrived + 1, who)
             n_arrived += leaf
-            put(walkers, 2 * kept, child + right)
+            put(walkers, 2 * kept, following)
             put(walkers, 2 * kept + 1, who)
-            kept += not leaf
-            fetch(nodes, 4 * (child + right))
+            kept += 1 - leaf
+            fetch(nodes, 4 * following)
         n = kept
 
 
@@ -334,9 +339,10 @@ def over_anchors(
             for order in range(n_orders):
                 for u in range(n_rules):
                     split = np.int64(forest.rule_split[u])
+                    mine = queries[q, order, split >> COLUMN_BITS]
                     work.rows[q - start, order, u] = _row_of(
-                        columns, scales, levels, grid, order * width, queries[q, order, split >> 1],
-                        split, forest.rule_threshold[u], like,
+                        columns, scales, levels, grid, order * width, mine, split,
+                        forest.rule_threshold[u], like,
                     )  # fmt: skip
         for tree in range(len(forest.roots)):
             root, output = forest.roots[tree], forest.outputs[tree]

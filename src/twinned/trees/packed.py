@@ -19,6 +19,7 @@ from twinned.trees.reader import Tree, Trees
 # this many of them for each inner node, they are answered once for a query, before its trees.
 _RULES_PER_NODE = 0.6
 _MOST_RULED = 1_000_000  # ... which is not looked for among more inner nodes, as that takes memory
+COLUMN_BITS = 3
 # Bounds the packed trees that exist at once beside the model, at 16 bytes a node.
 GROUP_NODES = 3_000_000
 
@@ -26,8 +27,9 @@ GROUP_NODES = 3_000_000
 class Packed(NamedTuple):
     """A group of trees as flat arrays.
 
-    `nodes` (n_nodes, 4) holds a node's *split*, which is twice the pair column plus whether missing
-    values go right, and its left *child*, after which the right child comes. The other half of
+    `nodes` (n_nodes, 4) holds a node's *split* and its left *child*, after which the right child
+    comes. The split is the pair column, followed by `COLUMN_BITS` bits, from the lowest: whether
+    missing values go right, and whether the left and the right child are leaves. The other half of
     that memory is the second column of `threshold` (n_nodes, 2), so that one look fetches all of a
     node. A leaf's split is −1; it has its value in the place of a threshold, or, where it has
     several, its child is their row in `leaf_value` (n_leaves, n_values), else (0, 0). A tree
@@ -118,12 +120,13 @@ def _distinct_rules(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
     """Which rule each of these nodes asks, and the rules, sorted by column, then by threshold."""
     inner = np.flatnonzero(splits >= 0)
-    split, threshold = splits[inner], thresholds[inner]
+    # what the children are is not part of the question
+    split, threshold = splits[inner] & ~6, thresholds[inner]
     most = _RULES_PER_NODE * len(inner)
     nothing = np.zeros(0, dtype=np.int32)
     if len(inner) > _MOST_RULED or len(np.unique(threshold)) > most:
         return nothing, nothing, np.zeros(0)
-    order = np.lexsort([split & 1, threshold, split >> 1])
+    order = np.lexsort([split & 1, threshold, split >> COLUMN_BITS])
     split, threshold = split[order], threshold[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = (split[1:] != split[:-1]) | (threshold[1:] != threshold[:-1])

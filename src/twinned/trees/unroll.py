@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from twinned.trees.machine import compiled
+from twinned.trees.packed import COLUMN_BITS
 
 
 @compiled
@@ -34,7 +35,8 @@ def unroll(
                 packed[place, 1] = value[node, 0]
             leaf += 1
             continue
-        nodes[place, 0] = 2 * feature[node] + (not missing_left[node])
+        ends = 2 * (left[left[node]] < 0) + 4 * (left[right[node]] < 0)
+        nodes[place, 0] = (feature[node] << COLUMN_BITS) + ends + (not missing_left[node])
         nodes[place, 1] = end
         packed[place, 1] = threshold[node]
         waiting[n_waiting, 0], waiting[n_waiting, 1] = right[node], end + 1
