@@ -7,7 +7,8 @@ neither's. Fits take turns, split by split. Besides the clock, processor seconds
 machine that others use they say more.
 
 `--curve` writes out-of-fold RMSE of the training rows against processor seconds (without
-compiling), for several shapes of a step and growing numbers of steps: what a shape should be chosen by.
+compiling), for several shapes of a step and growing numbers of steps: what a shape should be chosen
+by.
 
 Needs pytabkit, PyTorch and, for the picture, matplotlib. Results go to `benchmarks/results`.
 
