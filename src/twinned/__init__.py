@@ -25,6 +25,10 @@ _HOME = {
     "RandomAnchors": "anchors",
     "DistanceWeights": "anchors",
     "UniformWeights": "anchors",
+    "conformal": "uncertainty",
+    "cross_conformal": "uncertainty",
+    "query": "active",
+    "TwinQuery": "active",
     "save": "persistence",
     "load": "persistence",
 }

@@ -69,7 +69,7 @@ def test_learns_the_test_function(data, estimator):
     model = estimator(n_members=2, max_steps=1500, random_state=0).fit(X[:70], y[:70])
     error = np.sqrt(np.mean((model.predict(X[70:]) - y[70:]) ** 2))
     assert error < 0.1 * y.std()
-    assert model.learning_curve_.shape == (2, 20)
+    assert model.learning_curve_.shape == (2, 10)
     # the curve falls, on rows that were left out
     assert (model.learning_curve_.min(axis=1) < 0.8 * model.learning_curve_[:, 0]).all()
 

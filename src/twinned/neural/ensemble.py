@@ -47,12 +47,15 @@ class Effort(NamedTuple):
     max_steps: int
     batch_size: int  # pairs a step, both orders of each
     n_folds: int
+    n_checks: int  # how often the error of left-out rows is taken, to keep the best weights
+    # which that error is taken from: few settle it, and each costs as much as a training pair
+    check_anchors: int
 
 
 EFFORTS = {
-    "fast": Effort(6, 2000, 128, 2),
-    "balanced": Effort(20, 4000, 256, 5),
-    "thorough": Effort(40, 6000, 256, 5),
+    "fast": Effort(6, 1000, 128, 2, 10, 16),
+    "balanced": Effort(15, 3200, 128, 5, 10, 32),
+    "thorough": Effort(40, 6000, 256, 5, 20, 64),
 }
 
 

@@ -12,22 +12,20 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from twinned._validation import check_count
 from twinned.columns import Floats
-from twinned.neural.ensemble import Setting, choose
+from twinned.neural.ensemble import Effort, Setting, choose
 from twinned.neural.inference import out_of_fold, round_up
 from twinned.neural.network import Shape, platform
 from twinned.neural.preparation import Prepared, check_sizes, effort_of, settings_of
 from twinned.neural.published import PublishedPlan, course_of, steps_per_epoch
 from twinned.neural.published import train as train_as_published
-from twinned.neural.running import Run
+from twinned.neural.running import Run, run_once
 from twinned.neural.training import Member, Plan, Problem
 
-N_CHECKS = 20
 PARTNERS = 4  # how many others of its batch each point meets
 
 
@@ -78,23 +76,20 @@ def _fit_group(estimator: Any, group: list[Prepared], twin: bool) -> list[Fitted
     with on_device(estimator.device):
         problems, members = stack(group, settings, shape.n_features, _loop_weight(estimator, twin))
         if estimator.recipe == "modern":
-            parameters, curves = _train(plan, problems, members, effort.max_steps, show)
+            parameters, curves = _train(plan, problems, members, effort, show)
         else:
             course = course_of(estimator, twin)
             fold = group[0].folds[0]
             n_rows = group[0].n_learned - int(np.sum(fold < group[0].n_learned))
-            parameters, curves = train_as_published(
-                PublishedPlan(
-                    shape, effort.batch_size, course.triples, table, plan.loops, plan.optimiser
-                ),
-                course,
-                problems,
-                members,
-                steps_per_epoch(n_rows, effort.batch_size, twin),
-                show,
+            published = PublishedPlan(
+                shape, effort.batch_size, course.triples, table, plan.loops, plan.optimiser
             )
-        left_out = np.asarray(out_of_fold(plan, problems, members, parameters))
-    parameters = jax.tree.map(np.asarray, parameters)
+            steps = steps_per_epoch(n_rows, effort.batch_size, twin)
+            problems, members = jax.device_put((problems, members))
+            parameters, curves = train_as_published(
+                published, course, problems, members, steps, show
+            )
+        left_out = run_once(plan, partial(out_of_fold, plan), problems, members, parameters)
     return [
         _choose_members(
             problem,
@@ -129,6 +124,7 @@ def plan_of(estimator: Any, group: list[Prepared], settings: list[Setting], twin
         estimator.optimiser,
         _loop_weight(estimator, twin) > 0,
         any(setting.dropout > 0 for setting in settings),
+        effort.check_anchors,
         in_turn=_platform_of(estimator.device) == "cpu",
     )
 
@@ -143,11 +139,11 @@ def _loop_weight(estimator: Any, twin: bool) -> float:
 
 
 def _train(
-    plan: Plan, problems: Problem, members: Member, max_steps: int, show: Any
+    plan: Plan, problems: Problem, members: Member, effort: Effort, show: Any
 ) -> tuple[Any, NDArray[Any]]:
     """Each member's best weights, and (problem, member, check) errors."""
-    n_checks = min(N_CHECKS, max_steps)
-    steps = -(-max_steps // n_checks)
+    n_checks = min(effort.n_checks, effort.max_steps)
+    steps = -(-effort.max_steps // n_checks)
     run = Run(plan, problems, members, (steps, steps * n_checks))
     curve = [run.advance(check) for check in show(range(n_checks))]
     return run.best, np.stack(curve, axis=-1)
@@ -166,7 +162,7 @@ def stack(
         return out
 
     def stacked(of: Any, dtype: Any) -> Any:
-        return jnp.asarray(np.stack([of(problem) for problem in group]).astype(dtype))
+        return np.stack([of(problem) for problem in group]).astype(dtype)
 
     n_outputs = group[0].y.shape[1]
     width = 1 if group[0].partners is None else group[0].partners.shape[1]
@@ -219,7 +215,7 @@ def stack(
             )
         ]
         rows.append([np.stack(field) for field in zip(*own, strict=True)])
-    members = Member(*(jnp.asarray(np.stack(field)) for field in zip(*rows, strict=True)))
+    members = Member(*(np.stack(field) for field in zip(*rows, strict=True)))
     return problems, members
 
 
@@ -246,7 +242,7 @@ def _choose_members(
     embedded = np.repeat([float(s.frequency_scale > 0) for s in settings], n_folds)
     unseen = None
     if n_folds > 1:
-        unseen = np.empty_like(problem.y)
+        unseen = np.full_like(problem.y, np.nan)  # and so it stays where there is no label
         unseen[rows] = np.tensordot(of_settings, predicted, axes=1)
         unseen = (unseen * problem.scale.y_spread + problem.scale.y_mean)[problem.place]
         everyone = np.full((problem.n_table, unseen.shape[1]), np.nan)

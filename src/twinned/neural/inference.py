@@ -17,18 +17,17 @@ from numpy.typing import NDArray
 from twinned.neural.network import Parameters, Shape, differences, finish, halves
 from twinned.neural.training import Member, Plan, Problem, anchored, over_members
 
-# Out-of-fold predictions choose members; as many anchors as this settle their mean.
-OUT_OF_FOLD_ANCHORS = 256
-
 
 @partial(jax.jit, static_argnames="plan")
 def out_of_fold(plan: Plan, problems: Problem, members: Member, parameters: Parameters) -> Array:
-    """(problem, member, left-out row, output): each member's rows that it did not learn from."""
+    """(problem, member, left-out row, output): each member's rows that it did not learn from.
+
+    They choose members, and are what calibration starts from: more anchors than a check needs.
+    """
+    n_anchors = 4 * plan.check_anchors
 
     def one(problem: Problem, member: Member, parameters: Parameters) -> Array:
-        return anchored(
-            plan, parameters, problem, member, member.left_out, OUT_OF_FOLD_ANCHORS, block=16
-        )
+        return anchored(plan, parameters, problem, member, member.left_out, n_anchors, block=16)
 
     return over_members(plan, one)(problems, members, parameters)
 

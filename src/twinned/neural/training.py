@@ -22,8 +22,6 @@ from jax import Array
 from twinned.neural import draws
 from twinned.neural.network import Parameters, Shape, differences, finish, halves, initial
 
-# An estimate of the validation error needs few anchors; each costs as much as a training pair.
-VALIDATION_ANCHORS = 64
 VALIDATION_ROWS = 512  # of the left-out rows, which are in random order
 
 
@@ -37,7 +35,8 @@ class Plan(NamedTuple):
     optimiser: str
     loops: bool = False  # the consistency of loops is part of the loss
     dropout: bool = True  # some member drops out; without, no masks are drawn
-    in_turn: bool = False  # member by member, which a processor's cache likes; a GPU wants them all
+    check_anchors: int = 64
+    in_turn: bool = False  # the program is that of one member; a GPU wants them all
 
 
 Value = Any  # an array of JAX while training, of numpy while it is put together
@@ -101,7 +100,7 @@ def start(plan: Plan, problems: Problem, members: Member) -> State:
         momentum = optimiser_of(plan.optimiser).init(parameters)
         return State(parameters, momentum, parameters, jnp.float32(jnp.inf), jnp.int32(0))
 
-    return jax.vmap(jax.vmap(one, in_axes=(None, 0)))(problems, members)
+    return over_members(plan, one)(problems, members)
 
 
 @partial(jax.jit, static_argnames="plan", donate_argnames="state")
@@ -118,14 +117,17 @@ def advance(
 
 
 def over_members(plan: Plan, one: Any) -> Any:
-    """A function of a problem and two things of its members, over all of them as the plan says."""
-    if not plan.in_turn:
-        return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))
+    """A function of a problem, a member and what else the member has, over all of them.
 
-    def of_problem(own: tuple[Any, Any, Any]) -> Any:
-        return jax.lax.map(lambda rest: one(own[0], *rest), own[1:])
+    Where members take turns there is one of each, without leading axes: see `running`.
+    """
+    if plan.in_turn:
+        return one
 
-    return lambda *everything: jax.lax.map(of_problem, everything)
+    def of_problem(problem: Problem, *own: Any) -> Any:
+        return jax.vmap(partial(one, problem))(*own)
+
+    return jax.vmap(of_problem)
 
 
 def _advance_member(
@@ -194,7 +196,7 @@ def _loss(
     if plan.partner_table:
         which = draws.bits(draws.fold(key, 3), plan.partners, points)
         columns = (which % jnp.uint32(problem.partners.shape[1])).astype(jnp.int32)
-        partners = problem.partners[drawn, columns].ravel()  # partner by partner
+        partners = problem.partners[drawn, columns]
         second = halves(shape, parameters, problem.X[partners], member.embedded)
         y_second = problem.y[partners]
         # a partner that the member must not learn from makes no pair
@@ -204,9 +206,7 @@ def _loss(
         ahead = partial(_ahead, places=plan.partners)
         second = tuple(ahead(half) for half in first)
         y_second, w_second = ahead(y), ahead(weight)
-    again = partial(_again, times=plan.partners)
-    first, y, weight = tuple(again(half) for half in first), again(y), again(weight)
-    masks = None if masks is None else [_again(mask, 2 * plan.partners) for mask in masks]
+    # (partner, point, …) from here on, but for the first points and their masks, which broadcast
     predicted = differences(shape, parameters, first, second, masks)
     loss = _weighted(predicted - (y - y_second), weight * w_second)
     if plan.loops:
@@ -215,16 +215,11 @@ def _loss(
 
 
 def _ahead(values: Array, places: int) -> Array:
-    """(points, …) → (places · points, …): those 1 to `places` further on, in a ring.
+    """(point, …) → (place, point, …): those 1 to `places` further on, in a ring.
 
     Shifted copies, as the gradient of an index is a slow scattering of sums.
     """
-    return jnp.concatenate([jnp.roll(values, -place, axis=0) for place in range(1, places + 1)])
-
-
-def _again(values: Array, times: int) -> Array:
-    """(points, …) → (times · points, …)."""
-    return jnp.concatenate([values] * times)
+    return jnp.stack([jnp.roll(values, -place, axis=0) for place in range(1, places + 1)])
 
 
 def _loop_loss(
@@ -256,18 +251,20 @@ def _dropout_masks(plan: Plan, key: Array, rate: Array) -> list[Array] | None:
     if not plan.dropout:
         return None
     keep = 1.0 - rate
-    return [
+    masks = [
         jnp.where(
             draws.uniform(draws.fold(key, layer), plan.batch_points, size) < keep, 1 / keep, 0
         )
         for layer, size in enumerate(plan.shape.hidden_sizes)
     ]
+    # or the compiler draws them anew wherever one is used
+    return jax.lax.optimization_barrier(masks)
 
 
 def validation_error(plan: Plan, parameters: Parameters, problem: Problem, member: Member) -> Array:
     """Root mean square error of left-out rows, predicted from anchors that were learned from."""
     left_out = member.left_out[:VALIDATION_ROWS]
-    predicted = anchored(plan, parameters, problem, member, left_out, VALIDATION_ANCHORS, block=64)
+    predicted = anchored(plan, parameters, problem, member, left_out, plan.check_anchors, block=64)
     known = (jnp.arange(left_out.shape[0]) < member.n_left_out) * problem.weight[left_out]
     square = jnp.mean((predicted - problem.y[left_out]) ** 2, axis=-1)
     return jnp.sqrt(jnp.sum(known * square) / jnp.maximum(jnp.sum(known), 1e-30))

@@ -1,0 +1,249 @@
+"""How far to trust a prediction: intervals that cover, and standard deviations that are calibrated.
+
+A model's own standard deviation σ(x) is raw: it tells hard points from easy ones, but not by how
+much. It is held against points that the model did not learn from, whose |y − ŷ| / σ are *scores*;
+an interval is ŷ ± (a quantile of the scores) · σ, wide where the model is unsure.
+
+`conformal` takes the scores of a calibration set: for exchangeable points its intervals cover at
+least as often as they say, whatever the model (split conformal prediction, by crepes).
+`cross_conformal` needs no such set: it fits the model once for every fold that it leaves out, and
+combines what those models say (the CV+ of Barber, Candès, Ramdas and Tibshirani, with scores
+divided by σ).
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold, check_cv
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+
+from twinned._validation import check_flag, check_number, check_target, count_rows
+from twinned.columns import Floats
+
+# Of the mean raw standard deviation, added to each: no point is so easy that no error counts.
+_LEAST = 0.05
+
+
+def conformal(model: Any, X_cal: Any, y_cal: Any, *, scaled: bool = True) -> Calibrated:
+    """Intervals for a fitted model from points that it did not learn from.
+
+    Parameters
+    ----------
+    model : a fitted regressor
+        Any twin or neural estimator; or any other regressor, whose intervals are scaled where its
+        `predict` takes `return_std`, as that of a Gaussian process does.
+    X_cal : table or array of shape (n, n_features)
+        Calibration points. Coverage is only as fine as 1 / (n + 1): 90 % needs 9 of them at least,
+        and 100 make it steady.
+    y_cal : array of shape (n,)
+        Their values.
+    scaled : bool, default=True
+        Wide intervals where the model's standard deviation is large. False makes all of one width.
+
+    Returns
+    -------
+    Calibrated
+        With `predict`, `predict(X, return_std=True)` and `predict_interval(X, confidence)`.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from twinned import TwinRegressor, conformal
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(90, random_state=0)
+    >>> twin = TwinRegressor(RandomForestRegressor(10, random_state=0)).fit(X[:40], y[:40])
+    >>> intervals = conformal(twin, X[40:70], y[40:70]).predict_interval(X[70:], confidence=0.9)
+    >>> intervals.shape
+    (20, 2)
+    """
+    check_is_fitted(model)
+    check_flag("scaled", scaled)
+    y = check_values(y_cal, count_rows(X_cal))
+    return Calibrated(model, X_cal, y, scaled)
+
+
+def cross_conformal(
+    model: Any, X: Any, y: Any, *, cv: Any = 5, scaled: bool = True, random_state: Any = 0
+) -> CrossCalibrated:
+    """Intervals without a calibration set: every point calibrates the models that left it out.
+
+    Parameters
+    ----------
+    model : a regressor, fitted or not
+        A clone of it is fitted for each fold; as of `conformal`.
+    X : table or array of shape (n, n_features)
+        All the points there are.
+    y : array of shape (n,)
+        Their values.
+    cv : int or a splitter of scikit-learn, default=5
+        How the points are left out. An integer is that many folds in random order; give
+        `GroupKFold(5).split(X, y, groups)` where rows come in groups.
+    scaled : bool, default=True
+        As of `conformal`.
+    random_state : int, RandomState or None, default=0
+        Draws the folds where `cv` is an integer.
+
+    Returns
+    -------
+    CrossCalibrated
+        As `Calibrated`. Its prediction is the mean of the folds' models.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from twinned import TwinRegressor, cross_conformal
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(80, random_state=0)
+    >>> twin = TwinRegressor(RandomForestRegressor(10, random_state=0))
+    >>> cross_conformal(twin, X[:60], y[:60], cv=3).predict_interval(X[60:], 0.9).shape
+    (20, 2)
+    """
+    check_flag("scaled", scaled)
+    values = check_values(y, count_rows(X))
+    if isinstance(cv, int):
+        cv = KFold(cv, shuffle=True, random_state=random_state)
+    folds = list(check_cv(cv).split(X, values))
+    return CrossCalibrated(model, X, values, folds, scaled)
+
+
+class Calibrated:
+    """A fitted model and its scores on calibration points."""
+
+    def __init__(self, model: Any, X_cal: Any, y_cal: Floats, scaled: bool) -> None:
+        from crepes import ConformalRegressor
+
+        self.model, self.scaled = model, scaled
+        mean, raw = raw_prediction(model, X_cal, scaled)
+        self._floor = _LEAST * float(np.mean(raw))
+        sigma = positive(raw, self._floor)
+        self.scores = np.abs(y_cal - mean) / sigma
+        self._regressor = ConformalRegressor().fit(y_cal - mean, sigmas=sigma)
+
+    def _predict(self, X: Any) -> tuple[Floats, Floats]:
+        mean, raw = raw_prediction(self.model, X, self.scaled)
+        return mean, positive(raw, self._floor)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The model's prediction; with `return_std`, also a calibrated standard deviation.
+
+        That is the raw one times the root mean square of the scores.
+        """
+        check_flag("return_std", return_std)
+        mean, sigma = self._predict(X)
+        return (mean, sigma * np.sqrt(np.mean(self.scores**2))) if return_std else mean
+
+    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+        """(n, 2): lower and upper ends that cover y with at least this probability."""
+        level = check_confidence(confidence, len(self.scores))
+        mean, sigma = self._predict(X)
+        intervals: Floats = self._regressor.predict_int(mean, sigmas=sigma, confidence=level - 1e-9)
+        return intervals
+
+
+class CrossCalibrated:
+    """The models of all folds, and the score of each point by the one that left it out."""
+
+    def __init__(
+        self, model: Any, X: Any, y: Floats, folds: list[tuple[Any, Any]], scaled: bool
+    ) -> None:
+        self.scaled = scaled
+        self.models, self._floors, scores = [], [], []
+        for learned, left_out in folds:
+            one = clone(model).fit(_safe_indexing(X, learned), y[learned])
+            mean, raw = raw_prediction(one, _safe_indexing(X, left_out), scaled)
+            floor = _LEAST * float(np.mean(raw))
+            self.models.append(one)
+            self._floors.append(floor)
+            scores.append(np.abs(y[left_out] - mean) / positive(raw, floor))
+        self.scores = np.concatenate(scores)
+        self._fold = np.repeat(np.arange(len(scores)), [len(own) for own in scores])
+
+    def _predict(self, X: Any) -> tuple[Floats, Floats]:
+        """(n, fold) predictions and standard deviations."""
+        told = [raw_prediction(one, X, self.scaled) for one in self.models]
+        pairs = zip(told, self._floors, strict=True)
+        sigma = np.column_stack([positive(raw, floor) for (_, raw), floor in pairs])
+        return np.column_stack([mean for mean, _ in told]), sigma
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The mean of the folds' models; with `return_std`, also a calibrated deviation."""
+        check_flag("return_std", return_std)
+        means, sigmas = self._predict(X)
+        mean = means.mean(axis=1)
+        if not return_std:
+            return mean
+        return mean, sigmas.mean(axis=1) * np.sqrt(np.mean(self.scores**2))
+
+    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+        """(n, 2): lower and upper ends.
+
+        They cover with at least 2 · confidence − 1 in theory, and about `confidence` in practice.
+        """
+        level = check_confidence(confidence, len(self.scores))
+        means, sigmas = self._predict(X)
+        return cross_intervals(means, sigmas, self.scores, self._fold, level)
+
+
+def cross_intervals(
+    means: Floats, sigmas: Floats, scores: Floats, fold: Any, confidence: float
+) -> Floats:
+    """CV+: quantiles over all points of what the model that left each out says of the query.
+
+    `means` and `sigmas` (query, fold); `scores` and `fold` (point,). Returns (query, 2).
+
+    >>> means, sigmas = np.zeros((1, 1)), np.ones((1, 1))
+    >>> scores = np.arange(1.0, 20.0)  # 19 of them
+    >>> cross_intervals(means, sigmas, scores, np.zeros(19, dtype=int), 0.9)
+    array([[-18.,  18.]])
+    """
+    n = len(scores)
+    # the k-th largest, as in split conformal prediction; rounding must not lose one
+    k = max(1, int((1.0 - confidence) * (n + 1) + 1e-9))
+    out = np.empty((len(means), 2))
+    step = max(1, 4_000_000 // n)
+    for low in range(0, len(means), step):
+        rows = slice(low, low + step)
+        mean, reach = means[rows][:, fold], sigmas[rows][:, fold] * scores
+        out[rows, 0] = np.partition(mean - reach, k - 1, axis=1)[:, k - 1]
+        out[rows, 1] = np.partition(mean + reach, n - k, axis=1)[:, n - k]
+    return out
+
+
+def raw_prediction(model: Any, X: Any, scaled: bool) -> tuple[Floats, Floats]:
+    """A model's prediction and raw standard deviation; ones where it has none."""
+    if scaled and "return_std" in inspect.signature(model.predict).parameters:
+        mean, raw = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
+    else:
+        mean = np.asarray(model.predict(X), dtype=float)
+        raw = np.ones_like(mean)
+    if mean.ndim != 1:
+        raise ValueError(f"Intervals need a model of one output, but this one has {mean.shape[1]}.")
+    return mean, raw
+
+
+def positive(raw: Floats, floor: float) -> Floats:
+    """Standard deviations to divide by; ones where all are zero."""
+    return raw + floor if floor > 0 else np.ones_like(raw)
+
+
+def check_values(y: Any, n_rows: int) -> Floats:
+    """One known value for each row."""
+    return check_target(None, y, n_rows, multi_output=False)
+
+
+def check_confidence(confidence: Any, n: int) -> float:
+    """A probability that n scores can promise."""
+    level = check_number("confidence", confidence)
+    if not 0 < level < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, but is {confidence!r}.")
+    if (1.0 - level) * (n + 1) + 1e-9 < 1:
+        needed = int(np.ceil(1.0 / (1.0 - level) - 1e-9)) - 1
+        raise ValueError(
+            f"confidence={confidence:g} needs {needed} calibration points at least; there are {n}."
+        )
+    return level

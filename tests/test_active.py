@@ -1,0 +1,199 @@
+"""What to label next: scores against slow versions, batches, and inside scikit-activeml's loop."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from twinned import (
+    NearestAnchors,
+    SemiSupervisedTwinRegressor,
+    TwinNeuralRegressor,
+    TwinQuery,
+    TwinRegressor,
+    query,
+)
+from twinned.active import SCORES, spread_out
+from twinned.datasets import make_tf
+
+X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
+KNOWN, POOL = slice(0, 25), slice(25, 60)
+
+
+def fitted(**changes):
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0), **changes)
+    return twin.fit(X[KNOWN], y[KNOWN])
+
+
+@pytest.mark.parametrize("strategy", SCORES)
+@pytest.mark.parametrize("diversity", [0.0, 1.0])
+def test_each_strategy_chooses_different_rows_reproducibly(strategy, diversity):
+    twin = fitted()
+    rows = query(twin, X[POOL], 8, strategy=strategy, diversity=diversity, random_state=3)
+    assert len(set(rows)) == 8
+    assert rows.min() >= 0
+    assert rows.max() < 35
+    again = query(twin, X[POOL], 8, strategy=strategy, diversity=diversity, random_state=3)
+    np.testing.assert_array_equal(rows, again)
+    # what comes first does not depend on how many are wanted
+    fewer = query(twin, X[POOL], 3, strategy=strategy, diversity=diversity, random_state=3)
+    np.testing.assert_array_equal(rows[:3], fewer)
+
+
+def test_without_diversity_the_largest_scores_are_chosen():
+    twin = fitted()
+    spread = twin.predict(X[POOL], return_std=True)[1]
+    rows = query(twin, X[POOL], 5, diversity=0)
+    np.testing.assert_array_equal(np.sort(spread[rows]), np.sort(spread)[-5:])
+
+
+def test_expected_change_is_that_of_one_more_anchor(monkeypatch):
+    # with all references and all labels the score is exact: add the anchor, look, take it away
+    monkeypatch.setattr("twinned.active._REFERENCES", 35)
+    twin = fitted()
+    n = len(twin.anchors_y_)
+    labels = [0, 7, 19]
+
+    class Draws:
+        def choice(self, count, size, replace=True):
+            return np.arange(size) if not replace else np.array(labels)
+
+    score = SCORES["change"](twin, X[POOL], Draws())
+    before = twin.predict(X[POOL])
+    _, estimates = twin.predict_anchors(X[POOL])
+    for row in (0, 11, 34):
+        moved = [
+            (n + 1)
+            * np.abs(twin.add_anchors(X[POOL][[row]], [label]).predict(X[POOL]) - before).mean()
+            for label in estimates[row, labels]
+        ]
+        assert score[row] == pytest.approx(np.mean(moved), rel=1e-9)
+
+
+def test_difference_is_the_distance_to_the_nearest_known_value():
+    twin = fitted()
+    slow = [
+        min(abs(twin.predict_difference(X[[row]], X[[anchor]])[0]) for anchor in range(25))
+        for row in range(25, 60)
+    ]
+    np.testing.assert_allclose(SCORES["difference"](twin, X[POOL], None), slow, atol=1e-12)
+
+
+def test_a_batch_does_not_take_a_point_twice_in_one_place():
+    pool = np.array([[0.0], [0.0], [1.0], [5.0]])
+    rows = spread_out(np.array([9.0, 9.0, 1.0, 1.0]), pool, np.array([[9.0]]), 3, 1.0)
+    assert list(rows) == [0, 3, 2]  # the double of the first is worth nothing any more
+
+
+def test_missing_values_and_constant_columns_have_a_distance():
+    pool = np.array([[np.nan, 3.0], [1.0, 3.0], [7.0, 3.0]])
+    assert spread_out(np.ones(3), pool, np.array([[0.0, 3.0]]), 3, 1.0)[0] == 2
+
+
+def test_several_outputs_count_alike():
+    twin = TwinRegressor(KNeighborsRegressor(3))  # which does not mix its outputs
+    rows = [
+        query(twin.fit(X[KNOWN], np.column_stack([y, scale * X[:, 0]])[KNOWN]), X[POOL], 6)
+        for scale in (1.0, 1e6)
+    ]
+    np.testing.assert_array_equal(*rows)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TwinRegressor(Ridge(), anchors=NearestAnchors(5)),
+        TwinNeuralRegressor(n_members=2, max_steps=20, random_state=0),
+        SemiSupervisedTwinRegressor(TwinRegressor(DecisionTreeRegressor(max_depth=4))),
+    ],
+)
+@pytest.mark.parametrize("strategy", SCORES)
+def test_every_twin_can_be_asked(model, strategy):
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    model.fit(frame[KNOWN], y[KNOWN])
+    assert len(query(model, frame[POOL], 4, strategy=strategy, random_state=0)) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n": 36}, "n=36 points cannot be chosen from a pool of 35"),
+        ({"n": 0}, "n must be"),
+        ({"strategy": "best"}, "'best'"),
+        ({"diversity": -1}, "diversity must not be negative, but is -1"),
+        ({"model": Ridge().fit(X, y)}, r"model must be a twin, not Ridge\(\)"),
+        ({"X_pool": X[:, :1]}, "1 feature"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(change, message):
+    arguments = {"model": fitted(), "X_pool": X[POOL], "n": 2, **change}
+    with pytest.raises((ValueError, TypeError), match=message):
+        query(**arguments)
+
+
+def test_learning_pays_on_a_formula():
+    """From 15 labels in 5 batches: fewer errors than at random, over several starts."""
+    X, y = (part.to_numpy() for part in make_tf(300, random_state=1))
+    pool, test = np.arange(200), np.arange(200, 300)
+
+    def error(how, seed):
+        rng = np.random.RandomState(seed)
+        order = rng.permutation(pool)
+        known, rest = order[:15], order[15:]
+        for _ in range(5):
+            twin = TwinRegressor(RandomForestRegressor(20, random_state=0)).fit(X[known], y[known])
+            rows = rng.permutation(len(rest))[:8]
+            if how != "random":
+                rows = query(twin, X[rest], 8, random_state=rng)
+            known, rest = np.append(known, rest[rows]), np.delete(rest, rows)
+        twin.fit(X[known], y[known])
+        return np.sqrt(np.mean((twin.predict(X[test]) - y[test]) ** 2))
+
+    ours, random = (np.mean([error(how, seed) for seed in range(4)]) for how in ("query", "random"))
+    assert ours < random
+
+
+class TestScikitActiveml:
+    @pytest.fixture
+    def skactiveml(self):
+        return pytest.importorskip(
+            "skactiveml", reason="scikit-activeml is not installed: it is in the extra `test`"
+        )
+
+    @pytest.mark.parametrize("ours", [True, False])
+    def test_its_loop_runs_unmodified(self, skactiveml, ours):
+        from skactiveml.pool import GreedySamplingTarget
+        from skactiveml.regressor import SklearnRegressor
+
+        regressor = SklearnRegressor(TwinRegressor(DecisionTreeRegressor(random_state=0)))
+        strategy = TwinQuery(random_state=0) if ours else GreedySamplingTarget(random_state=0)
+        known = np.full(60, np.nan)
+        known[:10] = y[:10]
+        for _ in range(4):
+            rows = strategy.query(X=X, y=known, reg=regressor, fit_reg=True, batch_size=3)
+            assert np.isnan(known[rows]).all()
+            known[rows] = y[rows]
+        assert np.sum(~np.isnan(known)) == 22
+        regressor.fit(X, known)
+        again = TwinQuery(random_state=0).query(X, known, regressor, fit_reg=False)
+        assert np.isnan(known[again]).all()
+
+    def test_a_strategy_that_wants_a_standard_deviation_gets_one(self, skactiveml):
+        from skactiveml.pool import KLDivergenceMaximization
+        from skactiveml.regressor import SklearnNormalRegressor
+
+        regressor = SklearnNormalRegressor(TwinRegressor(DecisionTreeRegressor(random_state=0)))
+        known = np.where(np.arange(60) < 10, y, np.nan)
+        strategy = KLDivergenceMaximization(random_state=0)
+        rows = strategy.query(X=X, y=known, reg=regressor, candidates=np.arange(10, 14))
+        assert 10 <= rows[0] < 14
+
+
+def test_rows_that_are_no_rows_are_refused():
+    with pytest.raises(ValueError, match="candidates must be rows"):
+        TwinQuery().query(X, y, TwinRegressor(Ridge()), candidates=[[0.5, 0.2]])
+    with pytest.raises(TypeError, match="reg must be a twin"):
+        TwinQuery().query(X, np.where(np.arange(60) < 9, y, np.nan), Ridge())
