@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench bench-neural docs constraints clean
+.PHONY: help demo test test-slow lint format bench bench-accuracy bench-neural docs constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,17 @@ bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 	$(BIN)/python benchmarks/table5_untuned.py $(if $(PUBLISHED),--published $(PUBLISHED))
 	$(BIN)/python benchmarks/neural_predict.py
 	$(BIN)/python benchmarks/neural_many_rows.py
+	$(BIN)/python benchmarks/beside_pdll.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/tree_predict.py
+
+# Hours of two cores, minutes of many; each resumes where it stopped. The two neural ones want a GPU.
+bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels
+	$(BIN)/python benchmarks/accuracy_trees.py --models twin forest extra-trees lightgbm boosting
+	$(BIN)/python benchmarks/table4.py $(if $(PUBLISHED),--published $(PUBLISHED))
+	$(BIN)/python benchmarks/semi_supervised_neural.py
+	$(BIN)/python benchmarks/uncertainty.py
+	$(BIN)/python benchmarks/active_learning.py
+	$(BIN)/python benchmarks/anchor_weights.py
 
 # Beside PyTorch and RealMLP, which nothing else here needs, so they are no part of constraints.txt:
 # first `.venv/bin/python -m pip install torch pytabkit`, of PyTorch the build for processors.

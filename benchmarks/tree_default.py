@@ -3,9 +3,9 @@
 For each data set and seed, the 80 % that the paper's split leaves to learn from are split once
 more, 80/20; the test rows are never touched. A candidate is written as the settings of
 `HistGradientBoostingRegressor` (`leaf` is max_leaf_nodes, `msl` min_samples_leaf in units of n
-points, `mf` max_features) with a budget of pairs; `half` learns each pair in one order only. Plain
-learners (`plain-…`) run beside them. Time budget: a fit of 300 points × 10 features in the seconds
-that pdll 1.0.0 needs, divided by 30: about three on two cores.
+points, `mf` max_features, `bins` max_bins) with a budget of pairs; `half` learns each pair in one
+order only. Plain learners (`plain-…`) run beside them. Time budget: a fit of 300 points × 10
+features in the seconds that pdll 1.0.0 needs, divided by 30: about three on two cores.
 
     python benchmarks/tree_default.py --jobs 16      # a quarter of an hour of 16 cores
     python benchmarks/tree_default.py --only-table
@@ -45,6 +45,10 @@ CANDIDATES = [
     "iter=500,lr=.2,msl=.25,leaf=31,half=1,pairs=1e5",
     "iter=500,lr=.2,msl=.25,leaf=63,half=1,pairs=1e5",
     "iter=200,lr=.3,msl=.25,leaf=63,half=1,pairs=1e5",
+    "iter=300,lr=.2,msl=.25,leaf=31,half=1,pairs=1e5",
+    "iter=300,lr=.3,msl=.25,leaf=31,half=1,pairs=1e5",
+    "iter=500,lr=.2,msl=.25,leaf=31,bins=127,half=1,pairs=1e5",
+    "iter=500,lr=.2,msl=.25,leaf=31,bins=63,half=1,pairs=1e5",
 ]
 PLAIN = {
     "plain-extra-trees": ExtraTreesRegressor(300, random_state=0),
@@ -65,6 +69,7 @@ def model(candidate, n):
         max_leaf_nodes=int(given["leaf"]),
         max_features=given.get("mf", 1.0),
         min_samples_leaf=max(1, int(given["msl"] * n)),
+        max_bins=int(given.get("bins", 255)),
         early_stopping=False,
     )
     budget = int(given["pairs"])

@@ -48,10 +48,9 @@ def slow_twin(base, X, y, queries, *, symmetric, pairs=None):
 
     predictions = []
     for x in queries:
-        estimates = [
-            (0.5 * F(x, a) - 0.5 * F(a, x) if symmetric else F(x, a)) + known
-            for a, known in zip(X, y, strict=True)
-        ]
+        estimates = [known + F(x, a) for a, known in zip(X, y, strict=True)]
+        if symmetric:
+            estimates += [known - F(a, x) for a, known in zip(X, y, strict=True)]
         predictions.append((np.mean(estimates), np.std(estimates)))
     return np.array(predictions).T
 

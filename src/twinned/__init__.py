@@ -25,6 +25,8 @@ _HOME = {
     "RandomAnchors": "anchors",
     "DistanceWeights": "anchors",
     "UniformWeights": "anchors",
+    "FixedWeights": "anchors",
+    "learn_weights": "weighting",
     "conformal": "uncertainty",
     "cross_conformal": "uncertainty",
     "query": "active",

@@ -129,6 +129,33 @@ class DistanceWeights(BaseEstimator):
         return np.where(hit.any(axis=1, keepdims=True), hit.astype(np.float64), inverse)
 
 
+class FixedWeights(BaseEstimator):
+    """Each anchor counts by a weight of its own, whoever is predicted.
+
+    Parameters
+    ----------
+    weights : array of shape (n_anchors,)
+        In the order of `anchors_X_`; `twinned.learn_weights` finds some.
+    """
+
+    def __init__(self, weights: Any) -> None:
+        self.weights = weights
+
+    def __call__(self, distances: Any, estimates: Floats, anchor_indices: Indices) -> Floats:
+        """(n_queries, n_anchors).
+
+        >>> FixedWeights([1.0, 3.0])(None, None, np.array([[1, 0]]))
+        array([[3., 1.]])
+        """
+        weights = np.asarray(self.weights, dtype=np.float64)
+        if weights.ndim != 1 or anchor_indices.max(initial=-1) >= len(weights):
+            raise ValueError(
+                f"FixedWeights has weights of shape {weights.shape}, but there are more anchors; "
+                "after add_anchors they have to be found again."
+            )
+        return weights[anchor_indices]
+
+
 def as_weight_strategy(weights: Any) -> WeightStrategy:
     """What the parameter `weights` means."""
     if callable(weights) and not isinstance(weights, type):

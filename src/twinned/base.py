@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -81,7 +81,8 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         X : table or array of shape (n_queries, n_features)
             The points to predict.
         return_std : bool, default=False
-            Also return the spread of the anchors' estimates, a raw standard deviation.
+            Also return a raw standard deviation: the spread of the anchors' estimates, where
+            `symmetric` of those that both orders of each pair give.
 
         Returns
         -------
@@ -99,10 +100,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
                 mean = shortcut.mean(block, symmetric=self.symmetric, n_jobs=self.n_jobs)
                 mean = estimate(mean, self._anchors_y().mean(axis=0))
                 return mean, mean
-            if shortcut is None:
-                return self._combine(block, selection)
-            estimates = self._estimates(block, selection, shortcut)
-            return combine(estimates, self._weights(block, selection, estimates))
+            return self._combine(block, selection, shortcut)
 
         blocks = self._over_blocks(one_block, queries, shortcut, only_mean=only_mean)
         means, spreads = zip(*blocks, strict=True)
@@ -336,10 +334,24 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             return forward
         return antisymmetric(forward, self._raw_differences(second, first))
 
-    def _combine(self, block: Points, selection: Selection) -> tuple[Floats, Floats]:
-        """The prediction of a block of queries and its spread, both (n_queries, n_outputs)."""
-        estimates = self._estimates(block, selection)
-        return combine(estimates, self._weights(block, selection, estimates))
+    def _combine(
+        self, block: Points, selection: Selection, shortcut: Any = None
+    ) -> tuple[Floats, Floats]:
+        """The prediction of a block of queries and its spread, both (n_queries, n_outputs).
+
+        An anchor says two things, y + F(x, anchor) and y − F(anchor, x). Of all that is said, the
+        variance is that of the anchors' means, and the mean of what lies between the two orders.
+        """
+        known = self._across(selection)[1]
+        forward, backward = self._orders(block, selection, shortcut)
+        if backward is None:
+            estimates = estimate(forward, known)
+            return combine(estimates, self._weights(block, selection, estimates))
+        estimates = estimate(antisymmetric(forward, backward), known)
+        weights = self._weights(block, selection, estimates)
+        mean, spread = combine(estimates, weights)
+        between, _ = combine(asymmetry(forward, backward) ** 2, weights)
+        return mean, np.sqrt(spread**2 + between)
 
     def _is_plain_mean(self, shortcut: Any) -> bool:
         """Whether a prediction is the mean over all anchors, which a shortcut finds at once."""
@@ -358,20 +370,49 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
 
     def _estimates(self, block: Points, selection: Selection, shortcut: Any = None) -> Floats:
         """(n_queries, n_anchors_used, n_outputs), one estimate from each anchor."""
+        known = self._across(selection)[1]
         if shortcut is not None:
             differences = shortcut.differences(
                 block, selection.indices, symmetric=self.symmetric, n_jobs=self.n_jobs
             )
-            every = slice(None) if selection.indices is None else selection.indices
-            return estimate(differences, self._anchors_y()[every])
+            return estimate(differences, known)
+        return estimate(self._over_anchors(self._differences, block, selection), known)
+
+    def _orders(
+        self, block: Points, selection: Selection, shortcut: Any
+    ) -> tuple[Floats, Floats | None]:
+        """F(query, anchor) and, where `symmetric`, F(anchor, query), as of `_estimates`."""
+        if shortcut is None:
+            forward = self._over_anchors(self._raw_differences, block, selection)
+            if not self.symmetric:
+                return forward, None
+            return forward, self._over_anchors(
+                lambda query, anchor: self._raw_differences(anchor, query), block, selection
+            )
+        if self.symmetric:
+            both: tuple[Floats, Floats] = shortcut.orders(
+                block, selection.indices, n_jobs=self.n_jobs
+            )
+            return both
+        forward = shortcut.differences(
+            block, selection.indices, symmetric=False, n_jobs=self.n_jobs
+        )
+        return forward, None
+
+    def _over_anchors(
+        self, differences: Callable[[Points, Points], Floats], block: Points, selection: Selection
+    ) -> Floats:
+        """(n_queries, n_anchors_used, n_outputs) of a function of query and anchor.
+
+        A query with more anchors than a block holds pairs is done in several blocks.
+        """
         across, known = self._across(selection)
-        # a query with more anchors than a block holds pairs is done in several blocks
         step = max(1, self._pairs_per_block() // len(block))
         parts = [
-            self._differences(block.as_first(), across.across(slice(start, start + step)))
+            differences(block.as_first(), across.across(slice(start, start + step)))
             for start in range(0, known.shape[-2], step)
         ]
-        return estimate(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1), known)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _weights(self, block: Points, selection: Selection, estimates: Floats) -> Floats | None:
         """(n_queries, n_anchors_used), or None where every anchor counts the same."""

@@ -8,42 +8,59 @@ an interval is ŷ ± (a quantile of the scores) · σ, wide where the model is u
 least as often as they say, whatever the model (split conformal prediction, by crepes).
 `cross_conformal` needs no such set: it fits the model once for every fold that it leaves out, and
 combines what those models say (the CV+ of Barber, Candès, Ramdas and Tibshirani, with scores
-divided by σ).
+divided by σ). It can also learn σ: a forest learns the size of the errors out of fold, and σ is the
+geometric mean of what it says and of the model's own.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._validation import check_flag, check_number, check_target, count_rows
-from twinned.columns import Floats
+from twinned._validation import (
+    check_choice,
+    check_flag,
+    check_number,
+    check_target,
+    count_rows,
+)
+from twinned.columns import Floats, column_list, is_table
 
 # Of the mean raw standard deviation, added to each: no point is so easy that no error counts.
 _LEAST = 0.05
+WIDTHS = ["learned", "deviation", "constant"]
 
 
-def conformal(model: Any, X_cal: Any, y_cal: Any, *, scaled: bool = True) -> Calibrated:
+class Told(NamedTuple):
+    """What a model says of points."""
+
+    mean: Floats
+    raw: Floats  # its standard deviation; ones where it has none
+    numbers: Floats  # (point, column): the points themselves, without names
+
+
+def conformal(model: Any, X_cal: Any, y_cal: Any, *, width: str = "deviation") -> Calibrated:
     """Intervals for a fitted model from points that it did not learn from.
 
     Parameters
     ----------
     model : a fitted regressor
-        Any twin or neural estimator; or any other regressor, whose intervals are scaled where its
-        `predict` takes `return_std`, as that of a Gaussian process does.
+        Any twin or neural estimator; or any other regressor, with a standard deviation of its own
+        where its `predict` takes `return_std`, as that of a Gaussian process does.
     X_cal : table or array of shape (n, n_features)
         Calibration points. Coverage is only as fine as 1 / (n + 1): 90 % needs 9 of them at least,
         and 100 make it steady.
     y_cal : array of shape (n,)
         Their values.
-    scaled : bool, default=True
-        Wide intervals where the model's standard deviation is large. False makes all of one width.
+    width : {"deviation", "constant"}, default="deviation"
+        Intervals in proportion to the model's standard deviation, or all of one width.
 
     Returns
     -------
@@ -62,13 +79,13 @@ def conformal(model: Any, X_cal: Any, y_cal: Any, *, scaled: bool = True) -> Cal
     (20, 2)
     """
     check_is_fitted(model)
-    check_flag("scaled", scaled)
+    check_choice("width", width, ["deviation", "constant"])
     y = check_values(y_cal, count_rows(X_cal))
-    return Calibrated(model, X_cal, y, scaled)
+    return Calibrated(model, X_cal, y, width)
 
 
 def cross_conformal(
-    model: Any, X: Any, y: Any, *, cv: Any = 5, scaled: bool = True, random_state: Any = 0
+    model: Any, X: Any, y: Any, *, cv: Any = 5, width: str = "learned", random_state: Any = 0
 ) -> CrossCalibrated:
     """Intervals without a calibration set: every point calibrates the models that left it out.
 
@@ -83,10 +100,11 @@ def cross_conformal(
     cv : int or a splitter of scikit-learn, default=5
         How the points are left out. An integer is that many folds in random order; give
         `GroupKFold(5).split(X, y, groups)` where rows come in groups.
-    scaled : bool, default=True
-        As of `conformal`.
+    width : {"learned", "deviation", "constant"}, default="learned"
+        Intervals in proportion to a learned size of errors and to the model's standard deviation;
+        to the latter alone; or all of one width.
     random_state : int, RandomState or None, default=0
-        Draws the folds where `cv` is an integer.
+        Draws the folds where `cv` is an integer, and seeds what learns the size of errors.
 
     Returns
     -------
@@ -103,30 +121,49 @@ def cross_conformal(
     >>> cross_conformal(twin, X[:60], y[:60], cv=3).predict_interval(X[60:], 0.9).shape
     (20, 2)
     """
-    check_flag("scaled", scaled)
+    check_choice("width", width, WIDTHS)
     values = check_values(y, count_rows(X))
     if isinstance(cv, int):
         cv = KFold(cv, shuffle=True, random_state=random_state)
     folds = list(check_cv(cv).split(X, values))
-    return CrossCalibrated(model, X, values, folds, scaled)
+    models = [clone(model).fit(_safe_indexing(X, rows), values[rows]) for rows, _ in folds]
+    return calibrate_across(models, X, values, folds, width=width, random_state=random_state)
+
+
+def calibrate_across(
+    models: list[Any],
+    X: Any,
+    y: Floats,
+    folds: list[tuple[Any, Any]],
+    *,
+    width: str = "learned",
+    random_state: Any = 0,
+) -> CrossCalibrated:
+    """`cross_conformal` for models that were fitted elsewhere, as `fit_many` does.
+
+    `folds` are the rows (learned, left out) of each model.
+    """
+    told = [tell(m, _safe_indexing(X, rows)) for m, (_, rows) in zip(models, folds, strict=True)]
+    errors = [np.abs(y[rows] - own.mean) for own, (_, rows) in zip(told, folds, strict=True)]
+    return CrossCalibrated(models, told, errors, width, random_state)
 
 
 class Calibrated:
     """A fitted model and its scores on calibration points."""
 
-    def __init__(self, model: Any, X_cal: Any, y_cal: Floats, scaled: bool) -> None:
+    def __init__(self, model: Any, X_cal: Any, y_cal: Floats, width: str) -> None:
         from crepes import ConformalRegressor
 
-        self.model, self.scaled = model, scaled
-        mean, raw = raw_prediction(model, X_cal, scaled)
-        self._floor = _LEAST * float(np.mean(raw))
-        sigma = positive(raw, self._floor)
-        self.scores = np.abs(y_cal - mean) / sigma
-        self._regressor = ConformalRegressor().fit(y_cal - mean, sigmas=sigma)
+        self.model, self.width = model, width
+        told = tell(model, X_cal)
+        self._floor = _LEAST * float(np.mean(told.raw)) if width == "deviation" else 0.0
+        sigma = positive(told.raw, self._floor)
+        self.scores = np.abs(y_cal - told.mean) / sigma
+        self._regressor = ConformalRegressor().fit(y_cal - told.mean, sigmas=sigma)
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
-        mean, raw = raw_prediction(self.model, X, self.scaled)
-        return mean, positive(raw, self._floor)
+        told = tell(self.model, X)
+        return told.mean, positive(told.raw, self._floor)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The model's prediction; with `return_std`, also a calibrated standard deviation.
@@ -146,29 +183,57 @@ class Calibrated:
 
 
 class CrossCalibrated:
-    """The models of all folds, and the score of each point by the one that left it out."""
+    """The models of all folds, and the score of each point by the one that left it out.
+
+    `told` has for each fold what its model says of the points it left out, `errors` how far off.
+    """
 
     def __init__(
-        self, model: Any, X: Any, y: Floats, folds: list[tuple[Any, Any]], scaled: bool
+        self,
+        models: list[Any],
+        told: list[Told],
+        errors: list[Floats],
+        width: str,
+        random_state: Any = 0,
     ) -> None:
-        self.scaled = scaled
-        self.models, self._floors, scores = [], [], []
-        for learned, left_out in folds:
-            one = clone(model).fit(_safe_indexing(X, learned), y[learned])
-            mean, raw = raw_prediction(one, _safe_indexing(X, left_out), scaled)
-            floor = _LEAST * float(np.mean(raw))
-            self.models.append(one)
-            self._floors.append(floor)
-            scores.append(np.abs(y[left_out] - mean) / positive(raw, floor))
-        self.scores = np.concatenate(scores)
-        self._fold = np.repeat(np.arange(len(scores)), [len(own) for own in scores])
+        self.models, self.width = models, width
+        self._told, self._errors = told, errors
+        self._floors = [_LEAST * float(np.mean(own.raw)) for own in told]
+        self._learned: list[Any] = [None] * len(models)
+        if width == "learned":
+            # a fold's own errors stay out of what it is judged by
+            for k in range(len(models)):
+                rest = [i for i in range(len(models)) if i != k]
+                features = np.concatenate([self._features(i, told[i]) for i in rest])
+                of_rest = np.concatenate([errors[i] for i in rest])
+                self._learned[k] = error_learner(random_state).fit(features, of_rest)
+        sigmas = [self._sigma(k, own) for k, own in enumerate(told)]
+        self.scores = np.concatenate(errors) / np.concatenate(sigmas)
+        self._fold = np.repeat(np.arange(len(models)), [len(own) for own in errors])
+
+    def with_width(self, width: str, random_state: Any = 0) -> CrossCalibrated:
+        """The same models with another `width`; nothing is fitted again."""
+        check_choice("width", width, WIDTHS)
+        return CrossCalibrated(self.models, self._told, self._errors, width, random_state)
+
+    def _features(self, k: int, told: Told) -> Floats:
+        """What the size of an error is learned from."""
+        return np.column_stack([told.numbers, told.mean, positive(told.raw, self._floors[k])])
+
+    def _sigma(self, k: int, told: Told) -> Floats:
+        if self.width == "constant":
+            return np.ones_like(told.mean)
+        sigma = positive(told.raw, self._floors[k])
+        if self._learned[k] is None:
+            return sigma
+        learned = self._learned[k].predict(self._features(k, told))
+        return np.sqrt(sigma * positive(learned, _LEAST * float(np.mean(learned))))
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         """(n, fold) predictions and standard deviations."""
-        told = [raw_prediction(one, X, self.scaled) for one in self.models]
-        pairs = zip(told, self._floors, strict=True)
-        sigma = np.column_stack([positive(raw, floor) for (_, raw), floor in pairs])
-        return np.column_stack([mean for mean, _ in told]), sigma
+        told = [tell(model, X) for model in self.models]
+        sigmas = [self._sigma(k, own) for k, own in enumerate(told)]
+        return np.column_stack([own.mean for own in told]), np.column_stack(sigmas)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of the folds' models; with `return_std`, also a calibrated deviation."""
@@ -214,20 +279,35 @@ def cross_intervals(
     return out
 
 
-def raw_prediction(model: Any, X: Any, scaled: bool) -> tuple[Floats, Floats]:
-    """A model's prediction and raw standard deviation; ones where it has none."""
-    if scaled and "return_std" in inspect.signature(model.predict).parameters:
+def error_learner(random_state: Any) -> RandomForestRegressor:
+    """Learns the size of errors: of a few hundred, so not finely."""
+    return RandomForestRegressor(
+        200, min_samples_leaf=5, max_features=0.5, random_state=random_state
+    )
+
+
+def numbers_of(X: Any) -> Floats:
+    """(n, …) the columns of a table that are numbers; its names are left out."""
+    if not is_table(X):
+        return np.asarray(X, dtype=float)
+    columns = [np.asarray(column.to_numpy()) for column in column_list(X)[0]]
+    return np.column_stack([column for column in columns if column.dtype.kind in "fiub"])
+
+
+def tell(model: Any, X: Any) -> Told:
+    """What a model of one output says of points."""
+    if "return_std" in inspect.signature(model.predict).parameters:
         mean, raw = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
     else:
         mean = np.asarray(model.predict(X), dtype=float)
         raw = np.ones_like(mean)
     if mean.ndim != 1:
         raise ValueError(f"Intervals need a model of one output, but this one has {mean.shape[1]}.")
-    return mean, raw
+    return Told(mean, raw, numbers_of(X))
 
 
 def positive(raw: Floats, floor: float) -> Floats:
-    """Standard deviations to divide by; ones where all are zero."""
+    """Standard deviations to divide by; ones where the floor is zero, as all of them are then."""
     return raw + floor if floor > 0 else np.ones_like(raw)
 
 

@@ -355,7 +355,9 @@ class TwinNeuralRegressor(BaseTwin):
                 spreads.append(np.sqrt(variance) * scale.y_spread)
         return np.concatenate(means), np.concatenate(spreads)
 
-    def _combine(self, block: Points, selection: Any) -> tuple[Floats, Floats]:
+    def _combine(
+        self, block: Points, selection: Any, shortcut: Any = None
+    ) -> tuple[Floats, Floats]:
         known = self._across(selection)[1]
         step = max(1, self._pairs_per_block() // len(block))
         parts = [

@@ -104,28 +104,46 @@ class AnchoredTrees:
 
         `indices` (n_queries, n_used) are a query's anchors, None where it has all.
         """
+        if symmetric and not self.exact_sums:
+            return antisymmetric(*self.orders(queries, indices, n_jobs=n_jobs))
         out = self._run(queries, indices, each=True, symmetric=symmetric, n_jobs=n_jobs)
-        if not self.exact_sums:
-            out = out.astype(np.float64)
-            found = antisymmetric(out[:, 0], out[:, 1]) if symmetric else out[:, 0]
-        else:
-            found = 0.5 * out[:, 0] if symmetric else out[:, 0] + self._trees.offset
-        return found * self._unit
+        found = 0.5 * out[:, 0] if symmetric else out[:, 0] + self._offset
+        return found.astype(np.float64) * self._unit
+
+    def orders(
+        self, queries: Points, indices: Indices | None, *, n_jobs: int | None
+    ) -> tuple[Floats, Floats]:
+        """F(query, anchor) and F(anchor, query), each as of `differences`."""
+        out = self._run(queries, indices, each=True, symmetric=True, n_jobs=n_jobs, apart=True)
+        both = (out + self._offset).astype(np.float64) * self._unit
+        return both[:, 0], both[:, 1]
+
+    @property
+    def _offset(self) -> Any:
+        """What is still to be added to a sum of leaves: float32 sums begin with it."""
+        return self._trees.offset if self.exact_sums else self._trees.sum_type.type(0)
 
     def _run(
-        self, queries: Points, indices: Indices | None, *, each: bool, symmetric: bool, n_jobs: Any
+        self,
+        queries: Points,
+        indices: Indices | None,
+        *,
+        each: bool,
+        symmetric: bool,
+        n_jobs: Any,
+        apart: bool = False,
     ) -> Any:
         """(n_queries, n_slots, n_used or 1, n_outputs) sums of leaves.
 
         Where leaves are added in float64, there is one slot, and what the trees say of a pair the
-        other way round counts negative. Float32 rounds each of the two on its own, from the offset
-        on.
+        other way round counts negative; or two, where both are wanted `apart`. Float32 rounds each
+        of the two on its own, from the offset on.
         """
         from twinned.trees.kernel import over_anchors
 
         of_queries = sources(queries)
         parts = query_parts(of_queries, self._layout)
-        n_slots = 1 if self.exact_sums or not symmetric else 2
+        n_slots = 2 if symmetric and (apart or not self.exact_sums) else 1
         used = len(self._anchors) if indices is None else indices.shape[1]
         shape = (len(parts), n_slots, used if each else 1, len(self._trees.offset))
         out = np.zeros(shape, dtype=self._trees.sum_type)

@@ -1,0 +1,249 @@
+"""Intervals: against slow versions, by coverage, and through crepes and MAPIE unmodified."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GroupKFold, KFold
+from sklearn.tree import DecisionTreeRegressor
+
+from twinned import TwinNeuralRegressor, TwinRegressor, conformal, cross_conformal
+from twinned.datasets import make_wsb
+from twinned.uncertainty import cross_intervals, tell
+
+X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
+FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)
+
+
+def twin(**changes):
+    return TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0), **changes)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.99])
+def test_the_interval_is_that_of_the_definition(confidence):
+    model = twin().fit(X[FIT], y[FIT])
+    calibrated = conformal(model, X[CAL], y[CAL])
+    mean, raw = model.predict(X[CAL], return_std=True)
+    floor = 0.05 * raw.mean()
+    scores = sorted(np.abs(y[CAL] - mean) / (raw + floor))
+    reach = scores[int(np.ceil(confidence * 101 - 1e-9)) - 1]
+    mean, raw = model.predict(X[TEST], return_std=True)
+    expected = np.column_stack([mean - reach * (raw + floor), mean + reach * (raw + floor)])
+    np.testing.assert_allclose(calibrated.predict_interval(X[TEST], confidence), expected)
+    np.testing.assert_array_equal(calibrated.predict(X[TEST]), mean)
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.9])
+def test_cross_intervals_are_those_of_the_definition(confidence):
+    """Point by point, as the paper on CV+ writes it."""
+    folds = list(KFold(4, shuffle=True, random_state=0).split(X[FIT]))
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=4, width="deviation")
+    lower, upper = [[] for _ in range(40)], [[] for _ in range(40)]
+    for learned, left_out in folds:
+        model = twin().fit(X[FIT][learned], y[FIT][learned])
+        mean, raw = model.predict(X[FIT][left_out], return_std=True)
+        floor = 0.05 * raw.mean()
+        told, width = model.predict(X[TEST], return_std=True)
+        for score in np.abs(y[FIT][left_out] - mean) / (raw + floor):
+            for q in range(40):
+                lower[q].append(told[q] - score * (width[q] + floor))
+                upper[q].append(told[q] + score * (width[q] + floor))
+    k = int((1 - confidence) * 61 + 1e-9)
+    slow = [[sorted(low)[k - 1], sorted(up)[-k]] for low, up in zip(lower, upper, strict=True)]
+    np.testing.assert_allclose(crossed.predict_interval(X[TEST], confidence), slow)
+
+
+def test_blocks_of_queries_change_nothing(rng):
+    means, sigmas = rng.normal(size=(50, 3)), rng.uniform(1, 2, size=(50, 3))
+    scores, fold = rng.exponential(size=90), rng.randint(0, 3, 90)
+    whole = cross_intervals(means, sigmas, scores, fold, 0.8)
+    parts = [cross_intervals(means[[i]], sigmas[[i]], scores, fold, 0.8)[0] for i in range(50)]
+    np.testing.assert_array_equal(whole, parts)
+
+
+def uneven(rng, n):
+    """Noise that grows along x: what intervals of one width get wrong."""
+    x = rng.uniform(0, 1, size=(n, 1))
+    return x, 3 * x[:, 0] + rng.normal(size=n) * (0.02 + x[:, 0] ** 2)
+
+
+def test_split_intervals_cover_over_many_draws():
+    """Finite-sample coverage: over draws, the mean must not lie below what was promised."""
+    covered = []
+    for seed in range(60):
+        rng = np.random.RandomState(seed)
+        x, z = uneven(rng, 90)
+        model = TwinRegressor(LinearRegression()).fit(x[:20], z[:20])
+        intervals = conformal(model, x[20:50], z[20:50]).predict_interval(x[50:], 0.8)
+        covered.append(np.mean((intervals[:, 0] <= z[50:]) & (z[50:] <= intervals[:, 1])))
+    spread = np.std(covered) / np.sqrt(len(covered))
+    assert np.mean(covered) > 0.8 - 3 * spread
+    assert np.mean(covered) < 0.8 + 1 / 31 + 3 * spread
+
+
+def test_cross_intervals_cover_and_follow_the_noise():
+    inside, narrow, wide = [], [], []
+    for seed in range(12):
+        x, z = uneven(np.random.RandomState(seed), 140)
+        forest = RandomForestRegressor(20, min_samples_leaf=3, random_state=0)
+        crossed = cross_conformal(TwinRegressor(forest), x[:70], z[:70], cv=5)
+        intervals = crossed.predict_interval(x[70:], 0.8)
+        inside.append(np.mean((intervals[:, 0] <= z[70:]) & (z[70:] <= intervals[:, 1])))
+        width, quiet = np.diff(intervals)[:, 0], x[70:, 0] < 0.5
+        narrow.append(width[quiet].mean())
+        wide.append(width[~quiet].mean())
+    assert 0.7 < np.mean(inside) < 0.9
+    assert np.mean(narrow) < np.mean(wide)
+
+
+def test_scaled_or_of_one_width():
+    model = twin().fit(X[FIT], y[FIT])
+    width = np.diff(conformal(model, X[CAL], y[CAL]).predict_interval(X[TEST], 0.9))
+    same = np.diff(
+        conformal(model, X[CAL], y[CAL], width="constant").predict_interval(X[TEST], 0.9)
+    )
+    assert np.ptp(width) > 0.1 * width.mean()
+    np.testing.assert_allclose(same, np.full((40, 1), same[0, 0]))
+
+
+def test_the_calibrated_deviation_has_the_size_of_the_errors():
+    model = twin().fit(X[FIT], y[FIT])
+    mean, std = conformal(model, X[CAL], y[CAL]).predict(X[CAL], return_std=True)
+    assert np.mean(((y[CAL] - mean) / std) ** 2) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Ridge(),  # has no standard deviation: one width
+        GaussianProcessRegressor(normalize_y=True),
+        TwinNeuralRegressor(n_members=2, max_steps=30, random_state=0),
+        TwinRegressor(LinearRegression()),
+    ],
+)
+def test_any_regressor_can_be_calibrated(model):
+    model = clone(model).fit(X[FIT], y[FIT])
+    intervals = conformal(model, X[CAL], y[CAL]).predict_interval(X[TEST], 0.9)
+    assert intervals.shape == (40, 2)
+    assert (intervals[:, 0] < intervals[:, 1]).all()
+
+
+def test_a_learned_width_knows_what_the_model_does_not():
+    """A linear model has one deviation everywhere; its errors are not of one size."""
+    x, z = uneven(np.random.RandomState(0), 400)
+    widths = {}
+    for width in ("learned", "deviation"):
+        crossed = cross_conformal(TwinRegressor(LinearRegression()), x[:200], z[:200], width=width)
+        intervals = crossed.predict_interval(x[200:], 0.9)
+        assert np.mean((intervals[:, 0] <= z[200:]) & (z[200:] <= intervals[:, 1])) > 0.85
+        widths[width] = np.diff(intervals)[:, 0]
+    quiet = x[200:, 0] < 0.3
+    assert widths["learned"][quiet].mean() < 0.8 * widths["deviation"][quiet].mean()
+    assert widths["learned"].mean() < widths["deviation"].mean()
+
+
+def test_a_fold_is_not_judged_by_its_own_errors():
+    """With one point's y far off, the learner that judges its fold must not have seen that."""
+    shifted = y[FIT].copy()
+    shifted[7] += 1000
+    crossed = cross_conformal(twin(), X[FIT], shifted, cv=3)
+    folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
+    fold = next(k for k, (_, left_out) in enumerate(folds) if 7 in left_out)
+    sizes = [crossed._sigma(k, tell(crossed.models[k], X[[7]]))[0] for k in range(3)]
+    assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
+
+
+def test_another_width_fits_nothing_again():
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3)
+    other = crossed.with_width("constant")
+    assert other.models is crossed.models
+    again = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant")
+    np.testing.assert_allclose(
+        other.predict_interval(X[TEST], 0.8), again.predict_interval(X[TEST], 0.8)
+    )
+    np.testing.assert_allclose(
+        crossed.predict_interval(X[TEST], 0.8),
+        other.with_width("learned").predict_interval(X[TEST], 0.8),
+    )
+
+
+def test_names_in_a_table_are_left_out_of_the_learned_width():
+    frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical(list("xyz") * 20)})
+    intervals = cross_conformal(twin(), frame, y[:60], cv=3).predict_interval(frame, 0.9)
+    assert np.isfinite(intervals).all()
+
+
+def test_folds_of_the_users_own():
+    groups = np.arange(60) // 6
+    folds = GroupKFold(5).split(X[FIT], y[FIT], groups)
+    crossed = cross_conformal(Ridge(), X[FIT], y[FIT], cv=folds)
+    assert len(crossed.models) == 5
+    assert len(crossed.scores) == 60
+
+
+def test_the_model_that_was_given_is_not_fitted():
+    model = twin()
+    cross_conformal(model, X[FIT], y[FIT], cv=3)
+    assert not hasattr(model, "estimator_")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: conformal(m, X[:8], y[:8]).predict_interval(X, 0.9), "needs 9 calibration"),
+        (lambda m: conformal(m, X[CAL], y[CAL]).predict_interval(X, 1.0), "between 0 and 1"),
+        (lambda m: conformal(m, X[CAL], y[CAL]).predict_interval(X, "90%"), "confidence"),
+        (lambda m: conformal(m, X[CAL], y[FIT]), "X has 100 and y has 60"),
+        (lambda m: conformal(m, X[CAL], np.where(y[CAL] > 0, np.nan, 1.0)), "NaN"),
+        (lambda m: conformal(twin(), X[CAL], y[CAL]), "not fitted"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], width="narrow"), "'narrow'"),
+        (lambda m: conformal(m, X[CAL], y[CAL], width="learned"), "'learned'"),
+    ],
+)
+def test_what_cannot_be_promised_is_told(call, message):
+    with pytest.raises(Exception, match=message):
+        call(twin().fit(X[FIT], y[FIT]))
+
+
+def test_nine_points_are_enough_for_ninety_per_cent():
+    intervals = conformal(Ridge().fit(X[FIT], y[FIT]), X[60:69], y[60:69]).predict_interval(X, 0.9)
+    assert np.isfinite(intervals).all()
+
+
+def test_several_outputs_are_refused():
+    model = TwinRegressor(LinearRegression()).fit(X[FIT], np.column_stack([y, y])[FIT])
+    with pytest.raises(ValueError, match="one output, but this one has 2"):
+        conformal(model, X[CAL], y[CAL])
+
+
+class TestPeers:
+    def test_a_crepes_wrapper_runs_on_a_twin(self):
+        from crepes import WrapRegressor
+        from crepes.extras import DifficultyEstimator
+
+        wrapped = WrapRegressor(twin())
+        wrapped.fit(X[FIT], y[FIT])
+        hard = DifficultyEstimator().fit(
+            X=X[FIT], f=lambda Z: wrapped.learner.predict(Z, return_std=True)[1], scaler=True
+        )
+        wrapped.calibrate(X[CAL], y[CAL], de=hard)
+        intervals = wrapped.predict_int(X[TEST], confidence=0.9)
+        assert np.mean((intervals[:, 0] <= y[TEST]) & (y[TEST] <= intervals[:, 1])) > 0.7
+
+    @pytest.mark.parametrize("which", ["split", "cross"])
+    def test_mapie_runs_on_a_twin(self, which):
+        mapie = pytest.importorskip(
+            "mapie.regression", reason="MAPIE is not installed: it is in the extra `test`"
+        )
+        if which == "split":
+            model = mapie.SplitConformalRegressor(twin(), confidence_level=0.9, prefit=False)
+            model.fit(X[FIT], y[FIT]).conformalize(X[CAL], y[CAL])
+        else:
+            model = mapie.CrossConformalRegressor(twin(), confidence_level=0.9, cv=3)
+            model.fit_conformalize(X[FIT], y[FIT])
+        _, intervals = model.predict_interval(X[TEST])
+        inside = (intervals[:, 0, 0] <= y[TEST]) & (y[TEST] <= intervals[:, 1, 0])
+        assert inside.mean() > 0.7
