@@ -170,6 +170,17 @@ def test_another_width_fits_nothing_again():
     )
 
 
+def test_a_row_is_judged_alone():
+    """Whoever is predicted beside it."""
+    for one in (
+        conformal(twin().fit(X[FIT], y[FIT]), X[CAL], y[CAL]),
+        cross_conformal(twin(), X[FIT], y[FIT], cv=3),
+    ):
+        together = one.predict_interval(X[TEST], 0.8)
+        alone = [one.predict_interval(X[TEST][[row]], 0.8)[0] for row in range(5)]
+        np.testing.assert_allclose(together[:5], alone, rtol=1e-12)
+
+
 def test_names_in_a_table_are_left_out_of_the_learned_width():
     frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical(list("xyz") * 20)})
     intervals = cross_conformal(twin(), frame, y[:60], cv=3).predict_interval(frame, 0.9)

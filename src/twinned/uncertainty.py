@@ -206,7 +206,8 @@ class CrossCalibrated:
                 rest = [i for i in range(len(models)) if i != k]
                 features = np.concatenate([self._features(i, told[i]) for i in rest])
                 of_rest = np.concatenate([errors[i] for i in rest])
-                self._learned[k] = error_learner(random_state).fit(features, of_rest)
+                learner = error_learner(random_state).fit(features, of_rest)
+                self._learned[k] = learner, _LEAST * float(np.mean(of_rest))
         sigmas = [self._sigma(k, own) for k, own in enumerate(told)]
         self.scores = np.concatenate(errors) / np.concatenate(sigmas)
         self._fold = np.repeat(np.arange(len(models)), [len(own) for own in errors])
@@ -226,8 +227,8 @@ class CrossCalibrated:
         sigma = positive(told.raw, self._floors[k])
         if self._learned[k] is None:
             return sigma
-        learned = self._learned[k].predict(self._features(k, told))
-        return np.sqrt(sigma * positive(learned, _LEAST * float(np.mean(learned))))
+        learner, floor = self._learned[k]
+        return np.sqrt(sigma * positive(learner.predict(self._features(k, told)), floor))
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         """(n, fold) predictions and standard deviations."""
@@ -287,11 +288,15 @@ def error_learner(random_state: Any) -> RandomForestRegressor:
 
 
 def numbers_of(X: Any) -> Floats:
-    """(n, …) the columns of a table that are numbers; its names are left out."""
-    if not is_table(X):
+    """(n, …) the columns that are numbers; names are left out."""
+    nothing = np.empty((count_rows(X), 0))
+    if is_table(X):
+        columns = [np.asarray(column.to_numpy()) for column in column_list(X)[0]]
+        return np.column_stack([nothing, *(own for own in columns if own.dtype.kind in "fiub")])
+    try:
         return np.asarray(X, dtype=float)
-    columns = [np.asarray(column.to_numpy()) for column in column_list(X)[0]]
-    return np.column_stack([column for column in columns if column.dtype.kind in "fiub"])
+    except (TypeError, ValueError):
+        return nothing
 
 
 def tell(model: Any, X: Any) -> Told:

@@ -196,7 +196,7 @@ def _loss(
     if plan.partner_table:
         which = draws.bits(draws.fold(key, 3), plan.partners, points)
         columns = (which % jnp.uint32(problem.partners.shape[1])).astype(jnp.int32)
-        partners = problem.partners[drawn, columns]
+        partners = problem.partners[drawn, columns].ravel()  # partner by partner
         second = halves(shape, parameters, problem.X[partners], member.embedded)
         y_second = problem.y[partners]
         # a partner that the member must not learn from makes no pair
@@ -206,7 +206,11 @@ def _loss(
         ahead = partial(_ahead, places=plan.partners)
         second = tuple(ahead(half) for half in first)
         y_second, w_second = ahead(y), ahead(weight)
-    # (partner, point, …) from here on, but for the first points and their masks, which broadcast
+    again = partial(_again, times=plan.partners)
+    first, y, weight = tuple(again(half) for half in first), again(y), again(weight)
+    if masks is not None:
+        # or the compiler draws and copies them anew wherever one is used
+        masks = jax.lax.optimization_barrier([_again(mask, 2 * plan.partners) for mask in masks])
     predicted = differences(shape, parameters, first, second, masks)
     loss = _weighted(predicted - (y - y_second), weight * w_second)
     if plan.loops:
@@ -215,11 +219,19 @@ def _loss(
 
 
 def _ahead(values: Array, places: int) -> Array:
-    """(point, …) → (place, point, …): those 1 to `places` further on, in a ring.
+    """(points, …) → (places · points, …): those 1 to `places` further on, in a ring.
 
     Shifted copies, as the gradient of an index is a slow scattering of sums.
     """
-    return jnp.stack([jnp.roll(values, -place, axis=0) for place in range(1, places + 1)])
+    return jnp.concatenate([jnp.roll(values, -place, axis=0) for place in range(1, places + 1)])
+
+
+def _again(values: Array, times: int) -> Array:
+    """(points, …) → (times · points, …).
+
+    Copies, as the gradient of a broadcast is a sum over the first axis, which is slow, too.
+    """
+    return jnp.concatenate([values] * times)
 
 
 def _loop_loss(
@@ -251,14 +263,12 @@ def _dropout_masks(plan: Plan, key: Array, rate: Array) -> list[Array] | None:
     if not plan.dropout:
         return None
     keep = 1.0 - rate
-    masks = [
+    return [
         jnp.where(
             draws.uniform(draws.fold(key, layer), plan.batch_points, size) < keep, 1 / keep, 0
         )
         for layer, size in enumerate(plan.shape.hidden_sizes)
     ]
-    # or the compiler draws them anew wherever one is used
-    return jax.lax.optimization_barrier(masks)
 
 
 def validation_error(plan: Plan, parameters: Parameters, problem: Problem, member: Member) -> Array:
