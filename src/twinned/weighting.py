@@ -1,8 +1,9 @@
 """Weights of anchors, learned from points that the twin did not learn from.
 
-Not all anchors are equally good company: one whose own label is far off misleads everybody. What
-each anchor says of left-out points tells. Whether weights help is another matter; the paper found
-none that do, and `benchmarks/anchor_weights.py` looks again.
+Not all anchors are equally good company. What each says of left-out points tells. An anchor that
+came later (`add_anchors`) with a wrong label misleads everybody; one that was learned from less so,
+as the twin has learned that label, too. Whether weights help is another matter: the paper found none
+that do, and `benchmarks/anchor_weights.py` looks again.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ def learn_weights(
     >>> from twinned import TwinRegressor, learn_weights
     >>> from twinned.datasets import make_tf
     >>> X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
-    >>> y[0] += 5  # a label that is wrong
     >>> twin = TwinRegressor(DecisionTreeRegressor(max_depth=5)).fit(X[:30], y[:30])
-    >>> found = learn_weights(twin, X[30:], y[30:])
-    >>> bool(found.weights[0] < 0.1 * np.median(found.weights))
+    >>> richer = twin.add_anchors(X[30:31], y[30:31] + 5)  # a label that is wrong
+    >>> found = learn_weights(richer, X[31:], y[31:])
+    >>> bool(found.weights[-1] < 0.1 * np.median(found.weights))
     True
     """
     if not isinstance(twin, BaseTwin):

@@ -66,6 +66,19 @@ def _datasets(context: typer.Context) -> None:
     raise typer.Exit(code or 0)
 
 
+@app.command(
+    "reproduce",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def _reproduce(context: typer.Context) -> None:
+    """Run the paper's tables and figures, and set ours beside what it printed."""
+    from twinned.cli.reproduce import app as reproduce
+
+    code = reproduce(args=context.args, prog_name="twinned reproduce", standalone_mode=False)
+    raise typer.Exit(code or 0)
+
+
 # What a wrong call raises: click's own class, or that of the copy that newer typers bring along.
 _WrongCall: type[Exception] = typer.BadParameter.__bases__[0]
 
