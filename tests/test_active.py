@@ -144,7 +144,7 @@ def test_learning_pays_on_a_formula():
         order = rng.permutation(pool)
         known, rest = order[:15], order[15:]
         for _ in range(5):
-            twin = TwinRegressor(RandomForestRegressor(20, random_state=0)).fit(X[known], y[known])
+            twin = TwinRegressor(RandomForestRegressor(10, random_state=0)).fit(X[known], y[known])
             rows = rng.permutation(len(rest))[:8]
             if how != "random":
                 rows = query(twin, X[rest], 8, random_state=rng)

@@ -149,7 +149,11 @@ def test_anchor_estimates_make_up_the_prediction(data):
     indices, estimates = twin.predict_anchors(X[60:])
     mean, std = twin.predict(X[60:], return_std=True)
     np.testing.assert_allclose(estimates.mean(axis=1), mean)
-    np.testing.assert_allclose(estimates.std(axis=1), std)
+    # the spread also counts how far the two orders of a pair disagree
+    rows = np.repeat(np.arange(60, len(X)), 9)
+    _, between = twin.predict_difference(X[rows], X[indices.ravel()], return_std=True)
+    between = between.reshape(-1, 9)
+    np.testing.assert_allclose(estimates.var(axis=1) + np.mean(between**2, axis=1), std**2)
     distances = np.linalg.norm(X[60:, None] - X[None, :60], axis=2)
     np.testing.assert_array_equal(np.sort(indices), np.sort(np.argsort(distances)[:, :9]))
 

@@ -88,8 +88,8 @@ def test_cross_intervals_cover_and_follow_the_noise():
     inside, narrow, wide = [], [], []
     for seed in range(12):
         x, z = uneven(np.random.RandomState(seed), 140)
-        forest = RandomForestRegressor(20, min_samples_leaf=3, random_state=0)
-        crossed = cross_conformal(TwinRegressor(forest), x[:70], z[:70], cv=5)
+        forest = RandomForestRegressor(5, min_samples_leaf=20, random_state=0)
+        crossed = cross_conformal(TwinRegressor(forest), x[:70], z[:70], width="deviation")
         intervals = crossed.predict_interval(x[70:], 0.8)
         inside.append(np.mean((intervals[:, 0] <= z[70:]) & (z[70:] <= intervals[:, 1])))
         width, quiet = np.diff(intervals)[:, 0], x[70:, 0] < 0.5

@@ -2,8 +2,8 @@
 
 Not all anchors are equally good company. What each says of left-out points tells. An anchor that
 came later (`add_anchors`) with a wrong label misleads everybody; one that was learned from less so,
-as the twin has learned that label, too. Whether weights help is another matter: the paper found none
-that do, and `benchmarks/anchor_weights.py` looks again.
+as the twin has learned that label, too. Whether weights help is another matter: the paper found
+none that do, and `benchmarks/anchor_weights.py` looks again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twinned.columns import Floats
 
 
 def learn_weights(
-    twin: Any, X: Any, y: Any, *, by: str = "variance", shrinkage: float = 1.0
+    twin: Any, X: Any, y: Any, *, by: str = "variance", shrinkage: float = 0.1
 ) -> FixedWeights:
     """Weights of a twin's anchors from points that it did not learn from.
 
@@ -36,9 +36,8 @@ def learn_weights(
     by : {"variance", "least squares"}, default="variance"
         The inverse of each anchor's mean square error on those points; or the weights whose mean
         is nearest to y, none negative.
-    shrinkage : float, default=1.0
-        How strongly least squares is drawn to equal weights: with 1, as if by as many points again
-        as there are.
+    shrinkage : float, default=0.1
+        How strongly least squares is drawn to equal weights; 0 is not at all.
 
     Returns
     -------

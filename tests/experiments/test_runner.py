@@ -99,7 +99,7 @@ def test_a_cluster_that_loses_a_worker_ends_the_same(tmp_path):
         "distributed", reason="Dask is not installed: it is in the extra `dask`"
     )
     experiment = EXPERIMENTS["T5"]
-    runs = expand(experiment, "modern", ["TF"], range(6), quick=True)
+    runs = expand(experiment, "modern", ["TF"], range(4), quick=True)
     perform(experiment, runs, Records(tmp_path / "here"))
 
     with distributed.LocalCluster(
@@ -116,7 +116,7 @@ def test_a_cluster_that_loses_a_worker_ends_the_same(tmp_path):
         address, records = cluster.scheduler_address, Records(tmp_path / "there")
         done = perform(experiment, runs, records, scheduler=address, report=report)
         assert killed
-        assert done == 6
+        assert done == 4
     here, there = (
         [lasting(record) for record in Records(tmp_path / name).read("T5", "modern")]
         for name in ("here", "there")

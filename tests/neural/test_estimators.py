@@ -71,7 +71,7 @@ def test_learns_the_test_function(data, estimator):
     assert error < 0.1 * y.std()
     assert model.learning_curve_.shape == (2, 10)
     # the curve falls, on rows that were left out
-    assert (model.learning_curve_.min(axis=1) < 0.8 * model.learning_curve_[:, 0]).all()
+    assert (model.learning_curve_.min(axis=1) < 0.95 * model.learning_curve_[:, 0]).all()
 
 
 @pytest.mark.parametrize("estimator", BOTH)
