@@ -192,6 +192,37 @@ class TestScikitActiveml:
         assert 10 <= rows[0] < 14
 
 
+def test_who_learns_from_loops_gets_the_unlabelled_rows(monkeypatch):
+    asked = []
+    monkeypatch.setattr("twinned.active.query", lambda model, *_, **__: asked.append(model) or [0])
+    known = np.where(np.arange(60) < 20, y, np.nan)
+    semi = SemiSupervisedTwinRegressor(TwinRegressor(DecisionTreeRegressor(max_depth=3)))
+    TwinQuery().query(X, known, semi)
+    assert asked[0].n_unlabelled_ == 40
+
+
+def test_a_column_without_any_value_is_no_distance():
+    pool = np.array([[np.nan, 3.0], [np.nan, 9.0]])
+    assert list(spread_out(np.ones(2), pool, np.array([[np.nan, 0.0]]), 2, 1.0)) == [1, 0]
+
+
+def test_gaps_in_blocks(monkeypatch, rng):
+    pool, known = rng.normal(size=(30, 2)), rng.normal(size=(7, 2))
+    whole = spread_out(np.ones(30), pool, known, 9, 1.0)
+    monkeypatch.setattr("twinned.active._DISTANCES", 20)
+    np.testing.assert_array_equal(spread_out(np.ones(30), pool, known, 9, 1.0), whole)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [([], "No candidate is left"), ([999], "0 to 59"), ([40, 40], "different rows")],
+)
+def test_candidates_are_rows(candidates, message):
+    known = np.where(np.arange(60) < 20, y, np.nan)
+    with pytest.raises(ValueError, match=message):
+        TwinQuery().query(X, known, TwinRegressor(Ridge()), candidates=candidates)
+
+
 def test_rows_that_are_no_rows_are_refused():
     with pytest.raises(ValueError, match="candidates must be rows"):
         TwinQuery().query(X, y, TwinRegressor(Ridge()), candidates=[[0.5, 0.2]])

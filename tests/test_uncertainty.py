@@ -4,15 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinNeuralRegressor, TwinRegressor, conformal, cross_conformal
 from twinned.datasets import make_wsb
-from twinned.uncertainty import cross_intervals, tell
+from twinned.uncertainty import cross_intervals, number_places, tell
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
 FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)
@@ -27,7 +29,7 @@ def test_the_interval_is_that_of_the_definition(confidence):
     model = twin().fit(X[FIT], y[FIT])
     calibrated = conformal(model, X[CAL], y[CAL])
     mean, raw = model.predict(X[CAL], return_std=True)
-    floor = 0.05 * raw.mean()
+    floor = 0.002 * y[FIT].std()
     scores = sorted(np.abs(y[CAL] - mean) / (raw + floor))
     reach = scores[int(np.ceil(confidence * 101 - 1e-9)) - 1]
     mean, raw = model.predict(X[TEST], return_std=True)
@@ -56,10 +58,12 @@ def test_cross_intervals_are_those_of_the_definition(confidence):
     np.testing.assert_allclose(crossed.predict_interval(X[TEST], confidence), slow)
 
 
-def test_blocks_of_queries_change_nothing(rng):
+def test_blocks_of_queries_change_nothing(monkeypatch, rng):
     means, sigmas = rng.normal(size=(50, 3)), rng.uniform(1, 2, size=(50, 3))
     scores, fold = rng.exponential(size=90), rng.randint(0, 3, 90)
     whole = cross_intervals(means, sigmas, scores, fold, 0.8)
+    monkeypatch.setattr("twinned.uncertainty._BLOCK", 7 * 90)
+    np.testing.assert_array_equal(cross_intervals(means, sigmas, scores, fold, 0.8), whole)
     parts = [cross_intervals(means[[i]], sigmas[[i]], scores, fold, 0.8)[0] for i in range(50)]
     np.testing.assert_array_equal(whole, parts)
 
@@ -152,15 +156,17 @@ def test_a_fold_is_not_judged_by_its_own_errors():
     crossed = cross_conformal(twin(), X[FIT], shifted, cv=3)
     folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
     fold = next(k for k, (_, left_out) in enumerate(folds) if 7 in left_out)
-    sizes = [crossed._sigma(k, tell(crossed.models[k], X[[7]]))[0] for k in range(3)]
+    sizes = [
+        crossed._sigma(k, tell(crossed.models[k], X[[7]], crossed._places))[0] for k in range(3)
+    ]
     assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
 
 
 def test_another_width_fits_nothing_again():
-    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3)
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, random_state=7)
     other = crossed.with_width("constant")
     assert other.models is crossed.models
-    again = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant")
+    again = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", random_state=7)
     np.testing.assert_allclose(
         other.predict_interval(X[TEST], 0.8), again.predict_interval(X[TEST], 0.8)
     )
@@ -182,9 +188,44 @@ def test_a_row_is_judged_alone():
 
 
 def test_names_in_a_table_are_left_out_of_the_learned_width():
-    frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical(list("xyz") * 20)})
+    frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical([3, 5, 7] * 20)})
+    assert number_places(frame) == [0, 1]
     intervals = cross_conformal(twin(), frame, y[:60], cv=3).predict_interval(frame, 0.9)
     assert np.isfinite(intervals).all()
+
+
+def test_a_column_that_is_missing_somewhere_stays_the_same_column():
+    polars = pytest.importorskip("polars", reason="polars is in the extra `test`")
+    yes = [None, *([True, False] * 30)][:60]
+    frame = polars.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": yes})
+    base = HistGradientBoostingRegressor(max_iter=5)
+    crossed = cross_conformal(TwinRegressor(base), frame, y[:60], cv=3)
+    assert np.isfinite(crossed.predict_interval(frame, 0.9)).all()
+
+
+def test_a_pipeline_has_the_deviation_of_its_last_step():
+    pipe = make_pipeline(StandardScaler(), twin()).fit(X[FIT], y[FIT])
+    width = np.diff(conformal(pipe, X[CAL], y[CAL]).predict_interval(X[TEST], 0.9))
+    assert np.ptp(width) > 0.1 * width.mean()
+
+
+@pytest.mark.parametrize("confidence", [1e-12, 1e-9, 0.01])
+def test_little_confidence_is_no_accident(confidence):
+    for one in (
+        conformal(Ridge().fit(X[FIT], y[FIT]), X[CAL], y[CAL]),
+        cross_conformal(Ridge(), X[FIT], y[FIT], cv=2),
+    ):
+        low, high = one.predict_interval(X[TEST], confidence).T
+        assert (low <= high).all()
+
+
+@pytest.mark.parametrize("cv", [np.int64(5), 5])
+def test_any_integer_is_folds_in_random_order(cv):
+    scores = cross_conformal(Ridge(), X[FIT], y[FIT], cv=cv).scores
+    expected = cross_conformal(
+        Ridge(), X[FIT], y[FIT], cv=KFold(5, shuffle=True, random_state=0)
+    ).scores
+    np.testing.assert_array_equal(scores, expected)
 
 
 def test_folds_of_the_users_own():
@@ -212,6 +253,9 @@ def test_the_model_that_was_given_is_not_fitted():
         (lambda m: conformal(twin(), X[CAL], y[CAL]), "not fitted"),
         (lambda m: cross_conformal(m, X[FIT], y[FIT], width="narrow"), "'narrow'"),
         (lambda m: conformal(m, X[CAL], y[CAL], width="learned"), "'learned'"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=ShuffleSplit(1)), "each point once"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=RepeatedKFold()), "each point once"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=1), "cv must be"),
     ],
 )
 def test_what_cannot_be_promised_is_told(call, message):

@@ -25,6 +25,7 @@ from twinned.semi_supervised import SemiSupervisedTwinRegressor
 _REFERENCES = 64  # points of the pool whose prediction an added label is imagined to change
 _LABELS = 32  # values that such a label is imagined to have
 _GRID_ROWS = 256  # candidates at once against all references
+_DISTANCES = 1_000_000  # at once
 
 
 def query(
@@ -92,12 +93,13 @@ def spread_out(score: Floats, pool: Floats, known: Floats, n: int, diversity: fl
     """
     everyone = np.concatenate([pool, known])
     # a missing value lies in the middle, and a constant column nowhere
-    middle = np.nan_to_num(np.nanmean(everyone, axis=0))
-    width = np.nanstd(everyone, axis=0)
+    there = ~np.isnan(everyone)
+    count = np.maximum(there.sum(axis=0), 1)
+    middle = np.where(there, everyone, 0.0).sum(axis=0) / count
+    width = np.sqrt(np.sum(np.where(there, everyone - middle, 0.0) ** 2, axis=0) / count)
     scale = np.where(width > 0, width, 1.0)
     pool, known = (np.nan_to_num((side - middle) / scale) for side in (pool, known))
-    gap = np.min(cdist(pool, known), axis=1) if diversity else np.ones(len(pool))
-    # among equal scores the one first in the table, whatever the machine rounds
+    gap = _gaps(pool, known) if diversity else np.ones(len(pool))
     left = np.ones(len(pool), dtype=bool)
     chosen = np.empty(n, dtype=np.intp)
     for place in range(n):
@@ -107,6 +109,14 @@ def spread_out(score: Floats, pool: Floats, known: Floats, n: int, diversity: fl
         if diversity:
             gap = np.minimum(gap, cdist(pool, pool[[row]])[:, 0])
     return chosen
+
+
+def _gaps(pool: Floats, known: Floats) -> Floats:
+    """(n_pool,) the distance of each to the nearest known point."""
+    step = max(1, _DISTANCES // len(known))
+    return np.concatenate(
+        [cdist(pool[i : i + step], known).min(axis=1) for i in range(0, len(pool), step)]
+    )
 
 
 def _spread(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
@@ -248,13 +258,19 @@ class TwinQuery(BaseEstimator):
         values = np.asarray(y, dtype=float)
         unknown = np.isnan(values.reshape(len(values), -1)).any(axis=1)
         rows = np.flatnonzero(unknown) if candidates is None else np.asarray(candidates)
+        if not len(rows):
+            raise ValueError("No candidate is left: every row has a label.")
         if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
             raise ValueError("candidates must be rows of X, as a list of integers.")
+        if len(np.unique(rows)) < len(rows) or rows.min() < 0 or rows.max() >= len(values):
+            raise ValueError(f"candidates must be different rows of X, 0 to {len(values) - 1}.")
         model = _unwrapped(reg, "estimator" if fit_reg else "estimator_")
         if fit_reg:
-            known = np.flatnonzero(~unknown)
-            weight = None if sample_weight is None else np.asarray(sample_weight)[known]
-            model = clone(model).fit(_safe_indexing(X, known), values[known], sample_weight=weight)
+            # who learns from loops gets the rows without a label, too
+            looped = getattr(model, "loop_weight", 0) > 0
+            learned = np.arange(len(values)) if looped else np.flatnonzero(~unknown)
+            weight = None if sample_weight is None else np.asarray(sample_weight)[learned]
+            model = clone(model).fit(_safe_indexing(X, learned), values[learned], weight)
         chosen = query(
             model,
             _safe_indexing(X, rows),

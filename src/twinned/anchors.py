@@ -135,7 +135,8 @@ class FixedWeights(BaseEstimator):
     Parameters
     ----------
     weights : array of shape (n_anchors,)
-        In the order of `anchors_X_`; `twinned.learn_weights` finds some.
+        In the order of `anchors_X_`, for a twin that predicts from all its anchors;
+        `twinned.learn_weights` finds some.
     """
 
     def __init__(self, weights: Any) -> None:
@@ -148,10 +149,10 @@ class FixedWeights(BaseEstimator):
         array([[3., 1.]])
         """
         weights = np.asarray(self.weights, dtype=np.float64)
-        if weights.ndim != 1 or anchor_indices.max(initial=-1) >= len(weights):
+        if weights.shape != anchor_indices.shape[1:]:
             raise ValueError(
-                f"FixedWeights has weights of shape {weights.shape}, but there are more anchors; "
-                "after add_anchors they have to be found again."
+                f"FixedWeights has weights of shape {weights.shape} for {anchor_indices.shape[1]} "
+                "anchors; they belong to the fit that they were found for."
             )
         return weights[anchor_indices]
 

@@ -202,6 +202,13 @@ def is_nominal_dtype(column: Any) -> bool:
     return isinstance(column.dtype, nw.Categorical | nw.Enum) and ordered_levels(column) is None
 
 
+def is_number_dtype(column: Any) -> bool:
+    """Whether the dtype itself says *number* (or yes and no)."""
+    if not isinstance(column, nw.Series):
+        return np.asarray(column).dtype.kind in "fiub"
+    return bool(column.dtype.is_numeric() or column.dtype == nw.Boolean)
+
+
 def ordered_levels(column: Any) -> list[Any] | None:
     """The levels of an ordered pandas category, lowest first; None for anything else."""
     if not isinstance(column, nw.Series):

@@ -4,8 +4,9 @@ A model's own standard deviation σ(x) is raw: it tells hard points from easy on
 much. It is held against points that the model did not learn from, whose |y − ŷ| / σ are *scores*;
 an interval is ŷ ± (a quantile of the scores) · σ, wide where the model is unsure.
 
-`conformal` takes the scores of a calibration set: for exchangeable points its intervals cover at
-least as often as they say, whatever the model (split conformal prediction, by crepes).
+`conformal` takes the scores of a calibration set: for exchangeable points the intervals of a twin,
+or of one width, cover at least as often as they say, however good the model is (split conformal
+prediction, by crepes).
 `cross_conformal` needs no such set: it fits the model once for every fold that it leaves out, and
 combines what those models say (the CV+ of Barber, Candès, Ramdas and Tibshirani, with scores
 divided by σ). It can also learn σ: a forest learns the size of the errors out of fold, and σ is the
@@ -15,26 +16,31 @@ geometric mean of what it says and of the model's own.
 from __future__ import annotations
 
 import inspect
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv
+from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._validation import (
     check_choice,
+    check_count,
     check_flag,
     check_number,
     check_target,
     count_rows,
 )
-from twinned.columns import Floats, column_list, is_table
+from twinned.columns import Floats, as_numbers, column_list, is_number_dtype, is_table
 
 # Of the mean raw standard deviation, added to each: no point is so easy that no error counts.
 _LEAST = 0.05
+_LEAST_OF_SPREAD = 0.002  # the same, in units of the standard deviation of the known values
+_BLOCK = 4_000_000  # queries × points at once
 WIDTHS = ["learned", "deviation", "constant"]
 
 
@@ -123,9 +129,12 @@ def cross_conformal(
     """
     check_choice("width", width, WIDTHS)
     values = check_values(y, count_rows(X))
-    if isinstance(cv, int):
-        cv = KFold(cv, shuffle=True, random_state=random_state)
+    if isinstance(cv, Integral):
+        cv = KFold(check_count("cv", cv, 2), shuffle=True, random_state=random_state)
     folds = list(check_cv(cv).split(X, values))
+    left_out = np.concatenate([rows for _, rows in folds])
+    if len(folds) < 2 or len(np.unique(left_out)) < len(left_out):
+        raise ValueError(f"cv={cv!r} must leave out each point once, in two folds at least.")
     models = [clone(model).fit(_safe_indexing(X, rows), values[rows]) for rows, _ in folds]
     return calibrate_across(models, X, values, folds, width=width, random_state=random_state)
 
@@ -143,9 +152,13 @@ def calibrate_across(
 
     `folds` are the rows (learned, left out) of each model.
     """
-    told = [tell(m, _safe_indexing(X, rows)) for m, (_, rows) in zip(models, folds, strict=True)]
+    places = number_places(X)
+    told = [
+        tell(model, _safe_indexing(X, rows), places)
+        for model, (_, rows) in zip(models, folds, strict=True)
+    ]
     errors = [np.abs(y[rows] - own.mean) for own, (_, rows) in zip(told, folds, strict=True)]
-    return CrossCalibrated(models, told, errors, width, random_state)
+    return CrossCalibrated(models, told, errors, places, width, random_state)
 
 
 class Calibrated:
@@ -155,14 +168,14 @@ class Calibrated:
         from crepes import ConformalRegressor
 
         self.model, self.width = model, width
-        told = tell(model, X_cal)
-        self._floor = _LEAST * float(np.mean(told.raw)) if width == "deviation" else 0.0
+        told = tell(model, X_cal, [])
+        self._floor = least_deviation(model, told.raw) if width == "deviation" else 0.0
         sigma = positive(told.raw, self._floor)
         self.scores = np.abs(y_cal - told.mean) / sigma
         self._regressor = ConformalRegressor().fit(y_cal - told.mean, sigmas=sigma)
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
-        told = tell(self.model, X)
+        told = tell(self.model, X, [])
         return told.mean, positive(told.raw, self._floor)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -178,7 +191,9 @@ class Calibrated:
         """(n, 2): lower and upper ends that cover y with at least this probability."""
         level = check_confidence(confidence, len(self.scores))
         mean, sigma = self._predict(X)
-        intervals: Floats = self._regressor.predict_int(mean, sigmas=sigma, confidence=level - 1e-9)
+        # so that rounding loses no calibration point
+        level = max(level - 1e-9, 1.0 / (len(self.scores) + 1))
+        intervals: Floats = self._regressor.predict_int(mean, sigmas=sigma, confidence=level)
         return intervals
 
 
@@ -193,11 +208,13 @@ class CrossCalibrated:
         models: list[Any],
         told: list[Told],
         errors: list[Floats],
+        places: list[int],
         width: str,
         random_state: Any = 0,
     ) -> None:
         self.models, self.width = models, width
-        self._told, self._errors = told, errors
+        self._told, self._errors, self._places = told, errors, places
+        self._random_state = random_state
         self._floors = [_LEAST * float(np.mean(own.raw)) for own in told]
         self._learned: list[Any] = [None] * len(models)
         if width == "learned":
@@ -212,10 +229,12 @@ class CrossCalibrated:
         self.scores = np.concatenate(errors) / np.concatenate(sigmas)
         self._fold = np.repeat(np.arange(len(models)), [len(own) for own in errors])
 
-    def with_width(self, width: str, random_state: Any = 0) -> CrossCalibrated:
-        """The same models with another `width`; nothing is fitted again."""
+    def with_width(self, width: str) -> CrossCalibrated:
+        """The same models with another `width`; none is fitted again."""
         check_choice("width", width, WIDTHS)
-        return CrossCalibrated(self.models, self._told, self._errors, width, random_state)
+        return CrossCalibrated(
+            self.models, self._told, self._errors, self._places, width, self._random_state
+        )
 
     def _features(self, k: int, told: Told) -> Floats:
         """What the size of an error is learned from."""
@@ -232,7 +251,7 @@ class CrossCalibrated:
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         """(n, fold) predictions and standard deviations."""
-        told = [tell(model, X) for model in self.models]
+        told = [tell(model, X, self._places) for model in self.models]
         sigmas = [self._sigma(k, own) for k, own in enumerate(told)]
         return np.column_stack([own.mean for own in told]), np.column_stack(sigmas)
 
@@ -246,9 +265,9 @@ class CrossCalibrated:
         return mean, sigmas.mean(axis=1) * np.sqrt(np.mean(self.scores**2))
 
     def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
-        """(n, 2): lower and upper ends.
+        """(n, 2): lower and upper ends, which cover with about this probability.
 
-        They cover with at least 2 · confidence − 1 in theory, and about `confidence` in practice.
+        What is proved of CV+ (for one width) is at least 2 · confidence − 1, less √(2 / n).
         """
         level = check_confidence(confidence, len(self.scores))
         means, sigmas = self._predict(X)
@@ -269,15 +288,16 @@ def cross_intervals(
     """
     n = len(scores)
     # the k-th largest, as in split conformal prediction; rounding must not lose one
-    k = max(1, int((1.0 - confidence) * (n + 1) + 1e-9))
+    k = min(max(1, int((1.0 - confidence) * (n + 1) + 1e-9)), n)
     out = np.empty((len(means), 2))
-    step = max(1, 4_000_000 // n)
+    step = max(1, _BLOCK // n)
     for low in range(0, len(means), step):
         rows = slice(low, low + step)
         mean, reach = means[rows][:, fold], sigmas[rows][:, fold] * scores
         out[rows, 0] = np.partition(mean - reach, k - 1, axis=1)[:, k - 1]
         out[rows, 1] = np.partition(mean + reach, n - k, axis=1)[:, n - k]
-    return out
+    # where folds disagree and little is asked, the quantiles may cross
+    return np.sort(out, axis=1)
 
 
 def error_learner(random_state: Any) -> RandomForestRegressor:
@@ -287,28 +307,55 @@ def error_learner(random_state: Any) -> RandomForestRegressor:
     )
 
 
-def numbers_of(X: Any) -> Floats:
-    """(n, …) the columns that are numbers; names are left out."""
-    nothing = np.empty((count_rows(X), 0))
+def number_places(X: Any) -> list[int]:
+    """Which columns are numbers, by their type in the whole table; names are left out."""
     if is_table(X):
-        columns = [np.asarray(column.to_numpy()) for column in column_list(X)[0]]
-        return np.column_stack([nothing, *(own for own in columns if own.dtype.kind in "fiub")])
+        return [i for i, column in enumerate(column_list(X)[0]) if is_number_dtype(column)]
     try:
-        return np.asarray(X, dtype=float)
+        return list(range(np.asarray(X, dtype=float).shape[1]))
     except (TypeError, ValueError):
-        return nothing
+        return []
 
 
-def tell(model: Any, X: Any) -> Told:
+def numbers_of(X: Any, places: list[int]) -> Floats:
+    """(n, place) those columns."""
+    if not is_table(X):
+        return np.asarray(X, dtype=float)[:, places] if places else np.empty((count_rows(X), 0))
+    columns, names = column_list(X)
+    numbers = [as_numbers(columns[i], names[i]) for i in places]
+    return np.column_stack([np.empty((count_rows(X), 0)), *numbers])
+
+
+def tell(model: Any, X: Any, places: list[int]) -> Told:
     """What a model of one output says of points."""
-    if "return_std" in inspect.signature(model.predict).parameters:
+    if has_deviation(model):
         mean, raw = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
     else:
         mean = np.asarray(model.predict(X), dtype=float)
         raw = np.ones_like(mean)
     if mean.ndim != 1:
         raise ValueError(f"Intervals need a model of one output, but this one has {mean.shape[1]}.")
-    return Told(mean, raw, numbers_of(X))
+    return Told(mean, raw, numbers_of(X, places))
+
+
+def has_deviation(model: Any) -> bool:
+    """Whether `predict` takes `return_std`; a pipeline hands it to its last step."""
+    while isinstance(model, Pipeline):
+        model = model.steps[-1][1]
+    return "return_std" in inspect.signature(model.predict).parameters
+
+
+def least_deviation(model: Any, raw: Floats) -> float:
+    """What is added to every deviation.
+
+    Of a twin, a small part of the spread of its known values: that is settled before any
+    calibration point is seen, and so the coverage is exact. Of another model, a small part of the
+    mean deviation.
+    """
+    known = getattr(getattr(model, "twin_", model), "anchors_y_", None)
+    if known is not None and np.std(known) > 0:
+        return _LEAST_OF_SPREAD * float(np.std(known))
+    return _LEAST * float(np.mean(raw))
 
 
 def positive(raw: Floats, floor: float) -> Floats:

@@ -65,10 +65,12 @@ def learn_weights(
         raise ValueError(f"shrinkage must not be negative, but is {shrinkage!r}.")
     if as_anchor_strategy(twin.anchors).nearest(len(twin.anchors_X_)) is not None:
         raise ValueError(f"Each query has other anchors: weights need all, not {twin.anchors!r}.")
+    if twin.anchors_y_.ndim != 1:
+        raise ValueError(f"Weights need one output, but the twin has {twin.anchors_y_.shape[1]}.")
+    if twin._anchor_weight is not None:
+        raise ValueError("The twin has weights of its rows already (sample_weight).")
     values = check_target(twin, y, count_rows(X), multi_output=False)
     _, estimates = twin.predict_anchors(X)
-    if estimates.ndim != 2:
-        raise ValueError(f"Weights need one output, but the twin has {estimates.shape[2]}.")
     if by == "variance":
         return FixedWeights(inverse_variance(estimates, values))
     return FixedWeights(least_squares(estimates, values, strength))

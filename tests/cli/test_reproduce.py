@@ -14,6 +14,11 @@ def run(*arguments):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
 
 
+def now(n_splits):
+    """The runs of T5 on TF as they are now, split by split."""
+    return [EXPERIMENTS["T5"].expand("modern", "TF", split, False) for split in range(n_splits)]
+
+
 @pytest.fixture
 def empty(tmp_path, monkeypatch):
     """No file at hand, and no network to get one from."""
@@ -40,21 +45,25 @@ def test_run_without_files_says_which_and_runs_the_formula(empty):
     missing = [line for line in result.stderr.splitlines() if "is left out" in line]
     assert len(missing) == 8
     assert all("TWINNED_DATA" in line for line in missing)
-    records = Records(empty).read("T5", "modern")
+    records = Records(empty / "quick").read("T5", "modern")
     assert {record["config"]["dataset"] for record in records} == {"TF"}
     # a second time there is nothing to do
     run(*call)
-    assert Records(empty).read("T5", "modern") == records
+    assert Records(empty / "quick").read("T5", "modern") == records
+    # a look does not count as a result
     rows = json.loads(run("list", "--json", "--results", str(empty)).stdout)
-    assert next(row for row in rows if row["key"] == "T5")["splits"]["modern"] == 2
+    assert next(row for row in rows if row["key"] == "T5")["splits"]["modern"] == 0
+    assert "| TF |" in run("show", "T5", "--flavour", "modern", "--quick", *call[-2:]).stdout
 
 
 def test_show_sets_ours_beside_the_paper(tmp_path):
     records = Records(tmp_path)
-    for split, error in enumerate([0.08, 0.10]):
-        result = {"rf": 0.1402, "twinned_rf": error}
-        records.write(Run("T5", "modern", "TF", split), result, 0.0)
-    table = comparison(records, "T5", "modern").set_index("method")
+    for (run_of_split,), error in zip(now(2), [0.08, 0.10], strict=True):
+        records.write(run_of_split, {"rf": 0.1402, "twinned_rf": error}, 0.0)
+    # a record of other settings does not count
+    records.write(Run("T5", "modern", "TF", 0, {"trees": 1}), {"twinned_rf": 99.0}, 0.0)
+    wanted = {one.identity for (one,) in now(2)}
+    table = comparison(records, "T5", "modern", wanted).set_index("method")
     theirs = published().query("table == 'T5' and dataset == 'TF'").set_index("method")
     assert table.loc["twinned_rf", "rmse"] == pytest.approx(0.09)
     assert table.loc["twinned_rf", "error"] == pytest.approx(0.01 / 2**0.5)
@@ -70,9 +79,16 @@ def test_show_sets_ours_beside_the_paper(tmp_path):
 
 
 def test_a_distant_figure_is_marked(tmp_path):
-    for split, error in enumerate([0.20, 0.21]):
-        Records(tmp_path).write(Run("T5", "modern", "TF", split), {"rf": error}, 0.0)
+    for (run_of_split,), error in zip(now(2), [0.20, 0.21], strict=True):
+        Records(tmp_path).write(run_of_split, {"rf": error}, 0.0)
     assert "⚠" in run("show", "T5", "--flavour", "modern", "--results", str(tmp_path)).stdout
+
+
+def test_all_leaves_out_what_has_not_that_flavour(empty):
+    result = run("run", "all", "--flavour", "as_published", "--quick", "--splits", "1",
+                 "--datasets", "TF", "--results", str(empty))  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    assert len(Records(empty / "quick").read("T5", "as_published")) == 1
 
 
 @pytest.mark.parametrize(
@@ -113,7 +129,7 @@ def test_storage_counts_what_models_hold():
 def test_a_quick_storage_run_measures_saved_models(empty):
     result = run("run", "F", "--quick", "--results", str(empty))
     assert result.exit_code == 0, result.stderr
-    (record,) = Records(empty).read("F", "modern")
+    (record,) = Records(empty / "quick").read("F", "modern")
     (one, twin), (two, _) = record["result"]["bytes"]
     assert one < two
     assert one < twin

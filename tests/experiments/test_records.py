@@ -60,6 +60,21 @@ def test_packing_keeps_everything_and_is_the_same_bytes_again(tmp_path):
     assert len(records.read("T9", "modern")) == 7
 
 
+def test_packing_leaves_what_comes_meanwhile(tmp_path, monkeypatch):
+    records, late = Records(tmp_path), Run("T9", "modern", "TF", 0)
+    records.write(RUN, {"rmse": 1.0}, 0.0)
+    whole = write_whole
+
+    def write_and_be_joined(place, content):
+        whole(place, content)
+        if place.name.endswith(".gz"):
+            Records(tmp_path).write(late, {"rmse": 2.0}, 0.0)
+
+    monkeypatch.setattr("twinned.experiments.records.write_whole", write_and_be_joined)
+    records.pack("T9", "modern")
+    assert records.done("T9", "modern") == {RUN.identity, late.identity}
+
+
 def test_nothing_is_packed_where_nothing_is(tmp_path):
     assert Records(tmp_path).pack("T9", "modern") is None
 

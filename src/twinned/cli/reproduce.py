@@ -45,7 +45,7 @@ def list_command(results: Results = HERE, as_json: AsJson = False) -> None:
             "kind": one.kind,
             "title": one.title,
             "flavours": list(one.flavours),
-            "splits": {flavour: _n_splits(records, one, flavour) for flavour in one.flavours},
+            "splits": {name: _n_splits(records, one, name) for name in one.flavours},
         }
         for one in EXPERIMENTS.values()
     ]
@@ -86,15 +86,19 @@ def run_command(
     """
     with one_clear_line():
         chosen = _chosen(keys)
+        if "all" in keys:
+            chosen = [one for one in chosen if not flavour or set(flavour) & set(one.flavours)]
         seeds = list(PAPER_SEEDS)[: splits or (QUICK_SPLITS if quick else len(PAPER_SEEDS))]
         at_hand = _at_hand(datasets or list(KEYS)) if any(one.of_data for one in chosen) else []
         todo = [
             (one, runs)
             for one in chosen
             for name in (flavour or one.flavours)
+            if "all" not in keys or name in one.flavours
             if (runs := expand(one, name, at_hand, seeds, quick))
         ]
-        records = Records(results)
+        # a look is kept apart from what counts
+        records = Records(results / "quick" if quick else results)
         with _bar() as progress:
             for one, runs in todo:
                 task = progress.add_task(f"{one.key} {runs[0].flavour}", total=len(runs))
@@ -111,6 +115,7 @@ def run_command(
 def show_command(
     key: Annotated[str, typer.Argument(help="An experiment, such as T5.")],
     flavour: Annotated[str | None, typer.Option(help="Default: the first it has.")] = None,
+    quick: Annotated[bool, typer.Option(help="What `run --quick` made.")] = False,
     results: Results = HERE,
     as_json: AsJson = False,
 ) -> None:
@@ -124,7 +129,8 @@ def show_command(
             raise ValueError(f"{one.key} is a {one.kind}; only tables can be shown so far.")
         name = flavour or one.flavours[0]
         check_choice("flavour", name, list(one.flavours))
-        compared = comparison(Records(results), one.key, name)
+        records = Records(results / "quick" if quick else results)
+        compared = comparison(records, one.key, name, _identities(one, name, quick))
     if as_json:
         print(compared.to_json(orient="records", indent=2))
     else:
@@ -132,7 +138,7 @@ def show_command(
 
 
 def _chosen(keys: list[str]) -> list[Experiment]:
-    if keys == ["all"]:
+    if "all" in keys:
         return list(EXPERIMENTS.values())
     for key in keys:
         check_choice("experiment", key, list(EXPERIMENTS))
@@ -155,7 +161,14 @@ def _at_hand(datasets: list[str]) -> list[str]:
 
 
 def _n_splits(records: Records, one: Experiment, flavour: str) -> int:
-    return len({record["config"]["split"] for record in records.read(one.key, flavour)})
+    wanted = _identities(one, flavour, quick=False)
+    found = [record for record in records.read(one.key, flavour) if record["identity"] in wanted]
+    return len({record["config"]["split"] for record in found})
+
+
+def _identities(one: Experiment, flavour: str, quick: bool) -> set[str]:
+    """Of all runs as they are now."""
+    return {run.identity for run in expand(one, flavour, KEYS, PAPER_SEEDS, quick)}
 
 
 def _bar() -> Progress:

@@ -94,7 +94,7 @@ class Records:
         return sorted(found.values(), key=_order)
 
     def pack(self, experiment: str, flavour: str) -> Path | None:
-        """Gather all records into one compressed file, then remove the small ones."""
+        """Gather all records into one compressed file, then remove the small ones it holds."""
         records = self.read(experiment, flavour)
         if not records:
             return None
@@ -102,9 +102,9 @@ class Records:
         lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
         # without a time in its head: the same records are the same bytes
         write_whole(place, gzip.compress(lines.encode(), mtime=0))
-        loose = self._loose(experiment, flavour)
-        for small in loose.glob("*.json") if loose.is_dir() else ():
-            small.unlink()
+        # another process may have written more meanwhile: those stay
+        for record in records:
+            (self._loose(experiment, flavour) / f"{record['identity']}.json").unlink(True)
         return place
 
     def _packed(self, experiment: str, flavour: str) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,7 @@
 """Runs what is not finished yet, and keeps each result as it comes.
 
-Runs that can share a program (all splits of one setting) form a *batch*, which an accelerator does
-at once. A batch is cut into single runs where there is none, or where a Dask cluster shares them.
-Whatever is killed, what was finished stays finished.
+Runs that can share a program (all splits of one setting) may be done `together`, as an accelerator
+likes it; else they are done one by one. Whatever is killed, what was finished stays finished.
 """
 
 from __future__ import annotations
@@ -139,8 +138,8 @@ def _on_dask(
     except ImportError:
         raise ImportError("--scheduler needs Dask: pip install 'twinned[dask]'.") from None
     with Client(scheduler) as client:
-        # a worker that dies takes its run with it, and another worker does that again
-        futures = client.map(_by_key, [experiment.key] * len(work), work, pure=False, retries=3)
+        # what a worker had when it died, Dask gives to another one
+        futures = client.map(_by_key, [experiment.key] * len(work), work, pure=False)
         for future in as_completed(futures):
             yield from future.result()
             future.release()

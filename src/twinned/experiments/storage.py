@@ -47,6 +47,7 @@ def expand_figure_f(flavour: str, dataset: str, split: int, quick: bool) -> list
     """One run, of no data set."""
     settings = {
         "hidden": list(HIDDEN),
+        "measured_features": MEASURED_FEATURES,
         "features": list(FEATURE_COUNTS),
         "sizes": list(ENSEMBLE_SIZES),
         "measured": [1, 2] if quick else list(MEASURED_SIZES),

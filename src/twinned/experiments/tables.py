@@ -13,7 +13,6 @@ import pandas as pd
 from twinned.experiments.records import Records
 
 FAR = 2.0  # standard errors of both together, beyond which a difference is marked
-N_SPLITS = 25
 
 
 @cache
@@ -23,14 +22,18 @@ def published() -> pd.DataFrame:
     return pd.read_csv(StringIO(text))
 
 
-def comparison(records: Records, key: str, flavour: str) -> pd.DataFrame:
+def comparison(
+    records: Records, key: str, flavour: str, wanted: set[str] | None = None
+) -> pd.DataFrame:
     """A row for each data set and method: ours, published, their ratio, and whether they are far.
 
+    `wanted` are the identities of the runs that count: records of an older config do not.
     Standard errors are the paper's: the standard deviation over splits by the root of their number.
     """
     rows = [
         {"dataset": record["config"]["dataset"], "method": method, "rmse": value}
         for record in records.read(key, flavour)
+        if wanted is None or record["identity"] in wanted
         for method, value in record["result"].items()
     ]
     if not rows:
@@ -57,7 +60,8 @@ def comparison(records: Records, key: str, flavour: str) -> pd.DataFrame:
 
 def as_markdown(key: str, title: str, flavour: str, compared: pd.DataFrame) -> str:
     """A table of a method after the other; ⚠ marks what is more than two standard errors apart."""
-    n_splits = int(compared["splits"].min())
+    least, most = int(compared["splits"].min()), int(compared["splits"].max())
+    n_splits = f"{least}" if least == most else f"{least} to {most}"
     lines = [
         f"# {key}, {flavour}: {title}",
         "",
