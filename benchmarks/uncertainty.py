@@ -4,7 +4,8 @@ The nine sets and 25 splits. Models: the default `TwinRegressor` and `TwinNeural
 `effort="fast"`. On the 80 %:
 
 - *cross*: `cross_conformal` with five folds and its default, learned width;
-- *constant*: the same models with intervals of one width;
+- *plus*: the same with the models of the folds (`method="plus"`);
+- *constant*: *cross* with intervals of one width;
 - *split*: split conformal prediction of one width: the model is fitted to three quarters of the
   rows, and the rest calibrate it.
 
@@ -63,9 +64,10 @@ def judged(models, X, y, X_test, y_test, seed):
     """All figures of one split from the models of its folds, of all rows and of three quarters."""
     folds, _, _, kept = plan(len(y), seed)
     *of_folds, whole, part = models
-    cross = calibrate_across(of_folds, X, y, folds)
+    cross = calibrate_across(of_folds, whole, X, y, folds)
     ways = {
         "cross": cross,
+        "plus": calibrate_across(of_folds, None, X, y, folds),
         "constant": cross.with_width("constant"),
         "split": conformal(part, X[kept], y[kept], width="constant"),
     }

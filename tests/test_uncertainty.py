@@ -42,7 +42,7 @@ def test_the_interval_is_that_of_the_definition(confidence):
 def test_cross_intervals_are_those_of_the_definition(confidence):
     """Point by point, as the paper on CV+ writes it."""
     folds = list(KFold(4, shuffle=True, random_state=0).split(X[FIT]))
-    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=4, width="deviation")
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=4, width="deviation", method="plus")
     lower, upper = [[] for _ in range(40)], [[] for _ in range(40)]
     for learned, left_out in folds:
         model = twin().fit(X[FIT][learned], y[FIT][learned])
@@ -56,6 +56,17 @@ def test_cross_intervals_are_those_of_the_definition(confidence):
     k = int((1 - confidence) * 61 + 1e-9)
     slow = [[sorted(low)[k - 1], sorted(up)[-k]] for low, up in zip(lower, upper, strict=True)]
     np.testing.assert_allclose(crossed.predict_interval(X[TEST], confidence), slow)
+
+
+def test_refitted_it_predicts_with_the_model_of_all_points():
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant")
+    whole = twin().fit(X[FIT], y[FIT]).predict(X[TEST])
+    np.testing.assert_array_equal(crossed.predict(X[TEST]), whole)
+    plus = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", method="plus")
+    np.testing.assert_array_equal(plus.scores, crossed.scores)
+    reach = np.sort(crossed.scores)[-int(0.2 * 61)]
+    expected = np.column_stack([whole - reach, whole + reach])
+    np.testing.assert_allclose(crossed.predict_interval(X[TEST], 0.8), expected)
 
 
 def test_blocks_of_queries_change_nothing(monkeypatch, rng):
@@ -153,12 +164,10 @@ def test_a_fold_is_not_judged_by_its_own_errors():
     """With one point's y far off, the learner that judges its fold must not have seen that."""
     shifted = y[FIT].copy()
     shifted[7] += 1000
-    crossed = cross_conformal(twin(), X[FIT], shifted, cv=3)
+    crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, method="plus")
     folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
     fold = next(k for k, (_, left_out) in enumerate(folds) if 7 in left_out)
-    sizes = [
-        crossed._sigma(k, tell(crossed.models[k], X[[7]], crossed._places))[0] for k in range(3)
-    ]
+    sizes = [judge.sigma(tell(model, X[[7]], crossed._places))[0] for model, judge in crossed._who]
     assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
 
 
@@ -166,6 +175,7 @@ def test_another_width_fits_nothing_again():
     crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, random_state=7)
     other = crossed.with_width("constant")
     assert other.models is crossed.models
+    assert other.whole is crossed.whole
     again = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", random_state=7)
     np.testing.assert_allclose(
         other.predict_interval(X[TEST], 0.8), again.predict_interval(X[TEST], 0.8)
