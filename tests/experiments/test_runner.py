@@ -21,29 +21,33 @@ def toy(folder):
 
     def execute(batch):
         for run in batch:
-            again = run.identity in Records(folder).done("toy", run.flavour)
+            again = list(folder.rglob(f"{run.identity}.json")) != []
             with (folder / "begun.txt").open("a") as file:
                 file.write(f"{run.identity} {again}\n")
             rng = np.random.RandomState(run.split)
-            time.sleep(0.005)
+            time.sleep(0.002)
             yield run, {"value": float(np.sum(rng.normal(size=50) ** run.settings["power"]))}
 
     return Experiment("toy", "table", "for tests", ("modern",), expand_toy, execute)
 
 
 def toy_runs(experiment):
-    return expand(experiment, "modern", ["A", "B", "C"], range(10))
+    return expand(experiment, "modern", ["A", "B", "C"], range(25))
 
 
 def test_finished_runs_are_not_repeated(tmp_path):
     experiment, records = toy(tmp_path), Records(tmp_path)
     runs, told = toy_runs(experiment), []
     assert perform(experiment, runs[:20], records) == 20
-    assert perform(experiment, runs, records, report=lambda *what: told.append(what[:2])) == 40
-    assert told[0] == (21, 60)
-    assert told[-1] == (60, 60)
+    assert perform(experiment, runs, records, report=lambda *what: told.append(what[:2])) == 130
+    assert told[0] == (21, 150)
+    assert told[-1] == (150, 150)
     assert perform(experiment, runs, records) == 0
-    assert len((tmp_path / "begun.txt").read_text().splitlines()) == 60
+    assert len((tmp_path / "begun.txt").read_text().splitlines()) == 150
+
+
+def n_begun(folder):
+    return (folder / "begun.txt").read_text().count("\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked on this system")
@@ -57,12 +61,17 @@ def test_killed_at_twenty_random_moments_it_ends_the_same(tmp_path):
     killed.mkdir()
     experiment, dice, n_kills = toy(killed), random.Random(0), 0
     runs = toy_runs(experiment)
+    (killed / "begun.txt").touch()
     for _ in range(20):
+        wanted = n_begun(killed) + dice.randint(1, 4)
         child = os.fork()
         if child == 0:
             perform(experiment, runs, Records(killed))
             os._exit(0)
-        time.sleep(dice.uniform(0.002, 0.03))
+        patience = time.monotonic() + 20
+        while n_begun(killed) < wanted and time.monotonic() < patience:
+            time.sleep(0.001)
+        time.sleep(dice.uniform(0, 0.006))  # anywhere in a run, or while it is written
         os.kill(child, signal.SIGKILL)
         n_kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert n_kills == 20
@@ -83,7 +92,7 @@ def test_batches_hold_all_splits_of_one_setting(tmp_path):
     runs = toy_runs(toy(tmp_path))
     together = batches(runs, together=True)
     assert len(together) == 6
-    assert all(len({run.split for run in batch}) == 10 for batch in together)
+    assert all(len({run.split for run in batch}) == 25 for batch in together)
     assert sorted(run.identity for batch in together for run in batch) == sorted(
         run.identity for run in runs
     )
