@@ -7,6 +7,8 @@ rows are not run again.
 
     python benchmarks/accuracy_neural.py --models twin:thorough twin:balanced plain:balanced
     python benchmarks/accuracy_neural.py --models catboost           # on a CPU
+    python benchmarks/accuracy_neural.py --models twin:balanced:1600 \\
+        --output benchmarks/results/accuracy_neural_steps.csv        # another number of steps
     python benchmarks/accuracy_neural.py --published PATH/TO/published.csv   # the table
 """
 
@@ -43,12 +45,12 @@ def rmse(model, X, y):
     return float(np.sqrt(np.mean((np.ravel(model.predict(X)) - y) ** 2)))
 
 
-def run_neural(key, kind, effort):
+def run_neural(key, kind, effort, steps=None):
     """All 25 splits at once; seconds are of training and compiling, a split's share."""
     from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
 
     estimator = (TwinNeuralRegressor if kind == "twin" else NeuralRegressor)(
-        effort=effort, random_state=0
+        effort=effort, max_steps=int(steps) if steps else None, random_state=0
     )
     every = list(splits(key))
     start = time.perf_counter()
@@ -125,8 +127,8 @@ def main():
             if (key, model) in done:
                 continue
             start = time.perf_counter()
-            kind, _, effort = model.partition(":")
-            runs = list(run_catboost(key) if kind == "catboost" else run_neural(key, kind, effort))
+            kind, *how = model.split(":")
+            runs = list(run_catboost(key) if kind == "catboost" else run_neural(key, kind, *how))
             with arguments.output.open("a") as file:
                 for seed, error, seconds in runs:
                     file.write(f"{key},{model},{seed},{error:.6g},{seconds:.4g}\n")

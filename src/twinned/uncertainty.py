@@ -119,9 +119,9 @@ def cross_conformal(
         to the latter alone; or all of one width.
     method : {"refit", "plus"}, default="refit"
         Who predicts: the model fitted to all points, or, as in CV+, the models of all folds. Of CV+
-        a coverage of 2 · confidence − 1, less √(2 / n), is proved for one width; on smooth data it
-        covers more often than it says, as several models err less than each. Nothing is proved of
-        the other, and it is nearer to what it says.
+        a coverage of 2 · confidence − 1, less √(2 / n), is proved for one width; it tends to cover
+        more often than it says, as several models err less than each. Nothing is proved of the
+        other.
     random_state : int, RandomState or None, default=0
         Draws the folds where `cv` is an integer, and seeds what learns the size of errors.
 

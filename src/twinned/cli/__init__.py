@@ -4,6 +4,7 @@ Libraries that take long to import are imported inside the commands, so that hel
 """
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -52,31 +53,27 @@ app.command("fit", no_args_is_help=True)(fit_command)
 app.command("predict", no_args_is_help=True)(predict_command)
 
 
-@app.command(
-    "datasets",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def _datasets(context: typer.Context) -> None:
-    """List, fetch and show the data sets of the paper."""
-    # Handed on rather than mounted: mounting would import pandas for every `twinned --help`.
-    from twinned.cli.datasets import app as datasets
+def _hand_on(name: str, help_line: str) -> None:
+    """A command with commands of its own, in the file of that name.
 
-    code = datasets(args=context.args, prog_name="twinned datasets", standalone_mode=False)
-    raise typer.Exit(code or 0)
+    Handed on rather than mounted: mounting would import pandas for every `twinned --help`.
+    """
+
+    def command(context: typer.Context) -> None:
+        own = import_module(f"twinned.cli.{name}").app
+        code = own(args=context.args, prog_name=f"twinned {name}", standalone_mode=False)
+        raise typer.Exit(code or 0)
+
+    app.command(
+        name,
+        help=help_line,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(command)
 
 
-@app.command(
-    "reproduce",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def _reproduce(context: typer.Context) -> None:
-    """Run the paper's tables and figures, and set ours beside what it printed."""
-    from twinned.cli.reproduce import app as reproduce
-
-    code = reproduce(args=context.args, prog_name="twinned reproduce", standalone_mode=False)
-    raise typer.Exit(code or 0)
+_hand_on("datasets", "List, fetch and show the data sets of the paper.")
+_hand_on("reproduce", "Run the paper's tables and figures, and set ours beside what it printed.")
 
 
 # What a wrong call raises: click's own class, or that of the copy that newer typers bring along.
