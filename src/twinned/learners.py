@@ -27,6 +27,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
+from twinned.binned import PairRows, fit_in_blocks
 from twinned.columns import Floats
 from twinned.exceptions import LeakingValidationWarning
 from twinned.folds import Indices, pair_folds
@@ -129,7 +130,7 @@ class Lesson(NamedTuple):
     """What a base estimator is taught."""
 
     base: Any  # not fitted
-    pairs: NDArray[Any]
+    pairs: NDArray[Any] | PairRows
     target: Floats
     options: dict[str, Any]  # of `fit`: weights, a validation set
     made_of: tuple[Indices, Indices, Floats] | None  # first and second points, all values
@@ -146,7 +147,7 @@ class Lesson(NamedTuple):
             options["sample_weight"] = np.append(weight, np.full(len(target), weight.mean()))
         return Lesson(
             learned.best_estimator_ if isinstance(learned, _SEARCH) else learned,
-            np.concatenate([self.pairs, pairs]),
+            np.concatenate([np.asarray(self.pairs), pairs]),
             np.concatenate([self.target, target]),
             options,
             None,
@@ -170,7 +171,10 @@ def fit_base(lesson: Lesson, *, rng: Any, n_jobs: int | None) -> Any:
     # HistGradientBoosting has no `n_jobs`: it takes all cores unless it is told otherwise
     at_most = None if n_jobs is None else effective_n_jobs(n_jobs)
     with threadpool_limits(at_most, user_api="openmp"):
-        base.fit(lesson.pairs, lesson.target, **lesson.options)
+        if isinstance(lesson.pairs, PairRows):
+            base = fit_in_blocks(base, lesson.pairs, lesson.target, **lesson.options)
+        else:
+            base.fit(lesson.pairs, lesson.target, **lesson.options)
     if lend_threads:
         # back to one: threads work on blocks of queries when predicting, and a forest that
         # sums its trees on several threads rounds differently from call to call

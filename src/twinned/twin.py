@@ -22,6 +22,7 @@ from twinned._validation import (
 )
 from twinned.anchors import as_anchor_strategy, as_weight_strategy, check_kept
 from twinned.base import BaseTwin
+from twinned.binned import PairRows, bins_blocks, bytes_binned
 from twinned.blocks import Queries
 from twinned.columns import Floats, Points
 from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError
@@ -53,7 +54,7 @@ from twinned.pairs import (
 from twinned.trees import AnchoredTrees, pays, read_at_anchors
 
 _KEPT_BYTES = 160_000_000  # of packed trees kept for the next prediction
-_FIT_BYTES = 8_000_000  # of pairs written at once while the pair matrix is filled
+_FIT_BYTES = 64_000_000  # of pairs at once, where the learner can take them in blocks
 
 
 class TwinRegressor(BaseTwin):
@@ -95,7 +96,8 @@ class TwinRegressor(BaseTwin):
         Threads for predicting, for the neighbour search, and for fitting: at most so many where
         it is set, also in a base estimator that has no `n_jobs` of its own or leaves it at None.
     memory_limit : int, str or None, default="512MB"
-        Bounds the pair matrix of `fit` and the blocks of `predict`, in bytes or such as "2GB".
+        Bounds the pair matrix of `fit` (or what LightGBM keeps of it) and the blocks of `predict`,
+        in bytes or such as "2GB".
     random_state : int, RandomState or None, default=None
         Draws random pairs and anchors, and seeds the base estimator where it has no seed of its
         own.
@@ -219,7 +221,7 @@ class TwinRegressor(BaseTwin):
         values = target[:, 0] if target.ndim == 2 and target.shape[1] == 1 else target
         n_outputs = 1 if values.ndim == 1 else values.shape[1]
         base = self._base(len(matrix), n_outputs)
-        most = self._most_pairs(limit, n_outputs)
+        most = self._most_pairs(limit, n_outputs, base)
         if X_val is not None:
             most = most * 3 // 4  # the rest is for the validation pairs
         strategy, mirrored = self._pair_strategy(len(matrix), most)
@@ -262,7 +264,7 @@ class TwinRegressor(BaseTwin):
             options["sample_weight"] = pair_weight
         lesson = Lesson(
             base,
-            self._pair_matrix(points, points, first, second),
+            self._pairs_for(base, points, first, second),
             difference(values[first], values[second]) / self._y_unit,
             options,
             (first, second, values),
@@ -334,11 +336,12 @@ class TwinRegressor(BaseTwin):
 
     # --- the pair matrix ----------------------------------------------------------------------
 
-    def _most_pairs(self, limit: int | None, n_outputs: int) -> int:
+    def _most_pairs(self, limit: int | None, n_outputs: int, base: Any) -> int:
         """How many pairs fit into the memory limit: features, target, two rows and a weight."""
         if limit is None:
             return 2**62
-        return limit // (self._pair_bytes() + 8 * n_outputs + 3 * 8)
+        each = bytes_binned(self._features.width) if bins_blocks(base) else self._pair_bytes()
+        return limit // (each + 8 * n_outputs + 3 * 8)
 
     def _pair_strategy(self, n_points: int, most: int) -> tuple[PairStrategy, bool]:
         """Which pairs, and whether each is learned with its mirror image; refused if too many."""
@@ -362,17 +365,15 @@ class TwinRegressor(BaseTwin):
             )
         return strategy, mirrored
 
-    def _pair_matrix(self, left: Points, right: Points, first: Any, second: Any) -> NDArray[Any]:
-        """(n_pairs, width) of `left[first]` with `right[second]`.
+    def _pairs_for(self, base: Any, points: Points, first: Any, second: Any) -> Any:
+        """The pairs of the lesson: their matrix, or its rows where few of them are to be there."""
+        rows = PairRows(self._features, points, points, first, second)
+        in_blocks = len(rows) * self._pair_bytes() > _FIT_BYTES and bins_blocks(base)
+        return rows if in_blocks else np.asarray(rows)
 
-        Filled in blocks, so that nothing of its size is made beside it.
-        """
-        pairs = np.empty((len(first), self._features.width), dtype=self._pair_dtype)
-        at_once = max(1, _FIT_BYTES // self._pair_bytes())
-        for start in range(0, len(first), at_once):
-            rows = slice(start, start + at_once)
-            self._features.build(left.take(first[rows]), right.take(second[rows]), pairs[rows])
-        return pairs
+    def _pair_matrix(self, left: Points, right: Points, first: Any, second: Any) -> NDArray[Any]:
+        """(n_pairs, width) of `left[first]` with `right[second]`."""
+        return np.asarray(PairRows(self._features, left, right, first, second))
 
     def _validation_set(
         self,
