@@ -14,7 +14,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinNeuralRegressor, TwinRegressor, conformal, cross_conformal
 from twinned.datasets import make_wsb
-from twinned.uncertainty import cross_intervals, number_places, tell
+from twinned.deviation import Surroundings, number_places, tell
+from twinned.uncertainty import cross_intervals
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
 FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)
@@ -167,14 +168,14 @@ def test_a_fold_is_not_judged_by_its_own_errors():
     crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, method="plus")
     folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
     fold = next(k for k, (_, left_out) in enumerate(folds) if 7 in left_out)
-    sizes = [judge.sigma(tell(model, X[[7]], crossed._places))[0] for model, judge in crossed._who]
+    sizes = [judge.sigma(tell(one, X[[7]], around))[0] for one, around, judge in crossed._who]
     assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
 
 
 def test_another_width_fits_nothing_again():
     crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, random_state=7)
     other = crossed.with_width("constant")
-    assert other.models is crossed.models
+    assert all(a is b for a, b in zip(other.models, crossed.models, strict=True))
     assert other.whole is crossed.whole
     again = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", random_state=7)
     np.testing.assert_allclose(
@@ -195,6 +196,27 @@ def test_a_row_is_judged_alone():
         together = one.predict_interval(X[TEST], 0.8)
         alone = [one.predict_interval(X[TEST][[row]], 0.8)[0] for row in range(5)]
         np.testing.assert_allclose(together[:5], alone, rtol=1e-12)
+
+
+def test_what_is_known_of_a_point_is_what_lies_around_it():
+    about = Surroundings(X[FIT], y[FIT]).about(X[TEST])
+    scale = X[FIT].std(axis=0)
+    for row, told in zip(X[TEST][:5], about, strict=False):
+        distances = np.sqrt((((X[FIT] - row) / scale) ** 2).sum(axis=1))
+        near = np.argsort(distances)[:10]
+        expected = [*row, distances[near[0]], distances[near[9]], np.std(y[FIT][near])]
+        np.testing.assert_allclose(told, expected, rtol=1e-9)
+
+
+def test_few_points_or_missing_numbers_still_have_surroundings():
+    few = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan]])
+    about = Surroundings(few, np.arange(3.0)).about(few)
+    assert about.shape == (3, 5)
+    assert np.isfinite(about[:, 2:]).all()
+    assert Surroundings(np.array([["a"], ["b"]]), np.zeros(2)).about(np.array([["a"]])).shape == (
+        1,
+        0,
+    )
 
 
 def test_names_in_a_table_are_left_out_of_the_learned_width():

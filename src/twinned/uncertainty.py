@@ -10,21 +10,17 @@ prediction, by crepes).
 `cross_conformal` needs no such set: it fits the model once for every fold that it leaves out, whose
 points so have scores, and once more to all points. Or the models of the folds predict together (the
 CV+ of Barber, Candès, Ramdas and Tibshirani, with scores divided by σ). It can also learn σ: a
-forest learns the size of the errors out of fold, and σ is the geometric mean of what it says and of
-the model's own.
+forest learns the size of the errors out of fold, which is then half of σ (see `deviation`).
 """
 
 from __future__ import annotations
 
-import inspect
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold, check_cv
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
@@ -36,21 +32,21 @@ from twinned._validation import (
     check_target,
     count_rows,
 )
-from twinned.columns import Floats, as_numbers, column_list, is_number_dtype, is_table
+from twinned.columns import Floats
+from twinned.deviation import (
+    LEAST,
+    Judge,
+    Surroundings,
+    Told,
+    error_learner,
+    features,
+    least_deviation,
+    positive,
+    tell,
+)
 
-# Of the mean raw standard deviation, added to each: no point is so easy that no error counts.
-_LEAST = 0.05
-_LEAST_OF_SPREAD = 0.002  # the same, in units of the standard deviation of the known values
 _BLOCK = 4_000_000  # queries × points at once
 WIDTHS = ["learned", "deviation", "constant"]
-
-
-class Told(NamedTuple):
-    """What a model says of points."""
-
-    mean: Floats
-    raw: Floats  # its standard deviation; ones where it has none
-    numbers: Floats  # (point, column): the points themselves, without names
 
 
 def conformal(model: Any, X_cal: Any, y_cal: Any, *, width: str = "deviation") -> Calibrated:
@@ -96,7 +92,7 @@ def cross_conformal(
     X: Any,
     y: Any,
     *,
-    cv: Any = 5,
+    cv: Any = 10,
     width: str = "learned",
     method: str = "refit",
     random_state: Any = 0,
@@ -111,8 +107,9 @@ def cross_conformal(
         All the points there are.
     y : array of shape (n,)
         Their values.
-    cv : int or a splitter of scikit-learn, default=5
-        How the points are left out. An integer is that many folds in random order; give
+    cv : int or a splitter of scikit-learn, default=10
+        How the points are left out. An integer is that many folds in random order; with fewer, the
+        models of the folds know less than the model of all points, and intervals are too wide. Give
         `GroupKFold(5).split(X, y, groups)` where rows come in groups.
     width : {"learned", "deviation", "constant"}, default="learned"
         Intervals in proportion to a learned size of errors and to the model's standard deviation;
@@ -169,13 +166,17 @@ def calibrate_across(
     `folds` are the rows (learned, left out) of each model; `whole` is the model of all rows, or
     None where those of the folds predict.
     """
-    places = number_places(X)
+    who = [
+        (model, Surroundings(_safe_indexing(X, learned), y[learned]))
+        for model, (learned, _) in zip(models, folds, strict=True)
+    ]
     told = [
-        tell(model, _safe_indexing(X, rows), places)
-        for model, (_, rows) in zip(models, folds, strict=True)
+        tell(model, _safe_indexing(X, rows), around)
+        for (model, around), (_, rows) in zip(who, folds, strict=True)
     ]
     errors = [np.abs(y[rows] - own.mean) for own, (_, rows) in zip(told, folds, strict=True)]
-    return CrossCalibrated(models, whole, told, errors, places, width, random_state)
+    last = None if whole is None else (whole, Surroundings(X, y))
+    return CrossCalibrated(who, last, told, errors, width, random_state)
 
 
 class Calibrated:
@@ -185,14 +186,14 @@ class Calibrated:
         from crepes import ConformalRegressor
 
         self.model, self.width = model, width
-        told = tell(model, X_cal, [])
+        told = tell(model, X_cal)
         self._floor = least_deviation(model, told.raw) if width == "deviation" else 0.0
         sigma = positive(told.raw, self._floor)
         self.scores = np.abs(y_cal - told.mean) / sigma
         self._regressor = ConformalRegressor().fit(y_cal - told.mean, sigmas=sigma)
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
-        told = tell(self.model, X, [])
+        told = tell(self.model, X)
         return told.mean, positive(told.raw, self._floor)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -219,23 +220,21 @@ class CrossCalibrated:
 
     `told` has for each fold what its model says of the points it left out, `errors` how far off.
     Who predicts is the model of all points, or, where there is none (`whole` is None), all models
-    of the folds.
+    of the folds. Each model comes with the points that it learned from.
     """
 
     def __init__(
         self,
-        models: list[Any],
-        whole: Any,
+        models: list[tuple[Any, Surroundings]],
+        whole: tuple[Any, Surroundings] | None,
         told: list[Told],
         errors: list[Floats],
-        places: list[int],
         width: str,
         random_state: Any = 0,
     ) -> None:
-        self.models, self.whole, self.width = models, whole, width
-        self._told, self._errors, self._places = told, errors, places
-        self._random_state = random_state
-        floors = [_LEAST * float(np.mean(own.raw)) for own in told]
+        self._models, self._whole, self.width = models, whole, width
+        self._told, self._errors, self._random_state = told, errors, random_state
+        floors = [LEAST * float(np.mean(own.raw)) for own in told]
         # a fold's own errors stay out of what it is judged by
         judges = [
             self._judge(floors, [i for i in range(len(models)) if i != k], floors[k])
@@ -244,39 +243,43 @@ class CrossCalibrated:
         sigmas = [judge.sigma(own) for judge, own in zip(judges, told, strict=True)]
         self.scores = np.concatenate(errors) / np.concatenate(sigmas)
         if whole is None:
-            self._who = list(zip(models, judges, strict=True))
+            self._who = [(*model, judge) for model, judge in zip(models, judges, strict=True)]
             self._fold = np.repeat(np.arange(len(models)), [len(own) for own in errors])
         else:
             everyone = list(range(len(models)))
-            self._who = [(whole, self._judge(floors, everyone, float(np.mean(floors))))]
+            self._who = [(*whole, self._judge(floors, everyone, float(np.mean(floors))))]
             self._fold = np.zeros(len(self.scores), dtype=np.intp)
+
+    @property
+    def models(self) -> list[Any]:
+        """Those of the folds."""
+        return [model for model, _ in self._models]
+
+    @property
+    def whole(self) -> Any:
+        """The model of all points, or None."""
+        return None if self._whole is None else self._whole[0]
 
     def _judge(self, floors: list[float], folds: list[int], floor: float) -> Judge:
         """Who tells the size of errors, from what happened in some folds."""
         if self.width != "learned":
             return Judge(self.width, floor, None, 0.0)
-        features = [_features(self._told[i], floors[i]) for i in folds]
+        known = np.concatenate([features(self._told[i], floors[i]) for i in folds])
         errors = np.concatenate([self._errors[i] for i in folds])
-        learner = error_learner(self._random_state).fit(np.concatenate(features), errors)
-        return Judge(self.width, floor, learner, _LEAST * float(np.mean(errors)))
+        learner = error_learner(self._random_state).fit(known, errors)
+        return Judge(self.width, floor, learner, LEAST * float(np.mean(errors)))
 
     def with_width(self, width: str) -> CrossCalibrated:
         """The same models with another `width`; none is fitted again."""
         check_choice("width", width, WIDTHS)
         return CrossCalibrated(
-            self.models,
-            self.whole,
-            self._told,
-            self._errors,
-            self._places,
-            width,
-            self._random_state,
+            self._models, self._whole, self._told, self._errors, width, self._random_state
         )
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         """(n, model) predictions and standard deviations."""
-        told = [tell(model, X, self._places) for model, _ in self._who]
-        sigmas = [judge.sigma(own) for (_, judge), own in zip(self._who, told, strict=True)]
+        told = [tell(model, X, around) for model, around, _ in self._who]
+        sigmas = [judge.sigma(own) for (_, _, judge), own in zip(self._who, told, strict=True)]
         return np.column_stack([own.mean for own in told]), np.column_stack(sigmas)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -293,29 +296,6 @@ class CrossCalibrated:
         level = check_confidence(confidence, len(self.scores))
         means, sigmas = self._predict(X)
         return cross_intervals(means, sigmas, self.scores, self._fold, level)
-
-
-class Judge(NamedTuple):
-    """Tells how large an error to expect."""
-
-    width: str
-    floor: float
-    learner: Any  # of the size of errors; None where the model's own deviation serves
-    learned_floor: float
-
-    def sigma(self, told: Told) -> Floats:
-        if self.width == "constant":
-            return np.ones_like(told.mean)
-        sigma = positive(told.raw, self.floor)
-        if self.learner is None:
-            return sigma
-        learned = self.learner.predict(_features(told, self.floor))
-        return np.sqrt(sigma * positive(learned, self.learned_floor))
-
-
-def _features(told: Told, floor: float) -> Floats:
-    """What the size of an error is learned from."""
-    return np.column_stack([told.numbers, told.mean, positive(told.raw, floor)])
 
 
 def cross_intervals(
@@ -342,69 +322,6 @@ def cross_intervals(
         out[rows, 1] = np.partition(mean + reach, n - k, axis=1)[:, n - k]
     # where folds disagree and little is asked, the quantiles may cross
     return np.sort(out, axis=1)
-
-
-def error_learner(random_state: Any) -> RandomForestRegressor:
-    """Learns the size of errors: of a few hundred, so not finely."""
-    return RandomForestRegressor(
-        200, min_samples_leaf=5, max_features=0.5, random_state=random_state
-    )
-
-
-def number_places(X: Any) -> list[int]:
-    """Which columns are numbers, by their type in the whole table; names are left out."""
-    if is_table(X):
-        return [i for i, column in enumerate(column_list(X)[0]) if is_number_dtype(column)]
-    try:
-        return list(range(np.asarray(X, dtype=float).shape[1]))
-    except (TypeError, ValueError):
-        return []
-
-
-def numbers_of(X: Any, places: list[int]) -> Floats:
-    """(n, place) those columns."""
-    if not is_table(X):
-        return np.asarray(X, dtype=float)[:, places] if places else np.empty((count_rows(X), 0))
-    columns, names = column_list(X)
-    numbers = [as_numbers(columns[i], names[i]) for i in places]
-    return np.column_stack([np.empty((count_rows(X), 0)), *numbers])
-
-
-def tell(model: Any, X: Any, places: list[int]) -> Told:
-    """What a model of one output says of points."""
-    if has_deviation(model):
-        mean, raw = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
-    else:
-        mean = np.asarray(model.predict(X), dtype=float)
-        raw = np.ones_like(mean)
-    if mean.ndim != 1:
-        raise ValueError(f"Intervals need a model of one output, but this one has {mean.shape[1]}.")
-    return Told(mean, raw, numbers_of(X, places))
-
-
-def has_deviation(model: Any) -> bool:
-    """Whether `predict` takes `return_std`; a pipeline hands it to its last step."""
-    while isinstance(model, Pipeline):
-        model = model.steps[-1][1]
-    return "return_std" in inspect.signature(model.predict).parameters
-
-
-def least_deviation(model: Any, raw: Floats) -> float:
-    """What is added to every deviation.
-
-    Of a twin, a small part of the spread of its known values: that is settled before any
-    calibration point is seen, and so the coverage is exact. Of another model, a small part of the
-    mean deviation.
-    """
-    known = getattr(getattr(model, "twin_", model), "anchors_y_", None)
-    if known is not None and np.std(known) > 0:
-        return _LEAST_OF_SPREAD * float(np.std(known))
-    return _LEAST * float(np.mean(raw))
-
-
-def positive(raw: Floats, floor: float) -> Floats:
-    """Standard deviations to divide by; ones where the floor is zero, as all of them are then."""
-    return raw + floor if floor > 0 else np.ones_like(raw)
 
 
 def check_values(y: Any, n_rows: int) -> Floats:

@@ -217,6 +217,21 @@ def test_added_anchors_share_the_networks(data, twin):
 def test_fit_many_takes_only_what_it_can_batch(data):
     with pytest.raises(TypeError, match="TwinRegressor"):
         fit_many(twinned.TwinRegressor(), [data])
+    with pytest.raises(ValueError, match="1 estimators do not fit 2 problems"):
+        fit_many([TwinNeuralRegressor()], [data, data])
+    with pytest.raises(ValueError, match="differ in more than anchors, pairs"):
+        fit_many([TwinNeuralRegressor(), TwinNeuralRegressor(max_steps=3)], [data, data])
+    assert fit_many(TwinNeuralRegressor(), []) == []
+
+
+def test_fit_many_with_pairs_of_their_own(data):
+    """Tables of different widths are padded: that changes nothing but the last bits."""
+    X, y = data
+    each = [TwinNeuralRegressor(**SMALL, pairs=NearestPairs(k)) for k in (3, 9)]
+    for own, model in zip(each, fit_many(each, [data, data]), strict=True):
+        alone = own.fit(X, y)
+        np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=1e-4)
+        assert model.n_pairs_ == alone.n_pairs_
 
 
 @given(anchor=st.integers(0, 89), seed=st.integers(0, 10**6), layers=st.sampled_from([1, 2]))

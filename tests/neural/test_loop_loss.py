@@ -25,7 +25,7 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     key = jnp.uint32(3)
     parameters = initial(shape, key, jnp.int32(4), jnp.float32(0))
     features = np.random.RandomState(0).normal(size=(20, 4)).astype(np.float32)
-    problem = training.Problem(features, np.zeros((20, 2)), np.ones(20), 4, np.zeros((1, 1)))
+    problem = training.Problem(features, np.zeros((20, 2)), np.ones(20), 4, np.zeros((1, 1)), 1)
     pool = jnp.arange(20, dtype=jnp.int32)
     member = training.Member(
         *[None] * 6, *[0.0] * 3, jnp.float32(0), *[0.0] * 2, pool, jnp.int32(20)

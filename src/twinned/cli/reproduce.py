@@ -13,7 +13,16 @@ from rich.table import Table
 from twinned._validation import check_choice
 from twinned.cli._errors import one_clear_line, say
 from twinned.datasets import KEYS, PAPER_SEEDS, fetch
-from twinned.experiments import EXPERIMENTS, Experiment, Records, Run, expand, perform
+from twinned.experiments import (
+    EXPERIMENTS,
+    STUDIES,
+    Experiment,
+    Records,
+    Run,
+    Study,
+    expand,
+    perform,
+)
 from twinned.experiments.tables import as_markdown, comparison
 
 app = typer.Typer(
@@ -74,6 +83,13 @@ def run_command(
         list[str] | None, typer.Option(help="Keys of data sets; default: all nine.")
     ] = None,
     quick: Annotated[bool, typer.Option(help="Small settings, three splits: a look.")] = False,
+    together: Annotated[
+        bool | None,
+        typer.Option(
+            "--together/--one-by-one",
+            help="All networks of a study as one program; default: where JAX sees a GPU.",
+        ),
+    ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786.")
     ] = None,
@@ -85,30 +101,34 @@ def run_command(
     twinned reproduce run all --quick
     """
     with one_clear_line():
-        chosen = _chosen(keys)
-        if "all" in keys:
-            chosen = [one for one in chosen if not flavour or set(flavour) & set(one.flavours)]
+        studies = _studies(_chosen(keys))
+        for name in flavour or ():
+            check_choice(
+                "flavour", name, list(dict.fromkeys(f for s in studies for f in s.flavours))
+            )
         seeds = list(PAPER_SEEDS)[: splits or (QUICK_SPLITS if quick else len(PAPER_SEEDS))]
-        at_hand = _at_hand(datasets or list(KEYS)) if any(one.of_data for one in chosen) else []
+        at_hand = _at_hand(datasets or list(KEYS)) if any(one.of_data for one in studies) else []
+        wanted = flavour or (["modern"] if quick else None)
         todo = [
-            (one, runs)
-            for one in chosen
-            for name in (flavour or one.flavours)
-            if "all" not in keys or name in one.flavours
-            if (runs := expand(one, name, at_hand, seeds, quick))
+            (study, expand(study, name, at_hand, seeds, quick))
+            for study in studies
+            for name in study.flavours
+            if wanted is None or name in wanted
         ]
         # a look is kept apart from what counts
         records = Records(results / "quick" if quick else results)
+        together = _has_accelerator() if together is None else together
         with _bar() as progress:
-            for one, runs in todo:
-                task = progress.add_task(f"{one.key} {runs[0].flavour}", total=len(runs))
+            for study, runs in todo:
+                name = runs[0].flavour
+                task = progress.add_task(f"{study.key} {name}", total=len(runs))
 
                 def report(done: int, total: int, last: Run, task: object = task) -> None:
                     progress.update(task, completed=done)  # type: ignore[arg-type]
 
-                perform(one, runs, records, scheduler=scheduler, report=report)
+                perform(study, runs, records, together=together, scheduler=scheduler, report=report)
                 progress.update(task, completed=len(runs))
-                records.pack(one.key, runs[0].flavour)
+                records.pack(study.key, name)
 
 
 @app.command("show", no_args_is_help=True)
@@ -125,12 +145,12 @@ def show_command(
     """
     with one_clear_line():
         one = _chosen([key])[0]
-        if one.kind != "table":
-            raise ValueError(f"{one.key} is a {one.kind}; only tables can be shown so far.")
         name = flavour or one.flavours[0]
         check_choice("flavour", name, list(one.flavours))
         records = Records(results / "quick" if quick else results)
-        compared = comparison(records, one.key, name, _identities(one, name, quick))
+        if one.table is None:
+            raise ValueError(f"{one.key} is a {one.kind}, not a table.")
+        compared = comparison(one.key, one.table(_found(records, one, name, quick)))
     if as_json:
         print(compared.to_json(orient="records", indent=2))
     else:
@@ -160,15 +180,40 @@ def _at_hand(datasets: list[str]) -> list[str]:
     return found
 
 
+def _studies(chosen: list[Experiment]) -> list[Study]:
+    """What must be run for some experiments, each once."""
+    return [STUDIES[key] for key in dict.fromkeys(key for one in chosen for key in one.studies)]
+
+
+def _found(records: Records, one: Experiment, flavour: str, quick: bool) -> dict[str, Any]:
+    """Records of all its studies, as they are configured now; those of an older config are not."""
+    found = {}
+    for key in one.studies:
+        runs = expand(STUDIES[key], flavour, KEYS, PAPER_SEEDS, quick)
+        wanted = {run.identity for run in runs}
+        found[key] = [r for r in records.read(key, flavour) if r["identity"] in wanted]
+        if not found[key]:
+            raise ValueError(
+                f"There are no records of {one.key} in the flavour {flavour} in {records.folder}; "
+                f"make some with: twinned reproduce run {one.key} --flavour {flavour}"
+                f"{' --quick' if quick else ''}."
+            )
+    return found
+
+
 def _n_splits(records: Records, one: Experiment, flavour: str) -> int:
-    wanted = _identities(one, flavour, quick=False)
-    found = [record for record in records.read(one.key, flavour) if record["identity"] in wanted]
-    return len({record["config"]["split"] for record in found})
+    """How many splits have results of all data sets that any has, in all studies."""
+    try:
+        found = _found(records, one, flavour, quick=False)
+    except ValueError:
+        return 0
+    return min(len({r["config"]["split"] for r in own}) for own in found.values())
 
 
-def _identities(one: Experiment, flavour: str, quick: bool) -> set[str]:
-    """Of all runs as they are now."""
-    return {run.identity for run in expand(one, flavour, KEYS, PAPER_SEEDS, quick)}
+def _has_accelerator() -> bool:
+    import jax
+
+    return jax.default_backend() != "cpu"
 
 
 def _bar() -> Progress:

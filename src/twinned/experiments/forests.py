@@ -20,6 +20,7 @@ from twinned.experiments.records import Run
 
 N_TREES = 100
 SEARCHES = {"as_published": "leaking", "modern": "sound"}
+FLAVOURS = tuple(SEARCHES)
 
 
 @cache
@@ -38,7 +39,7 @@ def expand_table5(flavour: str, dataset: str, split: int, quick: bool) -> list[R
         "rf": found["plain"],
         "twinned_rf": found[SEARCHES[flavour]],
     }
-    return [Run("T5", flavour, dataset, split, settings)]
+    return [Run("forests", flavour, dataset, split, settings)]
 
 
 def execute_table5(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:

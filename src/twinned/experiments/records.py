@@ -1,13 +1,13 @@
 """One finished run, one record: it is there whole, or not at all.
 
-A *run* is a config: an experiment of the paper in one flavour, on one data set and split, with its
+A *run* is a config: a study in one flavour, on one data set and split, with its
 settings. Its identity is a digest of all that, so that a finished run is found again, and a changed
 config is a new run. A record holds the config, what came out, which versions of what made it, and
 how long it took.
 
-While an experiment runs, each record is a small file of its own, written beside its place and then
+While a study runs, each record is a small file of its own, written beside its place and then
 moved there: whatever is killed, no half record is left. `pack` gathers them into one compressed
-file for each experiment and flavour, which is what is committed.
+file for each study and flavour, which is what is committed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PASSING = ("seconds", "host", "versions")
 class Run:
     """What is run. `settings` are numbers, texts and lists of them."""
 
-    experiment: str
+    study: str
     flavour: str
     dataset: str
     split: int
@@ -65,9 +65,9 @@ class Records:
     def __init__(self, folder: Any) -> None:
         self.folder = Path(folder)
 
-    def done(self, experiment: str, flavour: str) -> set[str]:
+    def done(self, study: str, flavour: str) -> set[str]:
         """The identities of the runs that are finished."""
-        return {record["identity"] for record in self.read(experiment, flavour)}
+        return {record["identity"] for record in self.read(study, flavour)}
 
     def write(self, run: Run, result: dict[str, Any], seconds: float) -> Path:
         """Keep what a run came to."""
@@ -79,45 +79,45 @@ class Records:
             "versions": versions(),
             "host": platform.node(),
         }
-        place = self._loose(run.experiment, run.flavour) / f"{run.identity}.json"
+        place = self._loose(run.study, run.flavour) / f"{run.identity}.json"
         place.parent.mkdir(parents=True, exist_ok=True)
         write_whole(place, json.dumps(record, sort_keys=True).encode())
         return place
 
-    def read(self, experiment: str, flavour: str) -> list[dict[str, Any]]:
-        """All records of an experiment in one flavour, by data set, split and settings."""
-        found = {record["identity"]: record for record in self._packed(experiment, flavour)}
-        loose = self._loose(experiment, flavour)
+    def read(self, study: str, flavour: str) -> list[dict[str, Any]]:
+        """All records of a study in one flavour, by data set, split and settings."""
+        found = {record["identity"]: record for record in self._packed(study, flavour)}
+        loose = self._loose(study, flavour)
         for place in sorted(loose.glob("*.json")) if loose.is_dir() else ():
             record = json.loads(place.read_bytes())
             found[record["identity"]] = record
         return sorted(found.values(), key=_order)
 
-    def pack(self, experiment: str, flavour: str) -> Path | None:
+    def pack(self, study: str, flavour: str) -> Path | None:
         """Gather all records into one compressed file, then remove the small ones it holds."""
-        records = self.read(experiment, flavour)
+        records = self.read(study, flavour)
         if not records:
             return None
-        place = self._pack(experiment, flavour)
+        place = self._pack(study, flavour)
         lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
         # without a time in its head: the same records are the same bytes
         write_whole(place, gzip.compress(lines.encode(), mtime=0))
         # another process may have written more meanwhile: those stay
         for record in records:
-            (self._loose(experiment, flavour) / f"{record['identity']}.json").unlink(True)
+            (self._loose(study, flavour) / f"{record['identity']}.json").unlink(True)
         return place
 
-    def _packed(self, experiment: str, flavour: str) -> Iterator[dict[str, Any]]:
-        place = self._pack(experiment, flavour)
+    def _packed(self, study: str, flavour: str) -> Iterator[dict[str, Any]]:
+        place = self._pack(study, flavour)
         if place.exists():
             for line in gzip.decompress(place.read_bytes()).decode().splitlines():
                 yield json.loads(line)
 
-    def _pack(self, experiment: str, flavour: str) -> Path:
-        return self.folder / f"{experiment}-{flavour}.jsonl.gz"
+    def _pack(self, study: str, flavour: str) -> Path:
+        return self.folder / f"{study}-{flavour}.jsonl.gz"
 
-    def _loose(self, experiment: str, flavour: str) -> Path:
-        return self.folder / "running" / f"{experiment}-{flavour}"
+    def _loose(self, study: str, flavour: str) -> Path:
+        return self.folder / "running" / f"{study}-{flavour}"
 
 
 def write_whole(place: Path, content: bytes) -> None:

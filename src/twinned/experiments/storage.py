@@ -52,7 +52,7 @@ def expand_figure_f(flavour: str, dataset: str, split: int, quick: bool) -> list
         "sizes": list(ENSEMBLE_SIZES),
         "measured": [1, 2] if quick else list(MEASURED_SIZES),
     }
-    return [Run("F", flavour, dataset, split, settings)]
+    return [Run("storage", flavour, dataset, split, settings)]
 
 
 def execute_figure_f(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:

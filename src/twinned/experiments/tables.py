@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from twinned.experiments.records import Records
-
 FAR = 2.0  # standard errors of both together, beyond which a difference is marked
 
 
@@ -22,26 +20,13 @@ def published() -> pd.DataFrame:
     return pd.read_csv(StringIO(text))
 
 
-def comparison(
-    records: Records, key: str, flavour: str, wanted: set[str] | None = None
-) -> pd.DataFrame:
+def comparison(key: str, errors: pd.DataFrame) -> pd.DataFrame:
     """A row for each data set and method: ours, published, their ratio, and whether they are far.
 
-    `wanted` are the identities of the runs that count: records of an older config do not.
-    Standard errors are the paper's: the standard deviation over splits by the root of their number.
+    `errors` has dataset, split, method and rmse. Standard errors are the paper's: the standard
+    deviation over splits by the root of their number.
     """
-    rows = [
-        {"dataset": record["config"]["dataset"], "method": method, "rmse": value}
-        for record in records.read(key, flavour)
-        if wanted is None or record["identity"] in wanted
-        for method, value in record["result"].items()
-    ]
-    if not rows:
-        raise ValueError(
-            f"There are no records of {key} in the flavour {flavour} in {records.folder}; make "
-            f"some with: twinned reproduce run {key} --flavour {flavour}."
-        )
-    grouped = pd.DataFrame(rows).groupby(["dataset", "method"])["rmse"]
+    grouped = errors.groupby(["dataset", "method"], sort=False)["rmse"]
     ours = pd.DataFrame(
         {
             "rmse": grouped.mean(),

@@ -50,7 +50,7 @@ def fit_prepared(estimator: Any, problems: list[Prepared], twin: bool) -> list[F
             round_up(problem.X.shape[1], 4),
             problem.y.shape[1],
             len(problem.folds),
-            None if problem.partners is None else problem.partners.shape[1],
+            problem.partners is None,
             # an epoch of the paper is as long as the problem is large
             None if estimator.recipe == "modern" else problem.n_learned,
         )
@@ -165,21 +165,16 @@ def stack(
         return np.stack([of(problem) for problem in group]).astype(dtype)
 
     n_outputs = group[0].y.shape[1]
-    width = 1 if group[0].partners is None else group[0].partners.shape[1]
+    tables = [np.zeros((1, 1)) if p.partners is None else p.partners for p in group]
+    width = max(table.shape[1] for table in tables)
+    n_tabled = 1 if group[0].partners is None else n_rows
     problems = Problem(
         X=stacked(lambda p: padded(p.X, n_rows, n_features), np.float32),
         y=stacked(lambda p: padded(p.y, n_rows, n_outputs), np.float32),
         weight=stacked(lambda p: padded(p.row_weight, n_rows), np.float32),
         n_features=stacked(lambda p: np.int32(p.X.shape[1]), np.int32),
-        partners=stacked(
-            lambda p: padded(
-                np.zeros((1, 1)) if p.partners is None else p.partners,
-                1 if p.partners is None else n_rows,
-                width,
-                dtype=np.int32,
-            ),
-            np.int32,
-        ),
+        partners=np.stack([padded(table, n_tabled, width, dtype=np.int32) for table in tables]),
+        n_partners=np.array([table.shape[1] for table in tables], np.uint32),
     )
 
     def member(problem: Prepared, number: int, setting: Setting, fold: NDArray[np.intp]) -> Member:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._validation import all_or_nothing, check_flag, open_table
+from twinned.columns import Floats
 from twinned.neural.fitting import Fitted, fit_prepared, on_device
 from twinned.neural.inference import plain_values
 from twinned.neural.members import padded, settle_members
@@ -112,24 +114,28 @@ class NeuralRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The weighted mean over members and, where `return_std`, their spread."""
-        check_is_fitted(self)
         check_flag("return_std", return_std)
-        matrix, columns = open_table(
-            self, X, self._columns, allow_nan=False, pair_dtype=np.dtype(np.float64)
-        )
-        scale = Scale(*self._scale)
-        wide = padded(scale.points(columns.points(matrix)).wide, self._shape["n_features"])
         means, spreads = [], []
-        weights = self.member_weights_[:, None, None]
-        for low in range(0, len(wide), _ROWS):
-            with on_device(self.device):
-                members = plain_values(
-                    Shape(**self._shape), self._parameters, self._embedded, wide[low : low + _ROWS]
-                )
-            members = members.astype(np.float64) * scale.y_spread + scale.y_mean
+        for members in self._member_values(X):
+            weights = self.member_weights_[:, None, None]
             mean = (weights * members).sum(axis=0)
             means.append(mean)
             spreads.append(np.sqrt((weights * (members - mean) ** 2).sum(axis=0)))
         column = 0 if self._one_dimensional else slice(None)
         mean, spread = np.concatenate(means)[:, column], np.concatenate(spreads)[:, column]
         return (mean, spread) if return_std else mean
+
+    def _member_values(self, X: Any) -> Iterator[Floats]:
+        """Blocks (member, row, output) of what each member says, in units of y."""
+        check_is_fitted(self)
+        matrix, columns = open_table(
+            self, X, self._columns, allow_nan=False, pair_dtype=np.dtype(np.float64)
+        )
+        scale = Scale(*self._scale)
+        wide = padded(scale.points(columns.points(matrix)).wide, self._shape["n_features"])
+        for low in range(0, len(wide), _ROWS):
+            with on_device(self.device):
+                members = plain_values(
+                    Shape(**self._shape), self._parameters, self._embedded, wide[low : low + _ROWS]
+                )
+            yield members.astype(np.float64) * scale.y_spread + scale.y_mean

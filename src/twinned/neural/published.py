@@ -346,8 +346,8 @@ def _others(
     """A random partner for each row: of its table, or any."""
     if not plan.partner_table:
         return member.rows[draws.below(key, member.n_rows, rows.shape[0])]
-    width = jnp.uint32(problem.partners.shape[1])
-    columns = (draws.bits(key, 1, rows.shape[0])[0] % width).astype(jnp.int32)
+    which = draws.bits(key, 1, rows.shape[0])[0]
+    columns = (which % problem.n_partners).astype(jnp.int32)
     return problem.partners[rows, columns]
 
 

@@ -50,6 +50,7 @@ class Problem(NamedTuple):
     weight: Value  # (row,)
     n_features: Value  # () the true number
     partners: Value  # (row, partner) int32; (1, 1) where the plan has no table
+    n_partners: Value  # () how many columns of it count
 
 
 class Member(NamedTuple):
@@ -195,7 +196,7 @@ def _loss(
         return _weighted(finish(shape, parameters, first[0], masks) - y, weight)
     if plan.partner_table:
         which = draws.bits(draws.fold(key, 3), plan.partners, points)
-        columns = (which % jnp.uint32(problem.partners.shape[1])).astype(jnp.int32)
+        columns = (which % problem.n_partners).astype(jnp.int32)
         partners = problem.partners[drawn, columns].ravel()  # partner by partner
         second = halves(shape, parameters, problem.X[partners], member.embedded)
         y_second = problem.y[partners]

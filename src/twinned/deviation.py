@@ -1,0 +1,162 @@
+"""How large an error to expect of a prediction, before and after errors were seen.
+
+Before, a model's own standard deviation says it. After, a forest learns the size of the errors of
+left-out points: from the points themselves, from what the model says of them, and from the known
+points nearby: how near they are, and how much their values differ.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.pipeline import Pipeline
+
+from twinned._validation import count_rows
+from twinned.columns import Floats, as_numbers, column_list, is_number_dtype, is_table
+from twinned.neighbours import NeighbourIndex
+
+# Of the mean raw standard deviation, added to each: no point is so easy that no error counts.
+LEAST = 0.05
+_LEAST_OF_SPREAD = 0.002  # the same, in units of the standard deviation of the known values
+_NEARBY = 10  # known points
+
+
+class Told(NamedTuple):
+    """What a model says of points, and what is known about them."""
+
+    mean: Floats
+    raw: Floats  # its standard deviation; ones where it has none
+    about: Floats  # (point, feature)
+
+
+class Surroundings:
+    """The known points, of which a query has some nearby.
+
+    Only columns of numbers count, by their type in the table; names are left out.
+
+    Parameters
+    ----------
+    X : table or array of shape (n, n_features)
+        The known points.
+    y : array of shape (n,)
+        Their values.
+    """
+
+    def __init__(self, X: Any, y: Floats) -> None:
+        self._places, self._y = number_places(X), y
+        if not self._places:
+            return
+        numbers = numbers_of(X, self._places)
+        known = ~np.isnan(numbers)
+        count = np.maximum(known.sum(axis=0), 1)
+        self._middle = np.where(known, numbers, 0.0).sum(axis=0) / count
+        square = np.where(known, numbers - self._middle, 0.0) ** 2
+        spread = np.sqrt(square.sum(axis=0) / count)
+        self._spread = np.where(spread > 0, spread, 1.0)
+        self._index = NeighbourIndex(self._scaled(numbers))
+
+    def _scaled(self, numbers: Floats) -> Floats:
+        """Standardised; what is missing is as the mean."""
+        return np.nan_to_num((numbers - self._middle) / self._spread, nan=0.0)
+
+    def about(self, X: Any) -> Floats:
+        """(n, feature): numbers; how far the nearest is and the tenth; the spread of y up to it."""
+        numbers = numbers_of(X, self._places)
+        if not self._places:
+            return numbers
+        rows, distances = self._index.nearest(self._scaled(numbers), min(_NEARBY, len(self._y)))
+        nearest, furthest = distances.min(axis=1), distances.max(axis=1)
+        return np.column_stack([numbers, nearest, furthest, self._y[rows].std(axis=1)])
+
+
+class Judge(NamedTuple):
+    """Tells how large an error to expect.
+
+    With a learner, by the geometric mean of what that says and of the model's own deviation.
+    """
+
+    width: str
+    floor: float
+    learner: Any  # of the size of errors; None where the model's own deviation serves
+    learned_floor: float
+
+    def sigma(self, told: Told) -> Floats:
+        if self.width == "constant":
+            return np.ones_like(told.mean)
+        sigma = positive(told.raw, self.floor)
+        if self.learner is None:
+            return sigma
+        learned = self.learner.predict(features(told, self.floor))
+        return np.sqrt(sigma * positive(learned, self.learned_floor))
+
+
+def features(told: Told, floor: float) -> Floats:
+    """What the size of an error is learned from."""
+    return np.column_stack([told.about, told.mean, positive(told.raw, floor)])
+
+
+def error_learner(random_state: Any) -> RandomForestRegressor:
+    """Learns the size of errors: of a few hundred, so not finely."""
+    return RandomForestRegressor(
+        200, min_samples_leaf=5, max_features=0.5, random_state=random_state
+    )
+
+
+def number_places(X: Any) -> list[int]:
+    """Which columns are numbers, by their type in the whole table; names are left out."""
+    if is_table(X):
+        return [i for i, column in enumerate(column_list(X)[0]) if is_number_dtype(column)]
+    try:
+        return list(range(np.asarray(X, dtype=float).shape[1]))
+    except (TypeError, ValueError):
+        return []
+
+
+def numbers_of(X: Any, places: list[int]) -> Floats:
+    """(n, place) those columns."""
+    if not is_table(X):
+        return np.asarray(X, dtype=float)[:, places] if places else np.empty((count_rows(X), 0))
+    columns, names = column_list(X)
+    numbers = [as_numbers(columns[i], names[i]) for i in places]
+    return np.column_stack([np.empty((count_rows(X), 0)), *numbers])
+
+
+def tell(model: Any, X: Any, around: Surroundings | None = None) -> Told:
+    """What a model of one output says of points."""
+    if has_deviation(model):
+        mean, raw = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
+    else:
+        mean = np.asarray(model.predict(X), dtype=float)
+        raw = np.ones_like(mean)
+    if mean.ndim != 1:
+        raise ValueError(f"Intervals need a model of one output, but this one has {mean.shape[1]}.")
+    about = np.empty((len(mean), 0)) if around is None else around.about(X)
+    return Told(mean, raw, about)
+
+
+def has_deviation(model: Any) -> bool:
+    """Whether `predict` takes `return_std`; a pipeline hands it to its last step."""
+    while isinstance(model, Pipeline):
+        model = model.steps[-1][1]
+    return "return_std" in inspect.signature(model.predict).parameters
+
+
+def least_deviation(model: Any, raw: Floats) -> float:
+    """What is added to every deviation.
+
+    Of a twin, a small part of the spread of its known values: that is settled before any
+    calibration point is seen, and so the coverage is exact. Of another model, a small part of the
+    mean deviation.
+    """
+    known = getattr(getattr(model, "twin_", model), "anchors_y_", None)
+    if known is not None and np.std(known) > 0:
+        return _LEAST_OF_SPREAD * float(np.std(known))
+    return LEAST * float(np.mean(raw))
+
+
+def positive(raw: Floats, floor: float) -> Floats:
+    """Standard deviations to divide by; ones where the floor is zero, as all of them are then."""
+    return raw + floor if floor > 0 else np.ones_like(raw)

@@ -1,0 +1,115 @@
+"""What there is: the studies that are run, and the tables and figures that are views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from twinned.experiments import forests, networks, storage, views
+from twinned.experiments.runner import Study
+
+STUDIES = {
+    study.key: study
+    for study in (
+        Study(
+            "plain-networks",
+            networks.FLAVOURS,
+            networks.expand_plain,
+            networks.execute_plain,
+            program=networks.shared_program,
+        ),
+        Study(
+            "twin-networks",
+            networks.FLAVOURS,
+            networks.expand_twins,
+            networks.execute_twins,
+            program=networks.shared_program,
+        ),
+        Study(
+            "paired-networks",
+            networks.FLAVOURS,
+            networks.expand_paired,
+            networks.execute_paired,
+            program=networks.shared_program,
+        ),
+        Study("forests", forests.FLAVOURS, forests.expand_table5, forests.execute_table5),
+        Study(
+            "storage", ("modern",), storage.expand_figure_f, storage.execute_figure_f, of_data=False
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table, a figure or a further result of the paper.
+
+    Parameters
+    ----------
+    key : str
+        As on the command line: "T2", "A".
+    kind : {"table", "figure"}
+    title : str
+        What it shows, in a few words.
+    studies : tuple of str
+        Keys of what must be run for it.
+    table : callable (records by study) → DataFrame, or None
+        Its rows: dataset, split, method, rmse.
+    """
+
+    key: str
+    kind: str
+    title: str
+    studies: tuple[str, ...]
+    table: Callable[[views.Found], Any] | None = None
+
+    @property
+    def flavours(self) -> tuple[str, ...]:
+        """Those that all of its studies have."""
+        first, *others = (STUDIES[key].flavours for key in self.studies)
+        return tuple(name for name in first if all(name in other for other in others))
+
+
+EXPERIMENTS = {
+    one.key: one
+    for one in (
+        Experiment(
+            "T1", "table", "networks, and ensembles of 32", ("plain-networks",), views.table1
+        ),
+        Experiment(
+            "T2",
+            "table",
+            "twin networks with one anchor, with all, and ensembles of 32",
+            ("twin-networks",),
+            views.table2,
+        ),
+        Experiment(
+            "T3",
+            "table",
+            "twin networks with nearest anchors, and trained on nearest pairs",
+            ("twin-networks", "paired-networks"),
+            views.table3,
+        ),
+        Experiment(
+            "T5",
+            "table",
+            "a random forest and its twin, 100 of the first 200 rows",
+            ("forests",),
+            views.table5,
+        ),
+        Experiment(
+            "A", "figure", "four kinds of ensemble, by size", ("plain-networks", "twin-networks")
+        ),
+        Experiment(
+            "D",
+            "figure",
+            "nearest neighbours as anchors and as pairs",
+            ("twin-networks", "paired-networks"),
+        ),
+        Experiment(
+            "E", "figure", "the training-set multiplier", ("twin-networks", "paired-networks")
+        ),
+        Experiment("F", "figure", "numbers stored by an ensemble, by size", ("storage",)),
+    )
+}
