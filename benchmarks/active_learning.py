@@ -87,7 +87,7 @@ def one_run(key, seed, kind, how):
     return key, seed, kind, how, errors, time.perf_counter() - start
 
 
-def run(path, keys, kinds, jobs, n_seeds):
+def run(path, keys, kinds, choices, jobs, n_seeds):
     if not path.exists():
         path.write_text("dataset,seed,model,choice,labels,rmse,seconds\n")
     rows = csv.DictReader(path.open())
@@ -97,6 +97,7 @@ def run(path, keys, kinds, jobs, n_seeds):
         for seed in PAPER_SEEDS[:n_seeds]
         for kind in kinds
         for how in CHOICES[kind]
+        if choices is None or how in choices
         for key in keys
         if (key, seed, kind, how) not in done
     ]
@@ -159,13 +160,21 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--datasets", nargs="*", default=list(KEYS))
     parser.add_argument("--models", nargs="*", default=list(CHOICES))
+    parser.add_argument("--choices", nargs="*", help="some ways to choose; default: all")
     parser.add_argument("--seeds", type=int, default=N_SEEDS)
     parser.add_argument("--only-table", action="store_true")
     parser.add_argument("--output", type=Path, default=RESULTS / "active_learning.csv")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     if not arguments.only_table:
-        run(arguments.output, arguments.datasets, arguments.models, arguments.jobs, arguments.seeds)
+        run(
+            arguments.output,
+            arguments.datasets,
+            arguments.models,
+            arguments.choices,
+            arguments.jobs,
+            arguments.seeds,
+        )
     text = summary(arguments.output)
     arguments.output.with_suffix(".md").write_text(text)
     print(text)

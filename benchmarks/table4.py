@@ -30,7 +30,7 @@ from sklearn.model_selection import RepeatedKFold
 from twinned import SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS, forest_split, load
 from twinned.loops import loop_sum
-from twinned.semi_supervised import _pairs_of, draw_unlabelled_loops, relabel
+from twinned.semi_supervised import draw_unlabelled_loops, pairs_of, relabel
 
 RESULTS = Path(__file__).parent / "results"
 LOOP_WEIGHTS = (0.0, 0.1, 1 / 3, 1.0, 10 / 3)
@@ -60,7 +60,7 @@ def errors(X, y, labelled, unlabelled, judged, loop_weights, params, seed):
     found = [(None, rmse(twin.predict(X[judged]), y[judged]), np.nan, np.nan)]
     points, others = twin._points, twin._open(X[unlabelled]).take(slice(None))
     loops = draw_unlabelled_loops(len(points), len(others), len(points) ** 2 // 3, draws_of(seed))
-    pairs = _pairs_of(points, others, loops)
+    pairs = pairs_of(points, others, loops)
 
     def sides():
         return tuple(twin._raw_differences(*pair) for pair in pairs)

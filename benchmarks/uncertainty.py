@@ -4,7 +4,6 @@ The nine sets and 25 splits. Models: the default `TwinRegressor` and `TwinNeural
 `effort="fast"`. On the 80 %:
 
 - *cross*: `cross_conformal` with ten folds and its default, learned width;
-- *plus*: the same with the models of the folds (`method="plus"`);
 - *constant*: *cross* with intervals of one width;
 - *split*: split conformal prediction of one width: the model is fitted to three quarters of the
   rows, and the rest calibrate it.
@@ -80,7 +79,6 @@ def judged(models, X, y, X_test, y_test, seed):
     cross = calibrate_across(of_folds, whole, X, y, folds)
     ways = {
         "cross": cross,
-        "plus": calibrate_across(of_folds, None, X, y, folds),
         "constant": cross.with_width("constant"),
         "split": Calibrated(part, X[kept], y[kept], "constant"),
     }

@@ -199,24 +199,26 @@ def test_a_row_is_judged_alone():
 
 
 def test_what_is_known_of_a_point_is_what_lies_around_it():
-    about = Surroundings(X[FIT], y[FIT]).about(X[TEST])
+    said = np.linspace(-1, 1, len(X[TEST]))
+    about = Surroundings(X[FIT], y[FIT]).about(X[TEST], said)
     scale = X[FIT].std(axis=0)
-    for row, told in zip(X[TEST][:5], about, strict=False):
+    for row, mean, told in zip(X[TEST][:5], said, about, strict=False):
         distances = np.sqrt((((X[FIT] - row) / scale) ** 2).sum(axis=1))
-        near = np.argsort(distances)[:10]
-        expected = [*row, distances[near[0]], distances[near[9]], np.std(y[FIT][near])]
+        near = np.argsort(distances)
+        known = y[FIT][near]
+        expected = [*row, distances[near[0]], distances[near[9]]]
+        expected += [np.std(known[:3]), np.std(known[:10]), np.std(known[:20])]
+        expected += [abs(known[0] - mean), abs(np.mean(known[:5]) - mean)]
         np.testing.assert_allclose(told, expected, rtol=1e-9)
 
 
 def test_few_points_or_missing_numbers_still_have_surroundings():
     few = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan]])
-    about = Surroundings(few, np.arange(3.0)).about(few)
-    assert about.shape == (3, 5)
+    about = Surroundings(few, np.arange(3.0)).about(few, np.zeros(3))
+    assert about.shape == (3, 9)
     assert np.isfinite(about[:, 2:]).all()
-    assert Surroundings(np.array([["a"], ["b"]]), np.zeros(2)).about(np.array([["a"]])).shape == (
-        1,
-        0,
-    )
+    names = Surroundings(np.array([["a"], ["b"]]), np.zeros(2))
+    assert names.about(np.array([["a"]]), np.zeros(1)).shape == (1, 0)
 
 
 def test_names_in_a_table_are_left_out_of_the_learned_width():

@@ -249,7 +249,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
             watch(twin)
         for _ in range(rounds):
             labels = relabel(sides, float(self.loop_weight))
-            twin._teach(lesson, _pairs_of(points, others, loops), labels)
+            twin._teach(lesson, pairs_of(points, others, loops), labels)
             sides = self._sides(twin, points, others, loops)
             inconsistency.append(_mean_size(sides))
             if watch is not None:
@@ -272,7 +272,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         """(n_loops, n_outputs) for each side, what the twin says of it, in blocks of its memory."""
         ask = twin._differences if self.symmetrised else twin._raw_differences
         answers = []
-        for first, second in _pairs_of(points, others, loops):
+        for first, second in pairs_of(points, others, loops):
             blocks = [
                 ask(first.take(rows), second.take(rows))
                 for rows in twin._row_blocks(len(loops.labelled))
@@ -317,7 +317,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         return self.twin_
 
 
-def _pairs_of(points: Points, others: Points, loops: Loops) -> list[tuple[Points, Points]]:
+def pairs_of(points: Points, others: Points, loops: Loops) -> list[tuple[Points, Points]]:
     """The three sides of all loops: labelled → second → third → labelled."""
     labelled = points.take(loops.labelled)
     second, third = others.take(loops.second), others.take(loops.third)

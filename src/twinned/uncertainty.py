@@ -10,7 +10,7 @@ prediction, by crepes).
 `cross_conformal` needs no such set: it fits the model once for every fold that it leaves out, whose
 points so have scores, and once more to all points. Or the models of the folds predict together (the
 CV+ of Barber, Candès, Ramdas and Tibshirani, with scores divided by σ). It can also learn σ: a
-forest learns the size of the errors out of fold, which is then half of σ (see `deviation`).
+forest learns the size of the errors out of fold (see `deviation`).
 """
 
 from __future__ import annotations

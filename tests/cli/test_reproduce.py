@@ -1,13 +1,14 @@
 import json
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from twinned.cli.reproduce import app
-from twinned.experiments import EXPERIMENTS
+from twinned.experiments import EXPERIMENTS, STUDIES
 from twinned.experiments.records import Records, Run
 from twinned.experiments.storage import ensemble_numbers
-from twinned.experiments.tables import comparison, published
+from twinned.experiments.tables import published
 
 
 def run(*arguments):
@@ -16,7 +17,7 @@ def run(*arguments):
 
 def now(n_splits):
     """The runs of T5 on TF as they are now, split by split."""
-    return [EXPERIMENTS["T5"].expand("modern", "TF", split, False) for split in range(n_splits)]
+    return [STUDIES["forests"].expand("modern", "TF", split, False) for split in range(n_splits)]
 
 
 @pytest.fixture
@@ -45,11 +46,11 @@ def test_run_without_files_says_which_and_runs_the_formula(empty):
     missing = [line for line in result.stderr.splitlines() if "is left out" in line]
     assert len(missing) == 8
     assert all("TWINNED_DATA" in line for line in missing)
-    records = Records(empty / "quick").read("T5", "modern")
+    records = Records(empty / "quick").read("forests", "modern")
     assert {record["config"]["dataset"] for record in records} == {"TF"}
     # a second time there is nothing to do
     run(*call)
-    assert Records(empty / "quick").read("T5", "modern") == records
+    assert Records(empty / "quick").read("forests", "modern") == records
     # a look does not count as a result
     rows = json.loads(run("list", "--json", "--results", str(empty)).stdout)
     assert next(row for row in rows if row["key"] == "T5")["splits"]["modern"] == 0
@@ -61,9 +62,9 @@ def test_show_sets_ours_beside_the_paper(tmp_path):
     for (run_of_split,), error in zip(now(2), [0.08, 0.10], strict=True):
         records.write(run_of_split, {"rf": 0.1402, "twinned_rf": error}, 0.0)
     # a record of other settings does not count
-    records.write(Run("T5", "modern", "TF", 0, {"trees": 1}), {"twinned_rf": 99.0}, 0.0)
-    wanted = {one.identity for (one,) in now(2)}
-    table = comparison(records, "T5", "modern", wanted).set_index("method")
+    records.write(Run("forests", "modern", "TF", 0, {"trees": 1}), {"twinned_rf": 99.0}, 0.0)
+    shown = run("show", "T5", "--flavour", "modern", "--results", str(tmp_path), "--json").stdout
+    table = pd.DataFrame(json.loads(shown)).set_index("method")
     theirs = published().query("table == 'T5' and dataset == 'TF'").set_index("method")
     assert table.loc["twinned_rf", "rmse"] == pytest.approx(0.09)
     assert table.loc["twinned_rf", "error"] == pytest.approx(0.01 / 2**0.5)
@@ -88,16 +89,17 @@ def test_all_leaves_out_what_has_not_that_flavour(empty):
     result = run("run", "all", "--flavour", "as_published", "--quick", "--splits", "1",
                  "--datasets", "TF", "--results", str(empty))  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    assert len(Records(empty / "quick").read("T5", "as_published")) == 1
+    assert len(Records(empty / "quick").read("forests", "as_published")) == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("run", "T99"), ("T99", "T5")),
-        (("run", "T5", "--flavour", "as_written"), ("as_written", "as_published, modern")),
+        (("run", "T5", "--flavour", "as_written"), ("as_written", "'as_published', 'modern'")),
         (("show", "T5"), ("no records of T5", "twinned reproduce run T5 --flavour as_published")),
-        (("show", "F"), ("F is a figure",)),
+        (("show", "F"), ("no records of F", "twinned reproduce run F --flavour modern")),
+        (("report",), ("no records",)),
         (("show", "T5", "--flavour", "best"), ("best",)),
     ],
 )
@@ -129,7 +131,7 @@ def test_storage_counts_what_models_hold():
 def test_a_quick_storage_run_measures_saved_models(empty):
     result = run("run", "F", "--quick", "--results", str(empty))
     assert result.exit_code == 0, result.stderr
-    (record,) = Records(empty / "quick").read("F", "modern")
+    (record,) = Records(empty / "quick").read("storage", "modern")
     (one, twin), (two, _) = record["result"]["bytes"]
     assert one < two
     assert one < twin

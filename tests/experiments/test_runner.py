@@ -8,9 +8,9 @@ import time
 import numpy as np
 import pytest
 
-from twinned.experiments import EXPERIMENTS
+from twinned.experiments import STUDIES
 from twinned.experiments.records import Records, Run, lasting
-from twinned.experiments.runner import Experiment, batches, expand, perform
+from twinned.experiments.runner import Study, batches, expand, perform
 
 
 def toy(folder):
@@ -28,21 +28,21 @@ def toy(folder):
             time.sleep(0.002)
             yield run, {"value": float(np.sum(rng.normal(size=50) ** run.settings["power"]))}
 
-    return Experiment("toy", "table", "for tests", ("modern",), expand_toy, execute)
+    return Study("toy", ("modern",), expand_toy, execute, program=lambda run: run.dataset)
 
 
-def toy_runs(experiment):
-    return expand(experiment, "modern", ["A", "B", "C"], range(25))
+def toy_runs(study):
+    return expand(study, "modern", ["A", "B", "C"], range(25))
 
 
 def test_finished_runs_are_not_repeated(tmp_path):
-    experiment, records = toy(tmp_path), Records(tmp_path)
-    runs, told = toy_runs(experiment), []
-    assert perform(experiment, runs[:20], records) == 20
-    assert perform(experiment, runs, records, report=lambda *what: told.append(what[:2])) == 130
+    study, records = toy(tmp_path), Records(tmp_path)
+    runs, told = toy_runs(study), []
+    assert perform(study, runs[:20], records) == 20
+    assert perform(study, runs, records, report=lambda *what: told.append(what[:2])) == 130
     assert told[0] == (21, 150)
     assert told[-1] == (150, 150)
-    assert perform(experiment, runs, records) == 0
+    assert perform(study, runs, records) == 0
     assert len((tmp_path / "begun.txt").read_text().splitlines()) == 150
 
 
@@ -59,14 +59,14 @@ def test_killed_at_twenty_random_moments_it_ends_the_same(tmp_path):
 
     killed = tmp_path / "killed"
     killed.mkdir()
-    experiment, dice, n_kills = toy(killed), random.Random(0), 0
-    runs = toy_runs(experiment)
+    study, dice, n_kills = toy(killed), random.Random(0), 0
+    runs = toy_runs(study)
     (killed / "begun.txt").touch()
     for _ in range(20):
         wanted = n_begun(killed) + dice.randint(1, 4)
         child = os.fork()
         if child == 0:
-            perform(experiment, runs, Records(killed))
+            perform(study, runs, Records(killed))
             os._exit(0)
         patience = time.monotonic() + 20
         while n_begun(killed) < wanted and time.monotonic() < patience:
@@ -75,7 +75,7 @@ def test_killed_at_twenty_random_moments_it_ends_the_same(tmp_path):
         os.kill(child, signal.SIGKILL)
         n_kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert n_kills == 20
-    n_left = perform(experiment, runs, Records(killed))
+    n_left = perform(study, runs, Records(killed))
     assert 0 < n_left < len(runs)  # some were finished between the kills, some were not
 
     expected, found = (
@@ -88,11 +88,12 @@ def test_killed_at_twenty_random_moments_it_ends_the_same(tmp_path):
     assert not list(killed.rglob("*.json.*"))[20:]  # a kill leaves one file beside, at most
 
 
-def test_batches_hold_all_splits_of_one_setting(tmp_path):
+def test_batches_hold_all_runs_of_one_program(tmp_path):
     runs = toy_runs(toy(tmp_path))
-    together = batches(runs, together=True)
-    assert len(together) == 6
+    together = batches(toy(tmp_path), runs, together=True)
+    assert len(together) == 3
     assert all(len({run.split for run in batch}) == 25 for batch in together)
+    assert len(batches(toy(tmp_path), runs, together=False)) == len(runs)
     assert sorted(run.identity for batch in together for run in batch) == sorted(
         run.identity for run in runs
     )
@@ -107,9 +108,9 @@ def test_a_cluster_that_loses_a_worker_ends_the_same(tmp_path):
     distributed = pytest.importorskip(
         "distributed", reason="Dask is not installed: it is in the extra `dask`"
     )
-    experiment = EXPERIMENTS["T5"]
-    runs = expand(experiment, "modern", ["TF"], range(4), quick=True)
-    perform(experiment, runs, Records(tmp_path / "here"))
+    study = STUDIES["forests"]
+    runs = expand(study, "modern", ["TF"], range(4), quick=True)
+    perform(study, runs, Records(tmp_path / "here"))
 
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
@@ -123,11 +124,11 @@ def test_a_cluster_that_loses_a_worker_ends_the_same(tmp_path):
                 killed.append(worker)
 
         address, records = cluster.scheduler_address, Records(tmp_path / "there")
-        done = perform(experiment, runs, records, scheduler=address, report=report)
+        done = perform(study, runs, records, scheduler=address, report=report)
         assert killed
         assert done == 4
     here, there = (
-        [lasting(record) for record in Records(tmp_path / name).read("T5", "modern")]
+        [lasting(record) for record in Records(tmp_path / name).read("forests", "modern")]
         for name in ("here", "there")
     )
     assert here == there

@@ -38,6 +38,7 @@ app = typer.Typer(
 QUICK_SPLITS = 3
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+QuickResults = Annotated[bool, typer.Option("--quick", help="What `run --quick` made.")]
 HERE = Path("paper/results")
 
 
@@ -135,26 +136,59 @@ def run_command(
 def show_command(
     key: Annotated[str, typer.Argument(help="An experiment, such as T5.")],
     flavour: Annotated[str | None, typer.Option(help="Default: the first it has.")] = None,
-    quick: Annotated[bool, typer.Option(help="What `run --quick` made.")] = False,
+    quick: QuickResults = False,
     results: Results = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Print a table: ours, the published figure, their ratio.
+    """Print a table: ours, the published figure, their ratio; or draw a figure.
 
-    Example: twinned reproduce show T5 --flavour modern
+    Examples: twinned reproduce show T5 --flavour modern; twinned reproduce show A
     """
     with one_clear_line():
         one = _chosen([key])[0]
         name = flavour or one.flavours[0]
         check_choice("flavour", name, list(one.flavours))
         records = Records(results / "quick" if quick else results)
-        if one.table is None:
-            raise ValueError(f"{one.key} is a {one.kind}, not a table.")
-        compared = comparison(one.key, one.table(_found(records, one, name, quick)))
+        found = _found(records, one, name, quick)
+        if one.draw is not None:
+            for place in one.draw(found, name).save(records.folder, f"{one.key}-{name}"):
+                print(place)
+            return
+        assert one.table is not None  # an experiment is one or the other
+        compared = comparison(one.key, one.table(found))
     if as_json:
         print(compared.to_json(orient="records", indent=2))
     else:
         print(as_markdown(one.key, one.title, name, compared))
+
+
+@app.command("report")
+def report_command(results: Results = HERE, quick: QuickResults = False) -> None:
+    """Write every table (Markdown) and figure (SVG, PNG) that has records, beside them.
+
+    Example: twinned reproduce report
+    """
+    with one_clear_line():
+        folder = results / "quick" if quick else results
+        records, written = Records(folder), []
+        for one in EXPERIMENTS.values():
+            for name in one.flavours:
+                try:
+                    found = _found(records, one, name, quick)
+                except ValueError:
+                    continue
+                place = folder / f"{one.key}-{name}"
+                if one.table is not None:
+                    compared = comparison(one.key, one.table(found))
+                    text = as_markdown(one.key, one.title, name, compared)
+                    place.with_suffix(".md").write_text(text, encoding="utf-8")
+                    written.append(place.with_suffix(".md"))
+                if one.draw is not None:
+                    written += one.draw(found, name).save(folder, place.name)
+        if not written:
+            raise ValueError(f"There are no records in {folder}; see twinned reproduce run --help.")
+    for place in written:
+        print(place)
 
 
 def _chosen(keys: list[str]) -> list[Experiment]:

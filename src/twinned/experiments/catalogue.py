@@ -6,7 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from twinned.experiments import forests, networks, storage, views
+from twinned.experiments import (
+    decomposition,
+    figures,
+    forests,
+    neighbours,
+    networks,
+    semi,
+    storage,
+    timing,
+    views,
+)
 from twinned.experiments.runner import Study
 
 STUDIES = {
@@ -33,6 +43,21 @@ STUDIES = {
             networks.execute_paired,
             program=networks.shared_program,
         ),
+        Study(
+            "neighbours",
+            networks.FLAVOURS,
+            neighbours.expand_neighbours,
+            neighbours.execute_neighbours,
+        ),
+        Study("timing", timing.FLAVOURS, timing.expand_timing, timing.execute_timing),
+        Study(
+            "decomposition",
+            timing.FLAVOURS,
+            decomposition.expand_decomposition,
+            decomposition.execute_decomposition,
+        ),
+        Study("semi-supervised-forests", semi.FLAVOURS, semi.expand_semi, semi.execute_semi),
+        Study("iterated-loops", semi.FLAVOURS, semi.expand_iterated, semi.execute_iterated),
         Study("forests", forests.FLAVOURS, forests.expand_table5, forests.execute_table5),
         Study(
             "storage", ("modern",), storage.expand_figure_f, storage.execute_figure_f, of_data=False
@@ -49,13 +74,16 @@ class Experiment:
     ----------
     key : str
         As on the command line: "T2", "A".
-    kind : {"table", "figure"}
+    kind : {"table", "figure", "study"}
+        The last is of what the paper says without a table or a figure.
     title : str
         What it shows, in a few words.
     studies : tuple of str
         Keys of what must be run for it.
     table : callable (records by study) → DataFrame, or None
         Its rows: dataset, split, method, rmse.
+    draw : callable (records by study, flavour) → Panels, or None
+        Its picture.
     """
 
     key: str
@@ -63,6 +91,7 @@ class Experiment:
     title: str
     studies: tuple[str, ...]
     table: Callable[[views.Found], Any] | None = None
+    draw: Callable[[views.Found, str], figures.Panels] | None = None  # where there is no table
 
     @property
     def flavours(self) -> tuple[str, ...]:
@@ -92,6 +121,13 @@ EXPERIMENTS = {
             views.table3,
         ),
         Experiment(
+            "T4",
+            "table",
+            "the twinned forest with and without loops through unlabelled points",
+            ("semi-supervised-forests",),
+            views.table4,
+        ),
+        Experiment(
             "T5",
             "table",
             "a random forest and its twin, 100 of the first 200 rows",
@@ -99,17 +135,67 @@ EXPERIMENTS = {
             views.table5,
         ),
         Experiment(
-            "A", "figure", "four kinds of ensemble, by size", ("plain-networks", "twin-networks")
+            "A",
+            "figure",
+            "four kinds of ensemble, by size",
+            ("plain-networks", "twin-networks"),
+            draw=figures.figure_a,
+        ),
+        Experiment(
+            "B",
+            "figure",
+            "k-NN, and twin networks with nearest neighbours",
+            ("neighbours", "twin-networks", "paired-networks"),
+            draw=figures.figure_b,
+        ),
+        Experiment(
+            "C",
+            "figure",
+            "training and predicting time, by neighbours",
+            ("timing", "plain-networks", "twin-networks", "paired-networks"),
+            draw=figures.figure_c,
         ),
         Experiment(
             "D",
             "figure",
             "nearest neighbours as anchors and as pairs",
             ("twin-networks", "paired-networks"),
+            draw=figures.figure_d,
         ),
         Experiment(
-            "E", "figure", "the training-set multiplier", ("twin-networks", "paired-networks")
+            "E",
+            "figure",
+            "the training-set multiplier",
+            ("twin-networks", "paired-networks"),
+            draw=figures.figure_e,
         ),
-        Experiment("F", "figure", "numbers stored by an ensemble, by size", ("storage",)),
+        Experiment(
+            "F",
+            "figure",
+            "numbers stored by an ensemble, by size",
+            ("storage",),
+            draw=figures.figure_f,
+        ),
+        Experiment(
+            "G",
+            "figure",
+            "loops through unlabelled points, by their weight",
+            ("semi-supervised-forests",),
+            draw=figures.figure_g,
+        ),
+        Experiment(
+            "I",
+            "study",
+            "relabelling loops again and again: a negative result",
+            ("iterated-loops",),
+            draw=figures.figure_i,
+        ),
+        Experiment(
+            "V",
+            "study",
+            "bias, variance and covariance of ensembles: the appendix",
+            ("decomposition",),
+            draw=figures.figure_v,
+        ),
     )
 }

@@ -85,21 +85,30 @@ def execute_plain(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
 def execute_twins(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Errors with one anchor, many, all of them, the nearest; of one twin, and of ensembles."""
     for run, model, (validation, test) in _trained(batch, twin=True):
-        estimates = member_estimates(model, test[0])
         rng = np.random.RandomState(run.split)
+        order = rng.permutation(len(model.anchors_y_))
+        sizes = [k for k in run.settings["neighbours"] if k <= len(order)]
+        near = neighbour_places(model, test[0], max(sizes))
+        all_anchors, one_anchor, alone, curves, nearest = [], [], [], [], []
+        for estimates in member_estimates(model, test[0]):
+            all_anchors.append(estimates.mean(axis=1))
+            one_anchor.append(estimates[np.arange(len(estimates)), _any_anchors(estimates, rng)])
+            alone.append(errors(estimates, test[1], axis=0).mean())
+            curves.append(by_anchors(estimates, test[1], order))
+            nearest.append(by_neighbours(estimates, test[1], near, sizes))
+        near = neighbour_places(model, validation[0], max(sizes))
+        judged = [
+            by_neighbours(estimates, validation[1], near, sizes)
+            for estimates in member_estimates(model, validation[0])
+        ]
         yield (
             run,
             {
-                "one_anchor": float(np.mean(errors(estimates, test[1], axis=1))),
-                "anchors": by_anchors(estimates, test[1], rng),
-                "members": by_size(estimates.mean(axis=2), test[1]),
-                "members_one_anchor": by_size(one_anchor_each(estimates, rng), test[1]),
-                "nearest": {
-                    "validation": by_neighbours(
-                        model, validation, member_estimates(model, validation[0]), run
-                    ),
-                    "test": by_neighbours(model, test, estimates, run),
-                },
+                "one_anchor": float(np.mean(alone)),
+                "anchors": _means(curves),
+                "members": by_size(np.array(all_anchors), test[1]),
+                "members_one_anchor": by_size(np.array(one_anchor), test[1]),
+                "nearest": {"validation": _means(judged), "test": _means(nearest)},
                 "epochs": _epochs(model),
             },
         )
@@ -110,26 +119,36 @@ def execute_paired(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
     for run, model, (validation, test) in _trained(batch, twin=True):
         result = {"epochs": _epochs(model)}
         for name, (X, y) in {"validation": validation, "test": test}.items():
-            estimates = member_estimates(model, X)
-            if run.settings["pairs"] == "nearest":
-                places = neighbour_places(model, X, run.settings["partners"])
-                estimates = np.take_along_axis(estimates, places[None], axis=2)
-            result[name] = float(np.mean(errors(estimates.mean(axis=2), y, axis=1)))
+            k = run.settings["partners"] if run.settings["pairs"] == "nearest" else None
+            places = None if k is None else neighbour_places(model, X, k)
+            found = [
+                errors(_chosen(estimates, places).mean(axis=1), y, axis=0)
+                for estimates in member_estimates(model, X)
+            ]
+            result[name] = float(np.mean(found))
         yield run, result
+
+
+def _chosen(estimates: Floats, places: Any) -> Floats:
+    return estimates if places is None else np.take_along_axis(estimates, places, axis=1)
+
+
+def _means(curves: list[dict[str, float]]) -> dict[str, float]:
+    return {size: float(np.mean([curve[size] for curve in curves])) for size in curves[0]}
 
 
 def _trained(batch: list[Run], twin: bool) -> Iterator[tuple[Run, Any, Any]]:
     """Each run with its fitted model and its (validation, test) points; all trained at once."""
     from twinned.neural import fit_many
 
-    rows = [_rows(run.dataset, run.split) for run in batch]
+    rows = [rows_of(run.dataset, run.split) for run in batch]
     problems = [(*learn, None, *validation) for learn, validation, _ in rows]
     models = fit_many([_estimator(run, twin) for run in batch], problems)
     for run, model, (_, validation, test) in zip(batch, models, rows, strict=True):
         yield run, model, (validation, test)
 
 
-def _rows(dataset: str, split: int) -> tuple[tuple[Floats, Floats], ...]:
+def rows_of(dataset: str, split: int) -> tuple[tuple[Floats, Floats], ...]:
     """(X, y) to learn from, to stop by, and to test on."""
     from twinned.datasets import load, paper_split
 
@@ -171,17 +190,29 @@ def _epochs(model: Any) -> float:
 # --- what is asked of trained networks ------------------------------------------------------------
 
 
-def member_estimates(model: Any, X: Floats) -> Floats:
-    """(member, query, anchor): what each anchor of each member says."""
-    anchors, queries = model._points, model._open(X)
+def member_estimates(model: Any, X: Floats) -> Iterator[Floats]:
+    """(query, anchor) of each member: what each anchor says. All members at once may be a lot."""
+    from twinned.neural.fitting import on_device
+    from twinned.neural.inference import grid_differences
+    from twinned.neural.members import padded
+    from twinned.neural.network import Shape
+    from twinned.neural.preparation import Scale
+
+    shape = Shape(**model._shape)
+    queries = padded(model._open(X).take(slice(None)).wide, shape.n_features)
+    anchors = padded(model._points.wide, shape.n_features)
+    spread = float(Scale(*model._scale).y_spread[0])
     step = max(1, model._pairs_per_block() // len(anchors))
-    blocks = [
-        model._member_differences(
-            queries.take(slice(low, low + step)).as_first(), anchors.as_second()
-        )[..., 0]
-        for low in range(0, len(X), step)
-    ]
-    return np.concatenate(blocks, axis=1) + model.anchors_y_
+    for member in range(len(model.member_weights_)):
+        own = {name: value[member : member + 1] for name, value in model._parameters.items()}
+        gate = model._embedded[member : member + 1]
+        with on_device(model.device):
+            blocks = [
+                grid_differences(shape, own, gate, queries[low : low + step], anchors)
+                for low in range(0, len(queries), step)
+            ]
+        told = np.concatenate(blocks, axis=1)[0, :, :, 0]
+        yield told.astype(np.float64) * spread + model.anchors_y_
 
 
 def errors(told: Floats, y: Floats, axis: int) -> Floats:
@@ -205,22 +236,19 @@ def by_size(told: Floats, y: Floats) -> dict[str, float]:
     return found
 
 
-def by_anchors(estimates: Floats, y: Floats, rng: np.random.RandomState) -> dict[str, float]:
-    """The error of one twin with 1, 2, 4, … random anchors, and with all, mean over members."""
-    order = rng.permutation(estimates.shape[2])
-    totals = np.cumsum(estimates[:, :, order], axis=2)
+def by_anchors(estimates: Floats, y: Floats, order: Any) -> dict[str, float]:
+    """The error of one twin (query, anchor) with the first 1, 2, 4, … anchors, and with all."""
+    totals = np.cumsum(estimates[:, order], axis=1)
     sizes = [2**i for i in range(int(np.log2(len(order))) + 1)]
     return {
-        str(size): float(np.mean(errors(totals[:, :, size - 1] / size, y, axis=1)))
+        str(size): float(errors(totals[:, size - 1] / size, y, axis=0))
         for size in dict.fromkeys([*sizes, len(order)])
     }
 
 
-def one_anchor_each(estimates: Floats, rng: np.random.RandomState) -> Floats:
-    """(member, query): each member of each query has a random anchor of its own."""
-    n_members, n_queries, n_anchors = estimates.shape
-    places = rng.randint(n_anchors, size=(n_members, n_queries, 1))
-    return np.take_along_axis(estimates, places, axis=2)[:, :, 0]
+def _any_anchors(estimates: Floats, rng: np.random.RandomState) -> Any:
+    """(query,): a random anchor of its own for each query."""
+    return rng.randint(estimates.shape[1], size=len(estimates))
 
 
 def neighbour_places(model: Any, X: Floats, k: int) -> Any:
@@ -229,10 +257,7 @@ def neighbour_places(model: Any, X: Floats, k: int) -> Any:
     return np.argsort(distances, axis=1, kind="stable")[:, :k]
 
 
-def by_neighbours(model: Any, points: Any, estimates: Floats, run: Run) -> dict[str, float]:
-    """The error of one twin with its nearest anchors, mean over members."""
-    X, y = points
-    sizes = [k for k in run.settings["neighbours"] if k <= estimates.shape[2]]
-    places = neighbour_places(model, X, max(sizes))
-    near = np.cumsum(np.take_along_axis(estimates, places[None], axis=2), axis=2)
-    return {str(k): float(np.mean(errors(near[:, :, k - 1] / k, y, axis=1))) for k in sizes}
+def by_neighbours(estimates: Floats, y: Floats, near: Any, sizes: list[int]) -> dict[str, float]:
+    """The error of one twin with its nearest anchors; `near` has them in order."""
+    totals = np.cumsum(np.take_along_axis(estimates, near, axis=1), axis=1)
+    return {str(k): float(errors(totals[:, k - 1] / k, y, axis=0)) for k in sizes}

@@ -116,12 +116,13 @@ def _here(study: Study, work: list[list[Run]]) -> Iterator[tuple[Run, Result, fl
         yield from _timed(study, batch)
 
 
-def _timed(study: Study, batch: list[Run]) -> list[tuple[Run, Result, float]]:
-    """A batch's results; each run's seconds are its share."""
+def _timed(study: Study, batch: list[Run]) -> Iterator[tuple[Run, Result, float]]:
+    """A batch's results as they come, each with the seconds since the last: their sum is right."""
     start = time.perf_counter()
-    results = list(study.execute(batch))
-    share = (time.perf_counter() - start) / max(1, len(results))
-    return [(run, result, share) for run, result in results]
+    for run, result in study.execute(batch):
+        now = time.perf_counter()
+        yield run, result, now - start
+        start = now
 
 
 def _on_dask(
@@ -143,4 +144,4 @@ def _by_key(key: str, batch: list[Run]) -> list[tuple[Run, Result, float]]:
     """On a worker: studies are known there by their key."""
     from twinned.experiments import STUDIES
 
-    return _timed(STUDIES[key], batch)
+    return list(_timed(STUDIES[key], batch))
