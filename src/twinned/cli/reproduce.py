@@ -236,12 +236,14 @@ def _found(records: Records, one: Experiment, flavour: str, quick: bool) -> dict
 
 
 def _n_splits(records: Records, one: Experiment, flavour: str) -> int:
-    """How many splits have results of all data sets that any has, in all studies."""
-    try:
-        found = _found(records, one, flavour, quick=False)
-    except ValueError:
-        return 0
-    return min(len({r["config"]["split"] for r in own}) for own in found.values())
+    """How many splits have all their results: of all data sets, in all studies."""
+    wanted: dict[int, list[str]] = {}
+    done: set[str] = set()
+    for key in one.studies:
+        for run in expand(STUDIES[key], flavour, KEYS, PAPER_SEEDS):
+            wanted.setdefault(run.split, []).append(run.identity)
+        done |= records.done(key, flavour)
+    return sum(done.issuperset(identities) for identities in wanted.values())
 
 
 def _has_accelerator() -> bool:

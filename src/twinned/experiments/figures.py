@@ -29,15 +29,15 @@ class Panels:
         from matplotlib.figure import Figure
 
         n_rows = -(-len(datasets) // 3)
-        self.figure = Figure(
-            figsize=(SIZE[0], SIZE[1] * n_rows / 3 + 0.5), layout="constrained", dpi=DPI
-        )
+        height = SIZE[1] * (n_rows / 3 if len(datasets) > 1 else 0.6) + 0.5
+        self.figure = Figure(figsize=(SIZE[0], height), layout="constrained", dpi=DPI)
         grid = self.figure.subplots(n_rows, min(3, len(datasets)), squeeze=False)
         self.axes: dict[Any, Any] = dict(zip(datasets, grid.ravel(), strict=False))
         for axis in grid.ravel()[len(datasets) :]:
             axis.set_visible(False)
         for place, (dataset, axis) in enumerate(self.axes.items()):
-            axis.set_title(dataset, fontsize=11, loc="left", fontweight="bold")
+            if len(datasets) > 1:
+                axis.set_title(dataset, fontsize=11, loc="left", fontweight="bold")
             axis.set_xscale("log", base=2)
             axis.tick_params(labelsize=8)
             axis.grid(True, color="#dddddd", linewidth=0.5)
@@ -73,16 +73,20 @@ class Panels:
 
     def printed(self, table: str, method: str, color: str, x: float | None = None) -> None:
         """What the paper prints: a diamond at x, or a dotted level."""
+        from matplotlib.lines import Line2D
+
+        mark = {"linestyle": ":"} if x is None else {"marker": "D", "linestyle": ""}
+        grey = Line2D([], [], color=GREY, markerfacecolor="white", **mark)  # type: ignore[arg-type]
+        self.name("printed in the paper", grey)
         for row in published().query("table == @table and method == @method").itertuples():
             axis = self.axes.get(row.dataset)
             if axis is None:
                 continue
             if x is None:
-                drawn = axis.axhline(row.rmse, color=color, linestyle=":", linewidth=1.1)
+                axis.axhline(row.rmse, color=color, linestyle=":", linewidth=1.1)
             else:
                 style = {"markerfacecolor": "white", "markeredgecolor": color}
-                (drawn,) = axis.plot([x], [row.rmse], "D", markersize=5, zorder=5, **style)
-        self._named.setdefault("printed in the paper", drawn)
+                axis.plot([x], [row.rmse], "D", markersize=5, zorder=5, **style)
 
     def name(self, name: str, drawn: Any) -> None:
         """Into the legend, once."""
@@ -267,7 +271,6 @@ def figure_f(found: Found, flavour: str) -> Panels:
     settings, result = record["config"]["settings"], record["result"]
     panels = Panels(["F"], f"F · Numbers stored, {flavour}", "anchors or networks", "numbers")
     axis = panels.axes["F"]
-    axis.set_title("")
     axis.set_yscale("log")
     for features, colour in zip(settings["features"], (BLUE, ORANGE, GREEN, RED), strict=False):
         plain, twin = np.transpose(result["numbers"][str(features)])
