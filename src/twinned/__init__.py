@@ -29,12 +29,13 @@ _HOME = {
     "learn_weights": "weighting",
     "conformal": "uncertainty",
     "cross_conformal": "uncertainty",
+    "diagnose": "diagnostics",
     "query": "active",
     "TwinQuery": "active",
     "save": "persistence",
     "load": "persistence",
 }
-_ROOMS = ("datasets", "exceptions", "neural")
+_ROOMS = ("datasets", "diagnostics", "exceptions", "neural")
 
 __all__ = ["__version__", *_HOME, *_ROOMS]
 

@@ -13,11 +13,12 @@ anew, the test points stay the same, and the truth is known: the formulas of TF,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from twinned.columns import Floats
+from twinned.diagnostics.trust import decompose
 from twinned.experiments.networks import member_estimates
 from twinned.experiments.records import Run
 
@@ -26,37 +27,9 @@ N_SETS, N_LEARN, N_TEST, N_MEMBERS = 25, 300, 200, 8
 N_ANCHORS = 32
 
 
-class Parts(NamedTuple):
-    """Means over test points."""
-
-    bias: float  # squared
-    variance: float
-    covariance: float
-    error: float  # mean square of the ensemble's error
-
-
-def decompose(estimates: Floats, truth: Floats) -> Parts:
-    """Of (training set, estimate, test point) against (test point,).
-
-    >>> rng = np.random.RandomState(0)
-    >>> parts = decompose(rng.normal(size=(25, 4, 3)), np.zeros(3))
-    >>> bool(abs(parts.error - expected_error(parts, 4)) < 1e-12)
-    True
-    """
-    size = estimates.shape[1]
-    mean = estimates.mean(axis=(0, 1))
-    off = estimates - estimates.mean(axis=0)
-    variance = np.mean(off**2)
-    # the sum over all pairs, less each with itself
-    together = np.mean(off.sum(axis=1) ** 2)
-    covariance = (together - size * variance) / (size * (size - 1)) if size > 1 else 0.0
-    error = np.mean((estimates.mean(axis=1) - truth) ** 2)
-    return Parts(*map(float, (np.mean((mean - truth) ** 2), variance, covariance, error)))
-
-
-def expected_error(parts: Parts, size: int) -> float:
+def expected_error(parts: dict[str, float], size: int) -> float:
     """What the formula says of an ensemble of this size."""
-    return parts.bias + parts.variance / size + (1 - 1 / size) * parts.covariance
+    return parts["bias"] + parts["variance"] / size + (1 - 1 / size) * parts["covariance"]
 
 
 def expand_decomposition(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
@@ -106,7 +79,8 @@ def execute_decomposition(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any
         yield (
             run,
             {
-                name: {"size": seen.shape[1], **decompose(seen, truth)._asdict()}
+                name: decompose(seen, truth)
+                | {"error": float(np.mean((seen.mean(axis=1) - truth) ** 2))}
                 for name, seen in views.items()
             },
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from twinned.experiments.decomposition import Parts, expected_error
+from twinned.experiments.decomposition import expected_error
 from twinned.experiments.semi import LOOP_WEIGHTS, ROUND_WEIGHTS
 from twinned.experiments.tables import published
 from twinned.experiments.views import Found, neighbour_curves
@@ -322,14 +322,12 @@ def figure_v(found: Found, flavour: str) -> Panels:
     for record in records:
         axis = panels.axes[record["config"]["dataset"]]
         for kind, (name, colour) in kinds.items():
-            own = dict(record["result"][kind])
-            size = own.pop("size")
-            parts = Parts(**own)
+            parts = record["result"][kind]
             expected = [expected_error(parts, n) for n in sizes]
             (drawn,) = axis.plot(sizes, expected, color=colour)
             panels.name(name, drawn)
-            axis.plot([size], [parts.error], "o", color=colour, markersize=4)
-            drawn = axis.axhline(parts.bias, color=colour, linestyle=":", linewidth=1)
+            axis.plot([parts["size"]], [parts["error"]], "o", color=colour, markersize=4)
+            drawn = axis.axhline(parts["bias"], color=colour, linestyle=":", linewidth=1)
             panels.name("bias² alone", drawn)
         axis.set_ylim(bottom=0)
     return panels

@@ -1,0 +1,219 @@
+"""The practitioner's guide in one call: should these data be twinned, and how?"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from twinned.diagnostics.comparison import compare, ratio_interval
+from twinned.diagnostics.curves import (
+    anchor_curve,
+    learning_curve,
+    multiplier_check,
+    neighbour_curve,
+)
+from twinned.diagnostics.evidence import Clock, Evidence, Report, gather
+from twinned.diagnostics.finding import Finding
+from twinned.diagnostics.trust import anchor_decomposition, loop_check, noise_estimate
+from twinned.uncertainty import CrossCalibrated, calibrate_across
+
+_NETWORK_SECONDS = 12.0  # about what compiling and a first fold of small networks take
+
+
+@dataclass
+class Diagnosis:
+    """What was found, and what follows from it.
+
+    Attributes
+    ----------
+    findings : dict of str to Finding
+        By their keys.
+    left_out : list of str
+        What the time budget had no room for.
+    recommended : estimator
+        Not fitted.
+    code : str
+        Three lines of Python that make it.
+    model : fitted estimator
+        The recommended one, of all points.
+    calibrated : CrossCalibrated
+        Its intervals.
+    evidence : Evidence
+        Out-of-fold predictions.
+    """
+
+    findings: dict[str, Finding]
+    left_out: list[str]
+    recommended: Any
+    code: str
+    model: Any
+    calibrated: CrossCalibrated
+    evidence: Evidence
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: does twinning help?"""
+        return self.findings["comparison"].verdict
+
+    def __str__(self) -> str:
+        lines = [str(finding) for finding in self.findings.values()]
+        if self.left_out:
+            lines.append(f"Left out for lack of time: {', '.join(self.left_out)}.")
+        return "\n".join(lines)
+
+
+def diagnose(
+    X: Any,
+    y: Any,
+    *,
+    estimator: Any = None,
+    budget: float | None = None,
+    random_state: int = 0,
+    progress: Report | None = None,
+) -> Diagnosis:
+    """Should these data be twinned, with how many anchors, and how far can it be trusted?
+
+    Parameters
+    ----------
+    X : table or array of shape (n, n_features)
+        All points whose values are known; twenty at least.
+    y : array of shape (n,)
+        Their values.
+    estimator : a twin that is not fitted, default=None
+        What to diagnose; None is `TwinRegressor()`, with `TwinNeuralRegressor` as its rival.
+    budget : float, default=None
+        Seconds. What is essential (five-fold cross-validation of the twin, its base and k-NN) is
+        done in any case; each further check only if it is expected to fit.
+    random_state : int, default=0
+        Draws the folds and seeds the models.
+    progress : callable, default=None
+        Is told what begins.
+
+    Returns
+    -------
+    Diagnosis
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from twinned import TwinRegressor, diagnose
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(60, random_state=0)
+    >>> twin = TwinRegressor(DecisionTreeRegressor(max_depth=8, random_state=0))
+    >>> found = diagnose(X, y, estimator=twin, budget=5)
+    >>> found.findings["comparison"].numbers["answer"]
+    'helps'
+    """
+    clock = Clock(budget)
+    tell: Report = progress or (lambda what: None)
+    evidence = gather(X, y, estimator, random_state=random_state, tell=tell)
+    own = {"evidence": evidence}
+    left_out: list[str] = []
+    # the model of all points, and its intervals, must have their time
+    reserve = 1.5 * evidence.fit_seconds + 2.0
+
+    def wanted(name: str, fits: float, seconds: float = 0.0) -> bool:
+        if clock.has(reserve + fits * evidence.fit_seconds + seconds):
+            tell(name)
+            return True
+        left_out.append(name)
+        return False
+
+    network_models: list[Any] = []
+    networks = estimator is None and _takes_networks(evidence.X)
+    if networks and wanted("twin network", 0.0, _NETWORK_SECONDS):
+        network_models = _add_networks(evidence, random_state, tell)
+    findings = [compare(X, y, **own)]
+    checks: list[tuple[str, float, Callable[..., Finding]]] = [
+        ("anchor curve", 0.2, anchor_curve),
+        ("neighbour curve", 0.2, neighbour_curve),
+        ("loop check", 0.5, loop_check),
+        ("noise estimate", 0.0, noise_estimate),
+        ("multiplier check", 1.5, multiplier_check),
+        ("learning curve", 2.0, learning_curve),
+        ("variance of anchors", 4.0, anchor_decomposition),
+    ]
+    notes = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, fits, check in checks:
+            if not wanted(name, fits):
+                continue
+            try:
+                findings.append(check(X, y, **own))
+            except ValueError as error:
+                notes.append(f"{name}: {error}")
+    by_key = {finding.key: finding for finding in findings}
+    recommended, models, code = _recommend(evidence, by_key, network_models, random_state)
+    tell("fitting the recommended twin to all points")
+    model = clone(recommended).fit(X, evidence.y)
+    calibrated = calibrate_across(models, model, X, evidence.y, evidence.folds)
+    return Diagnosis(
+        by_key, left_out, recommended, code, model, calibrated, evidence, clock.spent, notes
+    )
+
+
+def _takes_networks(X: Any) -> bool:
+    """Networks take no missing values."""
+    from twinned.diagnostics.evidence import Encoder
+
+    return bool(np.isfinite(Encoder(X).wide).all())
+
+
+def _add_networks(evidence: Evidence, random_state: int, tell: Report) -> list[Any]:
+    """Twin networks of a small effort, and plain ones beside them."""
+    from twinned.neural import NeuralRegressor, TwinNeuralRegressor
+
+    start = time.monotonic()
+    twins = evidence.add(
+        "twin network",
+        lambda n: TwinNeuralRegressor(effort="fast", random_state=random_state),
+        tell,
+    )
+    if time.monotonic() - start < 60:
+        evidence.add(
+            "network", lambda n: NeuralRegressor(effort="fast", random_state=random_state), tell
+        )
+    return twins
+
+
+def _recommend(
+    evidence: Evidence, findings: dict[str, Finding], networks: list[Any], random_state: int
+) -> tuple[Any, list[Any], str]:
+    """The better twin, with nearest anchors where they are better; its models of the folds."""
+    told, y = evidence.told, evidence.y
+    if networks and ratio_interval(told["twin network"], told["twin"], y)[2] < 1:
+        from twinned.neural import TwinNeuralRegressor
+
+        twin = TwinNeuralRegressor(effort="fast", random_state=random_state)
+        code = (
+            "from twinned import TwinNeuralRegressor\n"
+            f'twin = TwinNeuralRegressor(effort="fast", random_state={random_state})\n'
+            "twin.fit(X, y)"
+        )
+        return twin, networks, code
+    twin, models = evidence.twin, evidence.twins
+    nearest = findings["neighbours"].numbers["best"] if "neighbours" in findings else None
+    names, options = "TwinRegressor", f"random_state={random_state}"
+    if nearest is not None:
+        from twinned.anchors import NearestAnchors
+
+        twin = clone(twin).set_params(anchors=NearestAnchors(nearest))
+        models = [
+            model.set_params(anchors=NearestAnchors(min(nearest, len(model.anchors_y_))))
+            for model in models
+        ]
+        names = "NearestAnchors, TwinRegressor"
+        options = f"anchors=NearestAnchors({nearest}), {options}"
+    default = evidence.twin.get_params().get("estimator") is None
+    made = f"TwinRegressor({options})" if default else repr(twin)
+    code = f"from twinned import {names}\ntwin = {made}\ntwin.fit(X, y)"
+    return twin, models, code

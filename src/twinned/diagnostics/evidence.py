@@ -1,0 +1,170 @@
+"""What models say of points that they did not learn from: the ground of all other diagnostics.
+
+Points are left out in folds. The twin that is diagnosed and its rivals are fitted once for each
+fold; everything else (anchors, neighbours, spread, loops, intervals) is asked of those twins.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
+
+from twinned._validation import check_target, count_rows, open_training_table
+from twinned.columns import Floats
+from twinned.twin import TwinRegressor
+
+FEWEST_ROWS = 20
+Report = Callable[[str], None]
+
+
+class Clock:
+    """How much of a time budget is left; None is no bound."""
+
+    def __init__(self, budget: float | None) -> None:
+        self._start, self._budget = time.monotonic(), budget
+
+    def has(self, seconds: float) -> bool:
+        """Whether so much is left."""
+        return self._budget is None or self.spent + seconds <= self._budget
+
+    @property
+    def spent(self) -> float:
+        return time.monotonic() - self._start
+
+
+@dataclass
+class Evidence:
+    """Out-of-fold predictions of a twin and its rivals.
+
+    `told` has (n,) predictions by name; "twin" is the one that is diagnosed. `twins` are its fitted
+    models, one a fold. `fit_seconds` is how long one of them took.
+    """
+
+    X: Any
+    y: Floats
+    twin: Any  # not fitted
+    folds: list[tuple[Any, Any]]
+    twins: list[Any] = field(default_factory=list)
+    told: dict[str, Floats] = field(default_factory=dict)
+    fit_seconds: float = 0.0
+
+    def rows(self, some: Any) -> Any:
+        """These rows of the table."""
+        return _safe_indexing(self.X, some)
+
+    def add(self, name: str, make: Callable[[int], Any], tell: Report) -> list[Any]:
+        """Fit one more model in every fold, and keep its out-of-fold predictions.
+
+        `make` gets a number of rows and returns a model that is not fitted.
+        """
+        told = np.empty_like(self.y)
+        models = []
+        for number, (learned, left_out) in enumerate(self.folds, 1):
+            tell(f"{name}, fold {number} of {len(self.folds)}")
+            model = make(len(learned)).fit(self.rows(learned), self.y[learned])
+            told[left_out] = np.ravel(model.predict(self.rows(left_out)))
+            models.append(model)
+        self.told[name] = told
+        return models
+
+
+def gather(
+    X: Any,
+    y: Any,
+    twin: Any = None,
+    *,
+    cv: int = 5,
+    random_state: int = 0,
+    tell: Report = lambda what: None,
+) -> Evidence:
+    """Fit the twin, its plain base and k-NN in every fold."""
+    n = count_rows(X)
+    values = check_target(None, y, n, multi_output=False)
+    if n < FEWEST_ROWS:
+        raise ValueError(f"A diagnosis needs {FEWEST_ROWS} rows at least; there are {n}.")
+    twin = TwinRegressor(random_state=random_state) if twin is None else twin
+    folds = list(KFold(cv, shuffle=True, random_state=random_state).split(np.arange(n)))
+    evidence = Evidence(X, values, twin, folds)
+    with warnings.catch_warnings():
+        # a rare category is unknown to some fold, which says nothing about the model of all rows
+        warnings.simplefilter("ignore")
+        start = time.monotonic()
+        evidence.twins = evidence.add("twin", lambda n_rows: clone(twin), tell)
+        evidence.fit_seconds = (time.monotonic() - start) / cv
+        encode = Encoder(X)
+        evidence.add("base", lambda n_rows: Encoded(encode, base_of(twin, random_state)), tell)
+        evidence.add("k-NN", lambda n_rows: Encoded(encode, nearest_neighbours(n_rows)), tell)
+    return evidence
+
+
+def base_of(twin: Any, random_state: int) -> Any:
+    """The plain regressor that a twin is made of."""
+    if type(twin).__name__ == "TwinNeuralRegressor":
+        from twinned.neural import NeuralRegressor
+
+        return NeuralRegressor(effort=twin.effort, random_state=random_state)
+    if twin.estimator is None:
+        return HistGradientBoostingRegressor(random_state=random_state)
+    return clone(twin.estimator)
+
+
+def nearest_neighbours(n_rows: int) -> Any:
+    """k-NN on standardised columns, with the best of some k."""
+    pipeline = make_pipeline(StandardScaler(), KNeighborsRegressor(weights="distance"))
+    sizes = [k for k in (1, 2, 4, 8, 16, 32) if k <= n_rows // 2]
+    search = {"kneighborsregressor__n_neighbors": sizes}
+    return GridSearchCV(pipeline, search, scoring="neg_root_mean_squared_error")
+
+
+class Encoder:
+    """Any table as numbers: names become indicators, as twins see them."""
+
+    def __init__(self, X: Any) -> None:
+        self._door = TwinRegressor()
+        matrix, self._columns = open_training_table(
+            self._door, X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
+        )
+        self.wide = self._columns.points(matrix).wide
+
+    def __call__(self, X: Any) -> Floats:
+        from twinned._validation import open_table
+
+        matrix, columns = open_table(
+            self._door, X, self._columns, allow_nan=True, pair_dtype=np.dtype(np.float64)
+        )
+        return columns.points(matrix).wide
+
+
+class Encoded:
+    """A regressor of arrays, for tables."""
+
+    def __init__(self, encode: Encoder, model: Any) -> None:
+        self._encode, self._model = encode, model
+
+    def fit(self, X: Any, y: Floats) -> Encoded:
+        self._model.fit(self._numbers(X), y)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        return np.ravel(self._model.predict(self._numbers(X)))
+
+    def _numbers(self, X: Any) -> Floats:
+        wide = self._encode(X)
+        takes_missing = isinstance(self._model, HistGradientBoostingRegressor)
+        return wide if takes_missing else np.nan_to_num(wide, nan=0.0)
+
+
+def rmse(told: Any, y: Any) -> float:
+    return float(np.sqrt(np.mean((told - y) ** 2)))
