@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench bench-accuracy bench-neural docs constraints clean
+.PHONY: help demo test test-slow test-browser lint format bench bench-accuracy bench-neural docs constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,10 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[test]'
 	touch $@ $(VENV)/.core
 
+$(VENV)/.browser: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e '.[test,browser]'
+	touch $@
+
 $(VENV)/.lint: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[test,lint]'
 	touch $@
@@ -39,10 +43,15 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 demo: $(VENV)/.core  ## plain and twinned regressors on three formulas: a table and a picture
 	# one thread each: on many small problems more of them only wait for each other
 	OMP_NUM_THREADS=1 $(BIN)/python examples/demo.py --output out
+	OMP_NUM_THREADS=1 $(BIN)/twinned advise out/bridge.csv --target V --report out/advice.html -o out/bridge.twin
 
 test: $(VENV)/.test  ## the tests, in under 6 minutes on 2 cores
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not browser"
 	$(BIN)/lint-imports
+
+test-browser: $(VENV)/.browser  ## the pages in headless Chromium, which Debian has
+	command -v chromium chromedriver > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed: the tests will say that they are skipped."
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
 test-slow: $(VENV)/.test  ## the longer checks
 	$(BIN)/python -m pytest -n 2 -m slow

@@ -93,6 +93,10 @@ def main():
     picture = arguments.output / "demo.png"
     draw(errors, shown, picture)
     console.print(f"The picture is in [bold]{picture}[/].")
+    X, y = make_wsb(N_POINTS, random_state=0)
+    table = arguments.output / "bridge.csv"
+    X.assign(V=y).to_csv(table, index=False)
+    console.print(f"A table to ask advice on is in [bold]{table}[/].")
 
 
 def draw(errors, shown, path):

@@ -11,6 +11,7 @@ import typer
 
 from twinned._version import __version__
 from twinned.cli._errors import say
+from twinned.cli.advise import advise_command
 from twinned.cli.fit import fit_command
 from twinned.cli.predict import predict_command
 
@@ -39,7 +40,9 @@ def _twinned(
 ) -> None:
     """Twinned regression: learn differences between points, predict from anchors.
 
-    Learn from a table, then predict the rows of another:
+    Ask whether a table should be twinned, learn from it, then predict the rows of another:
+
+        twinned advise houses.csv --target price --report advice.html
 
         twinned fit houses.csv --target price -o houses.twin
 
@@ -49,6 +52,7 @@ def _twinned(
     """
 
 
+app.command("advise", no_args_is_help=True)(advise_command)
 app.command("fit", no_args_is_help=True)(fit_command)
 app.command("predict", no_args_is_help=True)(predict_command)
 

@@ -124,7 +124,7 @@ def fit_command(
             raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
         resolved = check_output(output, [table])
         cells = read_cells(table, separator)
-        X, y = _open(cells, target, categorical or [], drop or [], log_target)
+        X, y = open_cells(cells, target, categorical or [], drop or [], log_target)
         if isinstance(anchors_wanted, int) and anchors_wanted > len(X):
             raise ValueError(f"--anchors {anchors} asks for more rows than the {len(X)} there are.")
         missing = first_missing(cells, X.columns)
@@ -191,9 +191,10 @@ def _count_or(option: str, value: str, words: tuple[str, ...]) -> str | int:
     )
 
 
-def _open(
+def open_cells(
     cells: Cells, target: str, categorical: list[str], drop: list[str], log_target: bool
 ) -> tuple[pd.DataFrame, np.ndarray]:
+    """The table to learn from and the target, or an error that names the cell."""
     cells.demand([target], "--target")
     cells.demand(drop, "--drop")
     cells.demand(categorical, "--categorical")

@@ -1,7 +1,7 @@
 """Should these data be twinned? Diagnostics that answer with numbers, a sentence and a picture.
 
 `evidence` gathers out-of-fold predictions, `comparison`, `curves` and `trust` ask them one question
-each, and `diagnose` asks all within a time budget.
+each, and `guide` asks all within a time budget.
 """
 
 from twinned.diagnostics.comparison import compare
@@ -11,8 +11,8 @@ from twinned.diagnostics.curves import (
     multiplier_check,
     neighbour_curve,
 )
-from twinned.diagnostics.diagnose import Diagnosis, diagnose
 from twinned.diagnostics.finding import Finding
+from twinned.diagnostics.guide import Diagnosis, diagnose
 from twinned.diagnostics.trust import anchor_decomposition, loop_check, noise_estimate
 
 __all__ = [

@@ -13,6 +13,7 @@ from twinned.diagnostics.finding import Finding, per_cent
 HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"
 _DRAWS = 2_000  # of the bootstrap
 _CONFIDENCE = 0.95
+_NEGLIGIBLE = 0.005  # a ratio so near to 1 is none, however sure
 
 
 def compare(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None) -> Finding:
@@ -31,15 +32,16 @@ def compare(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = Non
     -------
     Finding
         `numbers["answer"]` is "helps", "does not help" or "no clear difference": the first two
-        where the 95 % interval of the ratio of the two errors lies on one side of 1. It is a
-        bootstrap over left-out points, paired.
+        where the 95 % interval of the ratio of the two errors lies on one side of 1, and the ratio
+        differs from 1 by half a per cent at least. It is a bootstrap over left-out points, paired.
     """
     evidence = gather(X, y, twin) if evidence is None else evidence
     y = evidence.y
     errors = {name: rmse(told, y) for name, told in evidence.told.items()}
     errors["always the mean"] = float(np.std(y))
     ratio, low, high = ratio_interval(evidence.told["twin"], evidence.told["base"], y)
-    answer = HELPS if high < 1 else HURTS if low > 1 else UNCLEAR
+    matters = abs(ratio - 1) > _NEGLIGIBLE
+    answer = HELPS if matters and high < 1 else HURTS if matters and low > 1 else UNCLEAR
     change = per_cent(ratio - 1)
     verdict = {
         HELPS: f"Twinning helps: the twin's error is {change} below that of its base estimator.",

@@ -53,7 +53,7 @@ def anchor_curve(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None 
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
     verdict = (
         f"One anchor errs by {per_cent(means[0] / means[-1] - 1)} more than all {most:,}; "
-        f"{enough} random ones are within 2 % of all."
+        f"{enough} random {'one is' if enough == 1 else 'ones are'} within 2 % of all."
     )
     numbers = _curve(sizes, errors, "random anchors", enough=enough)
     return Finding("anchors", "How many anchors?", verdict, numbers, draw_curve)
@@ -71,12 +71,15 @@ def neighbour_curve(
     most = min(len(one.anchors_y_) for one in evidence.twins)
     sizes = _sizes(most)
     errors, told = [], np.empty((len(sizes), len(evidence.y)))
+    missing = False
     for model, (_, left_out) in zip(evidence.twins, evidence.folds, strict=True):
         queries = evidence.rows(left_out)
         _, estimates = model.predict_anchors(queries)
-        distances = all_distances(model._open(queries).take(slice(None)).wide, model._points.wide)
-        if not np.isfinite(distances).all():
-            raise ValueError("Nearest anchors need points without missing values.")
+        wide = model._open(queries).take(slice(None)).wide
+        missing |= bool(np.isnan(wide).any() or np.isnan(model._points.wide).any())
+        distances = all_distances(wide, model._points.wide)
+        if np.isnan(distances).any():
+            raise ValueError("some points share no known column with others.")
         nearest = np.argsort(distances, axis=1, kind="stable")
         totals = np.cumsum(np.take_along_axis(estimates, nearest, axis=1), axis=1)
         for place, size in enumerate(sizes):
@@ -93,7 +96,9 @@ def neighbour_curve(
             f"The {best} nearest anchors err by {per_cent(ratio - 1)} less than all: use "
             f"NearestAnchors({best})."
         )
+    metric = "nan_euclidean" if missing else "euclidean"
     numbers = _curve(sizes, errors, "nearest anchors", best=best, lowest=sizes[place], ratio=ratio)
+    numbers["metric"] = metric
     return Finding("neighbours", "All anchors, or the nearest?", verdict, numbers, draw_curve)
 
 
@@ -123,8 +128,7 @@ def multiplier_check(
         f"{per_cent(ratio - 1)} lower than with {sizes[0]}, as it should be.",
         "grows": f"More pairs hurt: with {sizes[-1]} partners of each point the error is "
         f"{per_cent(ratio - 1)} higher than with {sizes[0]}. The paper would not twin these data.",
-        "level": "The number of pairs makes no clear difference, so there is little that pairing "
-        "can teach here.",
+        "level": "The number of pairs makes no clear difference.",
     }[answer]
     numbers = _curve(sizes, [errors], "partners of each point", answer=answer, interval=[low, high])
     return Finding("multiplier", "Do more pairs help?", verdict, numbers, draw_curve)

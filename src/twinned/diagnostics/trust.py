@@ -1,4 +1,4 @@
-"""How far to trust a twin: what its spread and its loops say of errors, and how noisy y itself is."""
+"""How far to trust a twin: what its spread and its loops say of errors, and how noisy y is."""
 
 from __future__ import annotations
 
@@ -76,16 +76,17 @@ def noise_estimate(
     wide = (wide - wide.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     noise = gamma_test(wide, evidence.y)
     share = (noise / error) ** 2
-    if noise == 0 or share < 0.1:
+    if share > 1:
+        verdict = "It cannot be told: neighbouring points differ by more than the twin errs."
+    elif share < 0.1:
         verdict = "Little noise is seen: a better model or more labels can lower the error much."
     elif share < 0.8:
         verdict = (
-            f"About {per_cent(min(share, 1))} of the squared error looks like noise that no model "
-            "removes."
+            f"About {per_cent(share)} of the squared error looks like noise that no model removes."
         )
     else:
         verdict = "The error is about as large as the noise: no model will do much better."
-    numbers = {"noise": noise, "rmse": error, "share": min(float(share), 1.0)}
+    numbers = {"noise": noise, "rmse": error, "share": float(share)}
     return Finding("noise", "How noisy are the values?", verdict, numbers, _draw_noise)
 
 

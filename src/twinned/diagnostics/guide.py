@@ -23,7 +23,7 @@ from twinned.diagnostics.finding import Finding
 from twinned.diagnostics.trust import anchor_decomposition, loop_check, noise_estimate
 from twinned.uncertainty import CrossCalibrated, calibrate_across
 
-_NETWORK_SECONDS = 12.0  # about what compiling and a first fold of small networks take
+_NETWORK_SECONDS = 20.0  # about what five folds of small networks take, with compiling
 
 
 @dataclass
@@ -115,7 +115,6 @@ def diagnose(
     clock = Clock(budget)
     tell: Report = progress or (lambda what: None)
     evidence = gather(X, y, estimator, random_state=random_state, tell=tell)
-    own = {"evidence": evidence}
     left_out: list[str] = []
     # the model of all points, and its intervals, must have their time
     reserve = 1.5 * evidence.fit_seconds + 2.0
@@ -127,32 +126,41 @@ def diagnose(
         left_out.append(name)
         return False
 
-    network_models: list[Any] = []
-    networks = estimator is None and _takes_networks(evidence.X)
-    if networks and wanted("twin network", 0.0, _NETWORK_SECONDS):
-        network_models = _add_networks(evidence, random_state, tell)
-    findings = [compare(X, y, **own)]
-    checks: list[tuple[str, float, Callable[..., Finding]]] = [
-        ("anchor curve", 0.2, anchor_curve),
-        ("neighbour curve", 0.2, neighbour_curve),
-        ("loop check", 0.5, loop_check),
-        ("noise estimate", 0.0, noise_estimate),
-        ("multiplier check", 1.5, multiplier_check),
-        ("learning curve", 2.0, learning_curve),
-        ("variance of anchors", 4.0, anchor_decomposition),
-    ]
-    notes = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    findings: list[Finding] = []
+    notes: list[str] = []
+
+    def ask(checks: list[tuple[str, float, Callable[..., Finding]]]) -> None:
         for name, fits, check in checks:
             if not wanted(name, fits):
                 continue
             try:
-                findings.append(check(X, y, **own))
+                findings.append(check(X, y, evidence=evidence))
             except ValueError as error:
                 notes.append(f"{name}: {error}")
+
+    networks: list[Any] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ask(
+            [
+                ("anchor curve", 0.2, anchor_curve),
+                ("neighbour curve", 0.2, neighbour_curve),
+                ("loop check", 0.5, loop_check),
+                ("noise estimate", 0.0, noise_estimate),
+                ("multiplier check", 1.5, multiplier_check),
+            ]
+        )
+        if estimator is None and _takes_networks(evidence.X):
+            networks = _add_networks(evidence, random_state, wanted, tell)
+        ask(
+            [
+                ("learning curve", 2.0, learning_curve),
+                ("variance of anchors", 4.0, anchor_decomposition),
+            ]
+        )
+    findings.insert(0, compare(X, y, evidence=evidence))
     by_key = {finding.key: finding for finding in findings}
-    recommended, models, code = _recommend(evidence, by_key, network_models, random_state)
+    recommended, models, code = _recommend(evidence, by_key, networks, random_state)
     tell("fitting the recommended twin to all points")
     model = clone(recommended).fit(X, evidence.y)
     calibrated = calibrate_across(models, model, X, evidence.y, evidence.folds)
@@ -168,20 +176,19 @@ def _takes_networks(X: Any) -> bool:
     return bool(np.isfinite(Encoder(X).wide).all())
 
 
-def _add_networks(evidence: Evidence, random_state: int, tell: Report) -> list[Any]:
-    """Twin networks of a small effort, and plain ones beside them."""
+def _add_networks(
+    evidence: Evidence, random_state: int, wanted: Callable[..., bool], tell: Report
+) -> list[Any]:
+    """Twin networks of a small effort, and plain ones beside them; the fitted twins."""
     from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
+    options: dict[str, Any] = {"effort": "fast", "random_state": random_state}
+    if not wanted("twin network", 0.0, _NETWORK_SECONDS):
+        return []
     start = time.monotonic()
-    twins = evidence.add(
-        "twin network",
-        lambda n: TwinNeuralRegressor(effort="fast", random_state=random_state),
-        tell,
-    )
-    if time.monotonic() - start < 60:
-        evidence.add(
-            "network", lambda n: NeuralRegressor(effort="fast", random_state=random_state), tell
-        )
+    twins = evidence.add("twin network", lambda n: TwinNeuralRegressor(**options), tell)
+    if wanted("plain network", 0.0, time.monotonic() - start):
+        evidence.add("network", lambda n: NeuralRegressor(**options), tell)
     return twins
 
 
@@ -206,14 +213,14 @@ def _recommend(
     if nearest is not None:
         from twinned.anchors import NearestAnchors
 
-        twin = clone(twin).set_params(anchors=NearestAnchors(nearest))
-        models = [
-            model.set_params(anchors=NearestAnchors(min(nearest, len(model.anchors_y_))))
-            for model in models
-        ]
-        names = "NearestAnchors, TwinRegressor"
-        options = f"anchors=NearestAnchors({nearest}), {options}"
+        metric = findings["neighbours"].numbers["metric"]
+        anchors = NearestAnchors(nearest, metric=metric)
+        twin = clone(twin).set_params(anchors=anchors)
+        for model in models:
+            fewer = min(nearest, len(model.anchors_y_))
+            model.set_params(anchors=NearestAnchors(fewer, metric=metric))
+        names, options = "NearestAnchors, TwinRegressor", f"anchors={anchors!r}, {options}"
     default = evidence.twin.get_params().get("estimator") is None
-    made = f"TwinRegressor({options})" if default else repr(twin)
+    made = f"TwinRegressor({options})" if default else " ".join(repr(twin).split())
     code = f"from twinned import {names}\ntwin = {made}\ntwin.fit(X, y)"
     return twin, models, code

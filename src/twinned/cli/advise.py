@@ -1,0 +1,171 @@
+"""`twinned advise`: should this table be twinned, how, and how far can it be trusted?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from twinned.cli._errors import one_clear_line, warnings_as_lines
+from twinned.cli.fit import open_cells
+from twinned.cli.tables import check_output, read_cells
+
+
+def advise_command(
+    table: Annotated[Path, typer.Argument(help="A CSV file with a header line.", metavar="TABLE")],
+    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", "-r", help="Where the page goes, such as advice.html."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where the recommended model goes: model.twin."),
+    ] = None,
+    budget: Annotated[
+        str,
+        typer.Option(
+            "--budget",
+            help="About how long it may take. What is essential is done in any case.",
+            metavar="60s|2m",
+        ),
+    ] = "60s",
+    log_target: Annotated[
+        bool,
+        typer.Option("--log-target", help="Learn the logarithm of the target, as for prices."),
+    ] = False,
+    categorical: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--categorical",
+            "-c",
+            help="A column of numbers that are names, such as a postcode. May be repeated.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop", "-d", help="A column to leave out. May be repeated.", metavar="COLUMN"
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", help="The same seed gives the same advice.", metavar="N")
+    ] = 0,
+    separator: Annotated[
+        str,
+        typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR"),
+    ] = ",",
+    as_json: Annotated[bool, typer.Option("--json", help="Print all facts as JSON.")] = False,
+) -> None:
+    """Say whether and how to twin a table, and how far to trust the result.
+
+    A twin, the plain estimator it is made of, k-NN and networks are cross-validated side by side;
+    then come the paper's checks: do more pairs help, how many anchors, would more labels help?
+    All errors are of rows that the model had not seen.
+
+    For example:
+
+        twinned advise houses.csv --target price --report advice.html
+
+        twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
+    """
+    with one_clear_line(), warnings_as_lines():
+        seconds = parse_budget(budget)
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
+        page = None if report is None else check_output(report, [table])
+        place = None if output is None else check_output(output, [table])
+        cells = read_cells(table, separator)
+        X, y = open_cells(cells, target, categorical or [], drop or [], log_target)
+
+        import numpy as np
+
+        from twinned.diagnostics import diagnose
+        from twinned.report import collect, render
+
+        learned = np.log(y) if log_target else y
+        with _spinner() as tell:
+            found = diagnose(X, learned, budget=seconds, random_state=seed, progress=tell)
+            tell("collecting the facts")
+            name = f"log {target}" if log_target else target
+            facts = collect(found, title=table.name, target=name, random_state=seed)
+        if log_target:
+            facts["next"].append(
+                "All errors here are of the logarithm: 0.1 is an error of about 10 %."
+            )
+        if place is not None:
+            _save(found, y, log_target, place)
+            facts["output"] = str(output)
+        if page is not None:
+            page.write_text(render(facts), encoding="utf-8")
+            facts["report"] = str(report)
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+    else:
+        _tell(facts)
+
+
+def parse_budget(text: str) -> float:
+    """Seconds.
+
+    >>> parse_budget("90"), parse_budget("60s"), parse_budget("2m")
+    (90.0, 60.0, 120.0)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min)?", text.strip())
+    if not found or float(found[1]) == 0:
+        raise ValueError(f"--budget must be a time such as 60s or 2m, not {text!r}.")
+    return float(found[1]) * (60.0 if found[2] in ("m", "min") else 1.0)
+
+
+def _save(found: Any, y: Any, log_target: bool, place: Path) -> None:
+    from twinned import save
+
+    model = found.model
+    if log_target:
+        import numpy as np
+        from sklearn.compose import TransformedTargetRegressor
+
+        model = TransformedTargetRegressor(
+            regressor=found.recommended, func=np.log, inverse_func=np.exp
+        ).fit(found.evidence.X, y)
+    save(model, place)
+
+
+@contextmanager
+def _spinner() -> Iterator[Callable[[str], None]]:
+    """Say what is under way on a terminal's stderr; elsewhere nothing, so that logs stay clean."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("")
+        yield lambda what: progress.update(task, description=what)
+
+
+def _tell(facts: dict[str, Any]) -> None:
+    typer.echo(facts["verdict"])
+    for key, finding in facts["findings"].items():
+        if key != "comparison":
+            typer.echo(f"  {finding['title']:<36}{finding['verdict']}")
+    errors = facts["findings"]["comparison"]["numbers"]["rmse"]
+    typer.echo("Errors (RMSE) of rows not seen, five-fold cross-validation:")
+    for name in sorted(errors, key=errors.get):
+        typer.echo(f"  {name:<18}{errors[name]:.4g}")
+    if facts["left_out"]:
+        typer.echo(f"Left out for lack of time: {', '.join(facts['left_out'])}.")
+    typer.echo("To make it in Python:")
+    for line in facts["code"].splitlines():
+        typer.echo(f"  {line}")
+    for word in ("output", "report"):
+        if word in facts:
+            typer.echo(f"{'model' if word == 'output' else 'page'}: {facts[word]}")

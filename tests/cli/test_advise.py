@@ -1,0 +1,91 @@
+"""`twinned advise`: verdict, page, model, and clear refusals."""
+
+import json
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+from typer.testing import CliRunner
+
+from twinned import TwinRegressor, load
+from twinned.cli import app
+from twinned.cli.advise import parse_budget
+from twinned.datasets import make_wsb
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with threadpool_limits(1):
+        yield
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def table(tmp_path):
+    X, voltage = make_wsb(40, random_state=0)
+    frame = X.iloc[:, :4].assign(price=np.exp(voltage))
+    frame.to_csv(tmp_path / "bridge.csv", index=False)
+    return tmp_path / "bridge.csv", frame
+
+
+def test_verdict_page_and_model(table, tmp_path):
+    path, frame = table
+    page, model = tmp_path / "page.html", tmp_path / "m.twin"
+    result = run("advise", path, "-t", "price", "--budget", "0.1s", "-r", page, "-o", model)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Twinning ")
+    assert "twin.fit(X, y)" in result.stdout
+    assert "Left out for lack of time" in result.stdout
+    assert '<section id="comparables"' in page.read_text("utf-8")
+    X, y = frame.drop(columns="price"), frame["price"]
+    again = TwinRegressor(random_state=0).fit(X, y).predict(X)
+    np.testing.assert_allclose(load(model).predict(X), again, rtol=1e-9)
+
+
+def test_facts_for_machines_and_the_logarithm(table, tmp_path):
+    path, frame = table
+    model = tmp_path / "m.twin"
+    result = run(
+        "advise", path, "-t", "price", "--log-target", "--budget", "1", "--json", "-o", model
+    )
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["target"] == "log price"
+    assert facts["rows"] == 40
+    assert {"twin", "base", "k-NN"} <= set(facts["findings"]["comparison"]["numbers"]["rmse"])
+    assert any("logarithm" in step for step in facts["next"])
+    told = load(model).predict(frame.drop(columns="price"))
+    assert np.all(told > 0)  # in units of the target again
+    assert np.corrcoef(told, frame["price"])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--budget", "soon"), ("--budget", "soon")),
+        (("--budget", "0s"), ("--budget", "0s")),
+        (("--seed", "-1"), ("--seed", "-1")),
+        (("--drop", "R9"), ("--drop", "R9")),
+        (("--report", "no/such/folder/page.html"), ("no/such/folder",)),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(table, arguments, words):
+    result = run("advise", table[0], "--target", "price", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def test_few_rows_are_told(tmp_path):
+    (tmp_path / "few.csv").write_text("a,y\n1,2\n2,3\n3,4\n")
+    result = run("advise", tmp_path / "few.csv", "--target", "y")
+    assert result.exit_code == 2
+    assert "20 rows at least; there are 3" in result.stderr
+
+
+def test_times_are_read():
+    assert [parse_budget(text) for text in ("90", "1.5s", "2 m", "3min")] == [90, 1.5, 120, 180]

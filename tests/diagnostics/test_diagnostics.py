@@ -1,0 +1,202 @@
+"""Each diagnostic on data of which the answer is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
+
+from twinned import NearestAnchors, TwinRegressor, diagnose
+from twinned.datasets import make_tf, make_wsb
+from twinned.diagnostics import (
+    anchor_curve,
+    anchor_decomposition,
+    compare,
+    learning_curve,
+    loop_check,
+    multiplier_check,
+    neighbour_curve,
+    noise_estimate,
+)
+from twinned.diagnostics.comparison import ratio_interval
+from twinned.diagnostics.evidence import Encoder, gather
+from twinned.diagnostics.trust import gamma_test
+
+EACH = [
+    anchor_curve,
+    anchor_decomposition,
+    compare,
+    learning_curve,
+    loop_check,
+    multiplier_check,
+    neighbour_curve,
+    noise_estimate,
+]
+
+
+def tree():
+    return TwinRegressor(DecisionTreeRegressor(max_depth=9, random_state=0), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def bridge():
+    X, y = make_wsb(120, random_state=0)
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def evidence(bridge):
+    return gather(*bridge, tree())
+
+
+@pytest.mark.parametrize("check", EACH)
+def test_each_has_numbers_a_sentence_and_a_picture(check, bridge, evidence):
+    finding = check(*bridge, evidence=evidence)
+    assert finding.verdict.endswith(".")
+    assert finding.title.endswith("?")
+    assert finding.numbers
+    axes = finding.plot()
+    assert axes.get_title() == finding.title
+    assert axes.has_data()
+
+
+def test_each_gathers_its_own_evidence(bridge, evidence):
+    alone = compare(*bridge, tree())
+    assert alone.numbers == compare(*bridge, evidence=evidence).numbers
+
+
+def test_left_out_predictions_are_of_models_that_left_them_out(bridge, evidence):
+    X, y = bridge
+    learned, left_out = evidence.folds[2]
+    alone = tree().fit(X.iloc[learned], y.iloc[learned]).predict(X.iloc[left_out])
+    np.testing.assert_array_equal(evidence.told["twin"][left_out], alone)
+    assert sorted(np.concatenate([rows for _, rows in evidence.folds])) == list(range(120))
+
+
+def test_a_twin_that_helps_and_one_that_cannot():
+    X, y = make_wsb(150, random_state=1)
+    assert compare(X, y, tree()).numbers["answer"] == "helps"
+    # differences of a linear function are the same linear function
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(80, 3))
+    y = X @ [1.0, 2.0, 3.0] + rng.normal(size=80)
+    found = compare(X, y, TwinRegressor(LinearRegression()))
+    assert found.numbers["answer"] == "no clear difference"
+    assert found.numbers["ratio"] == pytest.approx(1, abs=0.02)
+
+
+def test_the_interval_of_a_ratio_covers_it():
+    """95 % intervals of the ratio of two errors, whose true ratio is 0.8."""
+    rng = np.random.RandomState(0)
+    inside = 0
+    for _ in range(100):
+        shared, y = rng.normal(size=60), np.zeros(60)
+        middle, low, high = ratio_interval(0.8 * shared, shared, y)
+        assert [middle, low, high] == pytest.approx([0.8] * 3)  # always the same ratio: no doubt
+        own = ratio_interval(0.8 * rng.normal(size=60), rng.normal(size=60), y)
+        inside += own[1] <= 0.8 <= own[2]
+    assert 86 <= inside <= 99
+
+
+def test_more_anchors_and_the_last_place_is_the_twin_itself(bridge, evidence):
+    X, y = bridge
+    numbers = anchor_curve(X, y, evidence=evidence).numbers
+    assert numbers["at"][-1] == 96
+    each = [
+        np.sqrt(np.mean((evidence.told["twin"][rows] - evidence.y[rows]) ** 2))
+        for _, rows in evidence.folds
+    ]
+    assert numbers["rmse"][-1] == pytest.approx(np.mean(each))
+    assert numbers["error"][-1] == pytest.approx(np.std(each, ddof=1) / np.sqrt(5))
+    nearest = neighbour_curve(X, y, evidence=evidence).numbers
+    assert nearest["rmse"][-1] == pytest.approx(numbers["rmse"][-1])
+    # as the estimator does it
+    learned, left_out = evidence.folds[0]
+    k = nearest["at"][3]
+    twin = tree().set_params(anchors=NearestAnchors(k)).fit(X.iloc[learned], y.iloc[learned])
+    error = np.sqrt(np.mean((twin.predict(X.iloc[left_out]) - evidence.y[left_out]) ** 2))
+    first = neighbour_curve(X, y, evidence=_first_fold(evidence)).numbers["rmse"][3]
+    assert first == pytest.approx(error)
+
+
+def _first_fold(evidence):
+    from dataclasses import replace
+
+    learned, left_out = evidence.folds[0]
+    return replace(
+        evidence,
+        folds=[(learned, left_out)],
+        twins=evidence.twins[:1],
+    )
+
+
+def test_pairs_that_teach_and_labels_that_help():
+    X, y = make_tf(200, random_state=0)
+    own = gather(X, y, tree())
+    assert multiplier_check(X, y, evidence=own).numbers["answer"] == "falls"
+    found = learning_curve(X, y, evidence=own)
+    assert found.numbers["doubled"] < 0.9
+    assert "Twice as many labels" in found.verdict
+
+
+def test_noise_is_found_where_it_is():
+    rng = np.random.RandomState(0)
+    X = rng.uniform(size=(400, 2))
+    clean = np.sin(3 * X[:, 0]) + X[:, 1]
+    assert gamma_test(X, clean) < 0.02
+    assert gamma_test(X, clean + 0.2 * rng.normal(size=400)) == pytest.approx(0.2, rel=0.2)
+    assert gamma_test(np.zeros((50, 1)), rng.normal(size=50)) == pytest.approx(1, rel=0.3)
+
+
+def test_any_table_becomes_numbers():
+    frame = pd.DataFrame({"a": [1.0, 2.0, np.nan], "c": pd.Categorical(["x", "y", "x"])})
+    wide = Encoder(frame).wide
+    assert wide.shape == (3, 3)
+    np.testing.assert_array_equal(wide[:, 1:], [[1, 0], [0, 1], [1, 0]])
+    np.testing.assert_array_equal(Encoder(frame)(frame.iloc[[1]]), wide[[1]])
+
+
+def test_a_diagnosis_within_no_time_does_what_is_essential(bridge):
+    X, y = bridge
+    found = diagnose(X, y, estimator=tree(), budget=0.001)
+    assert list(found.findings) == ["comparison"]
+    assert "multiplier check" in found.left_out
+    assert "Left out for lack of time" in str(found)
+    assert found.calibrated.predict_interval(X, 0.9).shape == (120, 2)
+    np.testing.assert_array_equal(found.model.predict(X), tree().fit(X, y).predict(X))
+
+
+def test_a_diagnosis_with_time_asks_everything(bridge):
+    said = []
+    found = diagnose(*bridge, estimator=tree(), progress=said.append)
+    assert set(found.findings) == {
+        "comparison", "anchors", "neighbours", "loops", "noise", "multiplier", "learning",
+        "variance",
+    }  # fmt: skip
+    assert not found.left_out
+    assert "twin, fold 1 of 5" in said
+    namespace = {}
+    lines = found.code.splitlines()
+    assert len(lines) == 3
+    exec("from sklearn.tree import DecisionTreeRegressor\n" + "\n".join(lines[:2]), namespace)
+    assert repr(namespace["twin"]) == repr(found.recommended)
+    # whatever is recommended, its intervals are of models like it
+    own = found.calibrated.models[0]
+    assert repr(own.anchors) == repr(found.recommended.anchors)
+
+
+def test_missing_values_leave_out_what_needs_them():
+    X, y = make_wsb(60, random_state=0)
+    X = X.copy()
+    X.iloc[::9, 0] = np.nan
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    few = TwinRegressor(HistGradientBoostingRegressor(max_iter=20), random_state=0)
+    found = diagnose(X, y, estimator=few)
+    assert "comparison" in found.findings
+    assert found.calibrated.predict_interval(X, 0.8).shape == (60, 2)
+
+
+def test_too_few_rows_are_told():
+    with pytest.raises(ValueError, match="20 rows at least; there are 5"):
+        diagnose(np.zeros((5, 1)), np.arange(5.0))
