@@ -14,6 +14,7 @@ from twinned.cli._errors import say
 from twinned.cli.advise import advise_command
 from twinned.cli.fit import fit_command
 from twinned.cli.predict import predict_command
+from twinned.cli.serve import serve_command
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,6 +56,7 @@ def _twinned(
 app.command("advise", no_args_is_help=True)(advise_command)
 app.command("fit", no_args_is_help=True)(fit_command)
 app.command("predict", no_args_is_help=True)(predict_command)
+app.command("serve", no_args_is_help=True)(serve_command)
 
 
 def _hand_on(name: str, help_line: str) -> None:

@@ -68,7 +68,7 @@ def predict_command(
         resolved = None if output is None else check_output(output, [model, table])
         cells = read_cells(table, separator)
         with warnings_as_lines():
-            fitted = _load(model)
+            fitted = load_twin(model)
         X, ignored = _open(cells, fitted, model)
         with warnings_as_lines():
             columns = _predict(fitted, X, std, model)
@@ -91,7 +91,7 @@ def predict_command(
         typer.echo(f"{rows} in {output}")
 
 
-def _load(path: Path) -> Any:
+def load_twin(path: Path) -> Any:
     from twinned import load
     from twinned.base import BaseTwin
 

@@ -1,0 +1,108 @@
+"""What a saved twin says of a table of questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import get_tags
+
+from twinned.serve.questions import Field, as_table, fields_of
+
+COMPARABLES = 8
+
+
+class Answers:
+    """A loaded model, ready to be asked.
+
+    Parameters
+    ----------
+    model : a fitted twin
+        Of one output; or one whose target was learned as a logarithm by `twinned fit`.
+    name : str
+        For the page.
+    """
+
+    def __init__(self, model: Any, name: str) -> None:
+        self.model, self.name = model, name
+        self.twin = getattr(model, "regressor_", model)
+        self.log = self.twin is not model
+        self.fields: list[Field] = fields_of(self.twin)
+        self._named = hasattr(self.twin, "feature_names_in_")
+        self._missing = bool(get_tags(self.twin).input_tags.allow_nan)
+        if np.ndim(self.twin.anchors_y_) != 1:
+            raise ValueError(f"{name} has several outputs; only a twin of one can be served.")
+
+    def about(self) -> dict[str, Any]:
+        """The columns, with what may stand in them, and the number of anchors."""
+        middles = self._middles()
+        return {
+            "name": self.name,
+            "anchors": len(self.twin.anchors_y_),
+            "columns": [
+                {"name": field.name, "choices": field.choices, "middle": middle}
+                for field, middle in zip(self.fields, middles, strict=True)
+            ],
+        }
+
+    def _middles(self) -> list[Any]:
+        """A value of each column to start from: the median of the anchors, or the first name."""
+        return [
+            _median(column) if field.choices is None else field.choices[0]
+            for field, column in zip(self.fields, np.asarray(self.twin.anchors_X_).T, strict=True)
+        ]
+
+    def table(self, rows: list[Any]) -> Any:
+        return as_table(rows, self.fields, missing=self._missing, named=self._named)
+
+    def predict(self, rows: list[Any]) -> dict[str, Any]:
+        """Predictions, and their raw standard deviations."""
+        X = self.table(rows)
+        mean, std = self.twin.predict(X, return_std=True)
+        if self.log:
+            mean = np.exp(mean)
+            std = mean * std
+        return {"prediction": mean.tolist(), "std": std.tolist()}
+
+    def explain(self, rows: list[Any]) -> dict[str, Any]:
+        """For each row its nearest anchors, and what they say."""
+        X = self.table(rows)
+        said = self.twin.explain(X, n=COMPARABLES)
+        unlog = np.exp if self.log else (lambda values: values)
+        known, estimate = unlog(said["anchor_y"].to_numpy()), unlog(said["estimate"].to_numpy())
+        answers: list[list[dict[str, Any]]] = [[] for _ in rows]
+        for place, (query, anchor, weight) in enumerate(
+            zip(said["query"], said["anchor"], said["weight"], strict=True)
+        ):
+            answers[query].append(
+                {
+                    "anchor": int(anchor),
+                    "known": float(known[place]),
+                    "difference": float(estimate[place] - known[place]),
+                    "estimate": float(estimate[place]),
+                    "weight": float(weight),
+                    "columns": self._cells(int(anchor)),
+                }
+            )
+        return {"comparables": answers}
+
+    def _cells(self, anchor: int) -> dict[str, Any]:
+        row = np.asarray(self.twin.anchors_X_)[anchor]
+        return {
+            field.name: _plain(value, field) for field, value in zip(self.fields, row, strict=True)
+        }
+
+
+def _median(column: Any) -> float:
+    known = column[~np.isnan(column)]
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _plain(value: Any, field: Field) -> Any:
+    """For JSON: a number, a name for its code, or null where it is missing."""
+    if np.isnan(value):
+        return None
+    if field.choices is None:
+        return float(value)
+    code = int(value)
+    return field.choices[code] if 0 <= code < len(field.choices) else None

@@ -1,0 +1,182 @@
+"""The service: a page, an OpenAPI description, and three questions that can be posted.
+
+It is meant for one machine. It listens on loopback, answers only to local names, so that a page
+from elsewhere cannot reach it through a name of its own, and bounds the size of what comes in.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+from twinned._version import __version__
+from twinned.serve.answers import Answers
+from twinned.serve.questions import MOST_BYTES, MOST_ROWS, Wrong, read_csv, read_json
+
+LOCAL = ["127.0.0.1", "localhost", "[::1]", "testserver"]
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def make_app(model: Any, name: str = "model") -> Any:
+    """The ASGI application around a fitted twin."""
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    answers = Answers(model, name)
+    page = _page(answers)
+    described = json.dumps(describe(answers)).encode()
+
+    def as_json(told: Any, status: int = 200) -> Response:
+        return Response(json.dumps(told), status, media_type="application/json")
+
+    async def body_of(request: Request) -> bytes:
+        parts, size = [], 0
+        async for part in request.stream():
+            size += len(part)
+            if size > MOST_BYTES:
+                raise Wrong(f"the body is larger than {MOST_BYTES:,} bytes.", 413)
+            parts.append(part)
+        return b"".join(parts)
+
+    def answered(question: Callable[[list[Any]], Any]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            try:
+                return as_json(question(read_json(await body_of(request))))
+            except Wrong as wrong:
+                return as_json({"error": str(wrong)}, wrong.status)
+
+        return answer
+
+    async def batch(request: Request) -> Response:
+        try:
+            rows = read_csv(await body_of(request))
+            told = answers.predict(rows)
+        except Wrong as wrong:
+            return as_json({"error": str(wrong)}, wrong.status)
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([*rows[0], "prediction", "std"])
+        for row, mean, std in zip(rows, told["prediction"], told["std"], strict=True):
+            writer.writerow([*row.values(), repr(mean), repr(std)])
+        return PlainTextResponse(out.getvalue(), media_type="text/csv; charset=utf-8")
+
+    async def show_page(request: Request) -> Response:
+        return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY})
+
+    async def show_description(request: Request) -> Response:
+        return Response(described, media_type="application/json")
+
+    async def about(request: Request) -> Response:
+        return as_json(answers.about())
+
+    return Starlette(
+        routes=[
+            Route("/", show_page),
+            Route("/openapi.json", show_description),
+            Route("/about", about),
+            Route("/predict", answered(answers.predict), methods=["POST"]),
+            Route("/explain", answered(answers.explain), methods=["POST"]),
+            Route("/batch", batch, methods=["POST"]),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL)],
+    )
+
+
+def _page(answers: Answers) -> str:
+    from html import escape
+
+    folder = files("twinned.serve")
+    style = files("twinned.report").joinpath("page.css").read_text("utf-8")
+    page = folder.joinpath("page.html").read_text("utf-8")
+    script = folder.joinpath("page.js").read_text("utf-8")
+    return (
+        page.replace("{{style}}", style)
+        .replace("{{script}}", script)
+        .replace("{{name}}", escape(answers.name))
+        .replace("{{version}}", __version__)
+    )
+
+
+def describe(answers: Answers) -> dict[str, Any]:
+    """The OpenAPI description of the service around this model."""
+    properties = {
+        field.name: {"type": "number"} if field.choices is None else {"enum": field.choices}
+        for field in answers.fields
+    }
+    row = {"type": "object", "properties": properties, "required": list(properties)}
+    rows = {"type": "array", "items": row, "minItems": 1, "maxItems": MOST_ROWS}
+    asked = {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {"rows": rows},
+                    "required": ["rows"],
+                    "additionalProperties": False,
+                }
+            }
+        },
+    }
+    numbers = {"type": "array", "items": {"type": "number"}}
+    wrong = {
+        "description": "What is wrong, in one sentence.",
+        "content": {
+            "application/json": {
+                "schema": {"type": "object", "properties": {"error": {"type": "string"}}}
+            }
+        },
+    }
+    problems = {str(status): wrong for status in (400, 413, 422)}
+
+    def told(schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
+        return {"200": {"description": "The answer.", "content": {kind: {"schema": schema}}}}
+
+    table = {"text/csv": {"schema": {"type": "string"}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": f"twinned: {answers.name}", "version": __version__},
+        "paths": {
+            "/about": {
+                "get": {
+                    "summary": "The model's columns",
+                    "responses": told({"type": "object"}),
+                }
+            },
+            "/predict": {
+                "post": {
+                    "summary": "Predictions and raw standard deviations, row by row",
+                    "requestBody": asked,
+                    "responses": told(
+                        {"type": "object", "properties": {"prediction": numbers, "std": numbers}}
+                    )
+                    | problems,
+                }
+            },
+            "/explain": {
+                "post": {
+                    "summary": "The comparable known cases of each row",
+                    "requestBody": asked,
+                    "responses": told({"type": "object"}) | problems,
+                }
+            },
+            "/batch": {
+                "post": {
+                    "summary": "A CSV table with a header line, answered with two more columns",
+                    "requestBody": {"required": True, "content": table},
+                    "responses": told({"type": "string"}, "text/csv") | problems,
+                }
+            },
+        },
+    }
