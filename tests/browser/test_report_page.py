@@ -1,9 +1,5 @@
 """The page of `twinned advise` in a real browser. `make test-browser` installs what it needs."""
 
-import shutil
-import tempfile
-from pathlib import Path
-
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
@@ -12,29 +8,7 @@ from twinned.datasets import make_wsb
 from twinned.report import collect, render
 
 pytestmark = pytest.mark.browser
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "comparables", "next"]
-PICTURES = Path("out/screenshots")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    if not BROWSER or not DRIVER:
-        pytest.skip("no chromium and chromedriver here; Debian has both as packages")
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    with tempfile.TemporaryDirectory() as profile:
-        for flag in (
-            "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
-            "disable-background-networking", "disable-component-update", "disable-sync",
-            "hide-scrollbars", f"user-data-dir={profile}",
-        ):  # fmt: skip
-            options.add_argument(f"--{flag}")
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-        yield driver
-        driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -45,23 +19,13 @@ def facts():
 
 
 @pytest.fixture
-def page(browser, facts, tmp_path):
+def page(opened, facts, tmp_path):
     path = tmp_path / "advice.html"
     path.write_text(render(facts), encoding="utf-8")
-    browser.set_window_size(1100, 900)
-    browser.get(path.as_uri())
-    yield browser
-    assert browser.get_log("browser") == []  # no error, no warning
+    return opened(path.as_uri())
 
 
-def picture(page, name):
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    height = page.execute_script("return document.documentElement.scrollHeight")
-    page.set_window_size(page.get_window_size()["width"], height)
-    page.save_screenshot(str(PICTURES / f"{name}.png"))
-
-
-def test_every_section_is_there_and_named(page):
+def test_every_section_is_there_and_named(page, picture):
     for name in SECTIONS:
         section = page.find_element("id", name)
         assert section.is_displayed()
@@ -69,7 +33,7 @@ def test_every_section_is_there_and_named(page):
     for drawing in page.find_elements("css selector", "main svg"):
         assert drawing.size["height"] > 40
         assert drawing.get_attribute("aria-label")
-    picture(page, "report-light")
+    picture("report-light")
 
 
 def test_choosing_a_row_changes_the_comparables(page, facts):
@@ -99,25 +63,12 @@ def test_the_keyboard_reaches_the_choice(page):
     assert page.find_element("id", "told").text != before
 
 
-def background(page):
-    body = page.find_element("tag name", "body")
-    numbers = body.value_of_css_property("background-color").strip("rgba()").split(",")[:3]
-    return sum(float(number) for number in numbers) / 3
+def test_dark_where_the_reader_wants_it(page, dark, picture):
+    assert dark(False) > 200
+    assert dark(True) < 60
+    picture("report-dark")
 
 
-def test_dark_where_the_reader_wants_it(page):
-    assert background(page) > 200
-    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
-    assert background(page) < 60
-    picture(page, "report-dark")
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-
-
-def test_a_telephone_shows_all_of_it(page):
-    narrow = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
-    wide = page.execute_script("return document.documentElement.scrollWidth")
-    assert wide <= 390
-    picture(page, "report-narrow")
-    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+def test_a_telephone_shows_all_of_it(page, telephone, picture):
+    assert telephone() <= 390
+    picture("report-narrow")
