@@ -315,21 +315,36 @@ class TwinRegressor(BaseTwin):
         """The trees of the estimator at the anchors, where it has such and there is much to do."""
         orders = 2 if self.symmetric else 1
         n_pairs = len(queries) * self._n_used() * orders
-        if callable(self._features.kind) or not pays(self.estimator_, n_pairs):
+        read = self._read is not None and self._read[0] is self.estimator_
+        ready = read and self._read[1] is not None and self._read[1].ready
+        if callable(self._features.kind) or not (ready or pays(self.estimator_, n_pairs)):
             return None
+        shortcut = self._at_anchors()
+        if shortcut is None or not (ready or shortcut.pays(n_pairs)):
+            return None
+        if not shortcut.holds(queries.matrix):
+            return None
+        # a query of which not all estimates fit into memory at once is left to blocks of pairs
         limit = parse_memory(self.memory_limit)
+        each = self._shortcut_bytes(shortcut, only_mean=False) * effective_n_jobs(self.n_jobs)
+        return shortcut if limit is None or each <= limit else None
+
+    def _at_anchors(self) -> AnchoredTrees | None:
+        """The trees at the anchors, read once for a fitted estimator; None where it has none."""
         if self._read is None or self._read[0] is not self.estimator_:
+            limit = parse_memory(self.memory_limit)
             keep = _KEPT_BYTES if limit is None else min(_KEPT_BYTES, limit // 3)
             found = read_at_anchors(
                 self.estimator_, self._features, self._points, self._y_unit, keep
             )
             self._read = self.estimator_, found
-        shortcut = self._read[1]
-        if shortcut is None or not shortcut.pays(n_pairs) or not shortcut.holds(queries.matrix):
-            return None
-        # a query of which not all estimates fit into memory at once is left to blocks of pairs
-        each = self._shortcut_bytes(shortcut, only_mean=False) * effective_n_jobs(self.n_jobs)
-        return shortcut if limit is None or each <= limit else None
+        return self._read[1]
+
+    def _get_ready(self) -> None:
+        """Read and pack trees now, for many small predictions to come."""
+        shortcut = self._at_anchors()
+        if shortcut is not None:
+            shortcut.make_ready()
 
     def _pair_bytes(self) -> int:
         return self._features.width * self._features.dtype.itemsize

@@ -65,6 +65,29 @@ def test_predictions_are_those_of_the_model(client, twin):
     np.testing.assert_array_equal(answer["std"], std)
 
 
+def test_requests_at_the_same_time_get_their_own_answers(twin):
+    import asyncio
+
+    import httpx
+
+    from twinned.serve import make_app
+
+    rows = [{**ROW, "U": float(u)} for u in np.linspace(1, 3, 40)]
+
+    async def ask():
+        transport = httpx.ASGITransport(make_app(twin, "m"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asked = [client.post("/predict", json={"rows": [row, ROW]}) for row in rows]
+            return [response.json()["prediction"] for response in await asyncio.gather(*asked)]
+
+    table = pd.DataFrame([*rows, ROW])
+    table["material"] = pd.Categorical(table["material"], categories=["brick", "wood"])
+    expected = twin.predict(table)
+    for (mine, shared), own in zip(asyncio.run(ask()), expected[:-1], strict=True):
+        assert mine == pytest.approx(own, rel=1e-12)
+        assert shared == pytest.approx(expected[-1], rel=1e-12)
+
+
 def test_comparables_add_up_and_carry_names(client, twin):
     (near,) = told(client.post("/explain", json={"rows": [ROW]}))["comparables"]
     assert len(near) == 8
@@ -92,7 +115,7 @@ def test_a_logarithm_is_told_in_units_of_the_target():
         inverse_func=np.exp,
     ).fit(X, np.exp(y))
     answers = Answers(model, "m")
-    assert answers.predict([ROW])["prediction"][0] > 0
+    assert answers.predict(answers.checked([ROW]))[0][0] > 0
     (near,) = answers.explain([ROW])["comparables"]
     assert near[0]["known"] == pytest.approx(np.exp(y.iloc[near[0]["anchor"]]))
 
@@ -100,9 +123,10 @@ def test_a_logarithm_is_told_in_units_of_the_target():
 def test_missing_values_where_the_model_takes_them():
     linear = Answers(TwinRegressor(LinearRegression()).fit(X, y), "m")
     with pytest.raises(Wrong, match="row 1: 'U' has no value"):
-        linear.predict([{**ROW, "U": None}])
+        linear.checked([{**ROW, "U": None}])
     boosted = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pairs=4).fit(X, y)
-    assert np.isfinite(Answers(boosted, "m").predict([{**ROW, "U": ""}])["prediction"]).all()
+    answers = Answers(boosted, "m")
+    assert np.isfinite(answers.predict(answers.checked([{**ROW, "U": ""}]))).all()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
-from twinned.serve.questions import Field, as_table, fields_of
+from twinned.serve.questions import Field, as_table, checked, fields_of
+from twinned.twin import TwinRegressor
 
 COMPARABLES = 8
 
@@ -32,6 +33,8 @@ class Answers:
         self._missing = bool(get_tags(self.twin).input_tags.allow_nan)
         if np.ndim(self.twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a twin of one can be served.")
+        if isinstance(self.twin, TwinRegressor):
+            self.twin._get_ready()
 
     def about(self) -> dict[str, Any]:
         """The columns, with what may stand in them, and the number of anchors."""
@@ -52,21 +55,24 @@ class Answers:
             for field, column in zip(self.fields, np.asarray(self.twin.anchors_X_).T, strict=True)
         ]
 
-    def table(self, rows: list[Any]) -> Any:
-        return as_table(rows, self.fields, missing=self._missing, named=self._named)
+    def checked(self, rows: list[Any]) -> list[list[Any]]:
+        """Rows that the model can take, or `Wrong`."""
+        return checked(rows, self.fields, missing=self._missing)
 
-    def predict(self, rows: list[Any]) -> dict[str, Any]:
-        """Predictions, and their raw standard deviations."""
-        X = self.table(rows)
-        mean, std = self.twin.predict(X, return_std=True)
+    def table(self, values: list[list[Any]]) -> Any:
+        return as_table(values, self.fields, named=self._named)
+
+    def predict(self, values: list[list[Any]]) -> tuple[list[float], list[float]]:
+        """Predictions of checked rows, and their raw standard deviations."""
+        mean, std = self.twin.predict(self.table(values), return_std=True)
         if self.log:
             mean = np.exp(mean)
             std = mean * std
-        return {"prediction": mean.tolist(), "std": std.tolist()}
+        return mean.tolist(), std.tolist()
 
     def explain(self, rows: list[Any]) -> dict[str, Any]:
         """For each row its nearest anchors, and what they say."""
-        X = self.table(rows)
+        X = self.table(self.checked(rows))
         said = self.twin.explain(X, n=COMPARABLES)
         unlog = np.exp if self.log else (lambda values: values)
         known, estimate = unlog(said["anchor_y"].to_numpy()), unlog(said["estimate"].to_numpy())

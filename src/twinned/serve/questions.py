@@ -98,34 +98,38 @@ def read_csv(body: bytes) -> list[Any]:
     return [dict(zip(header, line, strict=True)) for line in lines]
 
 
-def as_table(rows: list[Any], fields: list[Field], *, missing: bool, named: bool) -> Any:
-    """A table of the model's own columns, checked cell by cell."""
-    import numpy as np
-    import pandas as pd
-
+def checked(rows: list[Any], fields: list[Field], *, missing: bool) -> list[list[Any]]:
+    """The values of each row in the model's order, each as the model takes it."""
     if not rows:
         raise Wrong("there are no rows.")
     if len(rows) > MOST_ROWS:
         raise Wrong(f"{len(rows):,} rows are too many; at most {MOST_ROWS:,} at once.", 413)
-    wanted = [field.name for field in fields]
+    found = []
     for place, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise Wrong(f"row {place} must be an object of columns, not {_shown(row)}.")
-        absent = [name for name in wanted if name not in row]
-        if absent:
-            raise Wrong(f"row {place} lacks {_shown(absent[0])}; the model has {_shown(wanted)}.")
-    read = {
-        field.name: [field.read(row[field.name], i, missing) for i, row in enumerate(rows, 1)]
-        for field in fields
-    }
+        for field in fields:
+            if field.name not in row:
+                wanted = [field.name for field in fields]
+                raise Wrong(f"row {place} lacks {field.name!r}; the model has {_shown(wanted)}.")
+        found.append([field.read(row[field.name], place, missing) for field in fields])
+    return found
+
+
+def as_table(values: list[list[Any]], fields: list[Field], *, named: bool) -> Any:
+    """A table of checked rows."""
+    import numpy as np
+    import pandas as pd
+
+    if all(field.choices is None for field in fields):
+        matrix = np.array(values, dtype=float)  # None becomes NaN
+        return pd.DataFrame(matrix, columns=[field.name for field in fields]) if named else matrix
     columns: dict[str, Any] = {}
-    for field in fields:
+    for field, column in zip(fields, zip(*values, strict=True), strict=True):
         if field.choices is None:
-            columns[field.name] = np.array(
-                [np.nan if value is None else value for value in read[field.name]], dtype=float
-            )
+            columns[field.name] = np.array(column, dtype=float)
         else:
-            columns[field.name] = pd.Categorical(read[field.name], categories=field.choices)
+            columns[field.name] = pd.Categorical(column, categories=field.choices)
     table = pd.DataFrame(columns)
     return table if named else table.to_numpy()
 

@@ -70,6 +70,7 @@ class AnchoredTrees:
         self._value_type = FLOAT32 if rounds else FLOAT64
         self._keep_bytes = keep_bytes
         self._kept: list[Packed] | None = None
+        self._kept_chunks: list[Any] | None = None  # of all anchors, for their own estimates
 
     @property
     def exact_sums(self) -> bool:
@@ -84,6 +85,16 @@ class AnchoredTrees:
     def pays(self, n_pairs: int) -> bool:
         """Whether packing the trees takes less than building the pairs would."""
         return n_pairs * len(self._trees.trees) >= _NODE_WORK * self._trees.n_nodes
+
+    @property
+    def ready(self) -> bool:
+        """Whether the trees are packed already: then even one query is quicker without pairs."""
+        return self._kept is not None
+
+    def make_ready(self) -> None:
+        """Pack the trees now, where they may be kept."""
+        for _ in self._packed():
+            pass
 
     def holds(self, matrix: Floats) -> bool:
         """Whether all values are numbers in the type in which the library compares them."""
@@ -189,6 +200,14 @@ class AnchoredTrees:
 
     def _chunks(self, indices: Indices | None, *, each: bool) -> Iterator[Any]:
         """The anchors, as many at a time as a mask holds, and who has which of them."""
+        if indices is None and each:
+            if self._kept_chunks is None:
+                self._kept_chunks = list(self._make_chunks(None, each=True))
+            yield from self._kept_chunks
+        else:
+            yield from self._make_chunks(indices, each=each)
+
+    def _make_chunks(self, indices: Indices | None, *, each: bool) -> Iterator[Any]:
         size = chunk_size(self._anchors.shape[1])
         for start in range(0, len(self._anchors), size):
             values = self._anchors[start : start + size]
