@@ -59,4 +59,5 @@ def test_what_needs_the_matrix_gets_it():
     assert bins_blocks(boosting())
     assert not bins_blocks(boosting(objective=lambda y, told: (told - y, np.ones_like(y))))
     assert not bins_blocks(boosting(linear_tree=True))
+    assert not bins_blocks(boosting(num_iterations=3))
     assert not bins_blocks(HistGradientBoostingRegressor())

@@ -18,6 +18,9 @@ from twinned.pairs import PairFeatures
 
 _BLOCK = 8_000_000  # bytes of pairs that exist at once
 _FIRST_PAIRS = 1_000  # enough for LightGBM to settle its parameters
+# Other names of `n_estimators`, which would have their way in LightGBM's own `fit`.
+_ROUNDS = {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees"}
+_ROUNDS |= {"num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"}
 
 
 class PairRows:
@@ -68,6 +71,7 @@ def bins_blocks(base: Any) -> bool:
 
     return (
         type(base) is lightgbm.LGBMRegressor
+        and not _ROUNDS & set(base.get_params())
         and not callable(base.objective)
         and not base.get_params().get("linear_tree", False)  # which needs the numbers themselves
     )

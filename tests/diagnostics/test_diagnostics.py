@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import NearestAnchors, TwinRegressor, diagnose
+from twinned import NearestAnchors, RandomAnchors, TwinRegressor, diagnose
 from twinned.datasets import make_tf, make_wsb
 from twinned.diagnostics import (
     anchor_curve,
@@ -178,7 +178,7 @@ def test_a_diagnosis_with_time_asks_everything(bridge):
     namespace = {}
     lines = found.code.splitlines()
     assert len(lines) == 3
-    exec("from sklearn.tree import DecisionTreeRegressor\n" + "\n".join(lines[:2]), namespace)
+    exec("\n".join(lines[:2]), namespace)
     assert repr(namespace["twin"]) == repr(found.recommended)
     # whatever is recommended, its intervals are of models like it
     own = found.calibrated.models[0]
@@ -200,3 +200,46 @@ def test_missing_values_leave_out_what_needs_them():
 def test_too_few_rows_are_told():
     with pytest.raises(ValueError, match="20 rows at least; there are 5"):
         diagnose(np.zeros((5, 1)), np.arange(5.0))
+
+
+def test_a_constant_target_is_told():
+    with pytest.raises(ValueError, match="All values of y are 1"):
+        diagnose(np.random.RandomState(0).rand(25, 2), np.ones(25), estimator=tree())
+
+
+def test_a_perfect_fit_is_no_accident():
+    X = np.repeat(np.arange(5.0), 6)[:, None]
+    found = diagnose(X, X[:, 0], estimator=tree())
+    assert found.findings["noise"].numbers["noise"] < 1e-6
+
+
+@pytest.mark.parametrize("anchors", [NearestAnchors(4), RandomAnchors(6)])
+def test_a_twin_with_anchors_of_its_own(anchors, bridge):
+    from twinned.report import collect, render
+
+    X, y = bridge
+    found = diagnose(X, y, estimator=tree().set_params(anchors=anchors))
+    again = anchor_curve(X, y, evidence=found.evidence).numbers  # the evidence is as it was
+    assert again == found.findings["anchors"].numbers
+    facts = collect(found, title="t")
+    render(facts)
+    for query in facts["comparables"][:4]:
+        for anchor in query["anchors"]:
+            assert anchor["known"] == pytest.approx(y.iloc[anchor["row"] - 1], rel=1e-5)
+
+
+def test_names_as_the_twin_takes_them():
+    rng = np.random.RandomState(0)
+    frame = pd.DataFrame({"a": rng.rand(60), "s": rng.choice(["x", "y"], 60)})
+    y = frame["a"] + (frame["s"] == "x")
+    twin = tree().set_params(categorical_features=["s"])
+    assert "comparison" in diagnose(frame, y, estimator=twin, budget=0.001).findings
+    assert Encoder(frame, ["s"]).wide.shape == (60, 3)
+
+
+def test_the_code_is_the_model(bridge):
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=4), pairs=9, symmetric=False)
+    found = diagnose(*bridge, estimator=twin, budget=0.001)
+    namespace = {}
+    exec("\n".join(found.code.splitlines()[:2]), namespace)
+    assert repr(namespace["twin"]) == repr(found.recommended)

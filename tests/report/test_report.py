@@ -136,3 +136,15 @@ def test_small_things():
     assert len(powers(1.0, 1e9)) <= 8
     assert number(-0.0001234) == "-0.0001234"
     assert "<b>" not in bar_chart(["<b>"], [1.0], "one <b>")
+
+
+def test_nullable_columns_and_names_of_digits():
+    rng = np.random.RandomState(0)
+    frame = pd.DataFrame({"n": pd.array([*range(39), None], dtype="Int64")})
+    frame["b"] = pd.array([True, None] * 20, dtype="boolean")
+    frame["postcode"] = pd.Categorical(["10135", "10136"] * 20)
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0))
+    facts = collect(diagnose(frame, rng.rand(40), estimator=twin, budget=0.001), title="t")
+    shown = {value for query in facts["comparables"] for value in query["values"]}
+    assert "10135" in shown
+    assert "missing" in shown

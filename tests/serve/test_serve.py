@@ -21,7 +21,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
-from twinned import TwinRegressor, save
+from twinned import NearestAnchors, TwinRegressor, save
 from twinned.datasets import make_wsb
 from twinned.serve.answers import Answers
 from twinned.serve.questions import Wrong
@@ -141,7 +141,7 @@ def test_missing_values_where_the_model_takes_them():
         (b'{"rows": [3]}', 422, "row 1 must be an object"),
         (b'{"rows": [{"U": 1}]}', 422, "lacks"),
         (json.dumps({"rows": [{**ROW, "U": "high"}]}).encode(), 422, "'U' must be a number"),
-        (json.dumps({"rows": [{**ROW, "U": True}]}).encode(), 422, "'U' must be a number"),
+        (json.dumps({"rows": [{**ROW, "U": [1]}]}).encode(), 422, "'U' must be a number"),
         (json.dumps({"rows": [{**ROW, "U": 1e400}]}).encode(), 400, "JSON"),
         (json.dumps({"rows": [{**ROW, "material": "straw"}]}).encode(), 422, "brick, wood"),
         (json.dumps({"rows": [ROW], "path": "/etc"}).encode(), 422, "'path'"),
@@ -157,8 +157,44 @@ def test_what_cannot_be_answered_is_one_sentence(client, body, status, words):
         assert len(error) < 300
 
 
+def test_a_value_too_large_for_the_model_hurts_nobody_else(twin):
+    import asyncio
+
+    import httpx
+
+    from twinned.serve import make_app
+
+    async def ask():
+        transport = httpx.ASGITransport(make_app(twin, "m"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            rows = [{**ROW, "U": u} for u in (1.0, 1e200, 2.0)]
+            asked = [client.post("/predict", json={"rows": [row]}) for row in rows]
+            asked.append(client.post("/explain", json={"rows": [rows[1]]}))
+            return [response.status_code for response in await asyncio.gather(*asked)]
+
+    assert asyncio.run(ask()) == [200, 422, 200, 422]
+
+
+def test_names_that_look_missing_and_truths():
+    frame = pd.DataFrame({"a": [True, False] * 10, "c": pd.Categorical(["none", "brick"] * 10)})
+    values = np.tile([5.0, 1.0], 10)
+    answers = Answers(TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(frame, values), "m")
+    rows = [{"a": "true", "c": "none"}, {"a": False, "c": " brick"}]
+    assert answers.predict(answers.checked(rows))[0] == pytest.approx([5.0, 1.0])
+
+
+def test_what_cannot_be_served_is_told():
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0))
+    squared = TransformedTargetRegressor(twin, func=np.sqrt, inverse_func=np.square).fit(X, y**2)
+    with pytest.raises(ValueError, match="otherwise than by log"):
+        Answers(squared, "m")
+    near = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), anchors=NearestAnchors(4))
+    with pytest.raises(Wrong, match="has no value"):
+        Answers(near.fit(X, y), "m").checked([{**ROW, "U": None}])
+
+
 @pytest.mark.parametrize(
-    "body", [b"", b"a,b\n1", b'"U', b"\xff", b"U,R1,R2,material\n1,2,x,wood\n"]
+    "body", [b"", b"U,U\n1,2\n", b"a,b\n1", b'"U', b"\xff", b"U,R1,R2,material\n1,2,x,wood\n"]
 )
 def test_a_bad_table_is_told(client, body):
     response = client.post("/batch", content=body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ def _sizes(most: int) -> list[int]:
     return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
 
 
+def _more(one: float, other: float) -> float:
+    return one / other - 1 if other > 0 else 0.0
+
+
 def _curve(at: list[Any], errors: Any, across: str, **more: Any) -> dict[str, Any]:
     """Numbers of (fold, place) errors: their mean over folds, and its standard error."""
     errors = np.asarray(errors)
@@ -37,14 +42,21 @@ def _curve(at: list[Any], errors: Any, across: str, **more: Any) -> dict[str, An
     }
 
 
+def _with_all_anchors(evidence: Evidence) -> list[Any]:
+    """The twins of the folds, asked with all the anchors they keep, whatever was wanted of them."""
+    twins = [copy.copy(model) for model in evidence.twins]
+    return [model.set_params(anchors="all") for model in twins]
+
+
 def anchor_curve(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None) -> Finding:
     """The error with 1, 2, 4, … random anchors, and with all. Parameters as of `compare`."""
     evidence = gather(X, y, twin) if evidence is None else evidence
     rng = np.random.RandomState(0)
-    most = min(len(one.anchors_y_) for one in evidence.twins)
+    twins = _with_all_anchors(evidence)
+    most = min(len(one.anchors_y_) for one in twins)
     sizes = _sizes(most)
     errors = []
-    for model, (_, left_out) in zip(evidence.twins, evidence.folds, strict=True):
+    for model, (_, left_out) in zip(twins, evidence.folds, strict=True):
         _, estimates = model.predict_anchors(evidence.rows(left_out))
         totals = np.cumsum(estimates[:, rng.permutation(estimates.shape[1])], axis=1)
         known = evidence.y[left_out]
@@ -52,7 +64,7 @@ def anchor_curve(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None 
     means = np.mean(errors, axis=0)
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
     verdict = (
-        f"One anchor errs by {per_cent(means[0] / means[-1] - 1)} more than all {most:,}; "
+        f"One anchor errs by {per_cent(_more(means[0], means[-1]))} more than all {most:,}; "
         f"{enough} random {'one is' if enough == 1 else 'ones are'} within 2 % of all."
     )
     numbers = _curve(sizes, errors, "random anchors", enough=enough)
@@ -68,11 +80,12 @@ def neighbour_curve(
     good: it must beat all anchors beyond doubt, on the same points.
     """
     evidence = gather(X, y, twin) if evidence is None else evidence
-    most = min(len(one.anchors_y_) for one in evidence.twins)
+    twins = _with_all_anchors(evidence)
+    most = min(len(one.anchors_y_) for one in twins)
     sizes = _sizes(most)
     errors, told = [], np.empty((len(sizes), len(evidence.y)))
     missing = False
-    for model, (_, left_out) in zip(evidence.twins, evidence.folds, strict=True):
+    for model, (_, left_out) in zip(twins, evidence.folds, strict=True):
         queries = evidence.rows(left_out)
         _, estimates = model.predict_anchors(queries)
         wide = model._open(queries).take(slice(None)).wide

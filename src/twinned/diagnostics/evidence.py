@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,11 @@ class Evidence:
         """These rows of the table."""
         return _safe_indexing(self.X, some)
 
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The whole table as numbers, with the names that the twin takes for such."""
+        return Encoder(self.X, getattr(self.twin, "categorical_features", "from_dtype"))
+
     def add(self, name: str, make: Callable[[int], Any], tell: Report) -> list[Any]:
         """Fit one more model in every fold, and keep its out-of-fold predictions.
 
@@ -94,6 +100,8 @@ def gather(
     values = check_target(None, y, n, multi_output=False)
     if n < FEWEST_ROWS:
         raise ValueError(f"A diagnosis needs {FEWEST_ROWS} rows at least; there are {n}.")
+    if np.ptp(values) == 0:
+        raise ValueError(f"All values of y are {values[0]:g}; there is nothing to learn.")
     twin = TwinRegressor(random_state=random_state) if twin is None else twin
     folds = list(KFold(cv, shuffle=True, random_state=random_state).split(np.arange(n)))
     evidence = Evidence(X, values, twin, folds)
@@ -103,7 +111,7 @@ def gather(
         start = time.monotonic()
         evidence.twins = evidence.add("twin", lambda n_rows: clone(twin), tell)
         evidence.fit_seconds = (time.monotonic() - start) / cv
-        encode = Encoder(X)
+        encode = evidence.encoder
         evidence.add("base", lambda n_rows: Encoded(encode, base_of(twin, random_state)), tell)
         evidence.add("k-NN", lambda n_rows: Encoded(encode, nearest_neighbours(n_rows)), tell)
     return evidence
@@ -131,10 +139,10 @@ def nearest_neighbours(n_rows: int) -> Any:
 class Encoder:
     """Any table as numbers: names become indicators, as twins see them."""
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: Any, categorical_features: Any = "from_dtype") -> None:
         self._door = TwinRegressor()
         matrix, self._columns = open_training_table(
-            self._door, X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
+            self._door, X, categorical_features, allow_nan=True, pair_dtype=np.dtype(np.float64)
         )
         self.wide = self._columns.points(matrix).wide
 
@@ -145,6 +153,13 @@ class Encoder:
             self._door, X, self._columns, allow_nan=True, pair_dtype=np.dtype(np.float64)
         )
         return columns.points(matrix).wide
+
+    @property
+    def standardised(self) -> Floats:
+        """All rows, each column with mean 0 and spread 1; what is missing is 0."""
+        wide = np.nan_to_num(self.wide, nan=0.0)
+        spread = wide.std(axis=0)
+        return (wide - wide.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
 class Encoded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from collections.abc import Callable
@@ -150,7 +151,7 @@ def diagnose(
                 ("multiplier check", 1.5, multiplier_check),
             ]
         )
-        if estimator is None and _takes_networks(evidence.X):
+        if estimator is None and _takes_networks(evidence):
             networks = _add_networks(evidence, random_state, wanted, tell)
         ask(
             [
@@ -160,7 +161,9 @@ def diagnose(
         )
     findings.insert(0, compare(X, y, evidence=evidence))
     by_key = {finding.key: finding for finding in findings}
-    recommended, models, code = _recommend(evidence, by_key, networks, random_state)
+    recommended, models, code = _recommend(
+        evidence, by_key, networks, random_state, default=estimator is None
+    )
     tell("fitting the recommended twin to all points")
     model = clone(recommended).fit(X, evidence.y)
     calibrated = calibrate_across(models, model, X, evidence.y, evidence.folds)
@@ -169,11 +172,9 @@ def diagnose(
     )
 
 
-def _takes_networks(X: Any) -> bool:
+def _takes_networks(evidence: Evidence) -> bool:
     """Networks take no missing values."""
-    from twinned.diagnostics.evidence import Encoder
-
-    return bool(np.isfinite(Encoder(X).wide).all())
+    return bool(np.isfinite(evidence.encoder.wide).all())
 
 
 def _add_networks(
@@ -193,7 +194,12 @@ def _add_networks(
 
 
 def _recommend(
-    evidence: Evidence, findings: dict[str, Finding], networks: list[Any], random_state: int
+    evidence: Evidence,
+    findings: dict[str, Finding],
+    networks: list[Any],
+    random_state: int,
+    *,
+    default: bool,
 ) -> tuple[Any, list[Any], str]:
     """The better twin, with nearest anchors where they are better; its models of the folds."""
     told, y = evidence.told, evidence.y
@@ -216,11 +222,28 @@ def _recommend(
         metric = findings["neighbours"].numbers["metric"]
         anchors = NearestAnchors(nearest, metric=metric)
         twin = clone(twin).set_params(anchors=anchors)
+        models = [copy.copy(model) for model in models]
         for model in models:
             fewer = min(nearest, len(model.anchors_y_))
             model.set_params(anchors=NearestAnchors(fewer, metric=metric))
         names, options = "NearestAnchors, TwinRegressor", f"anchors={anchors!r}, {options}"
-    default = evidence.twin.get_params().get("estimator") is None
-    made = f"TwinRegressor({options})" if default else " ".join(repr(twin).split())
-    code = f"from twinned import {names}\ntwin = {made}\ntwin.fit(X, y)"
+    if not default:
+        return twin, models, _written_out(twin)
+    code = f"from twinned import {names}\ntwin = TwinRegressor({options})\ntwin.fit(X, y)"
     return twin, models, code
+
+
+def _written_out(twin: Any) -> str:
+    """Three lines of Python: imports, the twin with all that was set, and its fit."""
+    parts = {type(twin)} | {
+        type(value) for value in twin.get_params().values() if hasattr(value, "get_params")
+    }
+    homes: dict[str, list[str]] = {}
+    for part in sorted(parts, key=lambda part: part.__name__):
+        # scikit-learn's classes are in public packages, their modules are private
+        home = part.__module__.split("._")[0]
+        home = "twinned" if home.startswith("twinned") else home
+        homes.setdefault(home, []).append(part.__name__)
+    imports = "; ".join(f"from {home} import {', '.join(names)}" for home, names in homes.items())
+    made = " ".join(twin.__repr__(N_CHAR_MAX=10**6).split())
+    return f"{imports}\ntwin = {made}\ntwin.fit(X, y)"

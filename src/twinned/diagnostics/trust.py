@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from sklearn.base import clone
 
 from twinned.columns import Floats
-from twinned.diagnostics.evidence import Encoder, Evidence, gather, rmse
+from twinned.diagnostics.evidence import Evidence, gather, rmse
 from twinned.diagnostics.finding import Finding, per_cent
 from twinned.neighbours import NeighbourIndex
 
@@ -71,11 +71,8 @@ def noise_estimate(
     """
     evidence = gather(X, y, twin) if evidence is None else evidence
     error = rmse(evidence.told["twin"], evidence.y)
-    wide = np.nan_to_num(Encoder(evidence.X).wide, nan=0.0)
-    spread = wide.std(axis=0)
-    wide = (wide - wide.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    noise = gamma_test(wide, evidence.y)
-    share = (noise / error) ** 2
+    noise = gamma_test(evidence.encoder.standardised, evidence.y)
+    share = (noise / error) ** 2 if error > 0 else 0.0
     if share > 1:
         verdict = "It cannot be told: neighbouring points differ by more than the twin errs."
     elif share < 0.1:
@@ -100,9 +97,9 @@ def gamma_test(wide: Floats, y: Floats) -> float:
     True
     """
     k = min(_NEIGHBOURS, len(y) - 1)
-    rows, distances = NeighbourIndex(wide).nearest(wide, k + 1)
-    squares = distances[:, 1:] ** 2
-    halves = 0.5 * (y[rows[:, 1:]] - y[:, None]) ** 2
+    rows = NeighbourIndex(wide).among(k)
+    squares = np.sum((wide[rows] - wide[:, None]) ** 2, axis=2)
+    halves = 0.5 * (y[rows] - y[:, None]) ** 2
     delta, gamma = squares.mean(axis=0), halves.mean(axis=0)
     if np.ptp(delta) == 0:
         return float(np.sqrt(gamma.mean()))
@@ -130,14 +127,16 @@ def anchor_decomposition(
     estimates = []
     for _ in range(_SETS):
         some = rng.permutation(learned)[: int(0.8 * len(learned))]
-        model = clone(evidence.twin).fit(evidence.rows(some), evidence.y[some])
+        model = clone(evidence.twin).set_params(anchors="all")
+        model.fit(evidence.rows(some), evidence.y[some])
         told = model.predict_anchors(evidence.rows(left_out))[1]
         estimates.append(told[:, rng.permutation(told.shape[1])[:size]].T)
     parts = decompose(np.stack(estimates), known)
     one = parts["bias"] + parts["variance"]
     many = parts["bias"] + parts["covariance"]
+    removed = 1 - many / one if one > 0 else 0.0
     verdict = (
-        f"Averaging over many anchors removes {per_cent(1 - many / one)} of the squared error of "
+        f"Averaging over many anchors removes {per_cent(removed)} of the squared error of "
         "one; the rest is bias, noise, and what all anchors have in common."
     )
     return Finding("variance", "What do many anchors buy?", verdict, parts, _draw_parts)

@@ -92,8 +92,9 @@ def table4(found: Found) -> pd.DataFrame:
     chosen = chosen_loop_weights(found)
     told = []
     for record in found["semi-supervised-forests"]:
-        if "fold" not in record["config"]["settings"]:
-            result, weight = record["result"], chosen[record["config"]["dataset"]]
+        key = record["config"]["dataset"]
+        if "fold" not in record["config"]["settings"] and key in chosen:
+            result, weight = record["result"], chosen[key]
             methods = {
                 "twinned_rf_supervised": result["supervised"],
                 "twinned_rf_semi_supervised": result["loops"][weight],
@@ -103,19 +104,17 @@ def table4(found: Found) -> pd.DataFrame:
 
 
 def chosen_loop_weights(found: Found) -> dict[str, str]:
-    """Data set → Λ: lowest in the folds of labelled rows, or, where there are none, on test rows.
-
-    The latter is what the author did.
-    """
-    records = found["semi-supervised-forests"]
-    folds = [record for record in records if "fold" in record["config"]["settings"]]
-    rows = [
-        (record["config"]["dataset"], name, error**2)
-        for record in folds or records
-        for name, error in record["result"]["loops"].items()
-        # the author's whole list was run for one split only
-        if folds or name in {f"{weight:.6g}" for weight in LOOP_WEIGHTS}
-    ]
+    """Data set → Λ, by the folds of labelled rows; `as_published` by test rows, as the author did."""
+    few = {f"{weight:.6g}" for weight in LOOP_WEIGHTS}  # the whole list was run for one split only
+    rows = []
+    for record in found["semi-supervised-forests"]:
+        config = record["config"]
+        if ("fold" in config["settings"]) == (config["flavour"] == "modern"):
+            rows += [
+                (config["dataset"], name, error**2)
+                for name, error in record["result"]["loops"].items()
+                if name in few
+            ]
     squares = pd.DataFrame(rows, columns=["dataset", "weight", "square"])
     means = squares.pivot_table(index="dataset", columns="weight", values="square")
     return {str(key): str(row.idxmin()) for key, row in means.iterrows()}

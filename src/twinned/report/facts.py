@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from twinned._version import __version__
-from twinned.columns import column_list, is_table
+from twinned.columns import as_numbers, column_list, is_number_dtype, is_table
 from twinned.diagnostics import Diagnosis
-from twinned.diagnostics.evidence import Encoder
+from twinned.report.charts import number
 
 LEVEL = 0.9  # of the intervals shown
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -151,7 +151,7 @@ def comparables(found: Diagnosis, names: list[str], rng: Any) -> list[dict[str, 
     evidence, queries = found.evidence, []
     cells = _cells(evidence.X)
     scale = _spreads(cells)
-    wide = _standardised(evidence.X)
+    wide = evidence.encoder.standardised
     per_fold = max(1, MOST_QUERIES // len(evidence.folds))
     for model, (learned, left_out) in zip(found.calibrated.models, evidence.folds, strict=True):
         some = rng.permutation(left_out)[:per_fold]
@@ -160,19 +160,19 @@ def comparables(found: Diagnosis, names: list[str], rng: Any) -> list[dict[str, 
         told = np.ravel(model.predict(asked))
         for place, row in enumerate(some):
             own = table[table["query"] == place]
-            rows = learned[own["anchor"].to_numpy()]
+            rows = learned[model.anchor_rows_[own["anchor"].to_numpy()]]
             distance = np.sqrt(np.sum((wide[rows] - wide[row]) ** 2, axis=1))
-            nearest = own.iloc[np.argsort(distance, kind="stable")[:MOST_COMPARABLES]]
+            near = np.argsort(distance, kind="stable")[:MOST_COMPARABLES]
             anchors = [
                 {
-                    "row": int(learned[int(line.anchor)]) + 1,
+                    "row": int(known) + 1,
                     "known": _short(line.anchor_y),
                     "difference": _short(line.difference),
                     "estimate": _short(line.estimate),
                     "weight": _short(line.weight),
-                    "features": _differing(cells, names, scale, row, learned[int(line.anchor)]),
+                    "features": _differing(cells, names, scale, row, known),
                 }
-                for line in nearest.itertuples()
+                for known, line in zip(rows[near], own.iloc[near].itertuples(), strict=True)
             ]
             queries.append(
                 {
@@ -186,30 +186,25 @@ def comparables(found: Diagnosis, names: list[str], rng: Any) -> list[dict[str, 
     return sorted(queries, key=lambda query: query["row"])
 
 
-def _standardised(X: Any) -> Any:
-    wide = np.nan_to_num(Encoder(X).wide, nan=0.0)
-    spread = wide.std(axis=0)
-    return (wide - wide.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-
-
 def _cells(X: Any) -> list[Any]:
-    """(column) of values as they came."""
-    if is_table(X):
-        return [np.asarray(column) for column in column_list(X)[0]]
-    return list(np.asarray(X).T)
+    """Each column: numbers, or objects where they are names."""
+    if not is_table(X):
+        return list(np.asarray(X).T)
+    columns, names = column_list(X)
+    return [
+        as_numbers(column, name)
+        if is_number_dtype(column)
+        else np.array(column.to_list(), dtype=object)
+        for column, name in zip(columns, names, strict=True)
+    ]
 
 
 def _spreads(cells: list[Any]) -> list[float | None]:
     """The standard deviation of each column of numbers; None for names."""
-    spreads: list[float | None] = []
-    for column in cells:
-        try:
-            spread = float(np.nanstd(column.astype(float)))
-        except (TypeError, ValueError):
-            spreads.append(None)
-        else:
-            spreads.append(spread)
-    return spreads
+    return [
+        float(np.nanstd(column)) if np.issubdtype(column.dtype, np.number) else None
+        for column in cells
+    ]
 
 
 def _differing(
@@ -220,11 +215,12 @@ def _differing(
     for name, column, spread in zip(names, cells, spreads, strict=True):
         mine, other = column[row], column[anchor]
         if spread is None:
-            size = 0.0 if mine == other else 1.0
+            size = 0.0 if str(mine) == str(other) else 1.0
         elif spread == 0:
             continue
         else:
             size = abs(float(mine) - float(other)) / spread
+            size = 1.0 if np.isnan(size) and np.isnan(mine) != np.isnan(other) else size
         if size > 0:
             found.append((size, {"name": name, "query": _shown(mine), "anchor": _shown(other)}))
     found.sort(key=lambda one: -one[0])
@@ -270,7 +266,7 @@ def _short(value: Any) -> float:
 
 
 def _shown(value: Any) -> str:
-    try:
-        return f"{float(value):.4g}"
-    except (TypeError, ValueError):
-        return str(value)
+    """A number rounded, a name as it is."""
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        return "missing" if np.isnan(value) else number(float(value))
+    return "missing" if value is None else str(value)

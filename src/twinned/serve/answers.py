@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
-from twinned.serve.questions import Field, as_table, checked, fields_of
+from twinned.serve.questions import Field, Wrong, as_table, checked, fields_of
 from twinned.twin import TwinRegressor
 
 COMPARABLES = 8
@@ -28,9 +28,14 @@ class Answers:
         self.model, self.name = model, name
         self.twin = getattr(model, "regressor_", model)
         self.log = self.twin is not model
+        if self.log and (model.func is not np.log or model.inverse_func is not np.exp):
+            raise ValueError(f"{name} learned a target transformed otherwise than by log.")
         self.fields: list[Field] = fields_of(self.twin)
         self._named = hasattr(self.twin, "feature_names_in_")
-        self._missing = bool(get_tags(self.twin).input_tags.allow_nan)
+        # neighbours of a point with a missing value need a metric that knows them
+        metric = getattr(self.twin.anchors, "metric", "nan_euclidean")
+        takes_missing = bool(get_tags(self.twin).input_tags.allow_nan)
+        self._missing = takes_missing and metric == "nan_euclidean"
         if np.ndim(self.twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a twin of one can be served.")
         if isinstance(self.twin, TwinRegressor):
@@ -43,7 +48,11 @@ class Answers:
             "name": self.name,
             "anchors": len(self.twin.anchors_y_),
             "columns": [
-                {"name": field.name, "choices": field.choices, "middle": middle}
+                {
+                    "name": field.name,
+                    "choices": None if field.choices is None else [str(c) for c in field.choices],
+                    "middle": middle,
+                }
                 for field, middle in zip(self.fields, middles, strict=True)
             ],
         }
@@ -51,7 +60,7 @@ class Answers:
     def _middles(self) -> list[Any]:
         """A value of each column to start from: the median of the anchors, or the first name."""
         return [
-            _median(column) if field.choices is None else field.choices[0]
+            _median(column) if field.choices is None else str(field.choices[0])
             for field, column in zip(self.fields, np.asarray(self.twin.anchors_X_).T, strict=True)
         ]
 
@@ -64,7 +73,10 @@ class Answers:
 
     def predict(self, values: list[list[Any]]) -> tuple[list[float], list[float]]:
         """Predictions of checked rows, and their raw standard deviations."""
-        mean, std = self.twin.predict(self.table(values), return_std=True)
+        try:
+            mean, std = self.twin.predict(self.table(values), return_std=True)
+        except ValueError as error:
+            raise Wrong(_one_line(error)) from None
         if self.log:
             mean = np.exp(mean)
             std = mean * std
@@ -73,7 +85,10 @@ class Answers:
     def explain(self, rows: list[Any]) -> dict[str, Any]:
         """For each row its nearest anchors, and what they say."""
         X = self.table(self.checked(rows))
-        said = self.twin.explain(X, n=COMPARABLES)
+        try:
+            said = self.twin.explain(X, n=COMPARABLES)
+        except ValueError as error:
+            raise Wrong(_one_line(error)) from None
         unlog = np.exp if self.log else (lambda values: values)
         known, estimate = unlog(said["anchor_y"].to_numpy()), unlog(said["estimate"].to_numpy())
         answers: list[list[dict[str, Any]]] = [[] for _ in rows]
@@ -99,6 +114,11 @@ class Answers:
         }
 
 
+def _one_line(error: Exception) -> str:
+    """What a model has against values, for instance that one is too large."""
+    return " ".join(str(error).split())[:300]
+
+
 def _median(column: Any) -> float:
     known = column[~np.isnan(column)]
     return float(np.median(known)) if len(known) else 0.0
@@ -111,4 +131,4 @@ def _plain(value: Any, field: Field) -> Any:
     if field.choices is None:
         return float(value)
     code = int(value)
-    return field.choices[code] if 0 <= code < len(field.choices) else None
+    return str(field.choices[code]) if 0 <= code < len(field.choices) else None

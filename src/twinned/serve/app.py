@@ -53,24 +53,24 @@ def make_app(model: Any, name: str = "model") -> Any:
     async def predict(request: Request) -> Response:
         try:
             values = answers.checked(read_json(await body_of(request)))
+            mean, std = await together.predict(values)
         except Wrong as wrong:
             return as_json({"error": str(wrong)}, wrong.status)
-        mean, std = await together.predict(values)
         return as_json({"prediction": mean, "std": std})
 
     async def explain(request: Request) -> Response:
         try:
-            return as_json(answers.explain(read_json(await body_of(request))))
+            rows = read_json(await body_of(request))
+            return as_json(await asyncio.to_thread(answers.explain, rows))
         except Wrong as wrong:
             return as_json({"error": str(wrong)}, wrong.status)
 
     async def batch(request: Request) -> Response:
         try:
             rows = read_csv(await body_of(request))
-            values = answers.checked(rows)
+            told = await together.predict(answers.checked(rows))
         except Wrong as wrong:
             return as_json({"error": str(wrong)}, wrong.status)
-        told = await together.predict(values)
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([*rows[0], "prediction", "std"])
@@ -123,21 +123,28 @@ class Together:
     async def _work(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            every = [row for values, _ in batch for row in values]
-            try:
-                mean, std = await asyncio.to_thread(self._answers.predict, every)
-            except Exception as error:  # told to those who asked, and nobody waits for ever
-                for _, future in batch:
-                    if not future.done():
-                        future.set_exception(error)
-                continue
-            start = 0
-            for values, future in batch:
-                rows = slice(start, start + len(values))
-                start += len(values)
-                if not future.done():  # who asked may have gone
-                    future.set_result((mean[rows], std[rows]))
+            if not await self._answer(batch):
+                # something is wrong with one of them: each alone, so that the others are answered
+                for one in batch:
+                    await self._answer([one], last=True)
         self._at_work = False
+
+    async def _answer(self, batch: list[Any], last: bool = False) -> bool:
+        """Answer all of a batch, or nobody; `last` tells those who asked what is wrong."""
+        every = [row for values, _ in batch for row in values]
+        try:
+            mean, std = await asyncio.to_thread(self._answers.predict, every)
+        except Exception as error:
+            if last and not batch[0][1].done():
+                batch[0][1].set_exception(error)
+            return False
+        start = 0
+        for values, future in batch:
+            rows = slice(start, start + len(values))
+            start += len(values)
+            if not future.done():  # who asked may have gone
+                future.set_result((mean[rows], std[rows]))
+        return True
 
 
 def _page(answers: Answers) -> str:
@@ -158,7 +165,9 @@ def _page(answers: Answers) -> str:
 def describe(answers: Answers) -> dict[str, Any]:
     """The OpenAPI description of the service around this model."""
     properties = {
-        field.name: {"type": "number"} if field.choices is None else {"enum": field.choices}
+        field.name: {"type": "number"}
+        if field.choices is None
+        else {"enum": [str(c) for c in field.choices]}
         for field in answers.fields
     }
     row = {"type": "object", "properties": properties, "required": list(properties)}

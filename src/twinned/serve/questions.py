@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 MOST_ROWS = 1_000
 MOST_BYTES = 1_000_000
+_TRUTHS = {"true": 1.0, "false": 0.0}
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 
 
@@ -29,13 +30,18 @@ class Field(NamedTuple):
 
     def read(self, value: Any, row: int, missing: bool) -> Any:
         """A value as the model takes it."""
+        if self.choices is not None and (choice := self._choice(value)) is not None:
+            return choice  # also one that is called "none"
         if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
             if missing:
                 return None
             raise Wrong(f"row {row}: {self.name!r} has no value, and the model needs one.")
         if self.choices is not None:
-            return self._choice(value, row)
-        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            some = ", ".join(map(str, self.choices[:8]))
+            raise Wrong(f"row {row}: {self.name!r} must be one of {some}, not {_shown(value)}.")
+        if isinstance(value, (bool, str)) and str(value).strip().lower() in _TRUTHS:
+            return _TRUTHS[str(value).strip().lower()]
+        if not isinstance(value, (int, float, str)):
             raise Wrong(f"row {row}: {self.name!r} must be a number, not {_shown(value)}.")
         try:
             number = float(value)
@@ -45,12 +51,13 @@ class Field(NamedTuple):
             raise Wrong(f"row {row}: {self.name!r} must be a number, not {_shown(value)}.")
         return number
 
-    def _choice(self, value: Any, row: int) -> Any:
+    def _choice(self, value: Any) -> Any:
+        """The known name that is meant, or None."""
+        told = str(value).strip()
         for choice in self.choices or ():
-            if value == choice or str(value) == str(choice):
+            if value == choice or told == str(choice):
                 return choice
-        some = ", ".join(map(str, (self.choices or [])[:8]))
-        raise Wrong(f"row {row}: {self.name!r} must be one of {some}, not {_shown(value)}.")
+        return None
 
 
 def fields_of(twin: Any) -> list[Field]:
@@ -85,13 +92,16 @@ def read_csv(body: bytes) -> list[Any]:
     """The rows of a CSV file with a header line."""
     try:
         text = body.decode("utf-8-sig")
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if any(row)]
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise Wrong(f"the body must be CSV in UTF-8: {error}.", 400) from None
     if not rows:
         raise Wrong("the table is empty; its first line should name the columns.")
     header, *lines = rows
     header = [name.strip() for name in header]
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise Wrong(f"the header names {_shown(twice)} twice.")
     for place, line in enumerate(lines, 1):
         if len(line) != len(header):
             raise Wrong(f"row {place} has {len(line)} fields, but the header names {len(header)}.")
