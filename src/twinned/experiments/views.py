@@ -104,7 +104,7 @@ def table4(found: Found) -> pd.DataFrame:
 
 
 def chosen_loop_weights(found: Found) -> dict[str, str]:
-    """Data set → Λ, by the folds of labelled rows; `as_published` by test rows, as the author did."""
+    """Data set → Λ, by folds of labelled rows; `as_published` by test rows, as the author did."""
     few = {f"{weight:.6g}" for weight in LOOP_WEIGHTS}  # the whole list was run for one split only
     rows = []
     for record in found["semi-supervised-forests"]:
