@@ -11,7 +11,7 @@ from twinned import TwinRegressor
 
 # 2 MB hold some thousand pairs, so "auto" takes all pairs of small sets and partners of larger
 # ones; the checks then meet both, and stay quick.
-SMALL = {"memory_limit": "2MB"}
+SMALL, SMALLER = {"memory_limit": "2MB"}, {"memory_limit": "500KB"}
 
 # Bootstrap and binning draw rows, so scikit-learn lists the check for these two itself.
 WEIGHTS_BY_DRAWING = {
@@ -23,10 +23,10 @@ WEIGHTS_BY_DRAWING = {
 TWINS = [
     (TwinRegressor(DecisionTreeRegressor(max_depth=4), **SMALL), {}),
     (TwinRegressor(Ridge(), **SMALL), {}),
-    (TwinRegressor(KNeighborsRegressor(), **SMALL), {}),
+    (TwinRegressor(KNeighborsRegressor(), memory_limit="1MB"), {}),
     (TwinRegressor(RandomForestRegressor(5, max_depth=4), **SMALL), WEIGHTS_BY_DRAWING),
     (TwinRegressor(HistGradientBoostingRegressor(max_iter=5), **SMALL), WEIGHTS_BY_DRAWING),
-    (TwinRegressor(**SMALL), WEIGHTS_BY_DRAWING),
+    (TwinRegressor(**SMALLER), WEIGHTS_BY_DRAWING),
 ]
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
@@ -14,7 +15,10 @@ from twinned.datasets import make_wsb
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
+def _quick(monkeypatch):
+    """One thread, and a default estimator of few rounds: the advice need not be good."""
+    few = HistGradientBoostingRegressor(max_iter=40, min_samples_leaf=10)
+    monkeypatch.setattr("twinned.twin.default_estimator", lambda n_points, n_outputs: few)
     with threadpool_limits(1):
         yield
 
