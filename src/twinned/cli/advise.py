@@ -13,12 +13,21 @@ import typer
 
 from twinned.cli._errors import one_clear_line, warnings_as_lines
 from twinned.cli.fit import open_cells
+from twinned.cli.options import (
+    Categorical,
+    Drop,
+    LogTarget,
+    Separator,
+    Table,
+    Target,
+    check_seed,
+)
 from twinned.cli.tables import check_output, read_cells
 
 
 def advise_command(
-    table: Annotated[Path, typer.Argument(help="A CSV file with a header line.", metavar="TABLE")],
-    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
+    table: Table,
+    target: Target,
     report: Annotated[
         Path | None,
         typer.Option("--report", "-r", help="Where the page goes, such as advice.html."),
@@ -35,32 +44,13 @@ def advise_command(
             metavar="60s|2m",
         ),
     ] = "60s",
-    log_target: Annotated[
-        bool,
-        typer.Option("--log-target", help="Learn the logarithm of the target, as for prices."),
-    ] = False,
-    categorical: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--categorical",
-            "-c",
-            help="A column of numbers that are names, such as a postcode. May be repeated.",
-            metavar="COLUMN",
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--drop", "-d", help="A column to leave out. May be repeated.", metavar="COLUMN"
-        ),
-    ] = None,
+    log_target: LogTarget = False,
+    categorical: Categorical = None,
+    drop: Drop = None,
     seed: Annotated[
         int, typer.Option("--seed", help="The same seed gives the same advice.", metavar="N")
     ] = 0,
-    separator: Annotated[
-        str,
-        typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR"),
-    ] = ",",
+    separator: Separator = ",",
     as_json: Annotated[bool, typer.Option("--json", help="Print all facts as JSON.")] = False,
 ) -> None:
     """Say whether and how to twin a table, and how far to trust the result.
@@ -77,8 +67,7 @@ def advise_command(
     """
     with one_clear_line(), warnings_as_lines():
         seconds = parse_budget(budget)
-        if not 0 <= seed < 2**32:
-            raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
+        check_seed(seed)
         page = None if report is None else check_output(report, [table])
         place = None if output is None else check_output(output, [table])
         cells = read_cells(table, separator)

@@ -15,6 +15,15 @@ import typer
 
 from twinned.cli._errors import one_clear_line, say, warnings_as_lines
 from twinned.cli.learning import FOLDS, MODELS, TAKE_MISSING, Plan, cross_validate
+from twinned.cli.options import (
+    Categorical,
+    Drop,
+    LogTarget,
+    Separator,
+    Table,
+    Target,
+    check_seed,
+)
 from twinned.cli.tables import (
     check_output,
     first_missing,
@@ -33,8 +42,8 @@ FEWEST_TO_CHECK = 10
 
 
 def fit_command(
-    table: Annotated[Path, typer.Argument(help="A CSV file with a header line.", metavar="TABLE")],
-    target: Annotated[str, typer.Option("--target", "-t", help="The column to predict.")],
+    table: Table,
+    target: Target,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the model goes, such as model.twin.")
     ],
@@ -47,25 +56,9 @@ def fit_command(
             metavar="NAME",
         ),
     ] = "default",
-    log_target: Annotated[
-        bool,
-        typer.Option("--log-target", help="Learn the logarithm of the target, as for prices."),
-    ] = False,
-    categorical: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--categorical",
-            "-c",
-            help="A column of numbers that are names, such as a postcode. May be repeated.",
-            metavar="COLUMN",
-        ),
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--drop", "-d", help="A column to leave out. May be repeated.", metavar="COLUMN"
-        ),
-    ] = None,
+    log_target: LogTarget = False,
+    categorical: Categorical = None,
+    drop: Drop = None,
     pairs: Annotated[
         str,
         typer.Option(
@@ -87,10 +80,7 @@ def fit_command(
     seed: Annotated[
         int, typer.Option("--seed", help="The same seed gives the same model.", metavar="N")
     ] = 0,
-    separator: Annotated[
-        str,
-        typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR"),
-    ] = ",",
+    separator: Separator = ",",
     check: Annotated[
         bool,
         typer.Option(
@@ -120,8 +110,7 @@ def fit_command(
         _check_model(model)
         pairs_wanted = _count_or("--pairs", pairs, ("auto", "all"))
         anchors_wanted = _count_or("--anchors", anchors, ("all",))
-        if not 0 <= seed < 2**32:
-            raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
+        check_seed(seed)
         resolved = check_output(output, [table])
         cells = read_cells(table, separator)
         X, y = open_cells(cells, target, categorical or [], drop or [], log_target)

@@ -1,0 +1,35 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Table = Annotated[Path, typer.Argument(help="A CSV file with a header line.", metavar="TABLE")]
+Target = Annotated[str, typer.Option("--target", "-t", help="The column to predict.")]
+LogTarget = Annotated[
+    bool, typer.Option("--log-target", help="Learn the logarithm of the target, as for prices.")
+]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categorical",
+        "-c",
+        help="A column of numbers that are names, such as a postcode. May be repeated.",
+        metavar="COLUMN",
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", "-d", help="A column to leave out. May be repeated.", metavar="COLUMN"),
+]
+Separator = Annotated[
+    str, typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR")
+]
+
+
+def check_seed(seed: int) -> int:
+    """A seed that random numbers can be drawn by."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
+    return seed
