@@ -50,7 +50,7 @@ test: $(VENV)/.test  ## the tests, in under 6 minutes on 2 cores
 	$(BIN)/lint-imports
 
 test-browser: $(VENV)/.browser  ## the pages in headless Chromium, which Debian has
-	command -v chromium chromedriver > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed: the tests will say that they are skipped."
+	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed: the tests will say that they are skipped."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
 test-slow: $(VENV)/.test  ## the longer checks

@@ -24,105 +24,34 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from sklearn.ensemble import RandomForestRegressor
-from sklearn.model_selection import RepeatedKFold
 
-from twinned import SemiSupervisedTwinRegressor, TwinRegressor
-from twinned.datasets import KEYS, PAPER_SEEDS, forest_split, load
-from twinned.loops import loop_sum
-from twinned.semi_supervised import draw_unlabelled_loops, pairs_of, relabel
+from twinned.datasets import KEYS, PAPER_SEEDS
+from twinned.experiments import Run
+from twinned.experiments.semi import ALL_LOOP_WEIGHTS, LOOP_WEIGHTS, N_FOLDS, execute_semi
 
 RESULTS = Path(__file__).parent / "results"
-LOOP_WEIGHTS = (0.0, 0.1, 1 / 3, 1.0, 10 / 3)
-# the author's whole list, for seed 0
-ALL_LOOP_WEIGHTS = (100 / 3, 10, 10 / 3, 1, 1 / 3, 0.1, 1 / 30, 0.01, 1 / 300, 0.001, 0)
-REPEATS = 1
-
-
-def rows_of(key, seed):
-    X, y = load(key)
-    X, y = X.to_numpy()[:200], y.to_numpy()[:200]
-    return (X, y, *forest_split(seed))
-
-
-def rmse(predicted, y):
-    return float(np.sqrt(np.mean((predicted - y) ** 2)))
-
-
-def errors(X, y, labelled, unlabelled, judged, loop_weights, params, seed):
-    """The test error without loops, and for each weight of them; and the loops' inconsistency.
-
-    What `SemiSupervisedTwinRegressor` does for one weight, with the first fit and the loops shared
-    by all: that is most of the time. `--check` compares the two.
-    """
-    twin = twin_of(params, seed)
-    lesson = twin._fit(X[labelled], y[labelled], None)
-    found = [(None, rmse(twin.predict(X[judged]), y[judged]), np.nan, np.nan)]
-    points, others = twin._points, twin._open(X[unlabelled]).take(slice(None))
-    loops = draw_unlabelled_loops(len(points), len(others), len(points) ** 2 // 3, draws_of(seed))
-    pairs = pairs_of(points, others, loops)
-
-    def sides():
-        return tuple(twin._raw_differences(*pair) for pair in pairs)
-
-    first = sides()
-    for weight in loop_weights:
-        twin._teach(lesson, pairs, relabel(first, weight))
-        error = rmse(twin.predict(X[judged]), y[judged])
-        found.append((weight, error, inconsistency(first), inconsistency(sides())))
-    return found
-
-
-def twin_of(params, seed):
-    forest = RandomForestRegressor(100, random_state=seed, **params)
-    return TwinRegressor(forest, pairs="all", symmetric=False, random_state=seed)
-
-
-def draws_of(seed):
-    """The random numbers that the estimator draws its loops from."""
-    return np.random.RandomState(np.random.RandomState(seed).randint(2**31 - 1, size=3)[0])
-
-
-def inconsistency(sides):
-    return float(np.mean(np.abs(loop_sum(*sides))))
-
-
-def check(key, params):
-    """Whether the shared computation says what the estimator says."""
-    X, y, labelled, test = rows_of(key, 0)
-    known = np.where(np.isin(np.arange(len(y)), labelled), y, np.nan)
-    rows = np.concatenate([labelled, test])
-    shared = errors(X, y, labelled, test, test, [1.0], params, 0)[1]
-    semi = SemiSupervisedTwinRegressor(twin_of(params, 0), loop_weight=1.0, random_state=0)
-    semi.fit(X[rows], known[rows])
-    alone = (1.0, rmse(semi.predict(X[test]), y[test]), *semi.loop_inconsistency_)
-    print(key, shared, alone)
-    np.testing.assert_allclose(shared, alone, rtol=1e-12)
 
 
 def test_run(key, seed, params):
-    X, y, labelled, test = rows_of(key, seed)
     weights = ALL_LOOP_WEIGHTS if seed == 0 else LOOP_WEIGHTS
-    start = time.perf_counter()
-    found = errors(X, y, labelled, test, test, weights, params, seed)
-    return key, seed, found, time.perf_counter() - start
+    return key, seed, *found_by(key, seed, params, weights)
 
 
-def choice_run(key, number, learned, held_out, params):
+def choice_run(key, number, params):
     """One fold of the labelled rows of seed 0; nothing is asked of the test rows' y."""
-    X, y, labelled, test = rows_of(key, 0)
+    return key, number, *found_by(key, 0, params, LOOP_WEIGHTS, fold=number)
+
+
+def found_by(key, seed, params, weights, **fold):
+    """(Λ, error, inconsistency before and after) of each Λ, None for no loops; and seconds."""
+    settings = {"trees": 100, "forest": params, "loop_weights": list(weights), **fold}
     start = time.perf_counter()
-    found = errors(
-        X,
-        y,
-        labelled[learned],
-        np.concatenate([labelled[held_out], test]),
-        labelled[held_out],
-        LOOP_WEIGHTS,
-        params,
-        number,
-    )
-    return key, number, found, time.perf_counter() - start
+    ((_, result),) = execute_semi([Run("semi-supervised-forests", "modern", key, seed, settings)])
+    found = [(None, result["supervised"], np.nan, np.nan)]
+    for weight in weights:
+        name = f"{weight:.6g}"
+        found.append((weight, result["loops"][name], *result["inconsistency"][name]))
+    return found, time.perf_counter() - start
 
 
 def run(path, todo, jobs):
@@ -274,7 +203,6 @@ def main():
     parser.add_argument("--datasets", nargs="*", default=list(KEYS))
     parser.add_argument("--seeds", type=int, default=len(PAPER_SEEDS))
     parser.add_argument("--only-table", action="store_true")
-    parser.add_argument("--check", action="store_true")
     parser.add_argument("--published", type=Path)
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
@@ -282,14 +210,9 @@ def main():
     if not arguments.only_table:
         search = csv.DictReader((RESULTS / "table5_tuned_search.csv").open())
         found = {r["dataset"]: json.loads(r["params"]) for r in search if r["kind"] == "sound"}
-        if arguments.check:
-            for key in arguments.datasets:
-                check(key, found[key])
-            return
-        folds = list(RepeatedKFold(n_splits=5, n_repeats=REPEATS, random_state=0).split(range(100)))
         choices = [
-            (choice_run, (key, number, *fold, found[key]))
-            for number, fold in enumerate(folds)
+            (choice_run, (key, number, found[key]))
+            for number in range(N_FOLDS)
             for key in arguments.datasets
         ]
         run(choice_path, choices, arguments.jobs)

@@ -6,32 +6,21 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import NearestAnchors, RandomAnchors, TwinRegressor, diagnose
+from twinned import NearestAnchors, RandomAnchors, TwinRegressor, diagnose, diagnostics
 from twinned.datasets import make_tf, make_wsb
 from twinned.diagnostics import (
     anchor_curve,
-    anchor_decomposition,
     compare,
     learning_curve,
-    loop_check,
     multiplier_check,
     neighbour_curve,
-    noise_estimate,
 )
 from twinned.diagnostics.comparison import ratio_interval
 from twinned.diagnostics.evidence import Encoder, gather
 from twinned.diagnostics.trust import gamma_test
 
-EACH = [
-    anchor_curve,
-    anchor_decomposition,
-    compare,
-    learning_curve,
-    loop_check,
-    multiplier_check,
-    neighbour_curve,
-    noise_estimate,
-]
+TOOLS = {"Diagnosis", "Finding", "diagnose"}  # the others are diagnostics
+EACH = [getattr(diagnostics, name) for name in diagnostics.__all__ if name not in TOOLS]
 
 
 def tree():

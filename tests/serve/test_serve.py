@@ -47,7 +47,7 @@ def twin():
 def client(twin):
     from twinned.serve import make_app
 
-    return testclient.TestClient(make_app(twin, "bridge.twin"))
+    return testclient.TestClient(make_app(twin, "bridge.twin"), base_url="http://localhost")
 
 
 def told(response, status=200):

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from twinned.experiments.forests import rmse
-from twinned.experiments.networks import FLAVOURS, rows_of
+from twinned.experiments.networks import rows_of
 from twinned.experiments.records import Run
 from twinned.neighbours import all_distances
-
-__all__ = ["FLAVOURS", "NEIGHBOURS", "execute_neighbours", "expand_neighbours"]
 
 NEIGHBOURS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 

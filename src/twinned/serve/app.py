@@ -17,7 +17,7 @@ from twinned._version import __version__
 from twinned.serve.answers import Answers
 from twinned.serve.questions import MOST_BYTES, MOST_ROWS, Wrong, read_csv, read_json
 
-LOCAL = ["127.0.0.1", "localhost", "[::1]", "testserver"]
+LOCAL = ["127.0.0.1", "localhost", "[::1]"]
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
