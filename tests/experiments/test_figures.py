@@ -29,6 +29,7 @@ RESULTS = {
         f"{weight:.6g}": {"rmse": [0.5, 0.4], "inconsistency": [0.2, 0.3]}
         for weight in ROUND_WEIGHTS
     },
+    "weighted-anchors": {"equal": 0.5, "members": 0.49, "loops": 0.51, "distance": 0.5},
     "storage": {"numbers": {"10": [[2, 3], [4, 3]]}, "bytes": [[90, 95]]},
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import pytest
 from twinned import NearestAnchors, SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.datasets import make_tf
 from twinned.diagnostics.trust import decompose
-from twinned.experiments import STUDIES, networks, semi, views
+from twinned.experiments import STUDIES, networks, semi, views, weighted
 from twinned.experiments.decomposition import expected_error
 from twinned.experiments.records import Run
 from twinned.neural import TwinNeuralRegressor
@@ -46,6 +46,21 @@ def test_nearest_anchors_are_those_of_the_twin(twins):
     np.testing.assert_allclose(told, of_twin, atol=1e-5)
 
 
+def test_loops_through_anchors_are_walked_one_by_one(twins):
+    X, anchors = PARTS[2][0], twins.anchors_X_
+    run = Run("weighted-anchors", "modern", "TF", 3, {"members": 3, "loops": 5})
+    _, estimates = twins.predict_anchors(X)
+    found = weighted.loop_doubts(twins, estimates - twins.anchors_y_, run)
+    thirds = np.random.RandomState(3).randint(len(anchors), size=5)
+    for query, anchor in ((0, 0), (3, 7), (25, 49)):
+        x, a = X[[query]], anchors[[anchor]]
+        walked = [
+            abs(sum(twins.predict_difference(*side)[0] for side in ((x, a), (a, b), (b, x))))
+            for b in (anchors[[third]] for third in thirds)
+        ]
+        assert found[query, anchor] == pytest.approx(np.mean(walked), abs=1e-4)
+
+
 def test_errors_of_groups_of_members():
     rng = np.random.RandomState(0)
     told, known = rng.normal(size=(6, 10)), rng.normal(size=10)
@@ -69,7 +84,9 @@ def test_errors_with_some_anchors():
 
 
 @pytest.mark.parametrize("flavour", ["modern", "as_published"])
-@pytest.mark.parametrize("key", ["plain-networks", "twin-networks", "paired-networks"])
+@pytest.mark.parametrize(
+    "key", ["plain-networks", "twin-networks", "paired-networks", "weighted-anchors"]
+)
 def test_runs_of_a_batch_are_runs_alone(key, flavour, monkeypatch):
     """Whoever else is trained in the same program."""
     study = STUDIES[key]

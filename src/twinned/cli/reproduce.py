@@ -116,6 +116,9 @@ def run_command(
             for name in study.flavours
             if wanted is None or name in wanted
         ]
+        todo = [(study, runs) for study, runs in todo if runs]  # not every study has every data set
+        if not todo:
+            raise ValueError(f"{', '.join(keys)} has no runs on {', '.join(at_hand)}.")
         # a look is kept apart from what counts
         records = Records(results / "quick" if quick else results)
         together = _has_accelerator() if together is None else together

@@ -16,6 +16,7 @@ from twinned.experiments import (
     storage,
     timing,
     views,
+    weighted,
 )
 from twinned.experiments.runner import Study
 
@@ -58,6 +59,13 @@ STUDIES = {
         ),
         Study("semi-supervised-forests", semi.FLAVOURS, semi.expand_semi, semi.execute_semi),
         Study("iterated-loops", semi.FLAVOURS, semi.expand_iterated, semi.execute_iterated),
+        Study(
+            "weighted-anchors",
+            weighted.FLAVOURS,
+            weighted.expand_weighted,
+            weighted.execute_weighted,
+            program=networks.shared_program,
+        ),
         Study("forests", forests.FLAVOURS, forests.expand_table5, forests.execute_table5),
         Study(
             "storage", ("modern",), storage.expand_figure_f, storage.execute_figure_f, of_data=False
@@ -196,6 +204,13 @@ EXPERIMENTS = {
             "bias, variance and covariance of ensembles: the appendix",
             ("decomposition",),
             draw=figures.figure_v,
+        ),
+        Experiment(
+            "W",
+            "study",
+            "weighting anchors by how certain they are: a negative result",
+            ("weighted-anchors",),
+            draw=figures.figure_w,
         ),
     )
 }

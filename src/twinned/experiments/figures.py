@@ -17,6 +17,7 @@ from twinned.experiments.decomposition import expected_error
 from twinned.experiments.semi import LOOP_WEIGHTS, ROUND_WEIGHTS
 from twinned.experiments.tables import published
 from twinned.experiments.views import Found, neighbour_curves
+from twinned.experiments.weighted import WAYS
 
 BLUE, ORANGE, GREEN, RED, GREY = "#1f6fb4", "#e07b1a", "#2a8f4f", "#c4373b", "#6b6b6b"
 SIZE, DPI = (9.6, 8.4), 130  # inches: a page's width, legible there
@@ -352,4 +353,34 @@ def figure_i(found: Found, flavour: str) -> Panels:
     for axis in panels.axes.values():
         axis.set_xscale("linear")
         axis.set_yscale("log", base=2)
+    return panels
+
+
+def figure_w(found: Found, flavour: str) -> Panels:
+    """Weights of anchors: test error as a ratio to that of equal weights."""
+    panels = Panels(["W"], f"W · Weighted anchors, {flavour}", "", "test RMSE / equal weights")
+    axis, datasets = panels.axes["W"], _datasets(found)
+    names = {"members": "members' variance", "loops": "loop inconsistency", "distance": "distance"}
+    places: Any = np.arange(len(datasets))
+    for shift, way, colour in zip((-0.2, 0.0, 0.2), WAYS, (BLUE, RED, GREEN), strict=True):
+
+        def beside_equal(result: dict[str, float], way: str = way) -> float:
+            return result[way] / result["equal"]
+
+        rows = curve(found["weighted-anchors"], beside_equal)
+        ratio = rows.groupby("dataset")["value"]
+        error: Any = 2 * ratio.std(ddof=0) / np.sqrt(ratio.count())
+        drawn = axis.errorbar(
+            places + shift,
+            ratio.mean()[datasets],
+            error[datasets],
+            fmt="o",
+            color=colour,
+            capsize=3,
+            markersize=5,
+        )
+        panels.name(f"weights by {names[way]}, ± 2 standard errors", drawn)
+    axis.axhline(1.0, color=GREY, linewidth=1)
+    axis.set_xscale("linear")
+    axis.set_xticks(places, datasets)
     return panels

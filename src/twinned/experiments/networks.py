@@ -37,12 +37,12 @@ FLAVOURS = ("as_published", "modern", "as_written")
 
 
 def expand_plain(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
-    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **_effort(flavour, quick)}
+    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **effort(flavour, quick)}
     return [Run("plain-networks", flavour, dataset, split, settings)]
 
 
 def expand_twins(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
-    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **_effort(flavour, quick)}
+    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **effort(flavour, quick)}
     return [
         Run("twin-networks", flavour, dataset, split, settings | {"neighbours": list(NEIGHBOURS)})
     ]
@@ -52,7 +52,7 @@ def expand_paired(flavour: str, dataset: str, split: int, quick: bool) -> list[R
     kinds = {"nearest": NEAREST_PAIRS, "random": MULTIPLIERS}
     if quick:
         kinds = {"nearest": (4, 16, 64), "random": (1, 8)}
-    settings = {"members": 1 if quick else N_PAIRED[flavour], **_effort(flavour, quick)}
+    settings = {"members": 1 if quick else N_PAIRED[flavour], **effort(flavour, quick)}
     return [
         Run("paired-networks", flavour, dataset, split, settings | {"pairs": kind, "partners": k})
         for kind, partners in kinds.items()
@@ -60,7 +60,7 @@ def expand_paired(flavour: str, dataset: str, split: int, quick: bool) -> list[R
     ]
 
 
-def _effort(flavour: str, quick: bool) -> dict[str, str]:
+def effort(flavour: str, quick: bool) -> dict[str, str]:
     return {"effort": "fast" if quick else "balanced"} if flavour == "modern" else {}
 
 
@@ -77,14 +77,14 @@ def shared_program(run: Run) -> Any:
 
 def execute_plain(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Errors of one network, and of ensembles."""
-    for run, model, (_, test) in _trained(batch, twin=False):
+    for run, model, (_, test) in trained(batch, twin=False):
         told = np.concatenate(list(model._member_values(test[0])), axis=1)[:, :, 0]
         yield run, {"members": by_size(told, test[1]), "epochs": _epochs(model)}
 
 
 def execute_twins(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Errors with one anchor, many, all of them, the nearest; of one twin, and of ensembles."""
-    for run, model, (validation, test) in _trained(batch, twin=True):
+    for run, model, (validation, test) in trained(batch, twin=True):
         rng = np.random.RandomState(run.split)
         order = rng.permutation(len(model.anchors_y_))
         sizes = [k for k in run.settings["neighbours"] if k <= len(order)]
@@ -116,7 +116,7 @@ def execute_twins(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
 
 def execute_paired(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Errors of one twin: with as many nearest anchors as it was trained with, or with all."""
-    for run, model, (validation, test) in _trained(batch, twin=True):
+    for run, model, (validation, test) in trained(batch, twin=True):
         result = {"epochs": _epochs(model)}
         for name, (X, y) in {"validation": validation, "test": test}.items():
             k = run.settings["partners"] if run.settings["pairs"] == "nearest" else None
@@ -137,7 +137,7 @@ def _means(curves: list[dict[str, float]]) -> dict[str, float]:
     return {size: float(np.mean([curve[size] for curve in curves])) for size in curves[0]}
 
 
-def _trained(batch: list[Run], twin: bool) -> Iterator[tuple[Run, Any, Any]]:
+def trained(batch: list[Run], twin: bool) -> Iterator[tuple[Run, Any, Any]]:
     """Each run with its fitted model and its (validation, test) points; all trained at once."""
     from twinned.neural import fit_many
 
@@ -253,8 +253,12 @@ def _any_anchors(estimates: Floats, rng: np.random.RandomState) -> Any:
 
 def neighbour_places(model: Any, X: Floats, k: int) -> Any:
     """(query, k): the nearest anchors, nearest first, in the space that the networks see."""
-    distances = all_distances(model._open(X).take(slice(None)).wide, model._points.wide)
-    return np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.argsort(query_distances(model, X), axis=1, kind="stable")[:, :k]
+
+
+def query_distances(model: Any, X: Floats) -> Floats:
+    """(query, anchor), in the space that the networks see."""
+    return all_distances(model._open(X).take(slice(None)).wide, model._points.wide)
 
 
 def by_neighbours(estimates: Floats, y: Floats, near: Any, sizes: list[int]) -> dict[str, float]:
