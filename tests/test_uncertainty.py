@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import TwinNeuralRegressor, TwinRegressor, conformal, cross_conformal
+from twinned import TwinNeuralRegressor, TwinRegressor, conformal, cross_conformal, load, save
 from twinned.datasets import make_wsb
 from twinned.deviation import Surroundings, number_places, tell
 from twinned.uncertainty import cross_intervals
@@ -68,6 +68,27 @@ def test_refitted_it_predicts_with_the_model_of_all_points():
     reach = np.sort(crossed.scores)[-int(0.2 * 61)]
     expected = np.column_stack([whole - reach, whole + reach])
     np.testing.assert_allclose(crossed.predict_interval(X[TEST], 0.8), expected)
+
+
+def test_a_twin_keeps_its_intervals_when_it_is_saved(tmp_path):
+    X, y = make_wsb(60, random_state=0)
+    X = X.assign(material=pd.Categorical(["wood", "brick"] * 30))
+    learn, new = X[:45], X[45:]
+    tree = DecisionTreeRegressor(max_depth=5, random_state=0)
+    crossed = cross_conformal(TwinRegressor(tree), learn, y[:45], cv=5)
+    twin = crossed.keep_in()
+    expected = crossed.predict_interval(new, 0.8)
+    np.testing.assert_allclose(twin.predict_interval(new, 0.8), expected, rtol=1e-12)
+    save(twin, tmp_path / "m.twin")
+    np.testing.assert_array_equal(
+        load(tmp_path / "m.twin").predict_interval(new, 0.8), twin.predict_interval(new, 0.8)
+    )
+    with pytest.raises(ValueError, match="a twin of these 45 points"):
+        crossed.keep_in(clone(twin).fit(X[:20], y[:20]))
+    with pytest.raises(ValueError, match="refit"):
+        cross_conformal(TwinRegressor(tree), learn, y[:45], cv=3, method="plus").keep_in()
+    with pytest.raises(AttributeError, match="keeps no scores"):
+        twin.fit(X[:20], y[:20]).predict_interval(new)
 
 
 def test_blocks_of_queries_change_nothing(monkeypatch, rng):

@@ -27,6 +27,7 @@ from twinned.explain import comparables
 from twinned.loops import draw_loops, loop_sum, mean_inconsistency
 from twinned.neighbours import Indices
 from twinned.pairs import antisymmetric, asymmetry, estimate
+from twinned.uncertainty import kept_intervals
 from twinned.working import AnchoredModel
 
 # Loops are drawn for this many queries at once: always the same, so that memory moves no draw.
@@ -76,6 +77,21 @@ class BaseTwin(RegressorMixin, AnchoredModel):
         means, spreads = zip(*blocks, strict=True)
         mean = self._shaped(np.concatenate(means))
         return (mean, self._shaped(np.concatenate(spreads))) if return_std else mean
+
+    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+        """(n_queries, 2): lower and upper ends, which cover with about this probability.
+
+        Of a twin that keeps the scores of points that were left out:
+        `twinned.cross_conformal(twin, X, y).keep_in()`.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "intervals_"):
+            raise AttributeError(
+                "This twin keeps no scores of points that were left out, which intervals need; "
+                "twinned.cross_conformal(twin, X, y).keep_in() gives a twin that does."
+            )
+        mean, raw = self.predict(X, return_std=True)
+        return kept_intervals(self, X, mean, raw, confidence)
 
     def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
         """F(a, b), the predicted y(a) − y(b), row by row.

@@ -49,10 +49,10 @@ class Surroundings:
     """
 
     def __init__(self, X: Any, y: Floats) -> None:
-        self._places, self._y = number_places(X), y
-        if not self._places:
+        self.places, self._y = number_places(X), y
+        if not self.places:
             return
-        numbers = numbers_of(X, self._places)
+        numbers = numbers_of(X, self.places)
         known = ~np.isnan(numbers)
         count = np.maximum(known.sum(axis=0), 1)
         self._middle = np.where(known, numbers, 0.0).sum(axis=0) / count
@@ -71,8 +71,8 @@ class Surroundings:
         Their numbers; how far the nearest known point is, and the tenth; the spread of y among 3,
         10 and 20 of them; how far the nearest one's y is from the prediction, and the mean of 5.
         """
-        numbers = numbers_of(X, self._places)
-        if not self._places:
+        numbers = numbers_of(X, self.places)
+        if not self.places:
             return numbers
         k = min(max(_NEARBY), len(self._y))
         rows, distances = self._index.nearest(self._scaled(numbers), k)

@@ -41,6 +41,7 @@ from twinned.deviation import (
     error_learner,
     features,
     least_deviation,
+    numbers_of,
     positive,
     tell,
 )
@@ -276,6 +277,49 @@ class CrossCalibrated:
             self._models, self._whole, self._told, self._errors, width, self._random_state
         )
 
+    def keep_in(self, twin: Any = None) -> Any:
+        """Let the twin of all points keep what intervals need: the scores, and what judges.
+
+        It then has `predict_interval`, also once it is saved and loaded; the models of the folds
+        are not kept. Fitting it again, or changing its anchors, makes it forget.
+
+        Parameters
+        ----------
+        twin : a fitted twin, default=None
+            Another twin of the same points; None: the one that predicts here.
+
+        Returns
+        -------
+        The twin.
+
+        Examples
+        --------
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from twinned import TwinRegressor, cross_conformal
+        >>> from twinned.datasets import make_wsb
+        >>> X, y = make_wsb(60, random_state=0)
+        >>> twin = TwinRegressor(RandomForestRegressor(10, random_state=0))
+        >>> twin = cross_conformal(twin, X[:40], y[:40], cv=3).keep_in()
+        >>> twin.predict_interval(X[40:], 0.9).shape
+        (20, 2)
+        """
+        if self._whole is None:
+            raise ValueError('Only intervals of method="refit" can be kept in a twin.')
+        whole, around = self._whole
+        twin = whole if twin is None else twin
+        if len(getattr(twin, "anchors_y_", ())) != len(self.scores):
+            raise ValueError(
+                f"Only a twin of these {len(self.scores)} points can keep their scores, "
+                f"not {type(twin).__name__}."
+            )
+        judge = self._who[0][2]
+        twin.intervals_ = {
+            **judge._asdict(),
+            "columns": np.array(around.places, dtype=np.intp),
+            "scores": np.sort(self.scores),
+        }
+        return twin
+
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         """(n, model) predictions and standard deviations."""
         told = [tell(model, X, around) for model, around, _ in self._who]
@@ -296,6 +340,21 @@ class CrossCalibrated:
         level = check_confidence(confidence, len(self.scores))
         means, sigmas = self._predict(X)
         return cross_intervals(means, sigmas, self.scores, self._fold, level)
+
+
+def kept_intervals(twin: Any, X: Any, mean: Floats, raw: Floats, confidence: float) -> Floats:
+    """(n, 2): the intervals of a twin that keeps scores; see `CrossCalibrated.keep_in`.
+
+    `mean` and `raw` are what it predicts for X.
+    """
+    kept = dict(twin.intervals_)
+    scores, columns = kept.pop("scores"), kept.pop("columns").tolist()
+    level = check_confidence(confidence, len(scores))
+    around = Surroundings(twin.anchors_X_[:, columns], twin.anchors_y_)
+    told = Told(mean, raw, around.about(numbers_of(X, columns), mean))
+    sigma = Judge(**kept).sigma(told)
+    one = np.zeros(len(scores), dtype=np.intp)
+    return cross_intervals(mean[:, None], sigma[:, None], scores, one, level)
 
 
 def cross_intervals(

@@ -68,6 +68,8 @@ class AnchoredModel(BaseEstimator, ABC):
         `rows` are their rows in the training table, −1 where they were added later; `indices` are
         those that the fit has already made of the same points, by metric.
         """
+        if hasattr(self, "intervals_"):
+            del self.intervals_  # those were of other points
         self.anchors_X_ = anchors_X
         self.anchors_y_ = anchors_y
         self.anchor_rows_ = rows

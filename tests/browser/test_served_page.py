@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import TwinRegressor
+from twinned import TwinRegressor, cross_conformal
 from twinned.datasets import make_wsb
 
 pytestmark = pytest.mark.browser
@@ -18,7 +18,8 @@ X = X.iloc[:, :3].assign(material=pd.Categorical(["wood", "brick"] * 30))
 
 @pytest.fixture(scope="module")
 def twin():
-    return TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0)).fit(X, y)
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0))
+    return cross_conformal(twin, X, y, cv=5).keep_in()
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,10 @@ def test_the_form_gives_the_number_of_predict(page, twin, picture):
     row = pd.DataFrame({"U": [2.25], "R1": [1.5], "R2": [2.75]})
     row["material"] = pd.Categorical(["wood"], categories=["brick", "wood"])
     assert value(page) == pytest.approx(twin.predict(row)[0], rel=1e-12)
+    low, high = twin.predict_interval(row, 0.9)[0]
+    told = page.find_element("id", "interval").text
+    assert f"Between {low:.6g}" in told
+    assert f"and {high:.6g}" in told
     assert len(page.find_elements("css selector", "#anchors tbody tr")) == 8
     assert page.find_element("css selector", "#picture svg").size["height"] > 100
     picture("serve-light")

@@ -64,6 +64,8 @@ def test_facts_for_machines_and_the_logarithm(table, tmp_path):
     told = load(model).predict(frame.drop(columns="price"))
     assert np.all(told > 0)  # in units of the target again
     assert np.corrcoef(told, frame["price"])[0, 1] > 0.9
+    low, high = np.exp(load(model).regressor_.predict_interval(frame.drop(columns="price"))).T
+    assert np.all((low < told) & (told < high))
 
 
 @pytest.mark.parametrize(

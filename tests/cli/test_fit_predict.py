@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 import twinned
-from twinned import TwinRegressor
+from twinned import TwinRegressor, load
 from twinned.cli import app
 from twinned.datasets import make_wsb
 
@@ -241,12 +241,21 @@ def test_the_check_is_cross_validation(room, log):
     assert check["rmse_twin"] == pytest.approx(rmse(twin, X), rel=1e-9)
     assert check["rmse_plain"] == pytest.approx(rmse(ridge, pd.get_dummies(X)), rel=1e-9)
     assert check["folds"] == 5
+    told = pd.read_csv(io.StringIO(succeeded(
+        run("predict", room / "m.twin", room / "table.csv", "--interval", "0.8")
+    ).stdout))  # fmt: skip
+    twin = load(room / "m.twin").regressor_ if log else load(room / "m.twin")
+    ends = twin.predict_interval(X, 0.8)
+    np.testing.assert_allclose(told[["low", "high"]], np.exp(ends) if log else ends, rtol=1e-9)
 
 
 def test_no_check_and_too_few_rows_for_one(room):
     result = run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", room / "m.twin",
                  "--no-check", "--json")  # fmt: skip
     assert json.loads(succeeded(result).stdout)["check"] is None
+    refused = run("predict", room / "m.twin", room / "table.csv", "--interval", "0.8")
+    assert refused.exit_code == 2
+    assert "with its check" in refused.stderr
     assert result.stderr == ""
     pd.read_csv(room / "table.csv").head(9).to_csv(room / "few.csv", index=False)
     result = succeeded(

@@ -65,6 +65,30 @@ def test_predictions_are_those_of_the_model(client, twin):
     np.testing.assert_array_equal(answer["std"], std)
 
 
+def test_intervals_where_the_model_keeps_scores(client):
+    from twinned.serve import make_app
+
+    tree = DecisionTreeRegressor(max_depth=6, random_state=0)
+    twin = twinned.cross_conformal(TwinRegressor(tree), X, y, cv=4).keep_in()
+    asked = testclient.TestClient(make_app(twin, "m"), base_url="http://localhost")
+    assert told(asked.get("/about"))["intervals"]
+    assert not told(client.get("/about"))["intervals"]
+    answer = told(asked.post("/predict", json={"rows": [ROW], "confidence": 0.8}))
+    table = pd.DataFrame([ROW])
+    table["material"] = pd.Categorical(table["material"], categories=["brick", "wood"])
+    low, high = twin.predict_interval(table, 0.8)[0]
+    assert (answer["low"][0], answer["high"][0]) == (low, high)
+    text = asked.post("/batch?confidence=0.8", content=table.to_csv(index=False)).text
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert (float(row["low"]), float(row["high"])) == (low, high)
+    for confidence, words in ((0.999, "needs 999 calibration points"), (1, "between 0 and 1")):
+        question = {"rows": [ROW], "confidence": confidence}
+        assert words in told(asked.post("/predict", json=question), 422)["error"]
+    question = {"rows": [ROW], "confidence": 0.8}
+    assert "keeps no scores" in told(client.post("/predict", json=question), 422)["error"]
+    assert "between" in told(asked.post("/batch?confidence=x", content="U"), 422)["error"]
+
+
 def test_requests_at_the_same_time_get_their_own_answers(twin):
     import asyncio
 
@@ -115,7 +139,8 @@ def test_a_logarithm_is_told_in_units_of_the_target():
         inverse_func=np.exp,
     ).fit(X, np.exp(y))
     answers = Answers(model, "m")
-    assert answers.predict(answers.checked([ROW]))[0][0] > 0
+    values = answers.checked([ROW])
+    assert answers.shown(values, answers.predict(values), None)["prediction"][0] > 0
     (near,) = answers.explain([ROW])["comparables"]
     assert near[0]["known"] == pytest.approx(np.exp(y.iloc[near[0]["anchor"]]))
 
@@ -227,7 +252,13 @@ anything = st.recursive(
 )
 cells = st.sampled_from([1.0, -2, "3", "wood", "", None, "1e999", 1e308]) | anything
 nearly = st.fixed_dictionaries(dict.fromkeys(ROW, cells))
-requests = st.fixed_dictionaries({"rows": st.lists(nearly | anything, max_size=3)}) | anything
+requests = (
+    st.fixed_dictionaries(
+        {"rows": st.lists(nearly | anything, max_size=3)},
+        optional={"confidence": st.floats() | anything},
+    )
+    | anything
+)
 quickly = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 

@@ -249,6 +249,20 @@ def test_uneven_columns_are_searched_through(rng, force):
         check_same(TwinRegressor(base, pairs=8, random_state=0).fit(X, y), queries, force)
 
 
+@pytest.mark.parametrize("name", ["histograms", "grown forest"])
+def test_questions_asked_once_or_node_by_node_are_the_same(name, rng, force, monkeypatch):
+    X, y, queries = problem(rng)
+    force(True)
+    monkeypatch.setattr(packed, "_RULES_PER_NODE", 2)
+    found = []
+    for reached in (0, 10**6):
+        monkeypatch.setattr(packed, "_REACHED", reached)
+        twin = TwinRegressor(BASES[name], random_state=0).fit(X, y)
+        found.append(twin.predict(queries, return_std=True))
+        assert (len(twin._read[1]._kept[0].rule) > 0) == (reached > 0)
+    np.testing.assert_array_equal(*found)
+
+
 def test_threads_change_nothing(rng, force):
     X, y, _ = problem(rng)
     queries = tenths(rng, (100, 3))

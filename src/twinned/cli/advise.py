@@ -123,6 +123,9 @@ def _save(found: Any, y: Any, log_target: bool, place: Path) -> None:
         model = TransformedTargetRegressor(
             regressor=found.recommended, func=np.log, inverse_func=np.exp
         ).fit(found.evidence.X, y)
+    twin = model.regressor_ if log_target else model
+    if hasattr(twin, "predict_interval"):
+        found.calibrated.keep_in(twin)
     save(model, place)
 
 

@@ -130,7 +130,7 @@ def fit_command(
             start = time.perf_counter()
             fitted = twin.fit(X, y)
             seconds = time.perf_counter() - start
-            scores = cross_validate(plan, X, y, advance) if checked else None
+            scores = cross_validate(plan, X, y, fitted, advance) if checked else None
 
         from twinned import save
 

@@ -112,27 +112,37 @@ class Plan:
 
 
 def cross_validate(
-    plan: Plan, X: pd.DataFrame, y: np.ndarray, advance: Callable[[str], None]
+    plan: Plan, X: pd.DataFrame, y: np.ndarray, fitted: Any, advance: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Root mean squared errors over rows that each model had not seen."""
+    """Root mean squared errors over rows that each model had not seen.
+
+    From what happened there, `fitted`, the model of all rows, learns how wide intervals must be.
+    """
     import warnings
 
     import numpy as np
     from sklearn.model_selection import KFold
 
+    from twinned.uncertainty import calibrate_across
+
     squares: dict[str, list[np.ndarray]] = {"twin": [], "plain": [], "mean": []}
-    folds = KFold(FOLDS, shuffle=True, random_state=plan.seed)
+    folds = list(KFold(FOLDS, shuffle=True, random_state=plan.seed).split(X))
+    twins: list[Any] = []
     with warnings.catch_warnings():
         # a rare category is unknown to some fold, which says nothing about the model that is saved
         warnings.simplefilter("ignore")
-        for number, (seen, unseen) in enumerate(folds.split(X), start=1):
+        for number, (seen, unseen) in enumerate(folds, start=1):
             advance(f"checking, fold {number} of {FOLDS}")
             X_seen, X_unseen = X.iloc[seen], X.iloc[unseen]
             twin = plan.twin(len(seen)).fit(X_seen, y[seen])
             plain = plan.plain(X).fit(X_seen, y[seen])
+            twins.append(twin.regressor_ if plan.log_target else twin)
             squares["twin"].append((twin.predict(X_unseen) - y[unseen]) ** 2)
             squares["plain"].append((plain.predict(X_unseen) - y[unseen]) ** 2)
             squares["mean"].append((y[seen].mean() - y[unseen]) ** 2)
+        whole = fitted.regressor_ if plan.log_target else fitted
+        learned = np.log(y) if plan.log_target else y
+        calibrate_across(twins, whole, X, learned, folds).keep_in()
     return {
         "folds": FOLDS,
         **{f"rmse_{name}": float(np.sqrt(np.concatenate(s).mean())) for name, s in squares.items()},

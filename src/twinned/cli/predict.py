@@ -44,6 +44,15 @@ def predict_command(
             "the deviation of the logarithm.",
         ),
     ] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval",
+            help="Add the ends, low and high, of intervals that hold the value with this "
+            "probability, such as 0.9. The model must have been checked when it was fitted.",
+            metavar="P",
+        ),
+    ] = None,
     separator: Annotated[
         str,
         typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR"),
@@ -57,12 +66,15 @@ def predict_command(
 ) -> None:
     """Predict the rows of a CSV file with a saved model.
 
-    The result has a column prediction, and std where asked for, row by row as in the table.
+    The result has a column prediction, and std, low and high where asked for, row by row as in the
+    table.
     Columns may come in any order; those that the model does not know are left out of account.
 
     For example:
 
         twinned predict houses.twin new.csv --std -o prices.csv
+
+        twinned predict houses.twin new.csv --interval 0.9
     """
     with one_clear_line():
         resolved = None if output is None else check_output(output, [model, table])
@@ -72,6 +84,8 @@ def predict_command(
         X, ignored = _open(cells, fitted, model)
         with warnings_as_lines():
             columns = _predict(fitted, X, std, model)
+            if interval is not None:
+                columns |= _interval(fitted, X, interval, model)
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
@@ -157,6 +171,22 @@ def _predict(model: Any, X: pd.DataFrame, std: bool, path: Path) -> dict[str, np
     if std:
         return _columns(*twin.predict(X, return_std=True))
     return _columns(model.predict(X))
+
+
+def _interval(model: Any, X: Any, confidence: float, path: Path) -> dict[str, np.ndarray]:
+    import numpy as np
+
+    twin = _twin(model)
+    if not hasattr(twin, "intervals_"):
+        raise ValueError(
+            f"--interval: {path} keeps no errors of rows that were left out; twinned fit, with its "
+            "check, and twinned advise save models that do."
+        )
+    if model is not twin and (model.func is not np.log or model.inverse_func is not np.exp):
+        raise ValueError(f"--interval: {path} learned a target transformed otherwise than by log.")
+    ends = twin.predict_interval(X, confidence)
+    low, high = ends.T if model is twin else np.exp(ends).T
+    return {"low": low, "high": high}
 
 
 def _columns(prediction: np.ndarray, std: np.ndarray | None = None) -> dict[str, np.ndarray]:

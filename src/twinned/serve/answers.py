@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
+from twinned.columns import Floats
 from twinned.serve.questions import Field, Wrong, as_table, checked, fields_of
 from twinned.twin import TwinRegressor
+from twinned.uncertainty import kept_intervals
 
 COMPARABLES = 8
+Told = tuple[Floats, Floats]  # predictions and raw standard deviations
 
 
 class Answers:
@@ -41,12 +44,18 @@ class Answers:
         if isinstance(self.twin, TwinRegressor):
             self.twin._get_ready()
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether the model keeps the scores of left-out rows, as `twinned fit` makes it do."""
+        return hasattr(self.twin, "intervals_")
+
     def about(self) -> dict[str, Any]:
         """The columns, with what may stand in them, and the number of anchors."""
         middles = self._middles()
         return {
             "name": self.name,
             "anchors": len(self.twin.anchors_y_),
+            "intervals": self.has_intervals,
             "columns": [
                 {
                     "name": field.name,
@@ -71,16 +80,33 @@ class Answers:
     def table(self, values: list[list[Any]]) -> Any:
         return as_table(values, self.fields, named=self._named)
 
-    def predict(self, values: list[list[Any]]) -> tuple[list[float], list[float]]:
-        """Predictions of checked rows, and their raw standard deviations."""
+    def predict(self, values: list[list[Any]]) -> Told:
+        """Predictions of checked rows, and their raw standard deviations, as the twin learned y."""
         try:
             mean, std = self.twin.predict(self.table(values), return_std=True)
         except ValueError as error:
             raise Wrong(_one_line(error)) from None
+        return mean, std
+
+    def shown(
+        self, values: list[list[Any]], told: Told, confidence: float | None
+    ) -> dict[str, list[float]]:
+        """What is answered, by name: of y itself, and with intervals where they are asked for."""
+        mean, std = told
+        found = {"prediction": mean, "std": std}
         if self.log:
-            mean = np.exp(mean)
-            std = mean * std
-        return mean.tolist(), std.tolist()
+            found = {"prediction": np.exp(mean), "std": np.exp(mean) * std}
+        if confidence is not None:
+            if not self.has_intervals:
+                raise Wrong(
+                    f"{self.name} keeps no scores, so it has no intervals; fit it with a check."
+                )
+            try:
+                ends = kept_intervals(self.twin, self.table(values), mean, std, confidence)
+            except ValueError as error:
+                raise Wrong(_one_line(error)) from None
+            found["low"], found["high"] = np.exp(ends).T if self.log else ends.T
+        return {name: column.tolist() for name, column in found.items()}
 
     def explain(self, rows: list[Any]) -> dict[str, Any]:
         """For each row its nearest anchors, and what they say."""

@@ -14,8 +14,15 @@ from importlib.resources import files
 from typing import Any
 
 from twinned._version import __version__
-from twinned.serve.answers import Answers
-from twinned.serve.questions import MOST_BYTES, MOST_ROWS, Wrong, read_csv, read_json
+from twinned.serve.answers import Answers, Told
+from twinned.serve.questions import (
+    MOST_BYTES,
+    MOST_ROWS,
+    Wrong,
+    read_confidence,
+    read_csv,
+    read_json,
+)
 
 LOCAL = ["127.0.0.1", "localhost", "[::1]"]
 _POLICY = (
@@ -50,32 +57,38 @@ def make_app(model: Any, name: str = "model") -> Any:
             parts.append(part)
         return b"".join(parts)
 
+    async def told_of(values: list[Any], confidence: float | None) -> dict[str, list[float]]:
+        told = await together.predict(values)
+        if confidence is None:
+            return answers.shown(values, told, None)
+        return await asyncio.to_thread(answers.shown, values, told, confidence)
+
     async def predict(request: Request) -> Response:
         try:
-            values = answers.checked(read_json(await body_of(request)))
-            mean, std = await together.predict(values)
+            rows, confidence = read_json(await body_of(request))
+            return as_json(await told_of(answers.checked(rows), confidence))
         except Wrong as wrong:
             return as_json({"error": str(wrong)}, wrong.status)
-        return as_json({"prediction": mean, "std": std})
 
     async def explain(request: Request) -> Response:
         try:
-            rows = read_json(await body_of(request))
+            rows, _ = read_json(await body_of(request))
             return as_json(await asyncio.to_thread(answers.explain, rows))
         except Wrong as wrong:
             return as_json({"error": str(wrong)}, wrong.status)
 
     async def batch(request: Request) -> Response:
         try:
+            confidence = read_confidence(request.query_params.get("confidence"))
             rows = read_csv(await body_of(request))
-            told = await together.predict(answers.checked(rows))
+            told = await told_of(answers.checked(rows), confidence)
         except Wrong as wrong:
             return as_json({"error": str(wrong)}, wrong.status)
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([*rows[0], "prediction", "std"])
-        for row, mean, std in zip(rows, *told, strict=True):
-            writer.writerow([*row.values(), repr(mean), repr(std)])
+        writer.writerow([*rows[0], *told])
+        for row, *values in zip(rows, *told.values(), strict=True):
+            writer.writerow([*row.values(), *map(repr, values)])
         return PlainTextResponse(out.getvalue(), media_type="text/csv; charset=utf-8")
 
     async def show_page(request: Request) -> Response:
@@ -110,14 +123,14 @@ class Together:
         self._answers, self._at_work = answers, False
         self._waiting: list[tuple[list[list[Any]], asyncio.Future[Any]]] = []
 
-    async def predict(self, values: list[list[Any]]) -> tuple[list[float], list[float]]:
+    async def predict(self, values: list[list[Any]]) -> Told:
         """Predictions and standard deviations of checked rows."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((values, future))
         if not self._at_work:
             self._at_work = True
             self._task = asyncio.create_task(self._work())
-        told: tuple[list[float], list[float]] = await future
+        told: Told = await future
         return told
 
     async def _work(self) -> None:
@@ -171,6 +184,7 @@ def describe(answers: Answers) -> dict[str, Any]:
         for field in answers.fields
     }
     row = {"type": "object", "properties": properties, "required": list(properties)}
+    level = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
     rows = {"type": "array", "items": row, "minItems": 1, "maxItems": MOST_ROWS}
     asked = {
         "required": True,
@@ -178,14 +192,15 @@ def describe(answers: Answers) -> dict[str, Any]:
             "application/json": {
                 "schema": {
                     "type": "object",
-                    "properties": {"rows": rows},
+                    "properties": {"rows": rows, "confidence": level},
                     "required": ["rows"],
                     "additionalProperties": False,
                 }
             }
         },
     }
-    numbers = {"type": "array", "items": {"type": "number"}}
+    names = ("prediction", "std", "low", "high")
+    numbers = {name: {"type": "array", "items": {"type": "number"}} for name in names}
     wrong = {
         "description": "What is wrong, in one sentence.",
         "content": {
@@ -212,12 +227,10 @@ def describe(answers: Answers) -> dict[str, Any]:
             },
             "/predict": {
                 "post": {
-                    "summary": "Predictions and raw standard deviations, row by row",
+                    "summary": "Predictions and raw standard deviations, row by row; with a "
+                    "confidence also the ends of intervals, where the model keeps scores",
                     "requestBody": asked,
-                    "responses": told(
-                        {"type": "object", "properties": {"prediction": numbers, "std": numbers}}
-                    )
-                    | problems,
+                    "responses": told({"type": "object", "properties": numbers}) | problems,
                 }
             },
             "/explain": {
@@ -229,7 +242,8 @@ def describe(answers: Answers) -> dict[str, Any]:
             },
             "/batch": {
                 "post": {
-                    "summary": "A CSV table with a header line, answered with two more columns",
+                    "summary": "A CSV table with a header line, answered with more columns",
+                    "parameters": [{"name": "confidence", "in": "query", "schema": level}],
                     "requestBody": {"required": True, "content": table},
                     "responses": told({"type": "string"}, "text/csv") | problems,
                 }

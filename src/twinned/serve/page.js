@@ -1,6 +1,7 @@
 "use strict";
 const at = (id) => document.getElementById(id);
-let columns = [];
+const CONFIDENCE = 0.9;
+let columns = [], intervals = false;
 
 function shown(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
@@ -56,13 +57,16 @@ function picture(comparables, prediction) {
 
 async function answer(event) {
   if (event) event.preventDefault();
-  const body = JSON.stringify({ rows: [row()] });
+  const rows = [row()], confidence = intervals ? CONFIDENCE : null;
   try {
-    const told = await (await ask("/predict", body)).json();
-    const { comparables: [near] } = await (await ask("/explain", body)).json();
+    const told = await (await ask("/predict", JSON.stringify({ rows, confidence }))).json();
+    const { comparables: [near] } = await (await ask("/explain", JSON.stringify({ rows }))).json();
     at("answer").className = "";
     at("answer").textContent = shown(told.prediction[0]);
     at("answer").dataset.value = told.prediction[0];
+    at("interval").textContent = intervals
+      ? `Between ${shown(told.low[0])} and ${shown(told.high[0])}, which about ${100 * CONFIDENCE} of 100 such intervals hold.`
+      : "";
     at("spread").textContent = `The anchors differ by ± ${shown(told.std[0])} (standard deviation).`;
     picture(near, told.prediction[0]);
     const names = columns.map((column) => column.name);
@@ -78,7 +82,7 @@ async function answer(event) {
   } catch (error) {
     at("answer").className = "wrong";
     at("answer").textContent = error.message;
-    at("spread").textContent = "";
+    at("spread").textContent = at("interval").textContent = "";
   }
 }
 
@@ -86,7 +90,7 @@ async function batch() {
   const [file] = at("file").files;
   if (!file) return;
   try {
-    const text = await (await ask("/batch", await file.text(), "text/csv")).text();
+    const text = await (await ask(intervals ? `/batch?confidence=${CONFIDENCE}` : "/batch", await file.text(), "text/csv")).text();
     const link = made("a", "Download the predictions", { download: "predictions.csv" });
     link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
     const count = text.trim().split("\n").length - 1;
@@ -100,7 +104,7 @@ async function batch() {
 
 async function start() {
   const about = await (await fetch("/about")).json();
-  columns = about.columns;
+  ({ columns, intervals } = about);
   at("about").textContent = `${about.anchors} anchors, ${columns.length} columns`;
   const parts = columns.map((column, place) => {
     const part = made("div", "");

@@ -70,18 +70,30 @@ def fields_of(twin: Any) -> list[Field]:
     ]
 
 
-def read_json(body: bytes) -> list[Any]:
-    """The rows of {"rows": [...]}."""
+def read_json(body: bytes) -> tuple[list[Any], float | None]:
+    """The rows of {"rows": [...]}, and the confidence of intervals, where that is asked for."""
     try:
         told = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     except (UnicodeDecodeError, ValueError, RecursionError):
         raise Wrong('the body must be JSON: {"rows": [{column: value, …}, …]}.', 400) from None
     if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
         raise Wrong('the body must be an object with a list "rows".')
-    if set(told) != {"rows"}:
-        other = sorted(set(told) - {"rows"})[0]
-        raise Wrong(f'the body may have "rows" only, but has {_shown(other)}.')
-    return told["rows"]
+    if others := sorted(set(told) - {"rows", "confidence"}):
+        raise Wrong(f'the body may have "rows" and "confidence", but has {_shown(others[0])}.')
+    return told["rows"], read_confidence(told.get("confidence"))
+
+
+def read_confidence(value: Any) -> float | None:
+    """A probability; None where there is none."""
+    if value is None:
+        return None
+    try:
+        level = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        level = math.nan
+    if not 0 < level < 1:
+        raise Wrong(f"confidence must lie between 0 and 1, but is {_shown(value)}.")
+    return level
 
 
 def _no_constant(text: str) -> Any:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from twinned.trees.reader import Tree, Trees
 
 # Learners that bin their input ask few distinct questions in many trees. Where there are at most
-# this many of them for each inner node, they are answered once for a query, before its trees.
-_RULES_PER_NODE = 0.6
+# this many of them for each inner node, they are answered once for a query, before its trees. Of a
+# large tree, one query's sets of anchors come by so many nodes only.
+_RULES_PER_NODE, _REACHED = 0.6, 64
 _MOST_RULED = 1_000_000  # ... which is not looked for among more inner nodes, as that takes memory
 COLUMN_BITS = 3
 # Bounds the packed trees that exist at once beside the model, at 16 bytes a node.
@@ -99,7 +100,7 @@ def pack(group: list[Tree], value_type: np.dtype[Any], strict: bool) -> Packed:
         leaf_value,
         starts[:-1],
         np.array([tree.output for tree in group]),
-        *_distinct_rules(nodes[:, 0], threshold[:, 1]),
+        *_distinct_rules(nodes[:, 0], threshold[:, 1], int(np.minimum(sizes // 2, _REACHED).sum())),
     )
 
 
@@ -116,13 +117,16 @@ def at_most(threshold: NDArray[Any], value_type: np.dtype[Any], strict: bool) ->
 
 
 def _distinct_rules(
-    splits: NDArray[np.int32], thresholds: NDArray[np.float64]
+    splits: NDArray[np.int32], thresholds: NDArray[np.float64], n_reached: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-    """Which rule each of these nodes asks, and the rules, sorted by column, then by threshold."""
+    """Which rule each of these nodes asks, and the rules, sorted by column, then by threshold.
+
+    Nothing, where `n_reached` nodes, which a query comes by, are quicker asked one by one.
+    """
     inner = np.flatnonzero(splits >= 0)
     # what the children are is not part of the question
     split, threshold = splits[inner] & ~6, thresholds[inner]
-    most = _RULES_PER_NODE * len(inner)
+    most = _RULES_PER_NODE * n_reached
     nothing = np.zeros(0, dtype=np.int32)
     if len(inner) > _MOST_RULED or len(np.unique(threshold)) > most:
         return nothing, nothing, np.zeros(0)
