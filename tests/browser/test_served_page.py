@@ -73,8 +73,7 @@ def test_the_form_gives_the_number_of_predict(page, twin, picture):
     assert value(page) == pytest.approx(twin.predict(row)[0], rel=1e-12)
     low, high = twin.predict_interval(row, 0.9)[0]
     told = page.find_element("id", "interval").text
-    assert f"Between {low:.6g}" in told
-    assert f"and {high:.6g}" in told
+    assert told == f"90 % interval: {low:.6g} to {high:.6g}"
     assert len(page.find_elements("css selector", "#anchors tbody tr")) == 8
     assert page.find_element("css selector", "#picture svg").size["height"] > 100
     picture("serve-light")

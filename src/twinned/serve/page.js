@@ -65,7 +65,7 @@ async function answer(event) {
     at("answer").textContent = shown(told.prediction[0]);
     at("answer").dataset.value = told.prediction[0];
     at("interval").textContent = intervals
-      ? `Between ${shown(told.low[0])} and ${shown(told.high[0])}, which about ${100 * CONFIDENCE} of 100 such intervals hold.`
+      ? `${100 * CONFIDENCE} % interval: ${shown(told.low[0])} to ${shown(told.high[0])}`
       : "";
     at("spread").textContent = `The anchors differ by ± ${shown(told.std[0])} (standard deviation).`;
     picture(near, told.prediction[0]);
