@@ -61,6 +61,13 @@ def test_loops_through_anchors_are_walked_one_by_one(twins):
         assert found[query, anchor] == pytest.approx(np.mean(walked), abs=1e-4)
 
 
+@pytest.mark.parametrize("k", [1, 4, 9, 10])
+def test_first_places_are_those_of_a_full_sort(k, rng):
+    values = rng.randint(0, 12, size=(200, 10)).astype(float)  # with many ties
+    expected = np.argsort(values, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(networks.first_places(values, k), expected)
+
+
 def test_errors_of_groups_of_members():
     rng = np.random.RandomState(0)
     told, known = rng.normal(size=(6, 10)), rng.normal(size=10)

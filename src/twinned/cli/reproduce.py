@@ -223,13 +223,16 @@ def _studies(chosen: list[Experiment]) -> list[Study]:
 
 
 def _found(records: Records, one: Experiment, flavour: str, quick: bool) -> dict[str, Any]:
-    """Records of all its studies, as they are configured now; those of an older config are not."""
-    found = {}
+    """Records of its studies, as they are configured now; those of an older config are not.
+
+    Its first study must have some. Of the others what is there is shown.
+    """
+    found: dict[str, Any] = {}
     for key in one.studies:
         runs = expand(STUDIES[key], flavour, KEYS, PAPER_SEEDS, quick)
         wanted = {run.identity for run in runs}
         found[key] = [r for r in records.read(key, flavour) if r["identity"] in wanted]
-        if not found[key]:
+        if not found[key] and len(found) == 1:
             raise ValueError(
                 f"There are no records of {one.key} in the flavour {flavour} in {records.folder}; "
                 f"make some with: twinned reproduce run {one.key} --flavour {flavour}"

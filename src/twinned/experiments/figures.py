@@ -40,7 +40,8 @@ class Panels:
             if len(datasets) > 1:
                 axis.set_title(dataset, fontsize=11, loc="left", fontweight="bold")
             axis.set_xscale("log", base=2)
-            axis.tick_params(labelsize=8)
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.tick_params(which="both", labelsize=8)
             axis.grid(True, color="#dddddd", linewidth=0.5)
             axis.set_axisbelow(True)
             for side in ("top", "right"):
@@ -51,6 +52,21 @@ class Panels:
                 axis.set_xlabel(across, fontsize=9)
         self.figure.suptitle(title, fontsize=12)
         self._named: dict[str, Any] = {}
+
+    def by_ratio(self) -> None:
+        """Logarithmic upwards, with plain numbers at the ticks."""
+        from matplotlib.ticker import LogFormatter
+
+        class Plain(LogFormatter):
+            """Writes 0.02 where the other writes 2e-2, and nothing where it writes nothing."""
+
+            def __call__(self, x: float, pos: Any = None) -> str:
+                return f"{x:.3g}" if super().__call__(x, pos) else ""
+
+        for axis in self.axes.values():
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter(Plain())
+            axis.yaxis.set_minor_formatter(Plain(minor_thresholds=(2, 0.4)))
 
     def line(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
         """A curve a panel: `rows` has dataset, x and value, and is averaged over the rest."""
@@ -69,6 +85,8 @@ class Panels:
     def level(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
         """A level a panel: `rows` has dataset and value."""
         for dataset, value in rows.groupby("dataset")["value"].mean().items():
+            if dataset not in self.axes:
+                continue
             drawn = self.axes[dataset].axhline(value, **{"linewidth": 1.4, **style})
             self._named.setdefault(name, drawn)
 
@@ -125,10 +143,12 @@ def curve(records: list[dict[str, Any]], pick: Callable[[dict[str, Any]], Any]) 
     return pd.DataFrame(rows, columns=["dataset", "split", "x", "value"])
 
 
-def _datasets(found: Found) -> list[str]:
+def _datasets(found: Found, study: str | None = None) -> list[str]:
+    """Those with records of any study, or of this one."""
     from twinned.datasets import KEYS
 
-    there = {record["config"]["dataset"] for own in found.values() for record in own}
+    studies = found.values() if study is None else [found[study]]
+    there = {record["config"]["dataset"] for own in studies for record in own}
     return [key for key in KEYS if key in there]
 
 
@@ -181,8 +201,7 @@ def figure_b(found: Found, flavour: str) -> Panels:
     _neighbour_lines(panels, found)
     neighbours = curve(found["neighbours"], lambda r: r)
     panels.line(neighbours, "k-NN", color=GREEN, linestyle="--")
-    for axis in panels.axes.values():
-        axis.set_yscale("log")
+    panels.by_ratio()
     return panels
 
 
@@ -241,7 +260,7 @@ def figure_d(found: Found, flavour: str) -> Panels:
 def figure_e(found: Found, flavour: str) -> Panels:
     """The training-set multiplier."""
     panels = Panels(
-        _datasets(found),
+        _datasets(found, "paired-networks"),
         f"E · Training-set multiplier, {flavour}",
         "random partners of each point",
         "test RMSE",

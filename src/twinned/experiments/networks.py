@@ -253,7 +253,24 @@ def _any_anchors(estimates: Floats, rng: np.random.RandomState) -> Any:
 
 def neighbour_places(model: Any, X: Floats, k: int) -> Any:
     """(query, k): the nearest anchors, nearest first, in the space that the networks see."""
-    return np.argsort(query_distances(model, X), axis=1, kind="stable")[:, :k]
+    return first_places(query_distances(model, X), k)
+
+
+def first_places(values: Floats, k: int) -> Any:
+    """(row, k): where the smallest values of each row are, in order, of equal ones the first.
+
+    >>> first_places(np.array([[3.0, 1.0, 2.0, 1.0]]), 3)
+    array([[1, 3, 2]])
+    """
+    if k >= values.shape[1]:
+        return np.argsort(values, axis=1, kind="stable")[:, :k]
+    some = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
+    found = np.take_along_axis(values, some, axis=1)
+    places = np.take_along_axis(some, np.argsort(found, axis=1, kind="stable"), axis=1)
+    # where equal ones were left out, it was any of them
+    tied = np.flatnonzero((values <= found.max(axis=1, keepdims=True)).sum(axis=1) > k)
+    places[tied] = np.argsort(values[tied], axis=1, kind="stable")[:, :k]
+    return places
 
 
 def query_distances(model: Any, X: Floats) -> Floats:
