@@ -267,7 +267,8 @@ def _report(facts: dict[str, Any]) -> None:
     for heading, text in lines:
         typer.echo(f"{heading:<8} {text}")
     if sys.stdout.isatty():
-        typer.echo(f"\nNext: twinned predict {facts['output']} NEW.csv --std")
+        more = "--interval 0.9" if facts["check"] else "--std"
+        typer.echo(f"\nNext: twinned predict {facts['output']} NEW.csv {more}")
 
 
 def _counted(number: int, noun: str) -> str:
