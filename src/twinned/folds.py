@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from twinned.columns import Floats
 
@@ -69,3 +69,30 @@ def held_out_points(n_points: int, share: float, rng: Any) -> NDArray[np.bool_]:
     held_out = np.zeros(n_points, dtype=bool)
     held_out[rng.permutation(n_points)[:count]] = True
     return held_out
+
+
+def point_folds(
+    n: int, n_folds: int, random_state: Any, groups: Any = None
+) -> list[tuple[Any, Any]]:
+    """Rows (learned, left out) of each fold, in random order; `groups` (n,) are kept together.
+
+    >>> [left_out.tolist() for _, left_out in point_folds(4, 5, 0, np.array([0, 0, 1, 1]))]
+    [[2, 3], [0, 1]]
+    """
+    rows = np.arange(n)
+    if groups is None:
+        return list(KFold(n_folds, shuffle=True, random_state=random_state).split(rows))
+    fewer = min(n_folds, len(np.unique(groups)))
+    folds = GroupKFold(fewer, shuffle=True, random_state=random_state)
+    return list(folds.split(rows, groups=groups))
+
+
+def group_numbers(groups: Any, n: int) -> Any:
+    """(n,) 0, 1, … for any names of groups, of which there must be two at least."""
+    names = np.asarray(groups)
+    if names.shape != (n,):
+        raise ValueError(f"groups must name one group for each of the {n} rows.")
+    known, numbers = np.unique(names.astype(str), return_inverse=True)
+    if len(known) < 2:
+        raise ValueError(f"All rows are of one group, {known[0]}: leaving it out leaves nothing.")
+    return numbers

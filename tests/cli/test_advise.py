@@ -68,6 +68,21 @@ def test_facts_for_machines_and_the_logarithm(table, tmp_path):
     assert np.all((low < told) & (told < high))
 
 
+def test_groups_are_left_out_together_and_not_learned(table, tmp_path):
+    path, frame = table
+    frame.assign(sample=[f"s{i // 4}" for i in range(40)]).to_csv(path, index=False)
+    model = tmp_path / "m.twin"
+    for command in (("advise", "--budget", "0.1s"), ("fit", "-m", "ridge")):
+        result = run(*command, path, "-t", "price", "--group", "sample", "--json", "-o", model)
+        assert result.exit_code == 0, result.output
+        assert list(load(model).feature_names_in_) == [*frame.columns.drop("price")]
+    plain = run(
+        "fit", "-m", "ridge", path, "-t", "price", "--drop", "sample", "--json", "-o", model
+    )
+    check = [json.loads(one.stdout)["check"]["rmse_twin"] for one in (result, plain)]
+    assert check[0] != check[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -75,6 +90,8 @@ def test_facts_for_machines_and_the_logarithm(table, tmp_path):
         (("--budget", "0s"), ("--budget", "0s")),
         (("--seed", "-1"), ("--seed", "-1")),
         (("--drop", "R9"), ("--drop", "R9")),
+        (("--group", "R9"), ("--group", "R9")),
+        (("--group", "price"), ("--group", "price", "--target")),
         (("--report", "no/such/folder/page.html"), ("no/such/folder",)),
     ],
 )

@@ -232,3 +232,26 @@ def test_the_code_is_the_model(bridge):
     namespace = {}
     exec("\n".join(found.code.splitlines()[:2]), namespace)
     assert repr(namespace["twin"]) == repr(found.recommended)
+
+
+def test_rows_of_a_group_are_left_out_together():
+    """Measurements of one sample: their siblings among the anchors would give them away."""
+    rng = np.random.RandomState(0)
+    sample = np.repeat(np.arange(20), 4)
+    X = rng.normal(size=(20, 3))[sample] + 0.01 * rng.normal(size=(80, 3))
+    y = rng.normal(size=20)[sample] + 0.01 * rng.normal(size=80)
+    names = np.array([f"s{i}" for i in sample])
+    alone = diagnose(X, y, estimator=tree(), budget=0)
+    together = diagnose(X, y, estimator=tree(), budget=0, groups=names)
+    for learned, left_out in together.evidence.folds:
+        assert not set(sample[learned]) & set(sample[left_out])
+    of_twin = [one.findings["comparison"].numbers["rmse"]["twin"] for one in (alone, together)]
+    assert 4 * of_twin[0] < of_twin[1]
+    told, other = together.evidence.told["twin"], together.evidence.told["base"]
+    _, low, high = ratio_interval(told, other, y)
+    _, lower, higher = ratio_interval(told, other, y, sample)
+    assert higher - lower > 1.3 * (high - low)  # twenty samples know less than eighty points
+    with pytest.raises(ValueError, match="one group for each of the 80 rows"):
+        diagnose(X, y, groups=names[:5])
+    with pytest.raises(ValueError, match="All rows are of one group, s"):
+        diagnose(X, y, groups=np.full(80, "s"))

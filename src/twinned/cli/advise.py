@@ -16,6 +16,7 @@ from twinned.cli.fit import open_cells
 from twinned.cli.options import (
     Categorical,
     Drop,
+    Group,
     LogTarget,
     Separator,
     Table,
@@ -47,6 +48,7 @@ def advise_command(
     log_target: LogTarget = False,
     categorical: Categorical = None,
     drop: Drop = None,
+    group: Group = None,
     seed: Annotated[
         int, typer.Option("--seed", help="The same seed gives the same advice.", metavar="N")
     ] = 0,
@@ -71,7 +73,7 @@ def advise_command(
         page = None if report is None else check_output(report, [table])
         place = None if output is None else check_output(output, [table])
         cells = read_cells(table, separator)
-        X, y = open_cells(cells, target, categorical or [], drop or [], log_target)
+        X, y, groups = open_cells(cells, target, categorical or [], drop or [], log_target, group)
 
         import numpy as np
 
@@ -80,7 +82,9 @@ def advise_command(
 
         learned = np.log(y) if log_target else y
         with _spinner() as tell:
-            found = diagnose(X, learned, budget=seconds, random_state=seed, progress=tell)
+            found = diagnose(
+                X, learned, budget=seconds, groups=groups, random_state=seed, progress=tell
+            )
             tell("collecting the facts")
             name = f"log {target}" if log_target else target
             facts = collect(found, title=table.name, target=name, random_state=seed)
@@ -150,7 +154,7 @@ def _tell(facts: dict[str, Any]) -> None:
         if key != "comparison":
             typer.echo(f"  {finding['title']:<36}{finding['verdict']}")
     errors = facts["findings"]["comparison"]["numbers"]["rmse"]
-    typer.echo("Errors (RMSE) of rows not seen, five-fold cross-validation:")
+    typer.echo("Errors (RMSE) of rows not seen, by cross-validation:")
     for name in sorted(errors, key=errors.get):
         typer.echo(f"  {name:<18}{errors[name]:.4g}")
     if facts["left_out"]:

@@ -18,6 +18,7 @@ from twinned.cli.learning import FOLDS, MODELS, TAKE_MISSING, Plan, cross_valida
 from twinned.cli.options import (
     Categorical,
     Drop,
+    Group,
     LogTarget,
     Separator,
     Table,
@@ -59,6 +60,7 @@ def fit_command(
     log_target: LogTarget = False,
     categorical: Categorical = None,
     drop: Drop = None,
+    group: Group = None,
     pairs: Annotated[
         str,
         typer.Option(
@@ -113,7 +115,7 @@ def fit_command(
         check_seed(seed)
         resolved = check_output(output, [table])
         cells = read_cells(table, separator)
-        X, y = open_cells(cells, target, categorical or [], drop or [], log_target)
+        X, y, groups = open_cells(cells, target, categorical or [], drop or [], log_target, group)
         if isinstance(anchors_wanted, int) and anchors_wanted > len(X):
             raise ValueError(f"--anchors {anchors} asks for more rows than the {len(X)} there are.")
         missing = first_missing(cells, X.columns)
@@ -130,7 +132,7 @@ def fit_command(
             start = time.perf_counter()
             fitted = twin.fit(X, y)
             seconds = time.perf_counter() - start
-            scores = cross_validate(plan, X, y, fitted, advance) if checked else None
+            scores = cross_validate(plan, X, y, groups, fitted, advance) if checked else None
 
         from twinned import save
 
@@ -181,13 +183,21 @@ def _count_or(option: str, value: str, words: tuple[str, ...]) -> str | int:
 
 
 def open_cells(
-    cells: Cells, target: str, categorical: list[str], drop: list[str], log_target: bool
-) -> tuple[pd.DataFrame, np.ndarray]:
-    """The table to learn from and the target, or an error that names the cell."""
+    cells: Cells,
+    target: str,
+    categorical: list[str],
+    drop: list[str],
+    log_target: bool,
+    group: str | None = None,
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray | None]:
+    """The table to learn from, the target and the groups, or an error that names the cell."""
+    if group is not None:
+        cells.demand([group], "--group")
+        drop = [*drop, group]
     cells.demand([target], "--target")
     cells.demand(drop, "--drop")
     cells.demand(categorical, "--categorical")
-    for option, names in (("--drop", drop), ("--categorical", categorical)):
+    for option, names in (("--group", [group]), ("--drop", drop), ("--categorical", categorical)):
         if target in names:
             raise ValueError(f"{option} names {target!r}, which is the --target.")
     names = [name for name in cells.names if name != target and name not in drop]
@@ -207,7 +217,13 @@ def open_cells(
             f"{cells.at(row, target)}: {cells.column(target)[row]} has no logarithm; --log-target "
             "takes positive values only."
         )
-    return table_to_fit(cells, names, categorical), y
+    table = table_to_fit(cells, names, [name for name in categorical if name != group])
+    if group is None:
+        return table, y, None
+
+    from twinned.folds import group_numbers
+
+    return table, y, group_numbers(cells.column(group), len(cells))
 
 
 # --- telling ----------------------------------------------------------------------------------

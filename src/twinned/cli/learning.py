@@ -112,27 +112,32 @@ class Plan:
 
 
 def cross_validate(
-    plan: Plan, X: pd.DataFrame, y: np.ndarray, fitted: Any, advance: Callable[[str], None]
+    plan: Plan,
+    X: pd.DataFrame,
+    y: np.ndarray,
+    groups: np.ndarray | None,
+    fitted: Any,
+    advance: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Root mean squared errors over rows that each model had not seen.
+    """Root mean squared errors over rows that each model had not seen, nor others of their group.
 
     From what happened there, `fitted`, the model of all rows, learns how wide intervals must be.
     """
     import warnings
 
     import numpy as np
-    from sklearn.model_selection import KFold
 
+    from twinned.folds import point_folds
     from twinned.uncertainty import calibrate_across
 
     squares: dict[str, list[np.ndarray]] = {"twin": [], "plain": [], "mean": []}
-    folds = list(KFold(FOLDS, shuffle=True, random_state=plan.seed).split(X))
+    folds = point_folds(len(X), FOLDS, plan.seed, groups)
     twins: list[Any] = []
     with warnings.catch_warnings():
         # a rare category is unknown to some fold, which says nothing about the model that is saved
         warnings.simplefilter("ignore")
         for number, (seen, unseen) in enumerate(folds, start=1):
-            advance(f"checking, fold {number} of {FOLDS}")
+            advance(f"checking, fold {number} of {len(folds)}")
             X_seen, X_unseen = X.iloc[seen], X.iloc[unseen]
             twin = plan.twin(len(seen)).fit(X_seen, y[seen])
             plain = plan.plain(X).fit(X_seen, y[seen])
@@ -144,6 +149,6 @@ def cross_validate(
         learned = np.log(y) if plan.log_target else y
         calibrate_across(twins, whole, X, learned, folds).keep_in()
     return {
-        "folds": FOLDS,
+        "folds": len(folds),
         **{f"rmse_{name}": float(np.sqrt(np.concatenate(s).mean())) for name, s in squares.items()},
     }

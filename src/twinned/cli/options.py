@@ -23,6 +23,16 @@ Drop = Annotated[
     list[str] | None,
     typer.Option("--drop", "-d", help="A column to leave out. May be repeated.", metavar="COLUMN"),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        help="A column that tells which rows belong together, such as a sample's number: a check "
+        "leaves them out together. Nothing is learned from it.",
+        metavar="COLUMN",
+    ),
+]
 Separator = Annotated[
     str, typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR")
 ]

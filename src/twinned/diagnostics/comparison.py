@@ -33,13 +33,15 @@ def compare(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = Non
     Finding
         `numbers["answer"]` is "helps", "does not help" or "no clear difference": the first two
         where the 95 % interval of the ratio of the two errors lies on one side of 1, and the ratio
-        differs from 1 by half a per cent at least. It is a bootstrap over left-out points, paired.
+        differs from 1 by half a per cent at least. It is a bootstrap over left-out points (or
+        groups of them), paired.
     """
     evidence = gather(X, y, twin) if evidence is None else evidence
     y = evidence.y
     errors = {name: rmse(told, y) for name, told in evidence.told.items()}
     errors["always the mean"] = float(np.std(y))
-    ratio, low, high = ratio_interval(evidence.told["twin"], evidence.told["base"], y)
+    twin, groups = evidence.told["twin"], evidence.groups
+    ratio, low, high = ratio_interval(twin, evidence.told["base"], y, groups)
     matters = abs(ratio - 1) > _NEGLIGIBLE
     answer = HELPS if matters and high < 1 else HURTS if matters and low > 1 else UNCLEAR
     change = per_cent(ratio - 1)
@@ -60,7 +62,7 @@ def compare(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = Non
         "best": best,
         "points": len(y),
         "against": {
-            name: list(ratio_interval(evidence.told["twin"], told, y))
+            name: list(ratio_interval(twin, told, y, groups))
             for name, told in evidence.told.items()
             if name != "twin"
         },
@@ -68,12 +70,19 @@ def compare(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = Non
     return Finding("comparison", "Does twinning help?", verdict, numbers, _draw)
 
 
-def ratio_interval(told: Floats, other: Floats, y: Floats) -> tuple[float, float, float]:
-    """RMSE of one by that of the other, with a 95 % interval: a paired bootstrap over points."""
+def ratio_interval(
+    told: Floats, other: Floats, y: Floats, groups: Any = None
+) -> tuple[float, float, float]:
+    """RMSE of one by that of the other, with a 95 % interval: a paired bootstrap over points.
+
+    Where points come in `groups` (n,), whole groups are drawn.
+    """
     squares = np.column_stack([(told - y) ** 2, (other - y) ** 2])
     squares = np.maximum(squares, 1e-300)
+    if groups is not None:
+        squares = np.column_stack([np.bincount(groups, weights=column) for column in squares.T])
     rng = np.random.RandomState(0)
-    n = len(y)
+    n = len(squares)
     # how often each point is drawn; in slices, as all draws of many points would be large
     ratios = []
     for _ in range(0, _DRAWS, 100):

@@ -83,7 +83,7 @@ def neighbour_curve(
     twins = _with_all_anchors(evidence)
     most = min(len(one.anchors_y_) for one in twins)
     sizes = _sizes(most)
-    errors, told = [], np.empty((len(sizes), len(evidence.y)))
+    errors, told = [], np.zeros((len(sizes), len(evidence.y)))
     missing = False
     for model, (_, left_out) in zip(twins, evidence.folds, strict=True):
         queries = evidence.rows(left_out)
@@ -100,7 +100,7 @@ def neighbour_curve(
         known = evidence.y[left_out]
         errors.append([rmse(told[place, left_out], known) for place in range(len(sizes))])
     place = int(np.argmin(np.mean(errors, axis=0)))
-    ratio, _, high = ratio_interval(told[place], told[-1], evidence.y)
+    ratio, _, high = ratio_interval(told[place], told[-1], evidence.y, evidence.groups)
     best = sizes[place] if high < 1 else None
     if best is None:
         verdict = "All anchors are as good as any number of nearest ones."
@@ -134,7 +134,8 @@ def multiplier_check(
         for m in sizes
     ]
     errors = [rmse(one, known) for one in told]
-    ratio, low, high = ratio_interval(told[-1], told[0], known)
+    groups = None if evidence.groups is None else evidence.groups[left_out]
+    ratio, low, high = ratio_interval(told[-1], told[0], known, groups)
     answer = "falls" if high < 1 else "grows" if low > 1 else "level"
     verdict = {
         "falls": f"More pairs help: with {sizes[-1]} partners of each point the error is "

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -24,6 +24,7 @@ from sklearn.utils import _safe_indexing
 
 from twinned._validation import check_target, count_rows, open_training_table
 from twinned.columns import Floats
+from twinned.folds import point_folds
 from twinned.twin import TwinRegressor
 
 FEWEST_ROWS = 20
@@ -50,13 +51,15 @@ class Evidence:
     """Out-of-fold predictions of a twin and its rivals.
 
     `told` has (n,) predictions by name; "twin" is the one that is diagnosed. `twins` are its fitted
-    models, one a fold. `fit_seconds` is how long one of them took.
+    models, one a fold. `fit_seconds` is how long one of them took. `groups` (n,) are rows that
+    belong together, None where each stands for itself.
     """
 
     X: Any
     y: Floats
     twin: Any  # not fitted
     folds: list[tuple[Any, Any]]
+    groups: Any = None
     twins: list[Any] = field(default_factory=list)
     told: dict[str, Floats] = field(default_factory=dict)
     fit_seconds: float = 0.0
@@ -92,10 +95,11 @@ def gather(
     twin: Any = None,
     *,
     cv: int = 5,
+    groups: Any = None,
     random_state: int = 0,
     tell: Report = lambda what: None,
 ) -> Evidence:
-    """Fit the twin, its plain base and k-NN in every fold."""
+    """Fit the twin, its plain base and k-NN in every fold, which keeps `groups` (n,) together."""
     n = count_rows(X)
     values = check_target(None, y, n, multi_output=False)
     if n < FEWEST_ROWS:
@@ -103,14 +107,14 @@ def gather(
     if np.ptp(values) == 0:
         raise ValueError(f"All values of y are {values[0]:g}; there is nothing to learn.")
     twin = TwinRegressor(random_state=random_state) if twin is None else twin
-    folds = list(KFold(cv, shuffle=True, random_state=random_state).split(np.arange(n)))
-    evidence = Evidence(X, values, twin, folds)
+    folds = point_folds(n, cv, random_state, groups)
+    evidence = Evidence(X, values, twin, folds, groups)
     with warnings.catch_warnings():
         # a rare category is unknown to some fold, which says nothing about the model of all rows
         warnings.simplefilter("ignore")
         start = time.monotonic()
         evidence.twins = evidence.add("twin", lambda n_rows: clone(twin), tell)
-        evidence.fit_seconds = (time.monotonic() - start) / cv
+        evidence.fit_seconds = (time.monotonic() - start) / len(folds)
         encode = evidence.encoder
         evidence.add("base", lambda n_rows: Encoded(encode, base_of(twin, random_state)), tell)
         evidence.add("k-NN", lambda n_rows: Encoded(encode, nearest_neighbours(n_rows)), tell)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from twinned._validation import count_rows
 from twinned.diagnostics.comparison import compare, ratio_interval
 from twinned.diagnostics.curves import (
     anchor_curve,
@@ -22,6 +23,7 @@ from twinned.diagnostics.curves import (
 from twinned.diagnostics.evidence import Clock, Evidence, Report, gather
 from twinned.diagnostics.finding import Finding
 from twinned.diagnostics.trust import anchor_decomposition, loop_check, noise_estimate
+from twinned.folds import group_numbers
 from twinned.uncertainty import CrossCalibrated, calibrate_across
 
 _NETWORK_SECONDS = 20.0  # about what five folds of small networks take, with compiling
@@ -77,6 +79,7 @@ def diagnose(
     *,
     estimator: Any = None,
     budget: float | None = None,
+    groups: Any = None,
     random_state: int = 0,
     progress: Report | None = None,
 ) -> Diagnosis:
@@ -93,6 +96,9 @@ def diagnose(
     budget : float, default=None
         Seconds. What is essential (five-fold cross-validation of the twin, its base and k-NN) is
         done in any case; each further check only if it is expected to fit.
+    groups : array of shape (n,), default=None
+        Names of what rows belong to, where several belong together (measurements of one sample,
+        flats of one house): they are left out together, and an answer must hold for new groups.
     random_state : int, default=0
         Draws the folds and seeds the models.
     progress : callable, default=None
@@ -115,7 +121,9 @@ def diagnose(
     """
     clock = Clock(budget)
     tell: Report = progress or (lambda what: None)
-    evidence = gather(X, y, estimator, random_state=random_state, tell=tell)
+    if groups is not None:
+        groups = group_numbers(groups, count_rows(X))
+    evidence = gather(X, y, estimator, groups=groups, random_state=random_state, tell=tell)
     left_out: list[str] = []
     # the model of all points, and its intervals, must have their time
     reserve = 1.5 * evidence.fit_seconds + 2.0
@@ -202,8 +210,8 @@ def _recommend(
     default: bool,
 ) -> tuple[Any, list[Any], str]:
     """The better twin, with nearest anchors where they are better; its models of the folds."""
-    told, y = evidence.told, evidence.y
-    if networks and ratio_interval(told["twin network"], told["twin"], y)[2] < 1:
+    told, y, groups = evidence.told, evidence.y, evidence.groups
+    if networks and ratio_interval(told["twin network"], told["twin"], y, groups)[2] < 1:
         from twinned.neural import TwinNeuralRegressor
 
         twin = TwinNeuralRegressor(effort="fast", random_state=random_state)
