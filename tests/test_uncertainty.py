@@ -1,5 +1,7 @@
 """Intervals: against slow versions, by coverage, and through crepes and MAPIE unmodified."""
 
+from copy import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,9 +14,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import TwinNeuralRegressor, TwinRegressor, conformal, cross_conformal, load, save
+from twinned import (
+    NearestAnchors,
+    TwinNeuralRegressor,
+    TwinRegressor,
+    conformal,
+    cross_conformal,
+    load,
+    save,
+)
 from twinned.datasets import make_wsb
 from twinned.deviation import Surroundings, number_places, tell
+from twinned.exceptions import IntegrityError
 from twinned.uncertainty import cross_intervals
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
@@ -83,12 +94,46 @@ def test_a_twin_keeps_its_intervals_when_it_is_saved(tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path / "m.twin").predict_interval(new, 0.8), twin.predict_interval(new, 0.8)
     )
-    with pytest.raises(ValueError, match="a twin of these 45 points"):
-        crossed.keep_in(clone(twin).fit(X[:20], y[:20]))
+    assert np.isfinite(twin.predict_interval(new.assign(U=1e38))).all()  # trees learn in float32
+    for others in (X[:20], X[15:]):
+        with pytest.raises(ValueError, match="whose anchors are these 45 points"):
+            crossed.keep_in(clone(twin).fit(others, y[others.index]))
+    with pytest.raises(ValueError, match="anchors, weights or symmetry have changed"):
+        copy(twin).set_params(anchors=NearestAnchors(3)).predict_interval(new)
     with pytest.raises(ValueError, match="refit"):
         cross_conformal(TwinRegressor(tree), learn, y[:45], cv=3, method="plus").keep_in()
     with pytest.raises(AttributeError, match="keeps no scores"):
         twin.fit(X[:20], y[:20]).predict_interval(new)
+
+
+def test_numbers_that_are_names_are_names_in_a_kept_twin():
+    codes = np.repeat([10115.0, 10117.0, 20095.0], 20)
+    table = np.column_stack([X[:60, 0], codes])
+    crossed = cross_conformal(twin(categorical_features=[1]), table, y[:60], cv=4)
+    np.testing.assert_allclose(
+        crossed.keep_in().predict_interval(table), crossed.predict_interval(table), rtol=1e-12
+    )
+    assert crossed._whole[1].places == [0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": np.array([np.nan])},
+        {"scores": np.array([-1.0])},
+        {"scores": "many"},
+        {"columns": np.array([99])},
+        {"width": "wide"},
+        {"floor": np.inf},
+        {"learner": "x"},
+        {"more": 1},
+    ],
+)
+def test_a_file_with_other_intervals_is_refused(change, tmp_path):
+    kept = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="deviation").keep_in()
+    kept.intervals_ |= change
+    with pytest.raises(IntegrityError, match="cannot be trusted"):
+        save(kept, tmp_path / "m.twin")
 
 
 def test_blocks_of_queries_change_nothing(monkeypatch, rng):

@@ -24,10 +24,10 @@ from twinned._validation import (
 from twinned.blocks import Selection
 from twinned.columns import Floats, Points
 from twinned.explain import comparables
+from twinned.kept import Kept
 from twinned.loops import draw_loops, loop_sum, mean_inconsistency
 from twinned.neighbours import Indices
 from twinned.pairs import antisymmetric, asymmetry, estimate
-from twinned.uncertainty import kept_intervals
 from twinned.working import AnchoredModel
 
 # Loops are drawn for this many queries at once: always the same, so that memory moves no draw.
@@ -90,8 +90,9 @@ class BaseTwin(RegressorMixin, AnchoredModel):
                 "This twin keeps no scores of points that were left out, which intervals need; "
                 "twinned.cross_conformal(twin, X, y).keep_in() gives a twin that does."
             )
+        kept = Kept(self)
         mean, raw = self.predict(X, return_std=True)
-        return kept_intervals(self, X, mean, raw, confidence)
+        return kept.ends(mean, kept.sigma(X, mean, raw), confidence)
 
     def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
         """F(a, b), the predicted y(a) − y(b), row by row.

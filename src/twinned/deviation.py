@@ -10,6 +10,7 @@ sparsification of errors out of fold, on the training rows of the paper's first 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from twinned.neighbours import NeighbourIndex
 LEAST = 0.05
 _LEAST_OF_SPREAD = 0.002  # the same, in units of the standard deviation of the known values
 _NEARBY = (3, 10, 20)  # known points
+_LARGEST = float(np.finfo(np.float32).max)
 _LEARNED_SHARE = 2 / 3  # of the logarithm of the expected error; the rest is the model's own word
 
 
@@ -46,10 +48,12 @@ class Surroundings:
         The known points.
     y : array of shape (n,)
         Their values.
+    names : list of int, default=()
+        Columns of numbers that stand for names, and are left out, too.
     """
 
-    def __init__(self, X: Any, y: Floats) -> None:
-        self.places, self._y = number_places(X), y
+    def __init__(self, X: Any, y: Floats, names: Sequence[int] = ()) -> None:
+        self.places, self.y = [i for i in number_places(X) if i not in names], y
         if not self.places:
             return
         numbers = numbers_of(X, self.places)
@@ -74,9 +78,9 @@ class Surroundings:
         numbers = numbers_of(X, self.places)
         if not self.places:
             return numbers
-        k = min(max(_NEARBY), len(self._y))
+        k = min(max(_NEARBY), len(self.y))
         rows, distances = self._index.nearest(self._scaled(numbers), k)
-        near = self._y[rows]
+        near = self.y[rows]
         return np.column_stack(
             [
                 numbers,
@@ -112,8 +116,9 @@ class Judge(NamedTuple):
 
 
 def features(told: Told, floor: float) -> Floats:
-    """What the size of an error is learned from."""
-    return np.column_stack([told.about, told.mean, positive(told.raw, floor)])
+    """What the size of an error is learned from; trees take it in float32."""
+    found = np.column_stack([told.about, told.mean, positive(told.raw, floor)])
+    return np.clip(found, -_LARGEST, _LARGEST)
 
 
 def error_learner(random_state: Any) -> ExtraTreesRegressor:
@@ -129,6 +134,12 @@ def number_places(X: Any) -> list[int]:
         return list(range(np.asarray(X, dtype=float).shape[1]))
     except (TypeError, ValueError):
         return []
+
+
+def names_of(model: Any) -> Sequence[int]:
+    """Which columns a fitted twin takes for names, whatever their type."""
+    columns = getattr(model, "_columns", None)
+    return () if columns is None else columns.nominal
 
 
 def numbers_of(X: Any, places: list[int]) -> Floats:

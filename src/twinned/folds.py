@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from twinned.columns import Floats
 
 Indices = NDArray[np.intp]
+FEWEST_LEARNED = 10  # rows of a fold of groups
 
 
 def pair_folds(
@@ -83,15 +85,25 @@ def point_folds(
     if groups is None:
         return list(KFold(n_folds, shuffle=True, random_state=random_state).split(rows))
     fewer = min(n_folds, len(np.unique(groups)))
-    folds = GroupKFold(fewer, shuffle=True, random_state=random_state)
-    return list(folds.split(rows, groups=groups))
+    splitter = GroupKFold(fewer, shuffle=True, random_state=random_state)
+    folds = list(splitter.split(rows, groups=groups))
+    least = min(len(learned) for learned, _ in folds)
+    if least < min(FEWEST_LEARNED, n // 2):
+        raise ValueError(
+            f"The largest group has {np.bincount(groups).max()} of the {n} rows; without it, "
+            f"{least} are left to learn from, and a check needs {FEWEST_LEARNED}."
+        )
+    return folds
 
 
 def group_numbers(groups: Any, n: int) -> Any:
     """(n,) 0, 1, … for any names of groups, of which there must be two at least."""
-    names = np.asarray(groups)
+    names = np.asarray(groups, dtype=object)
     if names.shape != (n,):
         raise ValueError(f"groups must name one group for each of the {n} rows.")
+    nameless = pd.isna(names)
+    if nameless.any():
+        raise ValueError(f"Row {int(nameless.argmax())} has no group.")
     known, numbers = np.unique(names.astype(str), return_inverse=True)
     if len(known) < 2:
         raise ValueError(f"All rows are of one group, {known[0]}: leaving it out leaves nothing.")

@@ -28,7 +28,6 @@ from twinned._validation import (
     check_choice,
     check_count,
     check_flag,
-    check_number,
     check_target,
     count_rows,
 )
@@ -41,13 +40,13 @@ from twinned.deviation import (
     error_learner,
     features,
     least_deviation,
-    numbers_of,
+    names_of,
     positive,
     tell,
 )
+from twinned.kept import WIDTHS, check_confidence, keep, rank
 
 _BLOCK = 4_000_000  # queries × points at once
-WIDTHS = ["learned", "deviation", "constant"]
 
 
 def conformal(model: Any, X_cal: Any, y_cal: Any, *, width: str = "deviation") -> Calibrated:
@@ -168,7 +167,7 @@ def calibrate_across(
     None where those of the folds predict.
     """
     who = [
-        (model, Surroundings(_safe_indexing(X, learned), y[learned]))
+        (model, Surroundings(_safe_indexing(X, learned), y[learned], names_of(model)))
         for model, (learned, _) in zip(models, folds, strict=True)
     ]
     told = [
@@ -176,7 +175,7 @@ def calibrate_across(
         for (model, around), (_, rows) in zip(who, folds, strict=True)
     ]
     errors = [np.abs(y[rows] - own.mean) for own, (_, rows) in zip(told, folds, strict=True)]
-    last = None if whole is None else (whole, Surroundings(X, y))
+    last = None if whole is None else (whole, Surroundings(X, y, names_of(whole)))
     return CrossCalibrated(who, last, told, errors, width, random_state)
 
 
@@ -281,7 +280,8 @@ class CrossCalibrated:
         """Let the twin of all points keep what intervals need: the scores, and what judges.
 
         It then has `predict_interval`, also once it is saved and loaded; the models of the folds
-        are not kept. Fitting it again, or changing its anchors, makes it forget.
+        are not kept. Fitting it again, or adding anchors, makes it forget; once its anchors,
+        weights or symmetry are set otherwise, it refuses.
 
         Parameters
         ----------
@@ -307,17 +307,7 @@ class CrossCalibrated:
             raise ValueError('Only intervals of method="refit" can be kept in a twin.')
         whole, around = self._whole
         twin = whole if twin is None else twin
-        if len(getattr(twin, "anchors_y_", ())) != len(self.scores):
-            raise ValueError(
-                f"Only a twin of these {len(self.scores)} points can keep their scores, "
-                f"not {type(twin).__name__}."
-            )
-        judge = self._who[0][2]
-        twin.intervals_ = {
-            **judge._asdict(),
-            "columns": np.array(around.places, dtype=np.intp),
-            "scores": np.sort(self.scores),
-        }
+        keep(twin, self._who[0][2], self.scores, around)
         return twin
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
@@ -342,21 +332,6 @@ class CrossCalibrated:
         return cross_intervals(means, sigmas, self.scores, self._fold, level)
 
 
-def kept_intervals(twin: Any, X: Any, mean: Floats, raw: Floats, confidence: float) -> Floats:
-    """(n, 2): the intervals of a twin that keeps scores; see `CrossCalibrated.keep_in`.
-
-    `mean` and `raw` are what it predicts for X.
-    """
-    kept = dict(twin.intervals_)
-    scores, columns = kept.pop("scores"), kept.pop("columns").tolist()
-    level = check_confidence(confidence, len(scores))
-    around = Surroundings(twin.anchors_X_[:, columns], twin.anchors_y_)
-    told = Told(mean, raw, around.about(numbers_of(X, columns), mean))
-    sigma = Judge(**kept).sigma(told)
-    one = np.zeros(len(scores), dtype=np.intp)
-    return cross_intervals(mean[:, None], sigma[:, None], scores, one, level)
-
-
 def cross_intervals(
     means: Floats, sigmas: Floats, scores: Floats, fold: Any, confidence: float
 ) -> Floats:
@@ -370,8 +345,7 @@ def cross_intervals(
     array([[-18.,  18.]])
     """
     n = len(scores)
-    # the k-th largest, as in split conformal prediction; rounding must not lose one
-    k = min(max(1, int((1.0 - confidence) * (n + 1) + 1e-9)), n)
+    k = rank(confidence, n)
     out = np.empty((len(means), 2))
     step = max(1, _BLOCK // n)
     for low in range(0, len(means), step):
@@ -386,16 +360,3 @@ def cross_intervals(
 def check_values(y: Any, n_rows: int) -> Floats:
     """One known value for each row."""
     return check_target(None, y, n_rows, multi_output=False)
-
-
-def check_confidence(confidence: Any, n: int) -> float:
-    """A probability that n scores can promise."""
-    level = check_number("confidence", confidence)
-    if not 0 < level < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, but is {confidence!r}.")
-    if (1.0 - level) * (n + 1) + 1e-9 < 1:
-        needed = int(np.ceil(1.0 / (1.0 - level) - 1e-9)) - 1
-        raise ValueError(
-            f"confidence={confidence:g} needs {needed} calibration points at least; there are {n}."
-        )
-    return level

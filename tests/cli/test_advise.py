@@ -81,6 +81,10 @@ def test_groups_are_left_out_together_and_not_learned(table, tmp_path):
     )
     check = [json.loads(one.stdout)["check"]["rmse_twin"] for one in (result, plain)]
     assert check[0] != check[1]
+    frame.assign(sample=[None, *"ab" * 19, "a"]).to_csv(path, index=False)
+    refused = run("advise", path, "-t", "price", "--group", "sample")
+    assert refused.exit_code == 2
+    assert "line 2, column 'sample' has no value, and it is the --group" in refused.stderr
 
 
 @pytest.mark.parametrize(

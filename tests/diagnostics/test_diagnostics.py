@@ -251,6 +251,14 @@ def test_rows_of_a_group_are_left_out_together():
     _, low, high = ratio_interval(told, other, y)
     _, lower, higher = ratio_interval(told, other, y, sample)
     assert higher - lower > 1.3 * (high - low)  # twenty samples know less than eighty points
+    # the largest numbers alone, as in a fold: those that are not there count for nothing
+    some = slice(40, 80)
+    assert np.isfinite(ratio_interval(told[some], other[some], y[some], sample[some])).all()
+    assert ratio_interval(told, other, y, sample // 5)[1:] == (0.0, np.inf)  # four tell nothing
+    with pytest.raises(ValueError, match="Row 1 has no group"):
+        diagnose(X, y, groups=["s", None, *names[2:]])
+    with pytest.raises(ValueError, match=r"largest group has 77 of the 80 rows.* 3 are left"):
+        diagnose(X, y, groups=np.repeat(["a", "b"], [77, 3]))
     with pytest.raises(ValueError, match="one group for each of the 80 rows"):
         diagnose(X, y, groups=names[:5])
     with pytest.raises(ValueError, match="All rows are of one group, s"):

@@ -127,9 +127,7 @@ def _save(found: Any, y: Any, log_target: bool, place: Path) -> None:
         model = TransformedTargetRegressor(
             regressor=found.recommended, func=np.log, inverse_func=np.exp
         ).fit(found.evidence.X, y)
-    twin = model.regressor_ if log_target else model
-    if hasattr(twin, "predict_interval"):
-        found.calibrated.keep_in(twin)
+    found.calibrated.keep_in(model.regressor_ if log_target else model)
     save(model, place)
 
 

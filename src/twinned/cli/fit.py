@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinned.cli._errors import one_clear_line, say, warnings_as_lines
-from twinned.cli.learning import FOLDS, MODELS, TAKE_MISSING, Plan, cross_validate
+from twinned.cli.learning import MODELS, TAKE_MISSING, Plan, cross_validate, plan_folds
 from twinned.cli.options import (
     Categorical,
     Drop,
@@ -126,13 +126,14 @@ def fit_command(
             )
         plan = Plan(model, log_target, pairs_wanted, anchors_wanted, seed, bool(missing))
         checked = check and len(X) >= FEWEST_TO_CHECK
+        folds = plan_folds(len(X), seed, groups) if checked else []
         twin = plan.twin(len(X))  # here scikit-learn is imported, which is not the fit's time
-        with _progress(1 + FOLDS * checked) as advance:
+        with _progress(1 + len(folds)) as advance:
             advance("fitting")
             start = time.perf_counter()
             fitted = twin.fit(X, y)
             seconds = time.perf_counter() - start
-            scores = cross_validate(plan, X, y, groups, fitted, advance) if checked else None
+            scores = cross_validate(plan, X, y, folds, fitted, advance) if checked else None
 
         from twinned import save
 
@@ -223,6 +224,9 @@ def open_cells(
 
     from twinned.folds import group_numbers
 
+    missing = first_missing(cells, [group])
+    if missing:
+        raise ValueError(f"{missing} has no value, and it is the --group.")
     return table, y, group_numbers(cells.column(group), len(cells))
 
 

@@ -111,15 +111,22 @@ class Plan:
                 return HistGradientBoostingRegressor(random_state=seed)
 
 
+def plan_folds(n: int, seed: int, groups: np.ndarray | None) -> list[tuple[Any, Any]]:
+    """Rows (learned, left out) of each fold of the check."""
+    from twinned.folds import point_folds
+
+    return point_folds(n, FOLDS, seed, groups)
+
+
 def cross_validate(
     plan: Plan,
     X: pd.DataFrame,
     y: np.ndarray,
-    groups: np.ndarray | None,
+    folds: list[tuple[Any, Any]],
     fitted: Any,
     advance: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Root mean squared errors over rows that each model had not seen, nor others of their group.
+    """Root mean squared errors over rows that each model had not seen.
 
     From what happened there, `fitted`, the model of all rows, learns how wide intervals must be.
     """
@@ -127,11 +134,9 @@ def cross_validate(
 
     import numpy as np
 
-    from twinned.folds import point_folds
     from twinned.uncertainty import calibrate_across
 
     squares: dict[str, list[np.ndarray]] = {"twin": [], "plain": [], "mean": []}
-    folds = point_folds(len(X), FOLDS, plan.seed, groups)
     twins: list[Any] = []
     with warnings.catch_warnings():
         # a rare category is unknown to some fold, which says nothing about the model that is saved

@@ -13,6 +13,7 @@ from twinned.diagnostics.finding import Finding, per_cent
 HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"
 _DRAWS = 2_000  # of the bootstrap
 _CONFIDENCE = 0.95
+_FEWEST_GROUPS = 5
 _NEGLIGIBLE = 0.005  # a ratio so near to 1 is none, however sure
 
 
@@ -79,8 +80,12 @@ def ratio_interval(
     """
     squares = np.column_stack([(told - y) ** 2, (other - y) ** 2])
     squares = np.maximum(squares, 1e-300)
+    middle = np.sqrt(squares[:, 0].mean() / squares[:, 1].mean())
     if groups is not None:
-        squares = np.column_stack([np.bincount(groups, weights=column) for column in squares.T])
+        _, numbers = np.unique(groups, return_inverse=True)
+        squares = np.column_stack([np.bincount(numbers, weights=column) for column in squares.T])
+        if len(squares) < _FEWEST_GROUPS:
+            return float(middle), 0.0, float("inf")  # so few tell nothing of others
     rng = np.random.RandomState(0)
     n = len(squares)
     # how often each point is drawn; in slices, as all draws of many points would be large
@@ -91,7 +96,6 @@ def ratio_interval(
         ratios.append(np.sqrt(means[:, 0] / means[:, 1]))
     tail = 50 * (1 - _CONFIDENCE)
     low, high = np.percentile(np.concatenate(ratios), [tail, 100 - tail])
-    middle = np.sqrt(squares[:, 0].mean() / squares[:, 1].mean())
     return float(middle), float(low), float(high)
 
 

@@ -171,6 +171,10 @@ def learning_curve(
     evidence = gather(X, y, twin) if evidence is None else evidence
     learned, left_out = evidence.folds[0]
     order = np.random.RandomState(0).permutation(learned)
+    if evidence.groups is not None:  # whole groups, one after the other
+        _, which = np.unique(evidence.groups[order], return_inverse=True)
+        turns = np.random.RandomState(0).permutation(which.max() + 1)
+        order = order[np.argsort(turns[which], kind="stable")]
     queries, known = evidence.rows(left_out), evidence.y[left_out]
     sizes = [max(4, round(share * len(order))) for share in SHARES]
     errors = []

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -73,16 +73,16 @@ class Evidence:
         """The whole table as numbers, with the names that the twin takes for such."""
         return Encoder(self.X, getattr(self.twin, "categorical_features", "from_dtype"))
 
-    def add(self, name: str, make: Callable[[int], Any], tell: Report) -> list[Any]:
+    def add(self, name: str, make: Callable[[Any], Any], tell: Report) -> list[Any]:
         """Fit one more model in every fold, and keep its out-of-fold predictions.
 
-        `make` gets a number of rows and returns a model that is not fitted.
+        `make` gets the rows to learn from and returns a model that is not fitted.
         """
         told = np.empty_like(self.y)
         models = []
         for number, (learned, left_out) in enumerate(self.folds, 1):
             tell(f"{name}, fold {number} of {len(self.folds)}")
-            model = make(len(learned)).fit(self.rows(learned), self.y[learned])
+            model = make(learned).fit(self.rows(learned), self.y[learned])
             told[left_out] = np.ravel(model.predict(self.rows(left_out)))
             models.append(model)
         self.told[name] = told
@@ -113,11 +113,16 @@ def gather(
         # a rare category is unknown to some fold, which says nothing about the model of all rows
         warnings.simplefilter("ignore")
         start = time.monotonic()
-        evidence.twins = evidence.add("twin", lambda n_rows: clone(twin), tell)
+        evidence.twins = evidence.add("twin", lambda learned: clone(twin), tell)
         evidence.fit_seconds = (time.monotonic() - start) / len(folds)
         encode = evidence.encoder
-        evidence.add("base", lambda n_rows: Encoded(encode, base_of(twin, random_state)), tell)
-        evidence.add("k-NN", lambda n_rows: Encoded(encode, nearest_neighbours(n_rows)), tell)
+        evidence.add("base", lambda learned: Encoded(encode, base_of(twin, random_state)), tell)
+
+        def neighbours(learned: Any) -> Any:
+            own = None if groups is None else groups[learned]
+            return Encoded(encode, nearest_neighbours(len(learned), own))
+
+        evidence.add("k-NN", neighbours, tell)
     return evidence
 
 
@@ -132,12 +137,16 @@ def base_of(twin: Any, random_state: int) -> Any:
     return clone(twin.estimator)
 
 
-def nearest_neighbours(n_rows: int) -> Any:
+def nearest_neighbours(n_rows: int, groups: Any) -> Any:
     """k-NN on standardised columns, with the best of some k."""
     pipeline = make_pipeline(StandardScaler(), KNeighborsRegressor(weights="distance"))
     sizes = [k for k in (1, 2, 4, 8, 16, 32) if k <= n_rows // 2]
     search = {"kneighborsregressor__n_neighbors": sizes}
-    return GridSearchCV(pipeline, search, scoring="neg_root_mean_squared_error")
+    n_groups = 0 if groups is None else len(np.unique(groups))
+    cv = None
+    if n_groups > 1:
+        cv = list(GroupKFold(min(5, n_groups)).split(np.arange(n_rows), groups=groups))
+    return GridSearchCV(pipeline, search, scoring="neg_root_mean_squared_error", cv=cv)
 
 
 class Encoder:

@@ -174,7 +174,7 @@ EXPERIMENTS = {
             "E",
             "figure",
             "the training-set multiplier",
-            ("twin-networks", "paired-networks"),
+            ("paired-networks", "twin-networks"),
             draw=figures.figure_e,
         ),
         Experiment(

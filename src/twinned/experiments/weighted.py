@@ -74,11 +74,13 @@ def loop_doubts(model: Any, differences: Floats, run: Run) -> Floats:
 
     rng = np.random.RandomState(run.split)
     n_anchors = differences.shape[1]
-    thirds = rng.randint(n_anchors, size=run.settings["loops"])
+    thirds = rng.permutation(n_anchors)[: run.settings["loops"]]
     # the same third points for all: their differences to all anchors are few
     told = np.mean(list(member_estimates(model, model.anchors_X_[thirds])), axis=0)
     across = -(told - model.anchors_y_)  # (third, anchor): F(a, b)
     total = np.zeros_like(differences)
     for third, own in zip(thirds, across, strict=True):
         total += np.abs(loop_sum(differences, own, -differences[:, [third]]))
-    return total / len(thirds)
+    count = np.full(n_anchors, len(thirds))
+    count[thirds] -= 1  # a loop over an anchor and itself is closed, and says nothing
+    return total / np.maximum(count, 1)

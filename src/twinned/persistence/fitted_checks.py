@@ -30,6 +30,7 @@ from sklearn.tree._tree import Tree
 from sklearn.utils import check_array
 
 from twinned.exceptions import IntegrityError
+from twinned.kept import find_fault
 from twinned.persistence.tree_checks import check_predictor, is_integer
 
 _MERSENNE_WORDS = 624
@@ -43,6 +44,9 @@ def settle(model: Any) -> None:
         check = _CHECKS.get(type(part))
         if check is not None:
             check(part)
+        if "intervals_" in getattr(part, "__dict__", ()):
+            fault = find_fault(part)
+            _demand(fault is None, part, str(fault))
 
 
 def _parts(model: Any) -> Iterator[Any]:

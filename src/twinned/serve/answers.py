@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import get_tags
 
 from twinned.columns import Floats
+from twinned.kept import Kept, check_confidence
 from twinned.serve.questions import Field, Wrong, as_table, checked, fields_of
 from twinned.twin import TwinRegressor
-from twinned.uncertainty import kept_intervals
 
 COMPARABLES = 8
-Told = tuple[Floats, Floats]  # predictions and raw standard deviations
+INTERVALS_FROM = 9  # scores, which are enough for the 90 % that the page asks for
+
+
+class Told(NamedTuple):
+    """What the model says of rows, as it learned y."""
+
+    mean: Floats
+    std: Floats  # raw
+    sigma: Floats | None  # of intervals, where they are asked for
+
+    def take(self, rows: slice) -> Told:
+        sigma = None if self.sigma is None else self.sigma[rows]
+        return Told(self.mean[rows], self.std[rows], sigma)
 
 
 class Answers:
@@ -43,11 +55,8 @@ class Answers:
             raise ValueError(f"{name} has several outputs; only a twin of one can be served.")
         if isinstance(self.twin, TwinRegressor):
             self.twin._get_ready()
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether the model keeps the scores of left-out rows, as `twinned fit` makes it do."""
-        return hasattr(self.twin, "intervals_")
+        # the scores of left-out rows, which `twinned fit` makes a model keep
+        self._kept = Kept(self.twin) if hasattr(self.twin, "intervals_") else None
 
     def about(self) -> dict[str, Any]:
         """The columns, with what may stand in them, and the number of anchors."""
@@ -55,7 +64,7 @@ class Answers:
         return {
             "name": self.name,
             "anchors": len(self.twin.anchors_y_),
-            "intervals": self.has_intervals,
+            "intervals": self._kept is not None and len(self._kept.scores) >= INTERVALS_FROM,
             "columns": [
                 {
                     "name": field.name,
@@ -80,31 +89,37 @@ class Answers:
     def table(self, values: list[list[Any]]) -> Any:
         return as_table(values, self.fields, named=self._named)
 
-    def predict(self, values: list[list[Any]]) -> Told:
-        """Predictions of checked rows, and their raw standard deviations, as the twin learned y."""
+    def check_confidence(self, confidence: float | None) -> None:
+        """Whether there can be such intervals."""
+        if confidence is None:
+            return
+        if self._kept is None:
+            raise Wrong(
+                f"{self.name} keeps no scores, so it has no intervals; fit it with a check."
+            )
         try:
-            mean, std = self.twin.predict(self.table(values), return_std=True)
+            check_confidence(confidence, len(self._kept.scores))
         except ValueError as error:
             raise Wrong(_one_line(error)) from None
-        return mean, std
 
-    def shown(
-        self, values: list[list[Any]], told: Told, confidence: float | None
-    ) -> dict[str, list[float]]:
+    def predict(self, values: list[list[Any]], intervals: bool = False) -> Told:
+        """What the model says of checked rows."""
+        X = self.table(values)
+        try:
+            mean, std = self.twin.predict(X, return_std=True)
+            wanted = self._kept if intervals else None
+            return Told(mean, std, None if wanted is None else wanted.sigma(X, mean, std))
+        except ValueError as error:
+            raise Wrong(_one_line(error)) from None
+
+    def shown(self, told: Told, confidence: float | None) -> dict[str, list[float]]:
         """What is answered, by name: of y itself, and with intervals where they are asked for."""
-        mean, std = told
+        mean, std, sigma = told
         found = {"prediction": mean, "std": std}
         if self.log:
             found = {"prediction": np.exp(mean), "std": np.exp(mean) * std}
-        if confidence is not None:
-            if not self.has_intervals:
-                raise Wrong(
-                    f"{self.name} keeps no scores, so it has no intervals; fit it with a check."
-                )
-            try:
-                ends = kept_intervals(self.twin, self.table(values), mean, std, confidence)
-            except ValueError as error:
-                raise Wrong(_one_line(error)) from None
+        if confidence is not None and self._kept is not None and sigma is not None:
+            ends = self._kept.ends(mean, sigma, confidence)
             found["low"], found["high"] = np.exp(ends).T if self.log else ends.T
         return {name: column.tolist() for name, column in found.items()}
 

@@ -58,10 +58,9 @@ def make_app(model: Any, name: str = "model") -> Any:
         return b"".join(parts)
 
     async def told_of(values: list[Any], confidence: float | None) -> dict[str, list[float]]:
-        told = await together.predict(values)
-        if confidence is None:
-            return answers.shown(values, told, None)
-        return await asyncio.to_thread(answers.shown, values, told, confidence)
+        answers.check_confidence(confidence)
+        told = await together.predict(values, intervals=confidence is not None)
+        return answers.shown(told, confidence)
 
     async def predict(request: Request) -> Response:
         try:
@@ -121,12 +120,12 @@ class Together:
 
     def __init__(self, answers: Answers) -> None:
         self._answers, self._at_work = answers, False
-        self._waiting: list[tuple[list[list[Any]], asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[list[list[Any]], bool, asyncio.Future[Any]]] = []
 
-    async def predict(self, values: list[list[Any]]) -> Told:
-        """Predictions and standard deviations of checked rows."""
+    async def predict(self, values: list[list[Any]], intervals: bool) -> Told:
+        """What the model says of checked rows, with what `intervals` need or without."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((values, future))
+        self._waiting.append((values, intervals, future))
         if not self._at_work:
             self._at_work = True
             self._task = asyncio.create_task(self._work())
@@ -144,19 +143,21 @@ class Together:
 
     async def _answer(self, batch: list[Any], last: bool = False) -> bool:
         """Answer all of a batch, or nobody; `last` tells those who asked what is wrong."""
-        every = [row for values, _ in batch for row in values]
+        every = [row for values, _, _ in batch for row in values]
+        intervals = any(asked for _, asked, _ in batch)
         try:
-            mean, std = await asyncio.to_thread(self._answers.predict, every)
+            told = await asyncio.to_thread(self._answers.predict, every, intervals)
         except Exception as error:
-            if last and not batch[0][1].done():
-                batch[0][1].set_exception(error)
+            future = batch[0][2]
+            if last and not future.done():
+                future.set_exception(error)
             return False
         start = 0
-        for values, future in batch:
+        for values, _, future in batch:
             rows = slice(start, start + len(values))
             start += len(values)
             if not future.done():  # who asked may have gone
-                future.set_result((mean[rows], std[rows]))
+                future.set_result(told.take(rows))
         return True
 
 

@@ -57,7 +57,7 @@ function picture(comparables, prediction) {
 
 async function answer(event) {
   if (event) event.preventDefault();
-  const rows = [row()], confidence = intervals ? CONFIDENCE : null;
+  const rows = [row()], confidence = intervals ? CONFIDENCE : undefined;
   try {
     const told = await (await ask("/predict", JSON.stringify({ rows, confidence }))).json();
     const { comparables: [near] } = await (await ask("/explain", JSON.stringify({ rows }))).json();
