@@ -12,7 +12,7 @@ same twin.
   label, with its noise (the paper suggests it);
 - *members*: the inverse variance over the members of a neural twin of F(x, a) (the paper's).
 
-    python benchmarks/anchor_weights.py --splits 5     # an hour of one core
+    python benchmarks/anchor_weights.py --splits 2     # an hour of one core
     python benchmarks/anchor_weights.py --only-table
 """
 
@@ -172,7 +172,7 @@ def summary(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--splits", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--datasets", nargs="*", default=list(KEYS))
     parser.add_argument("--twins", nargs="*", default=list(TWINS))

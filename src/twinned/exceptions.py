@@ -9,6 +9,10 @@ class IntegrityError(ValueError):
     """A data file or a model file is not what it should be, and is refused."""
 
 
+class MissingExtraError(ImportError):
+    """What was asked for needs a library that is not installed."""
+
+
 class VersionMismatchWarning(UserWarning):
     """A model was saved by other library versions than those that load it."""
 

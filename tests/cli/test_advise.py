@@ -66,6 +66,24 @@ def test_facts_for_machines_and_the_logarithm(table, tmp_path):
     assert np.corrcoef(told, frame["price"])[0, 1] > 0.9
     low, high = np.exp(load(model).regressor_.predict_interval(frame.drop(columns="price"))).T
     assert np.all((low < told) & (told < high))
+    room = {}
+    exec(facts["code"], room)  # the lines that it prints open the table and make the same model
+    np.testing.assert_allclose(np.exp(room["twin"].predict(room["X"])), told, rtol=1e-9)
+
+
+def test_what_is_not_tried_is_told(table, tmp_path):
+    path, frame = table
+    wide = frame.assign(price=np.exp(2 * np.log(frame["price"])), maker=["a", "b"] * 20)
+    wide.loc[3, "R1"] = np.nan
+    wide.to_csv(path, index=False)
+    result = run("advise", path, "-t", "price", "--budget", "0.1s", "-r", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "Networks were not tried: they take no missing values." in result.stdout
+    assert "times the smallest: try the logarithm (--log-target)" in result.stdout
+    assert ".astype({'maker': 'category'})" in result.stdout
+    assert 'href="#curves"' not in (tmp_path / "page.html").read_text("utf-8")  # nothing is there
+    refused = run("advise", path, "-t", "price", "-r", tmp_path / "no" / "page.html")
+    assert "--report" in refused.stderr
 
 
 def test_groups_are_left_out_together_and_not_learned(table, tmp_path):

@@ -253,6 +253,8 @@ def test_no_check_and_too_few_rows_for_one(room):
     result = run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", room / "m.twin",
                  "--no-check", "--json")  # fmt: skip
     assert json.loads(succeeded(result).stdout)["check"] is None
+    refused = run("predict", room / "m.twin", room / "table.csv", "--interval", "90")
+    assert "--interval is a probability, such as 0.9, not 90" in refused.stderr
     refused = run("predict", room / "m.twin", room / "table.csv", "--interval", "0.8")
     assert refused.exit_code == 2
     assert "with its check" in refused.stderr

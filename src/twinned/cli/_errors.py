@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import typer
 
+from twinned.exceptions import MissingExtraError
+
 
 @contextmanager
 def one_clear_line() -> Iterator[None]:
@@ -18,7 +20,7 @@ def one_clear_line() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise  # the reader of our output has left, which is no fault of the input
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, MissingExtraError) as error:
         say("error", _message(error))
         raise typer.Exit(2) from None
 

@@ -70,7 +70,7 @@ def advise_command(
     with one_clear_line(), warnings_as_lines():
         seconds = parse_budget(budget)
         check_seed(seed)
-        page = None if report is None else check_output(report, [table])
+        page = None if report is None else check_output(report, [table], "--report")
         place = None if output is None else check_output(output, [table])
         cells = read_cells(table, separator)
         X, y, groups = open_cells(cells, target, categorical or [], drop or [], log_target, group)
@@ -88,6 +88,7 @@ def advise_command(
             tell("collecting the facts")
             name = f"log {target}" if log_target else target
             facts = collect(found, title=table.name, target=name, random_state=seed)
+            facts["code"] = _code(facts["code"], table, target, X, cells.names, log_target)
         if log_target:
             facts["next"].append(
                 "All errors here are of the logarithm: 0.1 is an error of about 10 %."
@@ -114,6 +115,21 @@ def parse_budget(text: str) -> float:
     if not found or float(found[1]) == 0:
         raise ValueError(f"--budget must be a time such as 60s or 2m, not {text!r}.")
     return float(found[1]) * (60.0 if found[2] in ("m", "min") else 1.0)
+
+
+def _code(
+    lines: str, table: Path, target: str, X: Any, columns: list[str], log_target: bool
+) -> str:
+    """The lines that make the twin, and before them those that open the table as it was here."""
+    names = {name: "category" for name in X.columns if X[name].dtype == "category"}
+    dropped = [name for name in columns if name not in X.columns]
+    y = f"data[{target!r}]"
+    opening = [
+        "import pandas as pd",
+        f"data = pd.read_csv({str(table)!r})" + (f".astype({names!r})" if names else ""),
+        f"X, y = data.drop(columns={dropped!r}), {f'np.log({y})' if log_target else y}",
+    ]
+    return "\n".join([*(["import numpy as np"] if log_target else []), *opening, lines])
 
 
 def _save(found: Any, y: Any, log_target: bool, place: Path) -> None:
@@ -152,11 +168,16 @@ def _tell(facts: dict[str, Any]) -> None:
         if key != "comparison":
             typer.echo(f"  {finding['title']:<36}{finding['verdict']}")
     errors = facts["findings"]["comparison"]["numbers"]["rmse"]
-    typer.echo("Errors (RMSE) of rows not seen, by cross-validation:")
+    typer.echo(f"Errors (RMSE) of {facts['target']}, of rows not seen, by cross-validation:")
     for name in sorted(errors, key=errors.get):
         typer.echo(f"  {name:<18}{errors[name]:.4g}")
+    for note in facts["notes"]:
+        typer.echo(note)
     if facts["left_out"]:
         typer.echo(f"Left out for lack of time: {', '.join(facts['left_out'])}.")
+    for step in facts["next"]:
+        if "--log-target" in step:
+            typer.echo(step)
     typer.echo("To make it in Python:")
     for line in facts["code"].splitlines():
         typer.echo(f"  {line}")

@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 Table = Annotated[Path, typer.Argument(help="A CSV file with a header line.", metavar="TABLE")]
+SavedModel = Annotated[
+    Path, typer.Argument(help="A model saved by twinned fit or advise.", metavar="MODEL")
+]
 Target = Annotated[str, typer.Option("--target", "-t", help="The column to predict.")]
 LogTarget = Annotated[
     bool, typer.Option("--log-target", help="Learn the logarithm of the target, as for prices.")

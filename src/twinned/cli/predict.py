@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinned.cli._errors import one_clear_line, say, warnings_as_lines
+from twinned.cli.options import SavedModel
 from twinned.cli.tables import (
     check_output,
     first_missing,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def predict_command(
-    model: Annotated[Path, typer.Argument(help="A model saved by twinned fit.", metavar="MODEL")],
+    model: SavedModel,
     table: Annotated[
         Path, typer.Argument(help="A CSV file with the model's columns.", metavar="TABLE")
     ],
@@ -77,6 +78,8 @@ def predict_command(
         twinned predict houses.twin new.csv --interval 0.9
     """
     with one_clear_line():
+        if interval is not None and not 0 < interval < 1:
+            raise ValueError(f"--interval is a probability, such as 0.9, not {interval:g}.")
         resolved = None if output is None else check_output(output, [model, table])
         cells = read_cells(table, separator)
         with warnings_as_lines():

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from twinned.cli._errors import one_clear_line
+from twinned.cli.options import SavedModel
 from twinned.cli.predict import load_twin
+from twinned.exceptions import MissingExtraError
 
 
 def serve_command(
-    model: Annotated[Path, typer.Argument(help="A model saved by twinned fit.", metavar="MODEL")],
+    model: SavedModel,
     port: Annotated[
         int, typer.Option("--port", "-p", min=0, max=65535, help="Where to listen; 0: any free.")
     ] = 8000,
@@ -34,7 +35,7 @@ def serve_command(
 
             from twinned.serve import make_app
         except ImportError:
-            raise ImportError(
+            raise MissingExtraError(
                 "serve needs uvicorn and starlette: pip install 'twinned[serve]'."
             ) from None
         app = make_app(load_twin(model), model.name)

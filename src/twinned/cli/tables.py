@@ -332,20 +332,22 @@ def shortened(cell: str) -> str:
     return repr(cell if len(cell) <= 60 else cell[:57] + "...")
 
 
-def check_output(path: Path, inputs: Iterable[Path]) -> Path:
+def check_output(path: Path, inputs: Iterable[Path], option: str = "-o") -> Path:
     """Refuse, before any work is done, a place that could not be written to afterwards.
 
     Returns the path with links resolved, so that what a link points to is replaced.
     """
     if path.is_dir():
-        raise IsADirectoryError(f"-o {path} is a folder; give the name of a file in it.")
+        raise IsADirectoryError(f"{option} {path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"-o {path}: there is no folder {path.parent}; create it first.")
+        raise FileNotFoundError(
+            f"{option} {path}: there is no folder {path.parent}; create it first."
+        )
     if path.exists() and not path.is_file():
-        raise ValueError(f"-o {path} is not a file that could be replaced.")
+        raise ValueError(f"{option} {path} is not a file that could be replaced.")
     resolved = path.resolve()
     if any(resolved == source.resolve() for source in inputs):
-        raise ValueError(f"-o {path} would replace the input; give another name.")
+        raise ValueError(f"{option} {path} would replace the input; give another name.")
     if not os.access(resolved.parent, os.W_OK):
-        raise PermissionError(f"-o {path}: the folder {path.parent} may not be written to.")
+        raise PermissionError(f"{option} {path}: the folder {path.parent} may not be written to.")
     return resolved

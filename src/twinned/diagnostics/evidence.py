@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -99,7 +100,7 @@ def gather(
     random_state: int = 0,
     tell: Report = lambda what: None,
 ) -> Evidence:
-    """Fit the twin, its plain base and k-NN in every fold, which keeps `groups` (n,) together."""
+    """Fit the twin, its base, k-NN and a linear model in every fold; `groups` stay together."""
     n = count_rows(X)
     values = check_target(None, y, n, multi_output=False)
     if n < FEWEST_ROWS:
@@ -123,6 +124,7 @@ def gather(
             return Encoded(encode, nearest_neighbours(len(learned), own))
 
         evidence.add("k-NN", neighbours, tell)
+        evidence.add("linear", lambda learned: Encoded(encode, linear()), tell)
     return evidence
 
 
@@ -135,6 +137,11 @@ def base_of(twin: Any, random_state: int) -> Any:
     if twin.estimator is None:
         return HistGradientBoostingRegressor(random_state=random_state)
     return clone(twin.estimator)
+
+
+def linear() -> Any:
+    """Ridge regression on standardised columns."""
+    return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 15)))
 
 
 def nearest_neighbours(n_rows: int, groups: Any) -> Any:

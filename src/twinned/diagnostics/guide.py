@@ -161,6 +161,8 @@ def diagnose(
         )
         if estimator is None and _takes_networks(evidence):
             networks = _add_networks(evidence, random_state, wanted, tell)
+        elif estimator is None:
+            notes.append("Networks were not tried: they take no missing values.")
         ask(
             [
                 ("learning curve", 2.0, learning_curve),

@@ -37,7 +37,7 @@ def loop_check(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = 
     elif better > 0.1:
         verdict = f"Roughly: the {word} ranks the errors weakly (rank correlation {better:.2f})."
     else:
-        verdict = f"Hardly: no rank correlation with the error is above {max(better, 0):.2f}."
+        verdict = "Hardly: neither the standard deviation nor loops tell large errors from small."
     numbers = {
         "spread": spread.tolist(),
         "loops": loops.tolist(),
@@ -82,7 +82,10 @@ def noise_estimate(
             f"About {per_cent(share)} of the squared error looks like noise that no model removes."
         )
     else:
-        verdict = "The error is about as large as the noise: no model will do much better."
+        verdict = (
+            "The error is about as large as the scatter of near points: little is left to gain, "
+            "unless the law behind them is simple."
+        )
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
     return Finding("noise", "How noisy are the values?", verdict, numbers, _draw_noise)
 

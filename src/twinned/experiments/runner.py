@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from twinned.exceptions import MissingExtraError
 from twinned.experiments.records import Records, Run
 
 Result = dict[str, Any]
@@ -131,7 +132,7 @@ def _on_dask(
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise ImportError("--scheduler needs Dask: pip install 'twinned[dask]'.") from None
+        raise MissingExtraError("--scheduler needs Dask: pip install 'twinned[dask]'.") from None
     with Client(scheduler) as client:
         # what a worker had when it died, Dask gives to another one
         futures = client.map(_by_key, [study.key] * len(work), work, pure=False)

@@ -28,6 +28,8 @@ class Archive:
     def __init__(self, data: bytes) -> None:
         if not data:
             raise IntegrityError("it is empty")
+        if not data.startswith(b"PK"):
+            raise IntegrityError("it is no model file, but something else")
         self._zip = zipfile.ZipFile(io.BytesIO(data))
         entries = self._zip.infolist()
         self.names = frozenset(entry.filename for entry in entries)

@@ -227,12 +227,15 @@ def _differing(
     return [one for _, one in found[:MOST_FEATURES]]
 
 
+MANY_TIMES = 30
+
+
 def next_steps(found: Diagnosis) -> list[str]:
     """What to do now, in a few lines."""
     steps = []
     comparison = found.findings["comparison"].numbers
     if comparison["answer"] == "helps":
-        steps.append("Use the twin: the three lines above make it, and the saved model is fitted.")
+        steps.append("Use the twin: the lines above make it, and the saved model is fitted.")
     elif comparison["answer"] == "does not help":
         steps.append("Keep the plain estimator: on these data pairs teach it nothing.")
     else:
@@ -240,6 +243,8 @@ def next_steps(found: Diagnosis) -> list[str]:
             "Choose by what else you need: the twin has an uncertainty and comparables, the plain "
             "estimator is quicker."
         )
+    if comparison["best"] == "linear":
+        steps.append("A straight line is best here: fit the twin around one (--model ridge).")
     if comparison["best"] == "k-NN":
         steps.append("k-NN is best here: look for columns that tell the points apart better.")
     learning = found.findings.get("learning")
@@ -249,8 +254,11 @@ def next_steps(found: Diagnosis) -> list[str]:
     if multiplier is not None and multiplier.numbers["answer"] == "grows":
         steps.append(multiplier.verdict)
     y = found.evidence.y
-    if (y > 0).all() and y.max() > 50 * np.median(y):
-        steps.append("The target spans orders of magnitude: try its logarithm (--log-target).")
+    if (y > 0).all() and y.max() > MANY_TIMES * y.min():
+        steps.append(
+            f"The largest value is {y.max() / y.min():,.0f} times the smallest: try the logarithm "
+            "(--log-target), which learns ratios."
+        )
     if found.left_out:
         steps.append(f"Give it more time for: {', '.join(found.left_out)} (--budget).")
     return steps

@@ -13,6 +13,7 @@ WORDS = {
     "twin": "twin",
     "base": "its plain base",
     "k-NN": "k-NN",
+    "linear": "linear (ridge)",
     "twin network": "twin network",
     "network": "plain network",
     "always the mean": "always the mean",
@@ -35,6 +36,7 @@ def render(facts: dict[str, Any]) -> str:
         data=data,
         pictures=pictures(facts),
         rows=comparison_rows(facts),
+        curves=[key for key in CURVES if key in facts["findings"]],
     )
 
 

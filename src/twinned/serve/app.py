@@ -10,6 +10,7 @@ import asyncio
 import csv
 import io
 import json
+import os
 from importlib.resources import files
 from typing import Any
 
@@ -24,6 +25,7 @@ from twinned.serve.questions import (
     read_json,
 )
 
+WORKERS = min(2, os.cpu_count() or 1)  # at once: trees are read without holding other threads up
 LOCAL = ["127.0.0.1", "localhost", "[::1]"]
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -115,20 +117,24 @@ def make_app(model: Any, name: str = "model") -> Any:
 class Together:
     """Predicts what waits at the same time in one go: a tree then serves many rows at once.
 
-    While the model works, in a thread, further requests gather; nobody waits for others to come.
+    While the model works, in one or two threads, further requests gather; nobody waits for others
+    to come.
     """
 
     def __init__(self, answers: Answers) -> None:
-        self._answers, self._at_work = answers, False
+        self._answers = answers
+        self._at_work, self._tasks = 0, set[asyncio.Task[None]]()
         self._waiting: list[tuple[list[list[Any]], bool, asyncio.Future[Any]]] = []
 
     async def predict(self, values: list[list[Any]], intervals: bool) -> Told:
         """What the model says of checked rows, with what `intervals` need or without."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((values, intervals, future))
-        if not self._at_work:
-            self._at_work = True
-            self._task = asyncio.create_task(self._work())
+        if self._at_work < WORKERS:
+            self._at_work += 1
+            task = asyncio.create_task(self._work())
+            self._tasks.add(task)  # else it might be swept up before it is done
+            task.add_done_callback(self._tasks.discard)
         told: Told = await future
         return told
 
@@ -139,7 +145,7 @@ class Together:
                 # something is wrong with one of them: each alone, so that the others are answered
                 for one in batch:
                     await self._answer([one], last=True)
-        self._at_work = False
+        self._at_work -= 1  # at once: who comes now must find a free worker, or start one
 
     async def _answer(self, batch: list[Any], last: bool = False) -> bool:
         """Answer all of a batch, or nobody; `last` tells those who asked what is wrong."""

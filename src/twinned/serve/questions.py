@@ -144,8 +144,9 @@ def as_table(values: list[list[Any]], fields: list[Field], *, named: bool) -> An
     import pandas as pd
 
     if all(field.choices is None for field in fields):
-        matrix = np.array(values, dtype=float)  # None becomes NaN
-        return pd.DataFrame(matrix, columns=[field.name for field in fields]) if named else matrix
+        return np.array(
+            values, dtype=float
+        )  # in the model's order, so it needs no names; None: NaN
     columns: dict[str, Any] = {}
     for field, column in zip(fields, zip(*values, strict=True), strict=True):
         if field.choices is None:
