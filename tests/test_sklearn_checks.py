@@ -30,6 +30,12 @@ TWINS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def few_iterations(monkeypatch):
+    """The default twin is checked for its manners, not for its accuracy."""
+    monkeypatch.setattr("twinned.learners.ITERATIONS", 30)
+
+
 def expected_failures(estimator):
     return next(known for twin, known in TWINS if repr(twin) == repr(estimator))
 

@@ -130,7 +130,7 @@ def test_numbers_that_are_names_are_names_in_a_kept_twin():
     ],
 )
 def test_a_file_with_other_intervals_is_refused(change, tmp_path):
-    kept = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="deviation").keep_in()
+    kept = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="deviation").keep_in()
     kept.intervals_ |= change
     with pytest.raises(IntegrityError, match="cannot be trusted"):
         save(kept, tmp_path / "m.twin")

@@ -48,6 +48,9 @@ DEFAULT_PAIRS = 100_000
 """How many pairs the default estimator learns where `pairs="auto"`, each in one order only."""
 
 
+ITERATIONS = 500
+
+
 def default_estimator(n_points: int, n_outputs: int) -> Any:
     """What learns differences where the user names nothing.
 
@@ -55,7 +58,7 @@ def default_estimator(n_points: int, n_outputs: int) -> Any:
     point takes part in, so many that no leaf is about one point alone.
     """
     boosting = HistGradientBoostingRegressor(
-        max_iter=500,
+        max_iter=ITERATIONS,
         learning_rate=0.2,
         min_samples_leaf=max(1, n_points // 4),
         early_stopping=False,
