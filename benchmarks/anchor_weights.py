@@ -158,8 +158,10 @@ def summary(path):
     for kind, own in runs.groupby("twin"):
         table = own.pivot_table(index=["dataset", "seed"], columns="way", values="rmse")
         ways = [way for way in WAYS if way in table]
-        n_splits = len(table.index.get_level_values(1).unique())
-        lines += ["", f"## {kind}, {n_splits} splits", "", "| | " + " | ".join(ways) + " |"]
+        splits = table.groupby("dataset").size()
+        least, most = splits.min(), splits.max()
+        of = f"{least}" if least == most else f"{least} to {most}"
+        lines += ["", f"## {kind}, splits of each set: {of}", "", "| | " + " | ".join(ways) + " |"]
         lines.append("|---" * (len(ways) + 1) + "|")
         means = table.groupby("dataset").mean()
         ratio = means[ways].div(means["equal"], axis=0)

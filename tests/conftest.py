@@ -30,3 +30,9 @@ def data_folder():
     if not folder:
         pytest.skip("TWINNED_DATA does not name a folder with the paper's data files")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def few_iterations(monkeypatch):
+    """What the default twin does, not how well it learns, is what tests are about."""
+    monkeypatch.setattr("twinned.learners.ITERATIONS", 100)

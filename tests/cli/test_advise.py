@@ -27,12 +27,6 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
 
 
-@pytest.fixture(autouse=True)
-def few_iterations(monkeypatch):
-    """What the command does with the default twin does not depend on how long that learns."""
-    monkeypatch.setattr("twinned.learners.ITERATIONS", 100)
-
-
 @pytest.fixture
 def table(tmp_path):
     X, voltage = make_wsb(40, random_state=0)

@@ -17,8 +17,8 @@ from twinned.cli.fit import fit_command
 from twinned.cli.predict import predict_command
 from twinned.cli.serve import serve_command
 
-# Threads of boosting that wait for each other by spinning take ten times as long on a busy machine;
-# on a quiet one it makes no difference. It counts if it is set before scikit-learn is loaded.
+# Threads of boosting that wait for each other by spinning take far longer on a busy machine, and no
+# less on a quiet one. It counts if it is set before scikit-learn is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 app = typer.Typer(

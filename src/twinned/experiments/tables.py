@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 FAR = 2.0  # standard errors of both together, beyond which a difference is marked
+NEAR, NEAR_ERRORS = 0.03, 2.0  # of the published figure, or of its standard errors: it is the same
 
 
 @cache
@@ -59,6 +60,14 @@ def as_markdown(key: str, title: str, flavour: str, compared: pd.DataFrame) -> s
     for dataset, own in compared.groupby("dataset"):
         cells = {row.method: _cell(row) for row in own.itertuples()}
         lines.append(f"| {dataset} | " + " | ".join(cells.get(m, "") for m in methods) + " |")
+    known = compared.dropna(subset="published")
+    apart = (known["rmse"] - known["published"]).abs()
+    near = (apart <= NEAR * known["published"]) | (apart <= NEAR_ERRORS * known["published_error"])
+    lines += [
+        "",
+        f"{near.sum()} of {len(known)} figures are within {NEAR:.0%} of the published one, or "
+        "within two of its standard errors.",
+    ]
     return "\n".join([*lines, ""])
 
 
