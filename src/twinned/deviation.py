@@ -151,9 +151,11 @@ def numbers_of(X: Any, places: list[int]) -> Floats:
     return np.column_stack([np.empty((count_rows(X), 0)), *numbers])
 
 
-def tell(model: Any, X: Any, around: Surroundings | None = None) -> Told:
-    """What a model of one output says of points."""
-    if has_deviation(model):
+def tell(model: Any, X: Any, around: Surroundings | None = None, said: Any = None) -> Told:
+    """What a model of one output says of points; `said` where it has been asked already."""
+    if said is not None:
+        mean, raw = said
+    elif has_deviation(model):
         mean, raw = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
     else:
         mean = np.asarray(model.predict(X), dtype=float)

@@ -160,22 +160,30 @@ def calibrate_across(
     *,
     width: str = "learned",
     random_state: Any = 0,
+    said: Any = None,
+    learned: tuple[Any, Floats] | None = None,
 ) -> CrossCalibrated:
     """`cross_conformal` for models that were fitted elsewhere, as `fit_many` does.
 
     `folds` are the rows (learned, left out) of each model; `whole` is the model of all rows, or
-    None where those of the folds predict.
+    None where those of the folds predict. `said` is what the models said of the rows they left
+    out, mean and standard deviation, where they have been asked; `learned` the points of `whole`,
+    where these are more than X and y.
     """
     who = [
-        (model, Surroundings(_safe_indexing(X, learned), y[learned], names_of(model)))
-        for model, (learned, _) in zip(models, folds, strict=True)
+        (model, Surroundings(_safe_indexing(X, own), y[own], names_of(model)))
+        for model, (own, _) in zip(models, folds, strict=True)
     ]
     told = [
-        tell(model, _safe_indexing(X, rows), around)
-        for (model, around), (_, rows) in zip(who, folds, strict=True)
+        tell(model, _safe_indexing(X, rows), around, own)
+        for (model, around), (_, rows), own in zip(
+            who, folds, said or [None] * len(folds), strict=True
+        )
     ]
     errors = [np.abs(y[rows] - own.mean) for own, (_, rows) in zip(told, folds, strict=True)]
-    last = None if whole is None else (whole, Surroundings(X, y, names_of(whole)))
+    last = None
+    if whole is not None:
+        last = whole, Surroundings(*(learned or (X, y)), names_of(whole))
     return CrossCalibrated(who, last, told, errors, width, random_state)
 
 

@@ -1,5 +1,7 @@
 """Each diagnostic on data of which the answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,12 +14,14 @@ from twinned.diagnostics import (
     anchor_curve,
     compare,
     learning_curve,
+    loop_check,
     multiplier_check,
     neighbour_curve,
 )
 from twinned.diagnostics.comparison import ratio_interval
 from twinned.diagnostics.evidence import Encoder, gather
 from twinned.diagnostics.trust import gamma_test
+from twinned.report import collect
 
 TOOLS = {"Diagnosis", "Finding", "diagnose"}  # the others are diagnostics
 EACH = [getattr(diagnostics, name) for name in diagnostics.__all__ if name not in TOOLS]
@@ -109,8 +113,6 @@ def test_more_anchors_and_the_last_place_is_the_twin_itself(bridge, evidence):
 
 
 def _first_fold(evidence):
-    from dataclasses import replace
-
     learned, left_out = evidence.folds[0]
     return replace(
         evidence,
@@ -143,6 +145,38 @@ def test_any_table_becomes_numbers():
     assert wide.shape == (3, 3)
     np.testing.assert_array_equal(wide[:, 1:], [[1, 0], [0, 1], [1, 0]])
     np.testing.assert_array_equal(Encoder(frame)(frame.iloc[[1]]), wide[[1]])
+
+
+def test_of_more_rows_than_there_is_time_for_some_are_judged(bridge, monkeypatch):
+    X, y = bridge
+    monkeypatch.setattr("twinned.diagnostics.evidence.FEWEST_JUDGED", 50)
+    found = diagnose(X, y, estimator=tree(), budget=0.001)
+    places = found.evidence.places
+    assert len(places) == len(found.evidence.y) == 50
+    np.testing.assert_array_equal(found.evidence.y, y.iloc[places])
+    assert found.n_rows == len(found.model.anchors_y_) == 120
+    assert "50 random rows of 120" in found.notes[0]
+    assert found.calibrated.keep_in() is found.model  # its intervals are of all points
+    facts = collect(found, title="some")
+    assert (facts["rows"], facts["judged"]) == (120, 50)
+    for query in facts["comparables"]:
+        assert query["truth"] == pytest.approx(y.iloc[query["row"] - 1], rel=1e-5)
+        for anchor in query["anchors"]:
+            assert anchor["known"] == pytest.approx(y.iloc[anchor["row"] - 1], rel=1e-5)
+
+
+def test_curves_ask_as_many_points_as_they_need(bridge, evidence, monkeypatch):
+    X, y = bridge
+    whole = anchor_curve(X, y, evidence=evidence).numbers["rmse"]
+    monkeypatch.setattr("twinned.diagnostics.evidence.MOST_ESTIMATES", 20 * 96)
+    fewer = replace(evidence)
+    assert [len(rows) for rows in fewer.asked()] == [20] * 5
+    assert fewer.estimate_seconds > 0
+    told = anchor_curve(X, y, evidence=fewer).numbers["rmse"]
+    assert told != whole
+    assert told == pytest.approx(whole, rel=0.5)
+    assert len(loop_check(X, y, evidence=fewer).numbers["loops"]) == 100
+    assert neighbour_curve(X, y, evidence=fewer).numbers["rmse"][-1] == pytest.approx(told[-1])
 
 
 def test_a_diagnosis_within_no_time_does_what_is_essential(bridge):

@@ -46,6 +46,16 @@ def test_nearest_anchors_are_those_of_the_twin(twins):
     np.testing.assert_allclose(told, of_twin, atol=1e-5)
 
 
+def test_means_over_anchors_are_those_of_what_each_says(twins):
+    X = PARTS[2][0]
+    each = np.stack(list(networks.member_estimates(twins, X)))
+    np.testing.assert_allclose(networks.member_means(twins, X), each.mean(axis=2), atol=1e-5)
+    for k in (2, 16):
+        near = networks.neighbour_places(twins, X, k)
+        expected = [np.take_along_axis(own, near, axis=1).mean(axis=1) for own in each]
+        np.testing.assert_allclose(networks.nearest_means(twins, X, k), expected, atol=1e-5)
+
+
 def test_loops_through_anchors_are_walked_one_by_one(twins):
     X, anchors = PARTS[2][0], twins.anchors_X_
     run = Run("weighted-anchors", "modern", "TF", 3, {"members": 3, "loops": 5})

@@ -94,7 +94,7 @@ def advise_command(
                 "All errors here are of the logarithm: 0.1 is an error of about 10 %."
             )
         if place is not None:
-            _save(found, y, log_target, place)
+            _save(found, X, y, log_target, place)
             facts["output"] = str(output)
         if page is not None:
             page.write_text(render(facts), encoding="utf-8")
@@ -132,7 +132,7 @@ def _code(
     return "\n".join([*(["import numpy as np"] if log_target else []), *opening, lines])
 
 
-def _save(found: Any, y: Any, log_target: bool, place: Path) -> None:
+def _save(found: Any, X: Any, y: Any, log_target: bool, place: Path) -> None:
     from twinned import save
 
     model = found.model
@@ -142,7 +142,7 @@ def _save(found: Any, y: Any, log_target: bool, place: Path) -> None:
 
         model = TransformedTargetRegressor(
             regressor=found.recommended, func=np.log, inverse_func=np.exp
-        ).fit(found.evidence.X, y)
+        ).fit(X, y)
     found.calibrated.keep_in(model.regressor_ if log_target else model)
     save(model, place)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -42,24 +41,16 @@ def _curve(at: list[Any], errors: Any, across: str, **more: Any) -> dict[str, An
     }
 
 
-def _with_all_anchors(evidence: Evidence) -> list[Any]:
-    """The twins of the folds, asked with all the anchors they keep, whatever was wanted of them."""
-    twins = [copy.copy(model) for model in evidence.twins]
-    return [model.set_params(anchors="all") for model in twins]
-
-
 def anchor_curve(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None) -> Finding:
     """The error with 1, 2, 4, … random anchors, and with all. Parameters as of `compare`."""
     evidence = gather(X, y, twin) if evidence is None else evidence
     rng = np.random.RandomState(0)
-    twins = _with_all_anchors(evidence)
-    most = min(len(one.anchors_y_) for one in twins)
+    most = min(len(one.anchors_y_) for one in evidence.twins)
     sizes = _sizes(most)
     errors = []
-    for model, (_, left_out) in zip(twins, evidence.folds, strict=True):
-        _, estimates = model.predict_anchors(evidence.rows(left_out))
+    for rows, estimates in evidence.estimates:
         totals = np.cumsum(estimates[:, rng.permutation(estimates.shape[1])], axis=1)
-        known = evidence.y[left_out]
+        known = evidence.y[rows]
         errors.append([rmse(totals[:, size - 1] / size, known) for size in sizes])
     means = np.mean(errors, axis=0)
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
@@ -80,15 +71,12 @@ def neighbour_curve(
     good: it must beat all anchors beyond doubt, on the same points.
     """
     evidence = gather(X, y, twin) if evidence is None else evidence
-    twins = _with_all_anchors(evidence)
-    most = min(len(one.anchors_y_) for one in twins)
+    most = min(len(one.anchors_y_) for one in evidence.twins)
     sizes = _sizes(most)
     errors, told = [], np.zeros((len(sizes), len(evidence.y)))
     missing = False
-    for model, (_, left_out) in zip(twins, evidence.folds, strict=True):
-        queries = evidence.rows(left_out)
-        _, estimates = model.predict_anchors(queries)
-        wide = model._open(queries).take(slice(None)).wide
+    for model, (rows, estimates) in zip(evidence.twins, evidence.estimates, strict=True):
+        wide = model._open(evidence.rows(rows)).take(slice(None)).wide
         missing |= bool(np.isnan(wide).any() or np.isnan(model._points.wide).any())
         distances = all_distances(wide, model._points.wide)
         if np.isnan(distances).any():
@@ -96,11 +84,13 @@ def neighbour_curve(
         nearest = np.argsort(distances, axis=1, kind="stable")
         totals = np.cumsum(np.take_along_axis(estimates, nearest, axis=1), axis=1)
         for place, size in enumerate(sizes):
-            told[place, left_out] = totals[:, size - 1] / size
-        known = evidence.y[left_out]
-        errors.append([rmse(told[place, left_out], known) for place in range(len(sizes))])
+            told[place, rows] = totals[:, size - 1] / size
+        known = evidence.y[rows]
+        errors.append([rmse(told[place, rows], known) for place in range(len(sizes))])
     place = int(np.argmin(np.mean(errors, axis=0)))
-    ratio, _, high = ratio_interval(told[place], told[-1], evidence.y, evidence.groups)
+    asked = np.concatenate([rows for rows, _ in evidence.estimates])
+    groups = None if evidence.groups is None else evidence.groups[asked]
+    ratio, _, high = ratio_interval(told[place, asked], told[-1, asked], evidence.y[asked], groups)
     best = sizes[place] if high < 1 else None
     if best is None:
         verdict = "All anchors are as good as any number of nearest ones."

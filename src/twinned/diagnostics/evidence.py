@@ -6,10 +6,11 @@ fold; everything else (anchors, neighbours, spread, loops, intervals) is asked o
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +30,10 @@ from twinned.folds import point_folds
 from twinned.twin import TwinRegressor
 
 FEWEST_ROWS = 20
+MOST_ESTIMATES = 1_000_000  # a fold: what a curve over anchors needs, and a computer bears
+PROBED = 40  # rows by which it is told how long many take
+FEWEST_JUDGED = 1_000  # whatever the time
+WORTH_FEWER = 0.8  # of the rows, for which it is worth to begin anew
 Report = Callable[[str], None]
 
 
@@ -52,8 +57,10 @@ class Evidence:
     """Out-of-fold predictions of a twin and its rivals.
 
     `told` has (n,) predictions by name; "twin" is the one that is diagnosed. `twins` are its fitted
-    models, one a fold. `fit_seconds` is how long one of them took. `groups` (n,) are rows that
-    belong together, None where each stands for itself.
+    models, one a fold, `spread` (n,) their standard deviations. `fit_seconds` is how long one of
+    them took, and `pair_seconds` one pair of query and anchor. `groups` (n,) are rows that belong
+    together, None where each stands for itself. `places` (n,) are the rows of a larger table that
+    these are, None where they are all of it.
     """
 
     X: Any
@@ -63,7 +70,10 @@ class Evidence:
     groups: Any = None
     twins: list[Any] = field(default_factory=list)
     told: dict[str, Floats] = field(default_factory=dict)
+    spread: Floats | None = None
     fit_seconds: float = 0.0
+    pair_seconds: float = 0.0
+    places: Any = None
 
     def rows(self, some: Any) -> Any:
         """These rows of the table."""
@@ -89,6 +99,91 @@ class Evidence:
         self.told[name] = told
         return models
 
+    def add_twin(self, tell: Report, seconds: float | None = None) -> int:
+        """Fit the twin in every fold; ask for its mean and standard deviation at once.
+
+        Returns for how many rows there is time. If for fewer than there are, nothing is added.
+        """
+        told, spread = np.empty_like(self.y), np.empty_like(self.y)
+        fitting = asking = 0.0
+        for number, (learned, left_out) in enumerate(self.folds, 1):
+            tell(f"twin, fold {number} of {len(self.folds)}")
+            start = time.monotonic()
+            model = on_all_cores(self.twin).fit(self.rows(learned), self.y[learned])
+            fitted = time.monotonic()
+            if seconds is not None and number == 1:
+                each = seconds / len(self.folds) - (fitted - start)
+                most = self._askable(model, left_out, each)
+                if most < WORTH_FEWER * len(self.y):
+                    return most
+                fitted = time.monotonic()
+            said = model.predict(self.rows(left_out), return_std=True)
+            told[left_out], spread[left_out] = (np.ravel(part) for part in said)
+            self.twins.append(model)
+            fitting += fitted - start
+            asking += time.monotonic() - fitted
+        self.told["twin"], self.spread = told, spread
+        self.fit_seconds = (fitting + asking) / len(self.folds)
+        self.pair_seconds = asking / sum(
+            len(own.anchors_y_) * len(left_out)
+            for own, (_, left_out) in zip(self.twins, self.folds, strict=True)
+        )
+        return len(self.y)
+
+    def _askable(self, model: Any, left_out: Any, seconds: float) -> int:
+        """Of how many rows a fold can be asked with the others as anchors, in so many seconds."""
+        for some in (left_out[:4], left_out[:PROBED]):  # the first time it is compiled
+            start = time.monotonic()
+            model.predict(self.rows(some), return_std=True)
+        pair = (time.monotonic() - start) / (len(some) * len(model.anchors_y_))
+        share = len(left_out) * len(model.anchors_y_) / len(self.y) ** 2
+        return max(FEWEST_JUDGED, int(np.sqrt(max(seconds, 0.0) / (share * pair))))
+
+    def left_out(self) -> list[tuple[Floats, Floats]]:
+        """What each fold's twin said of the points that it left out: mean, standard deviation."""
+        assert self.spread is not None
+        told = self.told["twin"]
+        return [(told[left_out], self.spread[left_out]) for _, left_out in self.folds]
+
+    @cached_property
+    def estimates(self) -> list[tuple[Any, Floats]]:
+        """For each fold some left-out rows, and what each anchor says of them (row, anchor).
+
+        All the anchors that a twin keeps, whatever was wanted of them.
+        """
+        found = []
+        for model, some in zip(with_all_anchors(self.twins), self.asked(), strict=True):
+            found.append((some, model.predict_anchors(self.rows(some))[1]))
+        return found
+
+    def asked(self) -> list[Any]:
+        """For each fold as many of its left-out rows as a curve needs; of few rows, all."""
+        rng, found = np.random.RandomState(0), []
+        for model, (_, left_out) in zip(self.twins, self.folds, strict=True):
+            most = max(FEWEST_ROWS, MOST_ESTIMATES // len(model.anchors_y_))
+            some = left_out if len(left_out) <= most else rng.permutation(left_out)[:most]
+            found.append(some)
+        return found
+
+    @property
+    def estimate_seconds(self) -> float:
+        """About how long the estimates take, or none once they are there."""
+        if "estimates" in self.__dict__:
+            return 0.0
+        rows = zip(self.twins, self.asked(), strict=True)
+        return self.pair_seconds * sum(len(one.anchors_y_) * len(some) for one, some in rows)
+
+
+def on_all_cores(twin: Any) -> Any:
+    """A twin like this one, not fitted, which uses all cores unless it was told otherwise."""
+    own = clone(twin)
+    return own.set_params(n_jobs=-1) if own.get_params().get("n_jobs", 1) is None else own
+
+
+def with_all_anchors(twins: list[Any]) -> list[Any]:
+    """Fitted twins, asked with all the anchors they keep."""
+    return [copy.copy(model).set_params(anchors="all") for model in twins]
+
 
 def gather(
     X: Any,
@@ -99,23 +194,34 @@ def gather(
     groups: Any = None,
     random_state: int = 0,
     tell: Report = lambda what: None,
+    seconds: float | None = None,
 ) -> Evidence:
-    """Fit the twin, its base, k-NN and a linear model in every fold; `groups` stay together."""
+    """Fit the twin, its base, k-NN and a linear model in every fold; `groups` stay together.
+
+    Where cross-validating the twin would take longer than some `seconds`, it is of random rows.
+    """
     n = count_rows(X)
-    values = check_target(None, y, n, multi_output=False)
-    if n < FEWEST_ROWS:
-        raise ValueError(f"A diagnosis needs {FEWEST_ROWS} rows at least; there are {n}.")
-    if np.ptp(values) == 0:
-        raise ValueError(f"All values of y are {values[0]:g}; there is nothing to learn.")
+    values = check_values(y, n)
     twin = TwinRegressor(random_state=random_state) if twin is None else twin
     folds = point_folds(n, cv, random_state, groups)
     evidence = Evidence(X, values, twin, folds, groups)
     with warnings.catch_warnings():
         # a rare category is unknown to some fold, which says nothing about the model of all rows
         warnings.simplefilter("ignore")
-        start = time.monotonic()
-        evidence.twins = evidence.add("twin", lambda learned: clone(twin), tell)
-        evidence.fit_seconds = (time.monotonic() - start) / len(folds)
+        most = evidence.add_twin(tell, seconds)
+        if most < n:
+            some = np.sort(np.random.RandomState(random_state).permutation(n)[:most])
+            own = None if groups is None else groups[some]
+            fewer = gather(
+                evidence.rows(some),
+                values[some],
+                twin,
+                cv=cv,
+                groups=own,
+                random_state=random_state,
+                tell=tell,
+            )
+            return replace(fewer, places=some)
         encode = evidence.encoder
         evidence.add("base", lambda learned: Encoded(encode, base_of(twin, random_state)), tell)
 
@@ -126,6 +232,16 @@ def gather(
         evidence.add("k-NN", neighbours, tell)
         evidence.add("linear", lambda learned: Encoded(encode, linear()), tell)
     return evidence
+
+
+def check_values(y: Any, n: int) -> Floats:
+    """(n,) numbers that something can be learned from."""
+    values = check_target(None, y, n, multi_output=False)
+    if n < FEWEST_ROWS:
+        raise ValueError(f"A diagnosis needs {FEWEST_ROWS} rows at least; there are {n}.")
+    if np.ptp(values) == 0:
+        raise ValueError(f"All values of y are {values[0]:g}; there is nothing to learn.")
+    return values
 
 
 def base_of(twin: Any, random_state: int) -> Any:

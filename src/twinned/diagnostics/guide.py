@@ -20,13 +20,14 @@ from twinned.diagnostics.curves import (
     multiplier_check,
     neighbour_curve,
 )
-from twinned.diagnostics.evidence import Clock, Evidence, Report, gather
+from twinned.diagnostics.evidence import Clock, Evidence, Report, check_values, gather
 from twinned.diagnostics.finding import Finding
 from twinned.diagnostics.trust import anchor_decomposition, loop_check, noise_estimate
 from twinned.folds import group_numbers
 from twinned.uncertainty import CrossCalibrated, calibrate_across
 
 _NETWORK_SECONDS = 20.0  # about what five folds of small networks take, with compiling
+_ESSENTIAL = 0.5  # the share of a budget that cross-validating the twin may take
 
 
 @dataclass
@@ -49,6 +50,8 @@ class Diagnosis:
         Its intervals.
     evidence : Evidence
         Out-of-fold predictions.
+    n_rows : int
+        Of the table; the evidence is of fewer where there are too many for the budget.
     """
 
     findings: dict[str, Finding]
@@ -58,6 +61,7 @@ class Diagnosis:
     model: Any
     calibrated: CrossCalibrated
     evidence: Evidence
+    n_rows: int
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
@@ -95,7 +99,8 @@ def diagnose(
         What to diagnose; None is `TwinRegressor()`, with `TwinNeuralRegressor` as its rival.
     budget : float, default=None
         Seconds. What is essential (five-fold cross-validation of the twin, its base and k-NN) is
-        done in any case; each further check only if it is expected to fit.
+        done in any case, of many rows with as many random ones as it has time for; each further
+        check only if it is expected to fit. The model is fitted to all rows.
     groups : array of shape (n,), default=None
         Names of what rows belong to, where several belong together (measurements of one sample,
         flats of one house): they are left out together, and an answer must hold for new groups.
@@ -123,13 +128,22 @@ def diagnose(
     tell: Report = progress or (lambda what: None)
     if groups is not None:
         groups = group_numbers(groups, count_rows(X))
-    evidence = gather(X, y, estimator, groups=groups, random_state=random_state, tell=tell)
+    every = X, check_values(y, count_rows(X))
+    evidence = gather(
+        *every,
+        estimator,
+        groups=groups,
+        random_state=random_state,
+        tell=tell,
+        seconds=None if budget is None else _ESSENTIAL * budget,
+    )
+    X, y = evidence.X, evidence.y
     left_out: list[str] = []
-    # the model of all points, and its intervals, must have their time
-    reserve = 1.5 * evidence.fit_seconds + 2.0
 
     def wanted(name: str, fits: float, seconds: float = 0.0) -> bool:
-        if clock.has(reserve + fits * evidence.fit_seconds + seconds):
+        # the model of all points, and its intervals, must have their time
+        seconds += _last_seconds(evidence, findings)
+        if clock.has(fits * evidence.fit_seconds + seconds):
             tell(name)
             return True
         left_out.append(name)
@@ -137,10 +151,16 @@ def diagnose(
 
     findings: list[Finding] = []
     notes: list[str] = []
+    if evidence.places is not None:
+        notes.append(
+            f"For lack of time all was judged by {len(y):,} random rows of {len(every[1]):,}; the "
+            "model is of all."
+        )
 
     def ask(checks: list[tuple[str, float, Callable[..., Finding]]]) -> None:
         for name, fits, check in checks:
-            if not wanted(name, fits):
+            curve = check in (anchor_curve, neighbour_curve)
+            if not wanted(name, fits, evidence.estimate_seconds if curve else 0.0):
                 continue
             try:
                 findings.append(check(X, y, evidence=evidence))
@@ -152,8 +172,8 @@ def diagnose(
         warnings.simplefilter("ignore")
         ask(
             [
-                ("anchor curve", 0.2, anchor_curve),
-                ("neighbour curve", 0.2, neighbour_curve),
+                ("anchor curve", 0.0, anchor_curve),
+                ("neighbour curve", 0.0, neighbour_curve),
                 ("loop check", 0.5, loop_check),
                 ("noise estimate", 0.0, noise_estimate),
                 ("multiplier check", 1.5, multiplier_check),
@@ -171,15 +191,34 @@ def diagnose(
         )
     findings.insert(0, compare(X, y, evidence=evidence))
     by_key = {finding.key: finding for finding in findings}
-    recommended, models, code = _recommend(
+    recommended, models, said, code = _recommend(
         evidence, by_key, networks, random_state, default=estimator is None
     )
     tell("fitting the recommended twin to all points")
-    model = clone(recommended).fit(X, evidence.y)
-    calibrated = calibrate_across(models, model, X, evidence.y, evidence.folds)
+    model = clone(recommended).fit(*every)
+    calibrated = calibrate_across(models, model, X, y, evidence.folds, said=said, learned=every)
     return Diagnosis(
-        by_key, left_out, recommended, code, model, calibrated, evidence, clock.spent, notes
+        by_key,
+        left_out,
+        recommended,
+        code,
+        model,
+        calibrated,
+        evidence,
+        n_rows=len(every[1]),
+        seconds=clock.spent,
+        notes=notes,
     )
+
+
+def _last_seconds(evidence: Evidence, findings: list[Finding]) -> float:
+    """About how long the model of all points and its intervals take."""
+    asking = 0.0
+    for finding in findings:
+        if finding.key == "neighbours" and finding.numbers["best"] is not None:
+            # the twins of the folds are asked again, with their nearest anchors
+            asking = evidence.pair_seconds * finding.numbers["best"] * len(evidence.y)
+    return 1.5 * evidence.fit_seconds + asking + 2.0
 
 
 def _takes_networks(evidence: Evidence) -> bool:
@@ -210,8 +249,11 @@ def _recommend(
     random_state: int,
     *,
     default: bool,
-) -> tuple[Any, list[Any], str]:
-    """The better twin, with nearest anchors where they are better; its models of the folds."""
+) -> tuple[Any, list[Any], Any, str]:
+    """The better twin, with nearest anchors where they are better; its models of the folds.
+
+    Also what these said of the points they left out, where they have been asked.
+    """
     told, y, groups = evidence.told, evidence.y, evidence.groups
     if networks and ratio_interval(told["twin network"], told["twin"], y, groups)[2] < 1:
         from twinned.neural import TwinNeuralRegressor
@@ -222,8 +264,9 @@ def _recommend(
             f'twin = TwinNeuralRegressor(effort="fast", random_state={random_state})\n'
             "twin.fit(X, y)"
         )
-        return twin, networks, code
+        return twin, networks, None, code
     twin, models = evidence.twin, evidence.twins
+    said: Any = evidence.left_out()
     nearest = findings["neighbours"].numbers["best"] if "neighbours" in findings else None
     names, options = "TwinRegressor", f"random_state={random_state}"
     if nearest is not None:
@@ -232,15 +275,15 @@ def _recommend(
         metric = findings["neighbours"].numbers["metric"]
         anchors = NearestAnchors(nearest, metric=metric)
         twin = clone(twin).set_params(anchors=anchors)
-        models = [copy.copy(model) for model in models]
+        models, said = [copy.copy(model) for model in models], None
         for model in models:
             fewer = min(nearest, len(model.anchors_y_))
             model.set_params(anchors=NearestAnchors(fewer, metric=metric))
         names, options = "NearestAnchors, TwinRegressor", f"anchors={anchors!r}, {options}"
     if not default:
-        return twin, models, _written_out(twin)
+        return twin, models, said, _written_out(twin)
     code = f"from twinned import {names}\ntwin = TwinRegressor({options})\ntwin.fit(X, y)"
-    return twin, models, code
+    return twin, models, said, code
 
 
 def _written_out(twin: Any) -> str:

@@ -24,12 +24,16 @@ def loop_check(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = 
     loop inconsistency and with the standard deviation, and the points themselves.
     """
     evidence = gather(X, y, twin) if evidence is None else evidence
-    spread, loops = np.empty_like(evidence.y), np.empty_like(evidence.y)
-    for model, (_, left_out) in zip(evidence.twins, evidence.folds, strict=True):
-        queries = evidence.rows(left_out)
-        spread[left_out] = model.predict(queries, return_std=True)[1]
-        loops[left_out] = model.loop_inconsistency(queries, random_state=0)
-    error = np.abs(evidence.told["twin"] - evidence.y)
+    assert evidence.spread is not None  # gathered with the twin's predictions
+    asked = evidence.asked()
+    loops = np.concatenate(
+        [
+            model.loop_inconsistency(evidence.rows(rows), random_state=0)
+            for model, rows in zip(evidence.twins, asked, strict=True)
+        ]
+    )
+    rows = np.concatenate(asked)
+    spread, error = evidence.spread[rows], np.abs(evidence.told["twin"] - evidence.y)[rows]
     of_spread, of_loops = (_rank_correlation(what, error) for what in (spread, loops))
     better, word = max((of_spread, "standard deviation"), (of_loops, "loop inconsistency"))
     if better > 0.3:

@@ -28,7 +28,8 @@ def collect(found: Diagnosis, *, title: str, target: str = "y", random_state: in
         "title": title,
         "target": target,
         "version": __version__,
-        "rows": len(evidence.y),
+        "rows": found.n_rows,
+        "judged": len(evidence.y),
         "columns": names,
         "seconds": round(found.seconds, 1),
         "answer": found.findings["comparison"].numbers["answer"],
@@ -85,12 +86,18 @@ def predictions(found: Diagnosis, rng: Any) -> dict[str, Any]:
     some = some[np.argsort(rows[some])]
     return {
         "level": LEVEL,
-        "row": (rows[some] + 1).tolist(),
+        "row": _numbered(found, rows[some]),
         "truth": _rounded(found.evidence.y[rows[some]]),
         "predicted": _rounded(told[some]),
         "reach": _rounded(reach[some]),
         "mean_reach": float(np.mean(reach)),
     }
+
+
+def _numbered(found: Diagnosis, rows: Any) -> list[int]:
+    """Rows of the evidence as they are numbered in the table, from 1."""
+    places = found.evidence.places
+    return [int(row if places is None else places[row]) + 1 for row in rows]
 
 
 def calibration(found: Diagnosis) -> dict[str, Any]:
@@ -165,7 +172,7 @@ def comparables(found: Diagnosis, names: list[str], rng: Any) -> list[dict[str, 
             near = np.argsort(distance, kind="stable")[:MOST_COMPARABLES]
             anchors = [
                 {
-                    "row": int(known) + 1,
+                    "row": _numbered(found, [known])[0],
                     "known": _short(line.anchor_y),
                     "difference": _short(line.difference),
                     "estimate": _short(line.estimate),
@@ -176,7 +183,7 @@ def comparables(found: Diagnosis, names: list[str], rng: Any) -> list[dict[str, 
             ]
             queries.append(
                 {
-                    "row": int(row) + 1,
+                    "row": _numbered(found, [row])[0],
                     "truth": _short(evidence.y[row]),
                     "predicted": _short(told[place]),
                     "anchors": anchors,
