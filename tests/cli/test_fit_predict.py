@@ -127,6 +127,23 @@ def test_the_saved_model_is_the_one_that_predicts(room, model):
     np.testing.assert_array_equal(predicted["prediction"], loaded.predict(frame(room / "new.csv")))
 
 
+def test_columns_that_are_kept_come_along(room, model):
+    new = frame(room / "new.csv")
+    names = [f'No. {i}, "B"' for i in range(len(new))]
+    new.assign(name=names, prediction=1).to_csv(room / "named.csv", index=False)
+    result = succeeded(run("predict", model, room / "named.csv", "--keep", "name"))
+    predicted = pd.read_csv(io.StringIO(result.stdout), dtype=str)
+    assert list(predicted.columns) == ["name", "prediction"]
+    assert predicted["name"].tolist() == names
+    plain = csv_of(succeeded(run("predict", model, room / "new.csv")))
+    assert predicted["prediction"].map(float).tolist() == plain["prediction"].tolist()
+    told = succeeded(run("predict", model, room / "named.csv", "--keep", "name", "--json"))
+    assert json.loads(told.stdout)["kept"] == {"name": names}
+    assert json.loads(told.stdout)["ignored_columns"] == ["prediction"]
+    for name in ("prediction", "nobody"):
+        assert_refused(run("predict", model, room / "named.csv", "--keep", name), "--keep", name)
+
+
 @pytest.mark.parametrize("name", ["default", "knn", "ridge"])
 def test_every_model_goes_round(room, name):
     path = room / "model.twin"

@@ -115,7 +115,8 @@ def test_what_cannot_be_done_is_one_line(tmp_path, arguments, words):
         assert word in result.stderr
 
 
-def test_storage_counts_what_models_hold():
+@pytest.mark.parametrize("n_frequencies", [0, 16])
+def test_storage_counts_what_models_hold(n_frequencies):
     """The formula against the arrays of real models."""
     import numpy as np
 
@@ -123,13 +124,14 @@ def test_storage_counts_what_models_hold():
 
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(20, 12)), rng.normal(size=20)  # 12: no column is padded
-    few = {"embedding": None, "max_steps": 1, "n_folds": 1, "selection": "mean", "random_state": 0}
+    few = {"max_steps": 1, "n_folds": 1, "selection": "mean", "random_state": 0}
+    few |= {"embedding": 1.0 if n_frequencies else None, "n_frequencies": n_frequencies}
     plain = NeuralRegressor(n_members=3, **few).fit(X, y)
     twin = TwinNeuralRegressor(n_members=1, **few).fit(X, y)
     of_plain = sum(value.size for value in plain._parameters.values())
     of_twin = sum(value.size for value in twin._parameters.values())
-    assert ensemble_numbers(3, 12)[0] == of_plain
-    assert ensemble_numbers(20, 12)[1] == of_twin + 20 * 13
+    assert ensemble_numbers(3, 12, n_frequencies)[0] == of_plain
+    assert ensemble_numbers(20, 12, n_frequencies)[1] == of_twin + 20 * 13
 
 
 def test_a_quick_storage_run_measures_saved_models(empty):

@@ -151,6 +151,13 @@ def test_a_decimal_comma_is_recognised(table):
         whole(table("a;b\n1,5;1\n2,5;2\n", ";"))
 
 
+@pytest.mark.parametrize("cell", ["<5", "> 0.1", "<=1e-3", "≥2,5"])
+def test_a_limit_of_detection_is_recognised(table, cell):
+    for others in ("1\n2\n3\n", "3\n", ""):
+        with pytest.raises(ValueError, match="a limit and no value; leave such cells empty"):
+            whole(table(f"a;b\n{cell};1\n" + others.replace("\n", ";0\n"), ";"))
+
+
 @pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e999"])
 def test_infinity_is_refused(table, cell):
     with pytest.raises(ValueError, match=r"line 3, column 'a': .* not a finite number"):

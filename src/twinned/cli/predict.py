@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,6 +56,14 @@ def predict_command(
             metavar="P",
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            help="A column of the table to carry along, such as an identifier; may be repeated.",
+            metavar="COLUMN",
+        ),
+    ] = None,
     separator: Annotated[
         str,
         typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR"),
@@ -67,42 +77,49 @@ def predict_command(
 ) -> None:
     """Predict the rows of a CSV file with a saved model.
 
-    The result has a column prediction, and std, low and high where asked for, row by row as in the
-    table.
+    The result has the columns that are kept, a column prediction, and std, low and high where asked
+    for, row by row as in the table.
     Columns may come in any order; those that the model does not know are left out of account.
 
     For example:
 
         twinned predict houses.twin new.csv --std -o prices.csv
 
-        twinned predict houses.twin new.csv --interval 0.9
+        twinned predict houses.twin new.csv --interval 0.9 --keep address
     """
     with one_clear_line():
         if interval is not None and not 0 < interval < 1:
             raise ValueError(f"--interval is a probability, such as 0.9, not {interval:g}.")
         resolved = None if output is None else check_output(output, [model, table])
         cells = read_cells(table, separator)
+        cells.demand(keep or [], "--keep")
         with warnings_as_lines():
             fitted = load_twin(model)
         X, ignored = _open(cells, fitted, model)
+        ignored = [name for name in ignored if name not in (keep or [])]
         with warnings_as_lines():
             columns = _predict(fitted, X, std, model)
             if interval is not None:
                 columns |= _interval(fitted, X, interval, model)
+        kept = {name: cells.column(name) for name in keep or []}
+        for name in kept:
+            if name in columns:
+                raise ValueError(f"--keep {name}: the result has a column of that name.")
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
-            write_atomically(resolved, _as_csv(columns).encode())
+            write_atomically(resolved, _as_csv(kept, columns).encode())
     if ignored:
         say("note", f"columns that the model does not know are left out: {listed(ignored)}.")
     if as_json:
         facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
         facts |= {"ignored_columns": ignored, "output": None if output is None else str(output)}
         if output is None:
+            facts |= {"kept": kept} if kept else {}
             facts |= {name: values.tolist() for name, values in columns.items()}
         typer.echo(json.dumps(facts, ensure_ascii=False))
     elif output is None:
-        typer.echo(_as_csv(columns), nl=False)
+        typer.echo(_as_csv(kept, columns), nl=False)
     else:
         rows = f"{len(X):,} prediction{'' if len(X) == 1 else 's'}"
         typer.echo(f"{rows} in {output}")
@@ -204,8 +221,11 @@ def _columns(prediction: np.ndarray, std: np.ndarray | None = None) -> dict[str,
     }
 
 
-def _as_csv(columns: dict[str, np.ndarray]) -> str:
+def _as_csv(kept: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
     # repr of a float is the shortest text that reads back as the same number
-    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-    lines = [",".join(columns), *(",".join(map(repr, row)) for row in rows)]
-    return "\n".join(lines) + "\n"
+    told = [[repr(value) for value in values.tolist()] for values in columns.values()]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*kept, *columns])
+    writer.writerows(zip(*kept.values(), *told, strict=True))
+    return text.getvalue()

@@ -29,6 +29,7 @@ TRUTHS = {"true": 1.0, "false": 0.0}
 _SEPARATORS = (",", ";", "\t", "|")
 _FEW_ROWS = 20  # in a small table every text may differ without being an identifier
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?")
+_LIMIT = re.compile(r"[<>≤≥]=?\s*[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")  # of detection, mostly
 _MOST_LISTED = 20
 
 
@@ -197,6 +198,11 @@ def read_numbers(cells: Cells, name: str, way_out: str = "") -> np.ndarray:
     if text:
         # true and false alone would have been numbers, so they are not the first to blame
         row = next((row for row in text if column[row].lower() not in TRUTHS), text[0])
+        if _LIMIT.fullmatch(column[row]):
+            way_out = (
+                ", a limit and no value; leave such cells empty, or write a number for them, such "
+                "as half the limit"
+            )
         raise ValueError(
             f"{cells.at(row, name)}: {shortened(column[row])} is text in a number column"
             f"{_comma_hint(column[row])}{way_out}."
@@ -258,7 +264,11 @@ def _is_text(cells: Cells, name: str) -> bool:
         return False
     option = shlex.quote(name)
     offer = f"mend it, or take the column as names with --categorical {option}"
-    if 2 * len(texts) <= len(distinct) or all(_comma_hint(text) for text in texts):
+    if (
+        2 * len(texts) <= len(distinct)
+        or all(_comma_hint(text) for text in texts)
+        or all(_LIMIT.fullmatch(text) for text in texts)
+    ):
         read_numbers(cells, name, f"; {offer}")  # refuses
     if len(distinct) == len(column) and len(column) > _FEW_ROWS:
         raise ValueError(

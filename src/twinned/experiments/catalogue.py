@@ -68,7 +68,11 @@ STUDIES = {
         ),
         Study("forests", forests.FLAVOURS, forests.expand_table5, forests.execute_table5),
         Study(
-            "storage", ("modern",), storage.expand_figure_f, storage.execute_figure_f, of_data=False
+            "storage",
+            storage.FLAVOURS,
+            storage.expand_figure_f,
+            storage.execute_figure_f,
+            of_data=False,
         ),
     )
 }
