@@ -6,7 +6,7 @@ import pytest
 from twinned import NearestAnchors, SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.datasets import make_tf
 from twinned.diagnostics.trust import decompose
-from twinned.experiments import STUDIES, networks, semi, views, weighted
+from twinned.experiments import STUDIES, networks, semi, timing, views, weighted
 from twinned.experiments.decomposition import expected_error
 from twinned.experiments.records import Run
 from twinned.neural import TwinNeuralRegressor
@@ -203,3 +203,27 @@ def test_the_weight_of_loops_is_chosen_on_labelled_rows():
         records = [record("s", 0, {}, test, flavour), record("s", 0, {"fold": 0}, fold, flavour)]
         chosen = views.table4({"semi-supervised-forests": records}).set_index("method")["rmse"]
         assert chosen["twinned_rf_semi_supervised"] == expected
+
+
+@pytest.mark.parametrize(
+    ("flavour", "length"), [("modern", "max_steps"), ("as_published", "max_epochs")]
+)
+def test_the_time_of_a_step_is_free_of_what_every_training_costs(monkeypatch, flavour, length):
+    monkeypatch.setattr(timing, "STEPS", (2, 4))
+    monkeypatch.setattr(timing, "EPOCHS", (1, 3))
+    monkeypatch.setattr(timing, "rows_of", lambda dataset, split: PARTS)
+
+    def seconds(call, *arguments):
+        model = call.__self__
+        if call.__name__ == "predict":
+            # a plain network has no anchors
+            return 0.001 * getattr(getattr(model, "anchors", None), "k", 50)
+        call(*arguments)
+        return 7.0 + 0.25 * getattr(model, length)
+
+    monkeypatch.setattr(timing, "_seconds", seconds)
+    run = Run("timing", flavour, "TF", 0, {"anchors": [1, 4]})
+    ((_, found),) = timing.execute_timing([run])
+    assert found["plain_unit"] == pytest.approx(0.25)
+    assert found["twin_unit"] == pytest.approx(0.25)
+    assert found["nearest_predict"] == {"1": 0.001, "4": 0.004}
