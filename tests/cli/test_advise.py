@@ -49,6 +49,23 @@ def test_verdict_page_and_model(table, tmp_path):
     np.testing.assert_allclose(load(model).predict(X), again, rtol=1e-9)
 
 
+def test_rows_are_called_by_their_labels(table):
+    path, frame = table
+    names = [f"No. {i}" for i in range(40)]
+    frame.assign(house=names).to_csv(path, index=False)
+    result = run("advise", path, "-t", "price", "--budget", "0.1s", "--label", "house", "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert "house" not in facts["columns"]
+    for query in facts["comparables"]:
+        for one in (query, *query["anchors"]):
+            assert one["name"] == f"{names[one['row'] - 1]} (row {one['row']})"
+    for wrong in ("nobody", "price"):
+        result = run("advise", path, "-t", "price", "--label", wrong)
+        assert result.exit_code == 2
+        assert "--label" in result.stderr
+
+
 def test_facts_for_machines_and_the_logarithm(table, tmp_path):
     path, frame = table
     model = tmp_path / "m.twin"

@@ -17,6 +17,7 @@ from twinned.cli.options import (
     Categorical,
     Drop,
     Group,
+    Label,
     LogTarget,
     Separator,
     Table,
@@ -49,6 +50,7 @@ def advise_command(
     categorical: Categorical = None,
     drop: Drop = None,
     group: Group = None,
+    label: Label = None,
     seed: Annotated[
         int, typer.Option("--seed", help="The same seed gives the same advice.", metavar="N")
     ] = 0,
@@ -73,6 +75,11 @@ def advise_command(
         page = None if report is None else check_output(report, [table], "--report")
         place = None if output is None else check_output(output, [table])
         cells = read_cells(table, separator)
+        if label is not None:
+            cells.demand([label], "--label")
+            if label == target:
+                raise ValueError(f"--label names {target!r}, which is the --target.")
+            drop = [*(drop or []), label]
         X, y, groups = open_cells(cells, target, categorical or [], drop or [], log_target, group)
 
         import numpy as np
@@ -87,7 +94,8 @@ def advise_command(
             )
             tell("collecting the facts")
             name = f"log {target}" if log_target else target
-            facts = collect(found, title=table.name, target=name, random_state=seed)
+            labels = None if label is None else cells.column(label)
+            facts = collect(found, title=table.name, target=name, labels=labels, random_state=seed)
             facts["code"] = _code(facts["code"], table, target, X, cells.names, log_target)
         if log_target:
             facts["next"].append(

@@ -36,6 +36,16 @@ Group = Annotated[
         metavar="COLUMN",
     ),
 ]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        "-l",
+        help="A column that says what a row is called, such as an address: the page shows it. "
+        "Nothing is learned from it.",
+        metavar="COLUMN",
+    ),
+]
 Separator = Annotated[
     str, typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR")
 ]

@@ -88,7 +88,8 @@ def run_command(
         bool | None,
         typer.Option(
             "--together/--one-by-one",
-            help="All networks of a study as one program; default: where JAX sees a GPU.",
+            help="All networks of a study as one program; default: where JAX sees a GPU, and with "
+            "--quick, there those of one data set.",
         ),
     ] = None,
     scheduler: Annotated[
@@ -121,7 +122,7 @@ def run_command(
             raise ValueError(f"{', '.join(keys)} has no runs on {', '.join(at_hand)}.")
         # a look is kept apart from what counts
         records = Records(results / "quick" if quick else results)
-        together = _has_accelerator() if together is None else together
+        together = quick or _has_accelerator() if together is None else together
         with _bar() as progress:
             for study, runs in todo:
                 name = runs[0].flavour

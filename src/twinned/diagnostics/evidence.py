@@ -109,7 +109,8 @@ class Evidence:
         for number, (learned, left_out) in enumerate(self.folds, 1):
             tell(f"twin, fold {number} of {len(self.folds)}")
             start = time.monotonic()
-            model = on_all_cores(self.twin).fit(self.rows(learned), self.y[learned])
+            model = clone(self.twin).fit(self.rows(learned), self.y[learned])
+            ask_on_all_cores(model)
             fitted = time.monotonic()
             if seconds is not None and number == 1:
                 each = seconds / len(self.folds) - (fitted - start)
@@ -174,10 +175,13 @@ class Evidence:
         return self.pair_seconds * sum(len(one.anchors_y_) * len(some) for one, some in rows)
 
 
-def on_all_cores(twin: Any) -> Any:
-    """A twin like this one, not fitted, which uses all cores unless it was told otherwise."""
-    own = clone(twin)
-    return own.set_params(n_jobs=-1) if own.get_params().get("n_jobs", 1) is None else own
+def ask_on_all_cores(twin: Any) -> None:
+    """Let a fitted twin predict on all cores, unless it was told otherwise.
+
+    Fitting is left to the base's own ways: more threads than cores are free would hinder it.
+    """
+    if twin.get_params(deep=False).get("n_jobs", 1) is None:
+        twin.set_params(n_jobs=-1)
 
 
 def with_all_anchors(twins: list[Any]) -> list[Any]:

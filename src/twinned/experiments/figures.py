@@ -235,7 +235,7 @@ def figure_c(found: Found, flavour: str) -> Panels:
     rows = pd.DataFrame(nearest, columns=["dataset", "split", "x", "value"])
     panels.line(rows, "nearest pairs and anchors", color=BLUE, linestyle=":")
     for axis in panels.axes.values():
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.06 * axis.dataLim.y1)
     return panels
 
 
@@ -359,7 +359,10 @@ def figure_i(found: Found, flavour: str) -> Panels:
     panels = Panels(
         _datasets(found), f"I · Relabelling loops again and again, {flavour}", "round", "ratio"
     )
+    tried = set().union(*(record["result"] for record in records))
     for weight, colour in zip(ROUND_WEIGHTS, (GREEN, BLUE, RED), strict=True):
+        if f"{weight:.6g}" not in tried:  # a quick look has fewer
+            continue
         for what, style in (("rmse", "-"), ("inconsistency", ":")):
 
             def ratio(result: Any, weight: float = weight, what: str = what) -> dict[int, float]:
@@ -377,7 +380,8 @@ def figure_i(found: Found, flavour: str) -> Panels:
 
 def figure_w(found: Found, flavour: str) -> Panels:
     """Weights of anchors: test error as a ratio to that of equal weights."""
-    panels = Panels(["W"], f"W · Weighted anchors, {flavour}", "", "test RMSE / equal weights")
+    label = "test RMSE / that of equal weights, ± 2 standard errors"
+    panels = Panels(["W"], f"W · Weighted anchors, {flavour}", "", label)
     axis, datasets = panels.axes["W"], _datasets(found)
     names = {"members": "members' variance", "loops": "loop inconsistency", "distance": "distance"}
     places: Any = np.arange(len(datasets))
@@ -398,7 +402,7 @@ def figure_w(found: Found, flavour: str) -> Panels:
             capsize=3,
             markersize=5,
         )
-        panels.name(f"weights by {names[way]}, ± 2 standard errors", drawn)
+        panels.name(f"weights by {names[way]}", drawn)
     axis.axhline(1.0, color=GREY, linewidth=1)
     axis.set_xscale("linear")
     axis.set_xticks(places, datasets)

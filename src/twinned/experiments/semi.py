@@ -28,6 +28,7 @@ LOOP_WEIGHTS = (0.0, 0.1, 1 / 3, 1.0, 10 / 3)
 ALL_LOOP_WEIGHTS = (0.0, 0.001, 1 / 300, 0.01, 1 / 30, 0.1, 1 / 3, 1.0, 10 / 3, 10.0, 100 / 3)
 N_FOLDS, N_ROUNDS, ROUND_TREES = 5, 5, 20
 ROUND_WEIGHTS = (0.1, 1 / 3, 1.0)
+QUICK_TREES, QUICK_WEIGHTS = 5, (0.0, 1 / 3, 1.0)
 
 
 class Rows(NamedTuple):
@@ -40,8 +41,9 @@ class Rows(NamedTuple):
 
 def expand_semi(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
     """One run a split; and five of split 0, by which Λ is chosen without the test rows' values."""
-    weights = ALL_LOOP_WEIGHTS if split == 0 and not quick else LOOP_WEIGHTS
-    settings = _forest(flavour, dataset, N_TREES // 10 if quick else N_TREES)
+    few = QUICK_WEIGHTS if quick else LOOP_WEIGHTS
+    weights = ALL_LOOP_WEIGHTS if split == 0 and not quick else few
+    settings = _forest(flavour, dataset, QUICK_TREES if quick else N_TREES)
     key = "semi-supervised-forests"
     runs = [Run(key, flavour, dataset, split, settings | {"loop_weights": list(weights)})]
     if split == 0 and flavour == "modern":
@@ -51,16 +53,17 @@ def expand_semi(flavour: str, dataset: str, split: int, quick: bool) -> list[Run
                 flavour,
                 dataset,
                 split,
-                settings | {"loop_weights": list(LOOP_WEIGHTS), "fold": i},
+                settings | {"loop_weights": list(few), "fold": i},
             )
-            for i in range(N_FOLDS)
+            for i in range(2 if quick else N_FOLDS)
         ]
     return runs
 
 
 def expand_iterated(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
-    settings = _forest(flavour, dataset, 5 if quick else ROUND_TREES)
-    settings |= {"rounds": 2 if quick else N_ROUNDS, "loop_weights": list(ROUND_WEIGHTS)}
+    settings = _forest(flavour, dataset, QUICK_TREES if quick else ROUND_TREES)
+    weights = ROUND_WEIGHTS[1:] if quick else ROUND_WEIGHTS
+    settings |= {"rounds": 2 if quick else N_ROUNDS, "loop_weights": list(weights)}
     return [Run("iterated-loops", flavour, dataset, split, settings)]
 
 

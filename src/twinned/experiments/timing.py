@@ -23,7 +23,14 @@ PREDICTIONS = 3  # of which the quickest counts
 
 def expand_timing(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
     """One run a data set: the time of a step does not depend on the split."""
-    return [Run("timing", flavour, dataset, 0, {"anchors": list(ANCHORS)})] if split == 0 else []
+    settings: dict[str, Any] = {"anchors": list(ANCHORS)}
+    if quick:
+        settings["lengths"] = [length // 4 for length in _lengths(flavour)]
+    return [Run("timing", flavour, dataset, 0, settings)] if split == 0 else []
+
+
+def _lengths(flavour: str) -> tuple[int, int]:
+    return STEPS if flavour == "modern" else EPOCHS
 
 
 def execute_timing(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
@@ -36,7 +43,7 @@ def execute_timing(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
         kinds: dict[str, Any] = {"plain": NeuralRegressor, "twin": TwinNeuralRegressor}
         result: dict[str, Any] = {}
         for name, kind in kinds.items():
-            lengths = STEPS if run.flavour == "modern" else EPOCHS
+            lengths = run.settings.get("lengths", _lengths(run.flavour))
             options = [_options(run.flavour, length) for length in lengths]
             models = [kind(**own).set_params(random_state=0) for own in options]
             for model in models:  # compile

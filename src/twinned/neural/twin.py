@@ -43,8 +43,8 @@ class TwinNeuralRegressor(BaseTwin):
     hidden_sizes : tuple of int, default=(128, 128)
         The widths of the hidden layers.
     effort : {"fast", "balanced", "thorough"}, default="balanced"
-        Sets what is left at None of `n_members` (6, 20, 40), `max_steps` (2000, 4000, 6000),
-        `batch_size` (128, 256, 256) and `n_folds` (at most 2, 5, 5).
+        Sets what is left at None of `n_members` (6, 15, 40), `max_steps` (1000, 3200, 6000),
+        `batch_size` (128, 128, 256) and `n_folds` (at most 2, 5, 5).
     n_members, max_steps, batch_size, n_folds : int or None, default=None
         How many networks; how many steps each trains; how many pairs a step, each in both orders;
         how many folds the members leave out in turn (1: all leave out the same

@@ -19,8 +19,15 @@ MOST_QUERIES, MOST_COMPARABLES, MOST_FEATURES = 40, 8, 5
 _PERMUTED_PAIRS = 2_000
 
 
-def collect(found: Diagnosis, *, title: str, target: str = "y", random_state: int = 0) -> Any:
-    """The facts of a diagnosis."""
+def collect(
+    found: Diagnosis,
+    *,
+    title: str,
+    target: str = "y",
+    labels: list[str] | None = None,
+    random_state: int = 0,
+) -> Any:
+    """The facts of a diagnosis; `labels` are what the rows of the table are called."""
     rng = check_random_state(random_state)
     evidence = found.evidence
     names = feature_names(evidence.X)
@@ -48,7 +55,7 @@ def collect(found: Diagnosis, *, title: str, target: str = "y", random_state: in
         "predictions": predictions(found, rng),
         "calibration": calibration(found),
         "importance": importance(found, names, rng),
-        "comparables": comparables(found, names, rng),
+        "comparables": comparables(found, names, labels, rng),
         "next": next_steps(found),
     }
 
@@ -100,6 +107,13 @@ def _numbered(found: Diagnosis, rows: Any) -> list[int]:
     return [int(row if places is None else places[row]) + 1 for row in rows]
 
 
+def _called(found: Diagnosis, row: int, labels: list[str] | None) -> dict[str, Any]:
+    """A row's number in the table, and what it is called in a sentence."""
+    (number,) = _numbered(found, [row])
+    name = f"row {number}" if labels is None else f"{labels[number - 1]} (row {number})"
+    return {"row": number, "name": name}
+
+
 def calibration(found: Diagnosis) -> dict[str, Any]:
     """How many points lie within intervals that were set by the points of the other folds."""
     _, _, _, scores = _left_out(found)
@@ -149,7 +163,9 @@ def _with_column(X: Any, other: Any, place: int) -> Any:
     return mixed.astype(X.dtypes.to_dict())
 
 
-def comparables(found: Diagnosis, names: list[str], rng: Any) -> list[dict[str, Any]]:
+def comparables(
+    found: Diagnosis, names: list[str], labels: list[str] | None, rng: Any
+) -> list[dict[str, Any]]:
     """For some points, each left out by its twin: the anchors nearest to it, and what they say.
 
     Nearest in standardised columns: of hundreds of anchors with equal weights, those are the ones
@@ -172,7 +188,7 @@ def comparables(found: Diagnosis, names: list[str], rng: Any) -> list[dict[str, 
             near = np.argsort(distance, kind="stable")[:MOST_COMPARABLES]
             anchors = [
                 {
-                    "row": _numbered(found, [known])[0],
+                    **_called(found, known, labels),
                     "known": _short(line.anchor_y),
                     "difference": _short(line.difference),
                     "estimate": _short(line.estimate),
@@ -183,7 +199,7 @@ def comparables(found: Diagnosis, names: list[str], rng: Any) -> list[dict[str, 
             ]
             queries.append(
                 {
-                    "row": _numbered(found, [row])[0],
+                    **_called(found, row, labels),
                     "truth": _short(evidence.y[row]),
                     "predicted": _short(told[place]),
                     "anchors": anchors,

@@ -18,13 +18,13 @@ function cell(kind, text) {
 
 function show(query) {
   document.getElementById("told").textContent =
-    `Row ${query.row} is predicted to be ${shown(query.predicted)}; it is known to be ${shown(query.truth)}.`;
+    `${query.name[0].toUpperCase()}${query.name.slice(1)} is predicted to be ${shown(query.predicted)}; it is known to be ${shown(query.truth)}.`;
   body.replaceChildren(...query.anchors.map((anchor) => {
     const line = document.createElement("tr");
     const sign = anchor.difference < 0 ? "−" : "+";
     const differs = anchor.features.map((f) => `${f.name} ${f.anchor} (here ${f.query})`).join(", ");
     line.append(
-      cell("th", `row ${anchor.row}`), cell("td", shown(anchor.known)),
+      cell("th", anchor.name), cell("td", shown(anchor.known)),
       cell("td", sign + shown(Math.abs(anchor.difference))), cell("td", shown(anchor.estimate)),
       cell("td", `${(100 * anchor.weight).toPrecision(2)} %`), cell("td", differs || "nothing"),
     );
