@@ -48,7 +48,7 @@ def test_choosing_a_row_changes_the_comparables(page, facts):
     Select(page.find_element("id", "query")).select_by_index(5)
     assert shown() != first
     query = facts["comparables"][5]
-    assert f"Row {query['row']}" in page.find_element("id", "told").text
+    assert f"for row {query['row']}:" in page.find_element("id", "told").text
     assert f"row {query['anchors'][0]['row']}" in shown()[0]
 
 

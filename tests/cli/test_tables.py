@@ -153,9 +153,13 @@ def test_a_decimal_comma_is_recognised(table):
 
 @pytest.mark.parametrize("cell", ["<5", "> 0.1", "<=1e-3", "≥2,5"])
 def test_a_limit_of_detection_is_recognised(table, cell):
-    for others in ("1\n2\n3\n", "3\n", ""):
-        with pytest.raises(ValueError, match="a limit and no value; leave such cells empty"):
-            whole(table(f"a;b\n{cell};1\n" + others.replace("\n", ";0\n"), ";"))
+    for others in ("1;0\n2;0\n3;0\n", f"3;0\n{cell}4;0\n"):
+        with pytest.raises(ValueError, match=r"a limit; write a number for it.*--categorical a"):
+            whole(table(f"a;b\n{cell};1\n{others}", ";"))
+    # limits alone are names
+    assert whole(table(f"a;b\n{cell};1\n{cell};2\n", ";"))["a"].dtype == "category"
+    with pytest.raises(ValueError, match="half the limit; the target must be a number"):
+        read_target(table(f"a;b\n{cell};1\n2;2\n", ";"), "a")
 
 
 @pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e999"])

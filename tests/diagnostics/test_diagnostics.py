@@ -19,7 +19,7 @@ from twinned.diagnostics import (
     neighbour_curve,
 )
 from twinned.diagnostics.comparison import ratio_interval
-from twinned.diagnostics.evidence import Encoder, gather
+from twinned.diagnostics.evidence import Encoder, Evidence, gather
 from twinned.diagnostics.trust import gamma_test
 from twinned.report import collect
 
@@ -156,13 +156,49 @@ def test_of_more_rows_than_there_is_time_for_some_are_judged(bridge, monkeypatch
     np.testing.assert_array_equal(found.evidence.y, y.iloc[places])
     assert found.n_rows == len(found.model.anchors_y_) == 120
     assert "50 random rows of 120" in found.notes[0]
-    assert found.calibrated.keep_in() is found.model  # its intervals are of all points
+    assert found.calibrated.keep_in() is found.model  # though its scores are of some points
     facts = collect(found, title="some")
     assert (facts["rows"], facts["judged"]) == (120, 50)
     for query in facts["comparables"]:
         assert query["truth"] == pytest.approx(y.iloc[query["row"] - 1], rel=1e-5)
         for anchor in query["anchors"]:
             assert anchor["known"] == pytest.approx(y.iloc[anchor["row"] - 1], rel=1e-5)
+
+
+class Slow:
+    """A twin that takes a millisecond for each of its anchors that it asks; the clock is ours."""
+
+    def __init__(self, used, clock):
+        self.anchors_y_, self._used, self._clock = np.zeros(4_000), used, clock
+
+    def _n_used(self):
+        return self._used
+
+    def predict(self, X, return_std):
+        self._clock[0] += 1e-3 * len(X) * self._used
+
+
+@pytest.mark.parametrize(
+    ("used", "seconds", "judged"),
+    [
+        (
+            4_000,
+            5 * 1_000 * 4.0 + 10,
+            5_000,
+        ),  # all: 1,000 rows a fold, 4,000 anchors each
+        (4_000, 5 * 500 * 2.0 + 10, 2_000),  # half the rows are a quarter of the pairs; coarsely
+        (16, 5 * 500 * 0.016 + 10, 2_000),  # with 16 anchors each, half the rows are half the pairs
+        (16, 5 * 250 * 0.016 + 10, 1_000),
+        (4_000, 0.0, 1_000),
+        (4_000, None, 5_000),
+    ],
+)
+def test_how_many_rows_there_is_time_for(used, seconds, judged, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("twinned.diagnostics.evidence.time.perf_counter", lambda: clock[0])
+    X, folds = np.zeros((5_000, 1)), [(np.arange(4_000), np.arange(4_000, 5_000))] * 5
+    found = Evidence(X, np.zeros(5_000), tree(), folds, last_seconds=2.0)
+    assert found._askable(Slow(used, clock), folds[0][1], seconds) == judged
 
 
 def test_curves_ask_as_many_points_as_they_need(bridge, evidence, monkeypatch):

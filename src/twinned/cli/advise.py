@@ -52,7 +52,12 @@ def advise_command(
     group: Group = None,
     label: Label = None,
     seed: Annotated[
-        int, typer.Option("--seed", help="The same seed gives the same advice.", metavar="N")
+        int,
+        typer.Option(
+            "--seed",
+            help="The same seed gives the same advice, where there is time for the same checks.",
+            metavar="N",
+        ),
     ] = 0,
     separator: Separator = ",",
     as_json: Annotated[bool, typer.Option("--json", help="Print all facts as JSON.")] = False,

@@ -199,10 +199,7 @@ def read_numbers(cells: Cells, name: str, way_out: str = "") -> np.ndarray:
         # true and false alone would have been numbers, so they are not the first to blame
         row = next((row for row in text if column[row].lower() not in TRUTHS), text[0])
         if _LIMIT.fullmatch(column[row]):
-            way_out = (
-                ", a limit and no value; leave such cells empty, or write a number for them, such "
-                "as half the limit"
-            )
+            way_out = f", a limit; write a number for it, such as half the limit{way_out}"
         raise ValueError(
             f"{cells.at(row, name)}: {shortened(column[row])} is text in a number column"
             f"{_comma_hint(column[row])}{way_out}."
@@ -267,7 +264,7 @@ def _is_text(cells: Cells, name: str) -> bool:
     if (
         2 * len(texts) <= len(distinct)
         or all(_comma_hint(text) for text in texts)
-        or all(_LIMIT.fullmatch(text) for text in texts)
+        or (len(texts) < len(distinct) and all(_LIMIT.fullmatch(text) for text in texts))
     ):
         read_numbers(cells, name, f"; {offer}")  # refuses
     if len(distinct) == len(column) and len(column) > _FEW_ROWS:

@@ -10,7 +10,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned.columns import Floats
 from twinned.diagnostics.comparison import ratio_interval
-from twinned.diagnostics.evidence import Evidence, gather, rmse
+from twinned.diagnostics.evidence import Evidence, ask_on_all_cores, gather, rmse
 from twinned.diagnostics.finding import Finding, draw_curve, per_cent
 from twinned.neighbours import all_distances
 from twinned.twin import TwinRegressor
@@ -117,12 +117,10 @@ def multiplier_check(
     learned, left_out = evidence.folds[0]
     queries, known = evidence.rows(left_out), evidence.y[left_out]
     sizes = [m for m in PARTNERS if m < len(learned)]
-    told = [
-        _with_partners(evidence.twin, m)
-        .fit(evidence.rows(learned), evidence.y[learned])
-        .predict(queries)
-        for m in sizes
-    ]
+    told = []
+    for m in sizes:
+        few = _with_partners(evidence.twin, m).fit(evidence.rows(learned), evidence.y[learned])
+        told.append(ask_on_all_cores(few).predict(queries))
     errors = [rmse(one, known) for one in told]
     groups = None if evidence.groups is None else evidence.groups[left_out]
     ratio, low, high = ratio_interval(told[-1], told[0], known, groups)
@@ -174,7 +172,7 @@ def learning_curve(
             told = evidence.told["twin"][left_out]
         else:
             own = clone(evidence.twin).fit(evidence.rows(some), evidence.y[some])
-            told = own.predict(queries)
+            told = ask_on_all_cores(own).predict(queries)
         errors.append(rmse(told, known))
     power = _power(np.array(sizes, float), np.array(errors))
     doubled = 2.0**power

@@ -10,7 +10,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -31,9 +31,9 @@ from twinned.twin import TwinRegressor
 
 FEWEST_ROWS = 20
 MOST_ESTIMATES = 1_000_000  # a fold: what a curve over anchors needs, and a computer bears
-PROBED = 40  # rows by which it is told how long many take
+PROBED = 100  # rows by which it is told how long many take
 FEWEST_JUDGED = 1_000  # whatever the time
-WORTH_FEWER = 0.8  # of the rows, for which it is worth to begin anew
+WORTH_FEWER = 0.8  # of the rows: for no more than that it is worth to begin anew
 Report = Callable[[str], None]
 
 
@@ -41,7 +41,7 @@ class Clock:
     """How much of a time budget is left; None is no bound."""
 
     def __init__(self, budget: float | None) -> None:
-        self._start, self._budget = time.monotonic(), budget
+        self._start, self._budget = time.perf_counter(), budget
 
     def has(self, seconds: float) -> bool:
         """Whether so much is left."""
@@ -49,7 +49,7 @@ class Clock:
 
     @property
     def spent(self) -> float:
-        return time.monotonic() - self._start
+        return time.perf_counter() - self._start
 
 
 @dataclass
@@ -58,9 +58,10 @@ class Evidence:
 
     `told` has (n,) predictions by name; "twin" is the one that is diagnosed. `twins` are its fitted
     models, one a fold, `spread` (n,) their standard deviations. `fit_seconds` is how long one of
-    them took, and `pair_seconds` one pair of query and anchor. `groups` (n,) are rows that belong
-    together, None where each stands for itself. `places` (n,) are the rows of a larger table that
-    these are, None where they are all of it.
+    them took, fitted and asked, `pair_seconds` one pair of query and anchor, and `last_seconds` the
+    fit of most rows of the table. `groups` (n,) are rows that belong together, None where each
+    stands for itself. `places` (n,) are the rows of a larger table that these are, None where they
+    are all of it.
     """
 
     X: Any
@@ -73,6 +74,7 @@ class Evidence:
     spread: Floats | None = None
     fit_seconds: float = 0.0
     pair_seconds: float = 0.0
+    last_seconds: float = 0.0
     places: Any = None
 
     def rows(self, some: Any) -> Any:
@@ -102,43 +104,58 @@ class Evidence:
     def add_twin(self, tell: Report, seconds: float | None = None) -> int:
         """Fit the twin in every fold; ask for its mean and standard deviation at once.
 
-        Returns for how many rows there is time. If for fewer than there are, nothing is added.
+        Returns of how many rows that is. Where there is time for much fewer, nothing is added, and
+        it is for how many.
         """
         told, spread = np.empty_like(self.y), np.empty_like(self.y)
         fitting = asking = 0.0
         for number, (learned, left_out) in enumerate(self.folds, 1):
             tell(f"twin, fold {number} of {len(self.folds)}")
-            start = time.monotonic()
+            start = time.perf_counter()
             model = clone(self.twin).fit(self.rows(learned), self.y[learned])
-            ask_on_all_cores(model)
-            fitted = time.monotonic()
-            if seconds is not None and number == 1:
-                each = seconds / len(self.folds) - (fitted - start)
-                most = self._askable(model, left_out, each)
-                if most < WORTH_FEWER * len(self.y):
+            model = ask_on_all_cores(model)
+            fitted = time.perf_counter()
+            fitting += fitted - start
+            if number == 1:
+                self.last_seconds = fitting
+                most = self._askable(model, left_out, seconds)
+                if most < len(self.y):
                     return most
-                fitted = time.monotonic()
+                fitted = time.perf_counter()
             said = model.predict(self.rows(left_out), return_std=True)
             told[left_out], spread[left_out] = (np.ravel(part) for part in said)
             self.twins.append(model)
-            fitting += fitted - start
-            asking += time.monotonic() - fitted
+            asking += time.perf_counter() - fitted
         self.told["twin"], self.spread = told, spread
         self.fit_seconds = (fitting + asking) / len(self.folds)
         self.pair_seconds = asking / sum(
-            len(own.anchors_y_) * len(left_out)
+            own._n_used() * len(left_out)
             for own, (_, left_out) in zip(self.twins, self.folds, strict=True)
         )
         return len(self.y)
 
-    def _askable(self, model: Any, left_out: Any, seconds: float) -> int:
-        """Of how many rows a fold can be asked with the others as anchors, in so many seconds."""
-        for some in (left_out[:4], left_out[:PROBED]):  # the first time it is compiled
-            start = time.monotonic()
-            model.predict(self.rows(some), return_std=True)
-        pair = (time.monotonic() - start) / (len(some) * len(model.anchors_y_))
-        share = len(left_out) * len(model.anchors_y_) / len(self.y) ** 2
-        return max(FEWEST_JUDGED, int(np.sqrt(max(seconds, 0.0) / (share * pair))))
+    def _askable(self, model: Any, left_out: Any, seconds: float | None) -> int:
+        """Of how many rows the folds can be asked in so many seconds, after such a fit of each.
+
+        All of them, unless it is much fewer.
+        """
+        n = len(self.y)
+        if seconds is None or n * WORTH_FEWER <= FEWEST_JUDGED:
+            return n
+        some = self.rows(left_out[:PROBED])
+        for _ in range(2):  # the first time something is compiled
+            start = time.perf_counter()
+            model.predict(some, return_std=True)
+            row = max(time.perf_counter() - start, 1e-9) / count_rows(some)
+        left = max(seconds / len(self.folds) - self.last_seconds, 0.0)
+        most = left / row * n / len(left_out)  # as many anchors asked for each as now
+        if model._n_used() == len(model.anchors_y_):
+            most = np.sqrt(most * n)  # with fewer rows there are fewer anchors
+        if most >= WORTH_FEWER * n:
+            return n
+        # coarse, so that mostly the same rows are judged again
+        doublings = int(np.log2(max(most / FEWEST_JUDGED, 1.0)))
+        return FEWEST_JUDGED * 2**doublings
 
     def left_out(self) -> list[tuple[Floats, Floats]]:
         """What each fold's twin said of the points that it left out: mean, standard deviation."""
@@ -175,13 +192,16 @@ class Evidence:
         return self.pair_seconds * sum(len(one.anchors_y_) * len(some) for one, some in rows)
 
 
-def ask_on_all_cores(twin: Any) -> None:
-    """Let a fitted twin predict on all cores, unless it was told otherwise.
+def ask_on_all_cores(twin: Any) -> Any:
+    """Let a fitted twin of trees predict on all cores, unless it was told otherwise.
 
-    Fitting is left to the base's own ways: more threads than cores are free would hinder it.
+    Other bases may not bear it. Fitting is left to the base's own ways: more threads than cores are
+    free would hinder it.
     """
-    if twin.get_params(deep=False).get("n_jobs", 1) is None:
+    trees = getattr(twin, "_at_anchors", lambda: None)()
+    if trees is not None and twin.n_jobs is None:
         twin.set_params(n_jobs=-1)
+    return twin
 
 
 def with_all_anchors(twins: list[Any]) -> list[Any]:
@@ -216,16 +236,13 @@ def gather(
         if most < n:
             some = np.sort(np.random.RandomState(random_state).permutation(n)[:most])
             own = None if groups is None else groups[some]
-            fewer = gather(
-                evidence.rows(some),
-                values[some],
-                twin,
-                cv=cv,
-                groups=own,
-                random_state=random_state,
-                tell=tell,
-            )
-            return replace(fewer, places=some)
+            if np.ptp(values[some]) > 0 and _many(own) >= min(cv, _many(groups)):
+                X, y = evidence.rows(some), values[some]
+                options: Any = {"cv": cv, "groups": own, "random_state": random_state, "tell": tell}
+                fewer = gather(X, y, twin, **options)
+                fewer.places, fewer.last_seconds = some, evidence.last_seconds
+                return fewer
+            evidence.add_twin(tell)
         encode = evidence.encoder
         evidence.add("base", lambda learned: Encoded(encode, base_of(twin, random_state)), tell)
 
@@ -236,6 +253,10 @@ def gather(
         evidence.add("k-NN", neighbours, tell)
         evidence.add("linear", lambda learned: Encoded(encode, linear()), tell)
     return evidence
+
+
+def _many(groups: Any) -> int:
+    return 0 if groups is None else len(np.unique(groups))
 
 
 def check_values(y: Any, n: int) -> Floats:

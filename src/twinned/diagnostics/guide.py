@@ -153,8 +153,8 @@ def diagnose(
     notes: list[str] = []
     if evidence.places is not None:
         notes.append(
-            f"For lack of time all was judged by {len(y):,} random rows of {len(every[1]):,}; the "
-            "model is of all."
+            f"For lack of time all was judged by {len(y):,} random rows of {len(every[1]):,}. The "
+            "model is of all, so it will err less than is said here, and its intervals are wide."
         )
 
     def ask(checks: list[tuple[str, float, Callable[..., Finding]]]) -> None:
@@ -218,7 +218,7 @@ def _last_seconds(evidence: Evidence, findings: list[Finding]) -> float:
         if finding.key == "neighbours" and finding.numbers["best"] is not None:
             # the twins of the folds are asked again, with their nearest anchors
             asking = evidence.pair_seconds * finding.numbers["best"] * len(evidence.y)
-    return 1.5 * evidence.fit_seconds + asking + 2.0
+    return 1.5 * max(evidence.fit_seconds, evidence.last_seconds) + asking + 2.0
 
 
 def _takes_networks(evidence: Evidence) -> bool:

@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from sklearn.base import clone
 
 from twinned.columns import Floats
-from twinned.diagnostics.evidence import Evidence, gather, rmse
+from twinned.diagnostics.evidence import Evidence, ask_on_all_cores, gather, rmse
 from twinned.diagnostics.finding import Finding, per_cent
 from twinned.neighbours import NeighbourIndex
 
@@ -127,7 +127,7 @@ def anchor_decomposition(
     predicts. Parameters as of `compare`. The truth is not known, so bias² holds the noise of y.
     """
     evidence = gather(X, y, twin) if evidence is None else evidence
-    learned, left_out = evidence.folds[0]
+    learned, left_out = evidence.folds[0][0], evidence.asked()[0]
     known = evidence.y[left_out]
     rng = np.random.RandomState(0)
     size = min(64, int(0.8 * len(learned)))
@@ -136,7 +136,7 @@ def anchor_decomposition(
         some = rng.permutation(learned)[: int(0.8 * len(learned))]
         model = clone(evidence.twin).set_params(anchors="all")
         model.fit(evidence.rows(some), evidence.y[some])
-        told = model.predict_anchors(evidence.rows(left_out))[1]
+        told = ask_on_all_cores(model).predict_anchors(evidence.rows(left_out))[1]
         estimates.append(told[:, rng.permutation(told.shape[1])[:size]].T)
     parts = decompose(np.stack(estimates), known)
     one = parts["bias"] + parts["variance"]

@@ -216,6 +216,7 @@ def figure_c(found: Found, flavour: str) -> Panels:
         ("twin network", "twin-networks", BLUE),
     ):
         rows = curve(found[study], lambda r: r["epochs"])
+        rows = rows[rows["dataset"].isin(unit)].copy()
         kind = name.split()[0]
         rows["value"] = [
             _units(flavour, epochs) * unit[dataset][f"{kind}_unit"]
@@ -226,17 +227,27 @@ def figure_c(found: Found, flavour: str) -> Panels:
     nearest = []
     for record in found["paired-networks"]:
         settings, dataset = record["config"]["settings"], record["config"]["dataset"]
-        if settings["pairs"] == "nearest":
+        if settings["pairs"] == "nearest" and dataset in unit:
             own, k = unit[dataset], settings["partners"]
-            sizes = [int(size) for size in own["nearest_predict"]]
-            seconds = np.interp(k, sizes, list(own["nearest_predict"].values()))
+            seconds = predicting_seconds(own["nearest_predict"], k)
             seconds += _units(flavour, record["result"]["epochs"]) * own["twin_unit"]
             nearest.append((dataset, record["config"]["split"], k, seconds))
     rows = pd.DataFrame(nearest, columns=["dataset", "split", "x", "value"])
     panels.line(rows, "nearest pairs and anchors", color=BLUE, linestyle=":")
     for axis in panels.axes.values():
-        axis.set_ylim(0, 1.06 * axis.dataLim.y1)
+        if np.isfinite(axis.dataLim.y1):  # or nothing has run yet
+            axis.set_ylim(0, 1.06 * axis.dataLim.y1)
     return panels
+
+
+def predicting_seconds(measured: dict[str, float], k: int) -> float:
+    """With k anchors, between the numbers of them that were measured.
+
+    >>> predicting_seconds({"1": 1.0, "16": 16.0, "4": 4.0}, 10)  # in the order of texts
+    10.0
+    """
+    sizes = sorted(measured, key=int)
+    return float(np.interp(k, [int(size) for size in sizes], [measured[size] for size in sizes]))
 
 
 def _units(flavour: str, epochs: float) -> float:

@@ -29,7 +29,7 @@ from twinned.experiments.records import Run
 from twinned.neighbours import all_distances
 
 N_MEMBERS, N_PAIRED = 32, {"as_published": 1, "as_written": 1, "modern": 4}
-QUICK_MEMBERS, QUICK_ROWS = 4, 100  # the latter of those to stop by, and to test on
+QUICK_MEMBERS, QUICK_ROWS = 4, 100  # the latter are asked, of the validation and the test rows
 NEIGHBOURS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # anchors asked of a twin of all pairs
 NEAREST_PAIRS = (2, 4, 8, 16, 32, 64)  # trained and asked; a point is its own nearest
 MULTIPLIERS = (1, 2, 4, 8, 16, 32, 64)
@@ -37,12 +37,12 @@ FLAVOURS = ("as_published", "modern", "as_written")
 
 
 def expand_plain(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
-    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **effort(flavour, quick)}
+    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **extent(flavour, quick)}
     return [Run("plain-networks", flavour, dataset, split, settings)]
 
 
 def expand_twins(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
-    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **effort(flavour, quick)}
+    settings = {"members": QUICK_MEMBERS if quick else N_MEMBERS, **extent(flavour, quick)}
     return [
         Run("twin-networks", flavour, dataset, split, settings | {"neighbours": list(NEIGHBOURS)})
     ]
@@ -52,7 +52,7 @@ def expand_paired(flavour: str, dataset: str, split: int, quick: bool) -> list[R
     kinds = {"nearest": NEAREST_PAIRS, "random": MULTIPLIERS}
     if quick:
         kinds = {"nearest": (4, 16), "random": (1, 8)}
-    settings = {"members": 1 if quick else N_PAIRED[flavour], **effort(flavour, quick)}
+    settings = {"members": 1 if quick else N_PAIRED[flavour], **extent(flavour, quick)}
     return [
         Run("paired-networks", flavour, dataset, split, settings | {"pairs": kind, "partners": k})
         for kind, partners in kinds.items()
@@ -60,7 +60,8 @@ def expand_paired(flavour: str, dataset: str, split: int, quick: bool) -> list[R
     ]
 
 
-def effort(flavour: str, quick: bool) -> dict[str, Any]:
+def extent(flavour: str, quick: bool) -> dict[str, Any]:
+    """How long is trained, and how many points are asked: of a quick look alone it is said."""
     settings: dict[str, Any] = {}
     if flavour == "modern":
         settings["effort"] = "fast" if quick else "balanced"

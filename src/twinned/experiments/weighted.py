@@ -18,8 +18,8 @@ import numpy as np
 
 from twinned.columns import Floats
 from twinned.experiments.networks import (
-    effort,
     errors,
+    extent,
     member_estimates,
     query_distances,
     trained,
@@ -35,7 +35,7 @@ FLOOR = 0.1  # of the mean: below it no anchor counts as more certain still
 
 def expand_weighted(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
     members = QUICK_MEMBERS if quick else N_MEMBERS
-    settings = {"members": members, "loops": N_LOOPS, **effort(flavour, quick)}
+    settings = {"members": members, "loops": N_LOOPS, **extent(flavour, quick)}
     return [Run("weighted-anchors", flavour, dataset, split, settings)]
 
 

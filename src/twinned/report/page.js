@@ -18,7 +18,7 @@ function cell(kind, text) {
 
 function show(query) {
   document.getElementById("told").textContent =
-    `${query.name[0].toUpperCase()}${query.name.slice(1)} is predicted to be ${shown(query.predicted)}; it is known to be ${shown(query.truth)}.`;
+    `Prediction for ${query.name}: ${shown(query.predicted)}; known value: ${shown(query.truth)}.`;
   body.replaceChildren(...query.anchors.map((anchor) => {
     const line = document.createElement("tr");
     const sign = anchor.difference < 0 ? "−" : "+";
