@@ -34,7 +34,7 @@ def _lengths(flavour: str) -> tuple[int, int]:
 
 
 def execute_timing(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Seconds of a step (modern), or of an epoch (as published), and of predicting the test rows."""
+    """Seconds of a step (modern) or of an epoch (as published), and of predicting the test rows."""
     from twinned.anchors import NearestAnchors
     from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
