@@ -1,9 +1,8 @@
 """Every figure can be drawn from records of the form that its studies write."""
 
-import numpy as np
 import pytest
 
-from twinned.experiments import EXPERIMENTS, STUDIES, timing
+from twinned.experiments import EXPERIMENTS, STUDIES
 from twinned.experiments.semi import LOOP_WEIGHTS, ROUND_WEIGHTS
 
 DRAWN = [one for one in EXPERIMENTS.values() if one.draw is not None]
@@ -86,18 +85,3 @@ def test_every_experiment_is_a_table_or_a_picture():
     for one in EXPERIMENTS.values():
         assert (one.table is None) != (one.draw is None)
         assert one.flavours
-
-
-def test_a_step_and_a_prediction_take_time(monkeypatch):
-    rng = np.random.RandomState(0)
-    X, y = rng.normal(size=(60, 2)), rng.normal(size=60)
-    parts = ((X[:40], y[:40]), (X[40:50], y[40:50]), (X[50:], y[50:]))
-    monkeypatch.setattr(timing, "rows_of", lambda dataset, split: parts)
-    monkeypatch.setattr(timing, "STEPS", (5, 400))
-    assert not timing.expand_timing("modern", "TF", 1, False)  # one split is enough
-    (run,) = timing.expand_timing("modern", "TF", 0, False)
-    run.settings["anchors"] = [1, 4]
-    ((_, result),) = timing.execute_timing([run])
-    assert 0 < result["plain_unit"] < 1
-    assert 0 < result["twin_unit"] < 1
-    assert set(result["nearest_predict"]) == {"1", "4"}

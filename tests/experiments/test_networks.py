@@ -222,7 +222,9 @@ def test_the_time_of_a_step_is_free_of_what_every_training_costs(monkeypatch, fl
         return 7.0 + 0.25 * getattr(model, length)
 
     monkeypatch.setattr(timing, "_seconds", seconds)
-    run = Run("timing", flavour, "TF", 0, {"anchors": [1, 4]})
+    assert not timing.expand_timing(flavour, "TF", 1, False)  # one split is enough
+    (run,) = timing.expand_timing(flavour, "TF", 0, False)
+    run.settings["anchors"] = [1, 4]
     ((_, found),) = timing.execute_timing([run])
     assert found["plain_unit"] == pytest.approx(0.25)
     assert found["twin_unit"] == pytest.approx(0.25)
