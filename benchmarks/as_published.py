@@ -70,7 +70,7 @@ def run_scales(keys, scales, output):
     """The twins again, their training loss multiplied by each of some numbers."""
     import jax
 
-    from twinned.neural import published
+    from twinned.models.neural import published
 
     share = published.LABELLED_SHARE
     if not output.exists():

@@ -77,7 +77,7 @@ def child(model, key, seed):
 def shape_child(key, seed, members, partners, pairs):
     """Fits of one shape with growing steps: processor seconds and out-of-fold RMSE of each."""
     from twinned import TwinNeuralRegressor
-    from twinned.neural import fitting
+    from twinned.models.neural import fitting
 
     fitting.PARTNERS = partners
     X, y, _, _ = split(key, seed)

@@ -47,8 +47,8 @@ def main():
     parser.add_argument("--output", type=Path, default=RESULTS / "neural_gpu.md")
     arguments = parser.parse_args()
     jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
+    from twinned.models.neural.fitting import PARTNERS
     from twinned.neural import TwinNeuralRegressor, fit_many
-    from twinned.neural.fitting import PARTNERS
 
     rng = np.random.RandomState(0)
     problems = []

@@ -47,9 +47,9 @@ def child(n_rows):
 
 def runs(n_rows):
     """A short and a long stretch of one member, each a function to call."""
-    from twinned.neural.fitting import plan_of, stack
-    from twinned.neural.preparation import prepare, settings_of
-    from twinned.neural.running import Run
+    from twinned.models.neural.dispatch import Run
+    from twinned.models.neural.fitting import plan_of, stack
+    from twinned.models.neural.problem import prepare, settings_of
 
     estimator = twin(n_members=1, n_folds=1)
     problem = prepare(estimator, *data(n_rows), None, None, None, twin=True)

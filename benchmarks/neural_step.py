@@ -34,9 +34,9 @@ def data():
 def engine(n_members, n_pairs):
     """A function that trains some hundred steps, and how many."""
     from twinned import TwinNeuralRegressor
-    from twinned.neural.fitting import plan_of, stack
-    from twinned.neural.preparation import prepare, settings_of
-    from twinned.neural.running import Run
+    from twinned.models.neural.dispatch import Run
+    from twinned.models.neural.fitting import plan_of, stack
+    from twinned.models.neural.problem import prepare, settings_of
 
     estimator = TwinNeuralRegressor(
         (WIDTH, WIDTH),

@@ -25,11 +25,11 @@ def child(way):
     import lightgbm
     import numpy as np
 
-    import twinned.twin
+    import twinned.estimators.twin
     from twinned import TwinRegressor
 
     if way == "whole":
-        twinned.twin.bins_blocks = lambda base: False
+        twinned.estimators.twin.supports_blocks = lambda base: False
     rng = np.random.RandomState(0)
     X = rng.uniform(size=(N_POINTS, N_FEATURES))
     y = X[:, 0] + np.sin(6 * X[:, 1]) * X[:, 2] + 0.1 * rng.normal(size=N_POINTS)

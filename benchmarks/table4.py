@@ -25,9 +25,9 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
+from paper import Run
+from paper.semi import ALL_LOOP_WEIGHTS, LOOP_WEIGHTS, N_FOLDS, execute_semi
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.experiments import Run
-from twinned.experiments.semi import ALL_LOOP_WEIGHTS, LOOP_WEIGHTS, N_FOLDS, execute_semi
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -29,7 +29,7 @@ from sklearn.model_selection import HalvingGridSearchCV, KFold
 
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS, forest_split, load
-from twinned.folds import pair_folds
+from twinned.pairing.splits import pair_folds
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("plain", "leaking", "sound")

@@ -37,7 +37,7 @@ from sklearn.model_selection import KFold
 
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS, load, paper_split
-from twinned.uncertainty import Calibrated, calibrate_across
+from twinned.intervals.conformal import Calibrated, calibrate_across
 
 RESULTS = Path(__file__).parent / "results"
 LEVELS = (0.8, 0.9, 0.95)

@@ -32,11 +32,11 @@ DATASETS = {
 def regressors(seed):
     """Each plain regressor, and the same one twinned."""
     forest = RandomForestRegressor(50, min_samples_leaf=2, random_state=seed)
-    neighbours = KNeighborsRegressor(5)
+    neighbors = KNeighborsRegressor(5)
     boosting = HistGradientBoostingRegressor(random_state=seed)
     return {
         "random forest": (forest, TwinRegressor(forest)),
-        "k-NN": (neighbours, TwinRegressor(neighbours)),
+        "k-NN": (neighbors, TwinRegressor(neighbors)),
         "boosting": (boosting, TwinRegressor(boosting)),
     }
 

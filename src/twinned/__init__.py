@@ -11,39 +11,39 @@ from typing import Any
 
 from twinned._version import __version__
 
-_HOME = {
-    "TwinRegressor": "twin",
-    "SemiSupervisedTwinRegressor": "semi_supervised",
-    "TwinNeuralRegressor": "neural",
-    "NeuralRegressor": "neural",
-    "AllPairs": "pairs",
-    "HalfPairs": "pairs",
-    "RandomPairs": "pairs",
-    "NearestPairs": "pairs",
-    "AllAnchors": "anchors",
-    "NearestAnchors": "anchors",
-    "RandomAnchors": "anchors",
-    "DistanceWeights": "anchors",
-    "UniformWeights": "anchors",
-    "FixedWeights": "anchors",
-    "learn_weights": "weighting",
-    "conformal": "uncertainty",
-    "cross_conformal": "uncertainty",
+_MODULES = {
+    "TwinRegressor": "estimators.twin",
+    "SemiSupervisedTwinRegressor": "estimators.semi_supervised",
+    "TwinNeuralRegressor": "estimators.twin_neural",
+    "NeuralRegressor": "estimators.neural",
+    "AllPairs": "pairing.pairs",
+    "HalfPairs": "pairing.pairs",
+    "RandomPairs": "pairing.pairs",
+    "NearestPairs": "pairing.pairs",
+    "AllAnchors": "pairing.anchors",
+    "NearestAnchors": "pairing.anchors",
+    "RandomAnchors": "pairing.anchors",
+    "DistanceWeights": "pairing.weights",
+    "UniformWeights": "pairing.weights",
+    "FixedWeights": "pairing.weights",
+    "learn_weights": "pairing.weights",
+    "conformal": "intervals.conformal",
+    "cross_conformal": "intervals.conformal",
     "diagnose": "diagnostics",
     "query": "active",
     "TwinQuery": "active",
     "save": "persistence",
     "load": "persistence",
 }
-_ROOMS = ("datasets", "diagnostics", "exceptions", "neural")
+_SUBMODULES = ("datasets", "diagnostics", "exceptions", "neural")
 
-__all__ = ["__version__", *_HOME, *_ROOMS]
+__all__ = ["__version__", *_MODULES, *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"twinned.{_HOME[name]}"), name)
-    elif name in _ROOMS:
+    if name in _MODULES:
+        value = getattr(import_module(f"twinned.{_MODULES[name]}"), name)
+    elif name in _SUBMODULES:
         value = import_module(f"twinned.{name}")
     else:
         raise AttributeError(f"module 'twinned' has no attribute {name!r}")

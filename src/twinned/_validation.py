@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
 
-from twinned.columns import (
-    Columns,
+from twinned._table import (
     Floats,
+    TableSchema,
     column_list,
     encode,
     extend,
-    is_nominal_dtype,
+    is_categorical_dtype,
     is_table,
-    learn_columns,
+    learn_schema,
 )
 
 # Squares of differences, summed over the rows, must stay finite, else a learner gives NaN
@@ -44,10 +44,10 @@ _UNITS = {
 }
 
 
-def check_count(name: str, value: Any, minimum: int = 1) -> int:
+def check_integer(name: str, value: Any, minimum: int = 1) -> int:
     """A whole number, at least `minimum`. True is not 1 here.
 
-    >>> check_count("k", 3)
+    >>> check_integer("k", 3)
     3
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
@@ -57,7 +57,7 @@ def check_count(name: str, value: Any, minimum: int = 1) -> int:
     return int(value)
 
 
-def check_number(name: str, value: Any) -> float:
+def check_real(name: str, value: Any) -> float:
     """A finite number. True is not 1 here either."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, not {value!r}.")
@@ -75,14 +75,14 @@ def check_choice(name: str, value: Any, choices: Sequence[str], otherwise: str =
         raise kind(f"{name} must be one of {listed}{otherwise}, not {value!r}.")
 
 
-def check_flag(name: str, value: Any) -> bool:
+def check_bool(name: str, value: Any) -> bool:
     """True or False, nothing that merely counts as such."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, not {value!r}.")
     return bool(value)
 
 
-def check_threads(n_jobs: Any) -> None:
+def check_n_jobs(n_jobs: Any) -> None:
     """As in scikit-learn: None, or a number of threads, negative to count from all cores."""
     if n_jobs is not None and (
         isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral)
@@ -92,10 +92,10 @@ def check_threads(n_jobs: Any) -> None:
         raise ValueError("n_jobs must not be 0; use None or 1 for a single thread.")
 
 
-def parse_memory(limit: Any) -> int | None:
+def parse_memory_limit(limit: Any) -> int | None:
     """Bytes, from a number of bytes or a string such as `"512MB"` (decimal) or `"1GiB"`.
 
-    >>> parse_memory("512MB"), parse_memory("1GiB"), parse_memory(None)
+    >>> parse_memory_limit("512MB"), parse_memory_limit("1GiB"), parse_memory_limit(None)
     (512000000, 1073741824, None)
     """
     if limit is None:
@@ -116,40 +116,40 @@ def parse_memory(limit: Any) -> int | None:
     return int(size)
 
 
-def open_training_table(
+def validate_training_table(
     estimator: Any, X: Any, categorical_features: Any, *, allow_nan: bool, pair_dtype: np.dtype[Any]
-) -> tuple[Floats, Columns]:
+) -> tuple[Floats, TableSchema]:
     """Encode the table that is being fitted and learn its columns. (n, n_features) float64."""
     _refuse_lazy(X)
     declared = _declared_positions(X, categorical_features)
     if declared or is_table(X):
         values, names = column_list(X)
         validate_data(estimator, X, reset=True, skip_check_array=True)
-        columns = learn_columns(values, declared)
+        columns = learn_schema(values, declared)
         matrix = check_array(encode(columns, values, names), **_ANY_NUMBER, ensure_min_samples=2)
     else:
         matrix = validate_data(estimator, X, reset=True, **_ANY_NUMBER, ensure_min_samples=2)
-        columns, names = Columns.of_numbers(matrix.shape[1]), None
+        columns, names = TableSchema.all_numeric(matrix.shape[1]), None
     _check_finite(matrix, names, allow_nan, pair_dtype)
     return matrix, columns
 
 
-def open_table(
+def validate_table(
     estimator: Any,
     X: Any,
-    columns: Columns,
+    columns: TableSchema,
     *,
     allow_nan: bool,
     pair_dtype: np.dtype[Any],
     learn_categories: bool = False,
-) -> tuple[Floats, Columns]:
+) -> tuple[Floats, TableSchema]:
     """Encode a table like the one that was fitted. (n, n_features) float64.
 
     With `learn_categories`, the returned columns know the new categories too.
     """
     _refuse_lazy(X)
     names = None
-    if is_table(X) or not columns.all_numbers:
+    if is_table(X) or not columns.is_all_numeric:
         values, names = column_list(X)
         validate_data(estimator, X, reset=False, skip_check_array=True)
         if learn_categories:
@@ -161,7 +161,7 @@ def open_table(
     return matrix, columns
 
 
-def check_target(
+def validate_target(
     estimator: Any, y: Any, n_rows: int, *, multi_output: bool, unlabelled: bool = False
 ) -> Floats:
     """(n,) or, where the base learns several outputs, (n, n_outputs); float64 and finite.
@@ -223,7 +223,7 @@ def _without_label(y: Floats) -> NDArray[np.bool_]:
     return np.broadcast_to(np.all(missing, axis=1, keepdims=True), y.shape)
 
 
-def check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
+def check_sample_weight(sample_weight: Any, n_rows: int) -> Floats | None:
     """(n,) float64, finite and not negative; None where every row counts the same."""
     if sample_weight is None:
         return None
@@ -249,7 +249,7 @@ def check_weights(sample_weight: Any, n_rows: int) -> Floats | None:
 
 
 @contextmanager
-def all_or_nothing(estimator: Any) -> Iterator[None]:
+def restore_on_failure(estimator: Any) -> Iterator[None]:
     """A fit that is refused leaves the estimator as it was."""
     before = dict(estimator.__dict__)
     try:
@@ -280,7 +280,7 @@ def _declared_positions(X: Any, categorical_features: Any) -> set[int]:
         )
         if not is_table(X):
             return set()
-        return {j for j, column in enumerate(column_list(X)[0]) if is_nominal_dtype(column)}
+        return {j for j, column in enumerate(column_list(X)[0]) if is_categorical_dtype(column)}
     try:
         chosen = list(categorical_features)
     except TypeError:

@@ -16,11 +16,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._validation import check_choice, check_count, check_number
-from twinned.base import BaseTwin
-from twinned.columns import Floats
-from twinned.neighbours import Indices
-from twinned.semi_supervised import SemiSupervisedTwinRegressor
+from twinned._neighbors import Indices
+from twinned._table import Floats
+from twinned._validation import check_choice, check_integer, check_real
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 
 _REFERENCES = 64  # points of the pool whose prediction an added label is imagined to change
 _LABELS = 32  # values that such a label is imagined to have
@@ -44,7 +44,7 @@ def query(
     model : a fitted twin
         `TwinRegressor`, `TwinNeuralRegressor` or `SemiSupervisedTwinRegressor`.
     X_pool : table or array of shape (n_pool, n_features)
-        Points without a label.
+        Rows without a label.
     n : int, default=1
         How many to choose.
     strategy : {"spread", "inconsistency", "change", "difference"}, default="spread"
@@ -70,16 +70,16 @@ def query(
     """
     twin = _twin_of(model)
     check_choice("strategy", strategy, list(SCORES))
-    count = check_count("n", n)
-    weight = check_number("diversity", diversity)
+    count = check_integer("n", n)
+    weight = check_real("diversity", diversity)
     if not 0 <= weight < np.inf:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     pool = twin._open(X_pool)
     if count > len(pool):
         raise ValueError(f"n={count} points cannot be chosen from a pool of {len(pool)}.")
     score = SCORES[strategy](twin, X_pool, check_random_state(random_state))
-    places = pool.take(slice(None)).wide
-    return spread_out(score, places, twin._points.wide, count, weight)
+    places = pool.take(slice(None)).features
+    return spread_out(score, places, twin._points.features, count, weight)
 
 
 def spread_out(score: Floats, pool: Floats, known: Floats, n: int, diversity: float) -> Indices:

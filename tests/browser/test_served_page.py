@@ -19,7 +19,7 @@ X = X.iloc[:, :3].assign(material=pd.Categorical(["wood", "brick"] * 30))
 @pytest.fixture(scope="module")
 def twin():
     twin = TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0))
-    return cross_conformal(twin, X, y, cv=5).keep_in()
+    return cross_conformal(twin, X, y, cv=5).store_in()
 
 
 @pytest.fixture(scope="module")

@@ -189,7 +189,7 @@ def test_options_reach_the_twin(room):
     twin = twinned.load(path)
     assert twin.n_pairs_ == 900
     assert list(twin.feature_names_in_) == ["U", "R1", "R2", "material"]
-    assert twin._columns.kinds == ["nominal", "number", "number", "nominal"]
+    assert twin._schema.kinds == ["categorical", "numeric", "numeric", "categorical"]
     assert (twin.anchors.k, twin.anchors.metric) == (4, "euclidean")
 
 

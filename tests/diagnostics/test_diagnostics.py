@@ -16,11 +16,11 @@ from twinned.diagnostics import (
     learning_curve,
     loop_check,
     multiplier_check,
-    neighbour_curve,
+    neighbor_curve,
 )
 from twinned.diagnostics.comparison import ratio_interval
-from twinned.diagnostics.evidence import Encoder, Evidence, gather
-from twinned.diagnostics.trust import gamma_test
+from twinned.diagnostics.cross_validation import Encoder, Evidence, gather
+from twinned.diagnostics.uncertainty_checks import gamma_test
 from twinned.report import collect
 
 TOOLS = {"Diagnosis", "Finding", "diagnose"}  # the others are diagnostics
@@ -101,14 +101,14 @@ def test_more_anchors_and_the_last_place_is_the_twin_itself(bridge, evidence):
     ]
     assert numbers["rmse"][-1] == pytest.approx(np.mean(each))
     assert numbers["error"][-1] == pytest.approx(np.std(each, ddof=1) / np.sqrt(5))
-    nearest = neighbour_curve(X, y, evidence=evidence).numbers
+    nearest = neighbor_curve(X, y, evidence=evidence).numbers
     assert nearest["rmse"][-1] == pytest.approx(numbers["rmse"][-1])
     # as the estimator does it
     learned, left_out = evidence.folds[0]
     k = nearest["at"][3]
     twin = tree().set_params(anchors=NearestAnchors(k)).fit(X.iloc[learned], y.iloc[learned])
     error = np.sqrt(np.mean((twin.predict(X.iloc[left_out]) - evidence.y[left_out]) ** 2))
-    first = neighbour_curve(X, y, evidence=_first_fold(evidence)).numbers["rmse"][3]
+    first = neighbor_curve(X, y, evidence=_first_fold(evidence)).numbers["rmse"][3]
     assert first == pytest.approx(error)
 
 
@@ -141,7 +141,7 @@ def test_noise_is_found_where_it_is():
 
 def test_any_table_becomes_numbers():
     frame = pd.DataFrame({"a": [1.0, 2.0, np.nan], "c": pd.Categorical(["x", "y", "x"])})
-    wide = Encoder(frame).wide
+    wide = Encoder(frame).features
     assert wide.shape == (3, 3)
     np.testing.assert_array_equal(wide[:, 1:], [[1, 0], [0, 1], [1, 0]])
     np.testing.assert_array_equal(Encoder(frame)(frame.iloc[[1]]), wide[[1]])
@@ -149,14 +149,14 @@ def test_any_table_becomes_numbers():
 
 def test_of_more_rows_than_there_is_time_for_some_are_judged(bridge, monkeypatch):
     X, y = bridge
-    monkeypatch.setattr("twinned.diagnostics.evidence.FEWEST_JUDGED", 50)
+    monkeypatch.setattr("twinned.diagnostics.cross_validation.FEWEST_JUDGED", 50)
     found = diagnose(X, y, estimator=tree(), budget=0.001)
     places = found.evidence.places
     assert len(places) == len(found.evidence.y) == 50
     np.testing.assert_array_equal(found.evidence.y, y.iloc[places])
     assert found.n_rows == len(found.model.anchors_y_) == 120
     assert "50 random rows of 120" in found.notes[0]
-    assert found.calibrated.keep_in() is found.model  # though its scores are of some points
+    assert found.calibrated.store_in() is found.model  # though its scores are of some points
     facts = collect(found, title="some")
     assert (facts["rows"], facts["judged"]) == (120, 50)
     for query in facts["comparables"]:
@@ -195,7 +195,7 @@ class Slow:
 )
 def test_how_many_rows_there_is_time_for(used, seconds, judged, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("twinned.diagnostics.evidence.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("twinned.diagnostics.cross_validation.time.perf_counter", lambda: clock[0])
     X, folds = np.zeros((5_000, 1)), [(np.arange(4_000), np.arange(4_000, 5_000))] * 5
     found = Evidence(X, np.zeros(5_000), tree(), folds, last_seconds=2.0)
     assert found._askable(Slow(used, clock), folds[0][1], seconds) == judged
@@ -204,7 +204,7 @@ def test_how_many_rows_there_is_time_for(used, seconds, judged, monkeypatch):
 def test_curves_ask_as_many_points_as_they_need(bridge, evidence, monkeypatch):
     X, y = bridge
     whole = anchor_curve(X, y, evidence=evidence).numbers["rmse"]
-    monkeypatch.setattr("twinned.diagnostics.evidence.MOST_ESTIMATES", 20 * 96)
+    monkeypatch.setattr("twinned.diagnostics.cross_validation.MOST_ESTIMATES", 20 * 96)
     fewer = replace(evidence)
     assert [len(rows) for rows in fewer.asked()] == [20] * 5
     assert fewer.estimate_seconds > 0
@@ -212,7 +212,7 @@ def test_curves_ask_as_many_points_as_they_need(bridge, evidence, monkeypatch):
     assert told != whole
     assert told == pytest.approx(whole, rel=0.5)
     assert len(loop_check(X, y, evidence=fewer).numbers["loops"]) == 100
-    assert neighbour_curve(X, y, evidence=fewer).numbers["rmse"][-1] == pytest.approx(told[-1])
+    assert neighbor_curve(X, y, evidence=fewer).numbers["rmse"][-1] == pytest.approx(told[-1])
 
 
 def test_a_diagnosis_within_no_time_does_what_is_essential(bridge):
@@ -229,7 +229,7 @@ def test_a_diagnosis_with_time_asks_everything(bridge):
     said = []
     found = diagnose(*bridge, estimator=tree(), progress=said.append)
     assert set(found.findings) == {
-        "comparison", "anchors", "neighbours", "loops", "noise", "multiplier", "learning",
+        "comparison", "anchors", "neighbors", "loops", "noise", "multiplier", "learning",
         "variance",
     }  # fmt: skip
     assert not found.left_out
@@ -293,7 +293,7 @@ def test_names_as_the_twin_takes_them():
     y = frame["a"] + (frame["s"] == "x")
     twin = tree().set_params(categorical_features=["s"])
     assert "comparison" in diagnose(frame, y, estimator=twin, budget=0.001).findings
-    assert Encoder(frame, ["s"]).wide.shape == (60, 3)
+    assert Encoder(frame, ["s"]).features.shape == (60, 3)
 
 
 def test_the_code_is_the_model(bridge):

@@ -413,7 +413,7 @@ def test_a_search_tree_in_the_file_is_refused(data, saved, loader):
     "change", [lambda a: a[:, :2].copy(), lambda a: a[:-1], lambda a: a.astype(int), np.ravel]
 )
 @pytest.mark.parametrize("algorithm", ["kd_tree", "brute"])
-def test_points_of_a_neighbours_model(data, saved, change, algorithm):
+def test_points_of_a_neighbors_model(data, saved, change, algorithm):
     file = saved(KNeighborsRegressor(algorithm=algorithm).fit(*data))
     file.change_array(change, "_fit_X")
     refused(file, "KNeighborsRegressor cannot be trusted")
@@ -538,10 +538,12 @@ def touching(path):
     # Ours, or scikit-learn's, and still not what a model is made of.
     yield node("ObjectNode", "twinned.persistence.archive", "Archive", content=nothing)
     yield node("ObjectNode", "twinned.persistence", "Path", content=nothing)
-    yield node("ObjectNode", "twinned.pairs", "PairStrategy", content=nothing)
-    yield node("ObjectNode", "twinned.twin", "BaseEstimator", content=nothing)
+    yield node("ObjectNode", "twinned.pairing.pairs", "PairStrategy", content=nothing)
+    yield node("ObjectNode", "twinned.estimators.twin", "BaseEstimator", content=nothing)
     yield node("ObjectNode", "twinned.nowhere", "Nothing", content=nothing)
-    yield node("ConstructorFromReduceNode", "twinned.twin", "TwinRegressor", content=arguments)
+    yield node(
+        "ConstructorFromReduceNode", "twinned.estimators.twin", "TwinRegressor", content=arguments
+    )
     yield node("ObjectNode", "sklearn.utils._testing", "MinimalRegressor", content=nothing)
     yield node("ObjectNode", "sklearn.model_selection._search", "GridSearchCV", content=nothing)
     yield node("ObjectNode", "sklearn.cluster._kmeans", "KMeans", content=nothing)

@@ -59,7 +59,7 @@ PLAIN = [
     BaggingRegressor(n_estimators=3, max_features=0.7, random_state=0),
     AdaBoostRegressor(n_estimators=3, random_state=0),
     StackingRegressor([("forest", forest()), ("ridge", Ridge())]),
-    VotingRegressor([("forest", forest()), ("neighbours", KNeighborsRegressor())]),
+    VotingRegressor([("forest", forest()), ("neighbors", KNeighborsRegressor())]),
     KNeighborsRegressor(algorithm="kd_tree", weights="distance"),
     KNeighborsRegressor(algorithm="ball_tree", metric="minkowski", p=3),
     KNeighborsRegressor(algorithm="brute"),

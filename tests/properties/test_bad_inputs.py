@@ -411,7 +411,7 @@ def test_bad_noise(noise):
         ("activation", "sine"),
         ("embedding", "waves"),
         ("embedding", -0.5),
-        ("optimiser", "sgd"),
+        ("optimizer", "sgd"),
         ("learning_rate", 0.0),
         ("learning_rate", "fast"),
         ("dropout", 1.0),

@@ -51,15 +51,15 @@ bases = st.sampled_from(
 @pytest.mark.parametrize("weights", ["uniform", "distance"])
 @settings(max_examples=60)
 @given(table=tables(), k=st.integers(1, 25), queries=st.integers(0, 10**6))
-def test_no_difference_is_nearest_neighbours(weights, table, k, queries):
+def test_no_difference_is_nearest_neighbors(weights, table, k, queries):
     """F ≡ 0 with nearest anchors is k-NN regression (the paper's equation for NNTNNR and k-NN)."""
     X, y = table
     k = min(k, len(X))
     new = np.vstack([X, np.random.RandomState(queries).uniform(-5, 5, (10, X.shape[1]))])
     twin = TwinRegressor(ZERO, anchors=NearestAnchors(k), weights=weights).fit(X, y)
-    neighbours = KNeighborsRegressor(k, weights=weights).fit(X, y)
+    neighbors = KNeighborsRegressor(k, weights=weights).fit(X, y)
     np.testing.assert_allclose(
-        twin.predict(new), neighbours.predict(new), rtol=1e-12, atol=1e-12 * np.abs(y).max()
+        twin.predict(new), neighbors.predict(new), rtol=1e-12, atol=1e-12 * np.abs(y).max()
     )
 
 
@@ -124,7 +124,7 @@ def test_the_order_of_the_anchors_does_not_matter(table, base, seed):
     order = np.random.RandomState(seed).permutation(len(X))
     mean, std = twin.predict(X, return_std=True)
     shuffled = twin.add_anchors(X, y)  # a copy whose anchors are set below
-    shuffled._remember(X[order], y[order], None, twin._columns, order)
+    shuffled._remember(X[order], y[order], None, twin._schema, order)
     other_mean, other_std = shuffled.predict(X, return_std=True)
     scale = max(1.0, np.abs(y).max())
     np.testing.assert_allclose(mean, other_mean, rtol=1e-12, atol=1e-12 * scale)

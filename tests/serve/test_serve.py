@@ -23,8 +23,8 @@ from sklearn.tree import DecisionTreeRegressor
 import twinned
 from twinned import NearestAnchors, TwinRegressor, save
 from twinned.datasets import make_wsb
-from twinned.serve.answers import Answers
-from twinned.serve.questions import Wrong
+from twinned.serve.requests import Wrong
+from twinned.serve.service import Answers
 
 pytest.importorskip("httpx", reason="httpx is in the extra `test`")
 testclient = pytest.importorskip("starlette.testclient", reason="starlette is in the extra `serve`")
@@ -69,7 +69,7 @@ def test_intervals_where_the_model_keeps_scores(client):
     from twinned.serve import make_app
 
     tree = DecisionTreeRegressor(max_depth=6, random_state=0)
-    twin = twinned.cross_conformal(TwinRegressor(tree), X, y, cv=4).keep_in()
+    twin = twinned.cross_conformal(TwinRegressor(tree), X, y, cv=4).store_in()
     asked = testclient.TestClient(make_app(twin, "m"), base_url="http://localhost")
     assert told(asked.get("/about"))["intervals"]
     assert not told(client.get("/about"))["intervals"]

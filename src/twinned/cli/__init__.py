@@ -84,7 +84,6 @@ def _hand_on(name: str, help_line: str) -> None:
 
 
 _hand_on("datasets", "List, fetch and show the data sets of the paper.")
-_hand_on("reproduce", "Run the paper's tables and figures, and set ours beside what it printed.")
 
 
 # What a wrong call raises: click's own class, or that of the copy that newer typers bring along.

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from twinned.cli._errors import one_clear_line, warnings_as_lines
+from twinned.cli.csv_input import check_output, read_cells
 from twinned.cli.fit import open_cells
 from twinned.cli.options import (
     Categorical,
@@ -24,7 +25,6 @@ from twinned.cli.options import (
     Target,
     check_seed,
 )
-from twinned.cli.tables import check_output, read_cells
 
 
 def advise_command(
@@ -156,7 +156,7 @@ def _save(found: Any, X: Any, y: Any, log_target: bool, place: Path) -> None:
         model = TransformedTargetRegressor(
             regressor=found.recommended, func=np.log, inverse_func=np.exp
         ).fit(X, y)
-    found.calibrated.keep_in(model.regressor_ if log_target else model)
+    found.calibrated.store_in(model.regressor_ if log_target else model)
     save(model, place)
 
 

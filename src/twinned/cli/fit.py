@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinned.cli._errors import one_clear_line, say, warnings_as_lines
-from twinned.cli.learning import MODELS, TAKE_MISSING, Plan, cross_validate, plan_folds
+from twinned.cli.csv_input import (
+    check_output,
+    first_missing,
+    read_cells,
+    read_target,
+    table_to_fit,
+)
+from twinned.cli.model_options import MODELS, TAKE_MISSING, Plan, cross_validate, plan_folds
 from twinned.cli.options import (
     Categorical,
     Drop,
@@ -25,19 +32,12 @@ from twinned.cli.options import (
     Target,
     check_seed,
 )
-from twinned.cli.tables import (
-    check_output,
-    first_missing,
-    read_cells,
-    read_target,
-    table_to_fit,
-)
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from twinned.cli.tables import Cells
+    from twinned.cli.csv_input import Cells
 
 FEWEST_TO_CHECK = 10
 
@@ -95,7 +95,7 @@ def fit_command(
 ) -> None:
     """Learn a twin from a CSV file and save it.
 
-    Columns of text become categories; a missing value is an empty cell, NA,
+    TableSchema of text become categories; a missing value is an empty cell, NA,
     n/a, NaN, null or None. The model is
     checked by cross-validation beside the plain estimator that it is made of, so that you see
     whether twinning pays on your data.
@@ -222,12 +222,12 @@ def open_cells(
     if group is None:
         return table, y, None
 
-    from twinned.folds import group_numbers
+    from twinned.pairing.splits import encode_groups
 
     missing = first_missing(cells, [group])
     if missing:
         raise ValueError(f"{missing} has no value, and it is the --group.")
-    return table, y, group_numbers(cells.column(group), len(cells))
+    return table, y, encode_groups(cells.column(group), len(cells))
 
 
 # --- telling ----------------------------------------------------------------------------------

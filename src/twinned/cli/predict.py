@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinned.cli._errors import one_clear_line, say, warnings_as_lines
-from twinned.cli.options import SavedModel
-from twinned.cli.tables import (
+from twinned.cli.csv_input import (
     check_output,
     first_missing,
     listed,
     read_cells,
     table_to_predict,
 )
+from twinned.cli.options import SavedModel
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from twinned.cli.tables import Cells
+    from twinned.cli.csv_input import Cells
 
 
 def predict_command(
@@ -79,7 +79,7 @@ def predict_command(
 
     The result has the columns that are kept, a column prediction, and std, low and high where asked
     for, row by row as in the table.
-    Columns may come in any order; those that the model does not know are left out of account.
+    TableSchema may come in any order; those that the model does not know are left out of account.
 
     For example:
 
@@ -127,7 +127,7 @@ def predict_command(
 
 def load_twin(path: Path) -> Any:
     from twinned import load
-    from twinned.base import BaseTwin
+    from twinned.estimators.base import BaseTwin
 
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
@@ -153,9 +153,9 @@ def _open(cells: Cells, model: Any, path: Path) -> tuple[Any, list[str]]:
     from sklearn.utils import get_tags
 
     twin = _twin(model)
-    columns = twin._columns
+    columns = twin._schema
     known = [
-        categories if kind != "number" else None
+        categories if kind != "numeric" else None
         for kind, categories in zip(columns.kinds, columns.categories, strict=True)
     ]
     if hasattr(twin, "feature_names_in_"):

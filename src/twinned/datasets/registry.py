@@ -244,7 +244,7 @@ _ALL = (
         reader=Reader(";", 1, (*_WN_COLUMNS, "quality")),
         notes=(
             "240 rows repeat an earlier row in every value, so most splits put some wine on "
-            "both sides, which may favour nearest neighbours.",
+            "both sides, which may favour nearest neighbors.",
         ),
     ),
     Dataset(

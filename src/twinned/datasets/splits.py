@@ -1,6 +1,6 @@
 """The paper's 25 splits, index for index.
 
-The neural networks and k-nearest neighbours split the whole set 70/10/20 (`paper_split`); the
+The neural networks and k-nearest neighbors split the whole set 70/10/20 (`paper_split`); the
 random forests split its first 200 rows in halves (`forest_split`). Seeds are 0 to 24.
 """
 

@@ -9,11 +9,11 @@ from twinned.diagnostics.curves import (
     anchor_curve,
     learning_curve,
     multiplier_check,
-    neighbour_curve,
+    neighbor_curve,
 )
+from twinned.diagnostics.diagnose import Diagnosis, diagnose
 from twinned.diagnostics.finding import Finding
-from twinned.diagnostics.guide import Diagnosis, diagnose
-from twinned.diagnostics.trust import anchor_decomposition, loop_check, noise_estimate
+from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_check, noise_estimate
 
 __all__ = [
     "Diagnosis",
@@ -25,6 +25,6 @@ __all__ = [
     "learning_curve",
     "loop_check",
     "multiplier_check",
-    "neighbour_curve",
+    "neighbor_curve",
     "noise_estimate",
 ]

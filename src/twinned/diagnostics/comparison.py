@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from twinned.columns import Floats
-from twinned.diagnostics.evidence import Evidence, gather, rmse
+from twinned._table import Floats
+from twinned.diagnostics.cross_validation import Evidence, gather, rmse
 from twinned.diagnostics.finding import Finding, per_cent
 
 HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"

@@ -1,4 +1,4 @@
-"""How many anchors, how many neighbours, how many partners, how many labels?"""
+"""How many anchors, how many neighbors, how many partners, how many labels?"""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from twinned.columns import Floats
+from twinned._neighbors import distance_matrix
+from twinned._table import Floats
 from twinned.diagnostics.comparison import ratio_interval
-from twinned.diagnostics.evidence import Evidence, ask_on_all_cores, gather, rmse
+from twinned.diagnostics.cross_validation import Evidence, ask_on_all_cores, gather, rmse
 from twinned.diagnostics.finding import Finding, draw_curve, per_cent
-from twinned.neighbours import all_distances
-from twinned.twin import TwinRegressor
+from twinned.estimators.twin import TwinRegressor
 
 PARTNERS = (1, 4, 16, 64)
 SHARES = (0.25, 0.5, 0.75, 1.0)
@@ -62,7 +62,7 @@ def anchor_curve(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None 
     return Finding("anchors", "How many anchors?", verdict, numbers, draw_curve)
 
 
-def neighbour_curve(
+def neighbor_curve(
     X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None
 ) -> Finding:
     """The error with the nearest 1, 2, 4, … anchors. Parameters as of `compare`.
@@ -76,9 +76,9 @@ def neighbour_curve(
     errors, told = [], np.zeros((len(sizes), len(evidence.y)))
     missing = False
     for model, (rows, estimates) in zip(evidence.twins, evidence.estimates, strict=True):
-        wide = model._open(evidence.rows(rows)).take(slice(None)).wide
-        missing |= bool(np.isnan(wide).any() or np.isnan(model._points.wide).any())
-        distances = all_distances(wide, model._points.wide)
+        wide = model._open(evidence.rows(rows)).take(slice(None)).features
+        missing |= bool(np.isnan(wide).any() or np.isnan(model._points.features).any())
+        distances = distance_matrix(wide, model._points.features)
         if np.isnan(distances).any():
             raise ValueError("some points share no known column with others.")
         nearest = np.argsort(distances, axis=1, kind="stable")
@@ -102,7 +102,7 @@ def neighbour_curve(
     metric = "nan_euclidean" if missing else "euclidean"
     numbers = _curve(sizes, errors, "nearest anchors", best=best, lowest=sizes[place], ratio=ratio)
     numbers["metric"] = metric
-    return Finding("neighbours", "All anchors, or the nearest?", verdict, numbers, draw_curve)
+    return Finding("neighbors", "All anchors, or the nearest?", verdict, numbers, draw_curve)
 
 
 def multiplier_check(

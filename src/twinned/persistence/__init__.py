@@ -18,7 +18,7 @@ model) and arrays. Loading passes through the rooms of this package in turn:
 - `header`: do we know this format; which versions saved it?
 - `schema`: is every type in it one of `trust`'s, with no code among them; are all trees sound?
 - skops builds the objects;
-- `fitted_checks`: do the parts fit together; the search trees of neighbours are regrown here.
+- `fitted_checks`: do the parts fit together; the search trees of neighbors are regrown here.
 """
 
 import json

@@ -30,7 +30,7 @@ from sklearn.tree._tree import Tree
 from sklearn.utils import check_array
 
 from twinned.exceptions import IntegrityError
-from twinned.kept import find_fault
+from twinned.intervals.stored import find_fault
 from twinned.persistence.tree_checks import check_predictor, is_integer
 
 _MERSENNE_WORDS = 624
@@ -219,8 +219,8 @@ def is_mask(value: Any, length: int) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == bool and value.shape == (length,)
 
 
-def _rebuild_neighbours(model: Any) -> None:
-    """Grow the search tree of a neighbours model again, from its points."""
+def _rebuild_neighbors(model: Any) -> None:
+    """Grow the search tree of a neighbors model again, from its points."""
     if not hasattr(model, "_fit_X"):
         return
     points = model._fit_X
@@ -343,9 +343,9 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     ExtraTreesRegressor: _check_forest,
     GradientBoostingRegressor: _check_gradient_boosting,
     HistGradientBoostingRegressor: _check_histogram_boosting,
-    KNeighborsRegressor: _rebuild_neighbours,
-    RadiusNeighborsRegressor: _rebuild_neighbours,
-    NearestNeighbors: _rebuild_neighbours,
+    KNeighborsRegressor: _rebuild_neighbors,
+    RadiusNeighborsRegressor: _rebuild_neighbors,
+    NearestNeighbors: _rebuild_neighbors,
     SVR: _check_support_vectors,
     NuSVR: _check_support_vectors,
     OneHotEncoder: _check_one_hot,

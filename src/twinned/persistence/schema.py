@@ -17,9 +17,14 @@ from typing import Any
 import numpy as np
 
 from twinned.exceptions import IntegrityError
+from twinned.persistence.allowed_types import (
+    HISTOGRAM_BOOSTING,
+    NEIGHBOR_TREES,
+    is_ufunc,
+    permitted,
+)
 from twinned.persistence.archive import HEADER, SCHEMA, Archive
 from twinned.persistence.tree_checks import check_tree
-from twinned.persistence.trust import HISTOGRAM_BOOSTING, NEIGHBOUR_TREES, is_ufunc, permitted
 
 Node = dict[str, Any]
 
@@ -47,7 +52,7 @@ def canonical(schema: Node, arrays: dict[str, bytes]) -> tuple[Node, dict[str, b
         node = holder[key]
         loader, name = node["__loader__"], full_name(node)
         identity = node.pop("__id__", None)
-        if name in NEIGHBOUR_TREES or (inside == "preprocessor" and _checks_numbers(node)):
+        if name in NEIGHBOR_TREES or (inside == "preprocessor" and _checks_numbers(node)):
             holder[key] = dict(_NOTHING)  # rebuilt by fitted_checks, never trusted
             return
         if loader == "FunctionNode":

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from twinned._table import column_list, is_numeric_dtype, is_table, to_numeric
 from twinned._version import __version__
-from twinned.columns import as_numbers, column_list, is_number_dtype, is_table
 from twinned.diagnostics import Diagnosis
 from twinned.report.charts import number
 
@@ -215,8 +215,8 @@ def _cells(X: Any) -> list[Any]:
         return list(np.asarray(X).T)
     columns, names = column_list(X)
     return [
-        as_numbers(column, name)
-        if is_number_dtype(column)
+        to_numeric(column, name)
+        if is_numeric_dtype(column)
         else np.array(column.to_list(), dtype=object)
         for column, name in zip(columns, names, strict=True)
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from twinned.report import charts
 
-CURVES = ("anchors", "neighbours", "multiplier", "learning")
+CURVES = ("anchors", "neighbors", "multiplier", "learning")
 WORDS = {
     "twin": "twin",
     "base": "its plain base",

@@ -15,8 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from twinned._version import __version__
-from twinned.serve.answers import Answers, Told
-from twinned.serve.questions import (
+from twinned.serve.requests import (
     MOST_BYTES,
     MOST_ROWS,
     Wrong,
@@ -24,6 +23,7 @@ from twinned.serve.questions import (
     read_csv,
     read_json,
 )
+from twinned.serve.service import Answers, Told
 
 WORKERS = min(2, os.cpu_count() or 1)  # at once: trees are read without holding other threads up
 LOCAL = ["127.0.0.1", "localhost", "[::1]"]

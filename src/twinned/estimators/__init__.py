@@ -1,0 +1,1 @@
+"""Estimators: twin regressors and their neural, semi-supervised and plain relatives."""

@@ -1,0 +1,1 @@
+"""Prediction intervals: conformal calibration, error scale, stored calibration."""

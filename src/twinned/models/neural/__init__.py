@@ -1,0 +1,1 @@
+"""Neural difference models in JAX: network, training, ensemble, inference."""

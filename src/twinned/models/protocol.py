@@ -1,0 +1,69 @@
+"""The contract of difference models: `DifferenceModel` and `AnchoredModel`.
+
+A fitted twin consists of a difference model and a set of anchors. Everything that it predicts is
+computed from these two by `twinned.estimators.base`, so a new kind of twin is one class with
+`differences`; `at_anchors` is an optional fast path.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from twinned._neighbors import Indices
+from twinned._table import Floats, Rows
+
+
+class AnchoredModel(Protocol):
+    """A difference model bound to fixed anchors: it predicts without building pairs."""
+
+    @property
+    def bytes_per_query(self) -> int:
+        """Memory that one query needs, apart from the returned differences."""
+
+    def supports(self, queries: Rows) -> bool:
+        """Whether the fast path gives the same predictions as `DifferenceModel` for these rows."""
+
+    def moments(
+        self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
+    ) -> tuple[Floats, Floats | None] | None:
+        """Weighted mean and variance of the estimates of all anchors by all members.
+
+        Both are (query, output), reduced without storing the single estimates. `weights` is
+        (anchor,), or None for equal weights. The variance is None unless it is requested. Returns
+        None where this combination has no such reduction; then `differences` is used.
+        """
+
+    def differences(self, queries: Rows, indices: Indices | None, *, n_jobs: int | None) -> Floats:
+        """(member, query, anchor, output): predicted y(query) − y(anchor).
+
+        `indices` (query, anchor) are the anchors of each query; None stands for all anchors.
+        """
+
+
+class DifferenceModel(Protocol):
+    """A fitted model F(a, b) of the difference y(a) − y(b).
+
+    A model has one or more *members*. A model that is evaluated in both orders has the members
+    F(a, b) and −F(b, a), whose mean is exactly antisymmetric.
+    """
+
+    @property
+    def member_weights(self) -> Floats:
+        """(member,): weights that sum to one."""
+
+    @property
+    def bytes_per_pair(self) -> int:
+        """Memory that one pair needs while its difference is predicted."""
+
+    @property
+    def pairs_per_block(self) -> int:
+        """The number of pairs that are predicted fastest at once."""
+
+    def differences(self, first: Rows, second: Rows) -> Floats:
+        """(member, ..., output): F(first, second), for sides whose leading axes broadcast."""
+
+    def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredModel | None:
+        """A fast path for these anchors, or None where it does not exist or does not pay.
+
+        `n_pairs` is the number of pairs that are about to be predicted.
+        """

@@ -1,0 +1,1 @@
+"""Pairs, anchors, weights, loops and row-wise splits."""

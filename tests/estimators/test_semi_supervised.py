@@ -1,0 +1,178 @@
+"""Algorithm 1, against a slow transcription of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import twinned
+from twinned import SemiSupervisedTwinRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned.datasets import make_tf
+from twinned.estimators.semi_supervised import draw_unlabelled_loops
+from twinned.exceptions import GrowingInconsistencyWarning
+
+X, y = (part.to_numpy() for part in make_tf(50, random_state=0))
+KNOWN = y.copy()
+KNOWN[[3, *range(21, 50)]] = np.nan
+LABELLED, WITHOUT = np.flatnonzero(~np.isnan(KNOWN)), np.flatnonzero(np.isnan(KNOWN))
+
+
+def tree(**changes):
+    base = DecisionTreeRegressor(max_depth=5, random_state=0)
+    return TwinRegressor(base, **{"symmetric": False, "random_state": 7, **changes})
+
+
+def by_the_book(base, loop_weight, loops):
+    """Algorithm 1 of the paper, loop by loop."""
+    X_L, Y_L, X_U = X[LABELLED], y[LABELLED], X[WITHOUT]
+    pairs, labels = [], []
+    for i in range(len(X_L)):
+        for j in range(len(X_L)):
+            pairs.append(np.concatenate([X_L[i], X_L[j], X_L[i] - X_L[j]]))
+            labels.append(Y_L[i] - Y_L[j])
+    as_learned = np.float32 if isinstance(base, DecisionTreeRegressor) else np.float64
+    M = clone(base).fit(np.array(pairs, as_learned), labels)
+
+    def pair(a, b):
+        return np.concatenate([a, b, a - b])
+
+    for i, j, k in zip(*loops, strict=True):
+        x_i, x_j, x_k = X_L[i], X_U[j], X_U[k]
+        sides = [pair(x_i, x_j), pair(x_j, x_k), pair(x_k, x_i)]
+        predicted = [float(M.predict(np.array([side], as_learned))[0]) for side in sides]
+        a = sum(predicted)
+        pairs += sides
+        labels += [side - loop_weight * a for side in predicted]
+    M = clone(base).fit(np.array(pairs, as_learned), labels)
+    rows = [[pair(x, anchor) for anchor in X_L] for x in X_U]
+    return np.array([np.mean(M.predict(np.array(row, as_learned)) + Y_L) for row in rows])
+
+
+@pytest.mark.parametrize("loop_weight", [0.0, 1 / 3, 1.0, 10 / 3])
+@pytest.mark.parametrize("base", [DecisionTreeRegressor(max_depth=5, random_state=0), Ridge()])
+def test_equals_the_paper_loop_by_loop(base, loop_weight):
+    twin = TwinRegressor(base, pairs="all", symmetric=False, random_state=7)
+    semi = SemiSupervisedTwinRegressor(twin, loop_weight=loop_weight, n_loops=40, random_state=1)
+    fast = semi.fit(X, KNOWN).predict(X[WITHOUT])
+    seed = np.random.RandomState(1).randint(2**31 - 1, size=3)[0]
+    loops = draw_unlabelled_loops(len(LABELLED), len(WITHOUT), 40, np.random.RandomState(seed))
+    np.testing.assert_allclose(fast, by_the_book(base, loop_weight, loops), atol=1e-12)
+
+
+def test_without_unlabelled_rows_it_is_the_twin():
+    semi = SemiSupervisedTwinRegressor(tree(), random_state=0).fit(X, y)
+    np.testing.assert_array_equal(semi.predict(X), tree().fit(X, y).predict(X))
+    assert (semi.n_unlabelled_, semi.n_rounds_) == (0, 0)
+
+
+def test_a_third_of_the_labelled_pairs_are_loops():
+    semi = SemiSupervisedTwinRegressor(tree(pairs="all"), random_state=0).fit(X, KNOWN)
+    assert semi.twin_.n_pairs_ == 400 + 3 * (400 // 3)
+    np.testing.assert_array_equal(semi.twin_.anchor_rows_, LABELLED)
+
+
+def test_loops_that_are_closed_become_consistent():
+    """Λ = 1/3 closes each loop, so a flexible model that learns it is consistent afterwards."""
+    flexible = TwinRegressor(DecisionTreeRegressor(random_state=0), symmetric=False, pairs="all")
+    semi = SemiSupervisedTwinRegressor(flexible, loop_weight=1 / 3, n_loops=8, random_state=0)
+    before, after = semi.fit(X, KNOWN).loop_inconsistency_
+    assert before > 0.05
+    assert after < 1e-9
+    overshooting = clone(semi).set_params(loop_weight=1.0).fit(X, KNOWN).loop_inconsistency_
+    np.testing.assert_allclose(overshooting[1], 2 * overshooting[0], rtol=1e-6)
+
+
+def test_the_symmetrised_difference_can_be_summed_instead():
+    raw = SemiSupervisedTwinRegressor(tree(symmetric=True), random_state=0).fit(X, KNOWN)
+    other = clone(raw).set_params(symmetrised=True).fit(X, KNOWN)
+    assert raw.loop_inconsistency_[0] != other.loop_inconsistency_[0]
+
+
+def test_rounds_are_watched_and_the_best_is_kept():
+    flexible = TwinRegressor(DecisionTreeRegressor(random_state=0), symmetric=False, pairs="all")
+    semi = SemiSupervisedTwinRegressor(
+        flexible, loop_weight=1.0, n_loops=60, rounds=4, random_state=0
+    )
+    with pytest.warns(GrowingInconsistencyWarning, match="loop_weight=1"):
+        semi.fit(X, KNOWN)
+    assert len(semi.round_errors_) == 5
+    assert semi.n_rounds_ == int(np.argmin(semi.round_errors_))
+    assert len(semi.loop_inconsistency_) in (0, semi.n_rounds_ + 1)
+
+
+def test_every_method_of_a_twin():
+    semi = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0).fit(X, KNOWN)
+    mean, std = semi.predict(X[WITHOUT], return_std=True)
+    _, estimates = semi.predict_anchors(X[WITHOUT])
+    np.testing.assert_allclose(estimates.mean(axis=1), mean)
+    assert std.shape == mean.shape
+    assert semi.loop_inconsistency(X[:4]).shape == (4,)
+    assert len(semi.explain(X[:4], n=2)) == 8
+    assert semi.predict_difference(X[:4], X[4:8]).shape == (4,)
+    richer = semi.add_anchors(X[WITHOUT], y[WITHOUT])
+    assert len(richer.twin_.anchors_X_) == 50
+    assert len(semi.twin_.anchors_X_) == 20
+    assert semi.score(X, KNOWN) == semi.score(X[LABELLED], y[LABELLED])
+
+
+def test_tables_names_weights_and_several_outputs():
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    weights = np.linspace(1, 2, 50)
+    semi = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0)
+    semi.fit(table, pd.Series(KNOWN), sample_weight=weights)
+    assert list(semi.feature_names_in_) == ["a", "b"]
+    both = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0)
+    assert both.fit(X, np.column_stack([KNOWN, -KNOWN])).predict(X).shape == (50, 2)
+
+
+def test_lambda_can_be_searched_with_unlabelled_rows():
+    semi = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0)
+    search = GridSearchCV(semi, {"loop_weight": [0.1, 1.0]}, cv=KFold(3, shuffle=True)).fit(
+        X, KNOWN
+    )
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_settings_that_were_searched_for_are_carried_over():
+    grid = GridSearchCV(RandomForestRegressor(3, random_state=0), {"max_depth": [2, 6]}, cv=2)
+    twin = TwinRegressor(grid, pairs="all", random_state=0)
+    semi = SemiSupervisedTwinRegressor(twin, n_loops=20, random_state=0).fit(X, KNOWN)
+    first = twin.fit(X[LABELLED], y[LABELLED]).estimator_.best_params_["max_depth"]
+    assert semi.twin_.estimator_.max_depth == first
+
+
+def test_saving(tmp_path):
+    semi = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0).fit(X, KNOWN)
+    twinned.save(semi, tmp_path / "model.twin")
+    loaded = twinned.load(tmp_path / "model.twin")
+    np.testing.assert_array_equal(loaded.predict(X), semi.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loop_weight": -1.0}, "loop_weight must not be negative, but is -1.0"),
+        ({"n_loops": 0}, "n_loops"),
+        ({"rounds": 0}, "rounds"),
+        ({"symmetrised": "yes"}, "symmetrised"),
+        ({"twin": TwinNeuralRegressor()}, "twin must be a TwinRegressor, not TwinNeural"),
+    ],
+)
+def test_bad_parameters_are_refused(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        SemiSupervisedTwinRegressor(**changes).fit(X, KNOWN)
+
+
+def test_two_labels_are_the_least():
+    with pytest.raises(ValueError, match="y has 1 known values in 50 rows"):
+        SemiSupervisedTwinRegressor().fit(X, np.where(np.arange(50) == 4, y, np.nan))
+
+
+@parametrize_with_checks([SemiSupervisedTwinRegressor(tree(memory_limit="2MB"), n_loops=5)])
+def test_sklearn_check(estimator, check):
+    check(estimator)

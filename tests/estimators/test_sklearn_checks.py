@@ -1,0 +1,60 @@
+"""scikit-learn's own checks over several base estimators."""
+
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+from twinned import TwinRegressor
+
+# 2 MB hold some thousand pairs, so "auto" takes all pairs of small sets and partners of larger
+# ones; the checks then meet both, and stay quick.
+SMALL, SMALLER = {"memory_limit": "2MB"}, {"memory_limit": "500KB"}
+
+# Bootstrap and binning draw rows, so scikit-learn lists the check for these two itself.
+WEIGHTS_BY_DRAWING = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "scikit-learn lists this for the base estimator: it draws rows, so a weight is not the "
+        "same as a repetition"
+    )
+}
+TWINS = [
+    (TwinRegressor(DecisionTreeRegressor(max_depth=4), **SMALL), {}),
+    (TwinRegressor(Ridge(), **SMALL), {}),
+    (TwinRegressor(KNeighborsRegressor(), memory_limit="1MB"), {}),
+    (TwinRegressor(RandomForestRegressor(5, max_depth=4), **SMALL), WEIGHTS_BY_DRAWING),
+    (TwinRegressor(HistGradientBoostingRegressor(max_iter=5), **SMALL), WEIGHTS_BY_DRAWING),
+    (TwinRegressor(**SMALLER), WEIGHTS_BY_DRAWING),
+]
+
+
+@pytest.fixture(autouse=True)
+def few_iterations(monkeypatch):
+    """The default twin is checked for its manners, not for its accuracy."""
+    monkeypatch.setattr("twinned.models.sklearn.ITERATIONS", 30)
+
+
+def expected_failures(estimator):
+    return next(known for twin, known in TWINS if repr(twin) == repr(estimator))
+
+
+@parametrize_with_checks(
+    [twin for twin, _ in TWINS], expected_failed_checks=expected_failures, xfail_strict=True
+)
+def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("base", [RandomForestRegressor(), HistGradientBoostingRegressor()])
+def test_expected_failures_are_scikit_learns_own(base):
+    """The excuse is only valid while scikit-learn itself has it."""
+    from sklearn.utils._test_common.instance_generator import PER_ESTIMATOR_XFAIL_CHECKS
+
+    assert "check_sample_weight_equivalence_on_dense_data" in PER_ESTIMATOR_XFAIL_CHECKS[type(base)]
+
+
+def test_many_checks_are_run():
+    names = [check for _, check in estimator_checks_generator(TWINS[0][0])]
+    assert len(names) > 50

@@ -1,0 +1,258 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import twinned
+from twinned import (
+    NearestAnchors,
+    NearestPairs,
+    NeuralRegressor,
+    RandomAnchors,
+    TwinNeuralRegressor,
+)
+from twinned.datasets import make_tf
+from twinned.neural import fit_many
+
+SMALL = {"hidden_sizes": (16, 16), "n_members": 4, "max_steps": 60, "random_state": 0}
+BOTH = [TwinNeuralRegressor, NeuralRegressor]
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_tf(90, random_state=1)
+    return X.to_numpy(), y.to_numpy()
+
+
+@pytest.fixture(scope="module")
+def twin(data):
+    return TwinNeuralRegressor(**SMALL).fit(*data)
+
+
+# Each fit of a new shape compiles, so most of scikit-learn's checks wait for `make test-slow`.
+QUICK = {
+    "check_fit_idempotent",
+    "check_dict_unchanged",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_methods_subset_invariance",
+    "check_no_attributes_set_in_init",
+    "check_estimators_pickle",
+    "check_n_features_in",
+    "check_supervised_y_2d",
+}
+
+
+def sklearn_checks():
+    for estimator in (cls(n_members=2, max_steps=100) for cls in BOTH):
+        for one, check in estimator_checks_generator(estimator):
+            name = check.func.__name__
+            yield pytest.param(
+                one,
+                check,
+                id=f"{type(one).__name__}-{name}",
+                marks=[] if name in QUICK else pytest.mark.slow,
+            )
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
+def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_learns_the_test_function(data, estimator):
+    X, y = data
+    model = estimator(n_members=2, max_steps=1500, random_state=0).fit(X[:70], y[:70])
+    error = np.sqrt(np.mean((model.predict(X[70:]) - y[70:]) ** 2))
+    assert error < 0.1 * y.std()
+    assert model.learning_curve_.shape == (2, 10)
+    # the curve falls, on rows that were left out
+    assert (model.learning_curve_.min(axis=1) < 0.95 * model.learning_curve_[:, 0]).all()
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_a_problem_among_others_equals_itself_alone(data, estimator):
+    """Sizes differ, so the smaller ones are padded: that changes nothing but the last bits."""
+    X, y = data
+    problems = [(X[:90], y[:90]), (X[:40], y[:40])]
+    many = fit_many(estimator(**SMALL), problems)
+    for (own_X, own_y), model in zip(problems, many, strict=True):
+        alone = estimator(**SMALL).fit(own_X, own_y)
+        np.testing.assert_allclose(model.predict(own_X), alone.predict(own_X), atol=1e-4)
+        np.testing.assert_allclose(model.learning_curve_, alone.learning_curve_, atol=1e-4)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_same_seed_same_bits(data, estimator):
+    first, second = (estimator(**SMALL).fit(*data).predict(data[0]) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    other = estimator(**SMALL).set_params(random_state=1).fit(*data).predict(data[0])
+    assert np.abs(first - other).max() > 1e-6
+
+
+def test_differences_are_antisymmetric_to_the_last_bit(data, twin):
+    X, _ = data
+    for rows in (1, 7, 40):
+        forward = twin.predict_difference(X[:rows], X[-rows:])
+        assert np.array_equal(forward, -twin.predict_difference(X[-rows:], X[:rows]))
+        assert np.array_equal(twin.predict_difference(X[:rows], X[:rows]), np.zeros(rows))
+
+
+def test_prediction_is_the_mean_over_anchors_and_members(data, twin):
+    X, y = data
+    mean, std = twin.predict(X[:6], return_std=True)
+    indices, estimates = twin.predict_anchors(X[:6])
+    np.testing.assert_allclose(estimates.mean(axis=1), mean, atol=1e-6)
+    assert indices.shape == (6, 90)
+    # slowly: each anchor's difference by itself
+    slow = [np.mean(twin.predict_difference(np.tile(x, (90, 1)), X) + y) for x in X[:6]]
+    np.testing.assert_allclose(slow, mean, atol=1e-5)
+    # the members' spread comes on top of the anchors'
+    assert (std >= estimates.std(axis=1) - 1e-6).all()
+
+
+def test_blocks_change_nothing(data, twin):
+    X, _ = data
+    whole = twin.predict(X, return_std=True)
+    small = clone(twin).fit(*data).set_params(memory_limit="40KB")
+    for a, b in zip(whole, small.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_a_repeated_row_is_a_weight(data, rng):
+    X, y = data[0][:40], data[1][:40]
+    weight = rng.randint(0, 3, 40)
+    weighted = TwinNeuralRegressor(**SMALL).fit(X, y, sample_weight=weight)
+    repeated = TwinNeuralRegressor(**SMALL).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_out_of_fold_predictions_are_honest(data, estimator, rng):
+    """Shuffled targets cannot be predicted out of fold, however well they are memorised."""
+    X, y = data[0], rng.permutation(data[1])
+    model = estimator(**SMALL).set_params(max_steps=600).fit(X, y)
+    correlation = np.corrcoef(model.out_of_fold_prediction_, y)[0, 1]
+    assert correlation < 0.35
+    honest = estimator(**SMALL).set_params(max_steps=600).fit(*data)
+    assert np.corrcoef(honest.out_of_fold_prediction_, data[1])[0, 1] > 0.9
+
+
+def test_nearest_pairs_and_anchors(data):
+    """The paper's NNTNNR: the same number of neighbors for training and for inference."""
+    X, y = data
+    model = TwinNeuralRegressor(**SMALL).set_params(
+        pairs=NearestPairs(8), anchors=NearestAnchors(8)
+    )
+    indices, _ = model.fit(X, y).predict_anchors(X[:5])
+    assert indices.shape == (5, 8)
+    assert model.score(X, y) > 0.5
+    random = TwinNeuralRegressor(**SMALL).set_params(pairs=4, anchors=RandomAnchors(10)).fit(X, y)
+    assert random.anchors_X_.shape == (10, 2)
+
+
+def test_nearest_anchors_are_nearest_in_scaled_features(data):
+    X, y = data
+    stretched = X * [1.0, 1000.0]
+    model = TwinNeuralRegressor(**SMALL).set_params(anchors=NearestAnchors(5)).fit(stretched, y)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    distances = np.linalg.norm(scaled[:4, None] - scaled[None], axis=2)
+    indices, _ = model.predict_anchors(stretched[:4])
+    np.testing.assert_array_equal(np.sort(indices), np.sort(np.argsort(distances)[:, :5]))
+
+
+def test_categories_and_several_outputs(data):
+    X, y = data
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(kind=pd.Categorical(["x", "y", "z"] * 30))
+    model = TwinNeuralRegressor(**SMALL).fit(table, np.column_stack([y, -y]))
+    assert model.predict(table).shape == (90, 2)
+    assert model.explain(table[:1], n=2).shape == (4, 8)
+    assert model.loop_inconsistency(table[:3], n_loops=4).max() < 1e-4 + 10 * y.std()
+
+
+def test_validation_set_given_to_fit(data):
+    X, y = data
+    model = TwinNeuralRegressor(**SMALL).fit(X[:60], y[:60], X_val=X[60:], y_val=y[60:])
+    assert len(model.anchors_X_) == 60
+    assert model.out_of_fold_prediction_ is None
+    with pytest.raises(ValueError, match="y_val is None"):
+        TwinNeuralRegressor(**SMALL).fit(X, y, X_val=X)
+
+
+def test_missing_values_are_refused_with_a_way_out(data):
+    X, y = data[0].copy(), data[1]
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"row 3.*pipeline"):
+        TwinNeuralRegressor(**SMALL).fit(X, y)
+
+
+def test_grid_search_over_anchors(data):
+    search = GridSearchCV(
+        TwinNeuralRegressor(**SMALL).set_params(anchors=NearestAnchors(3)),
+        {"anchors__k": [2, 20]},
+        cv=2,
+    ).fit(*data)
+    assert search.best_params_["anchors__k"] in (2, 20)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_saved_models_predict_the_same(data, estimator, tmp_path):
+    model = estimator(**SMALL).fit(*data)
+    twinned.save(model, tmp_path / "model.twin")
+    loaded = twinned.load(tmp_path / "model.twin")
+    np.testing.assert_array_equal(loaded.predict(data[0]), model.predict(data[0]))
+
+
+def test_added_anchors_share_the_networks(data, twin):
+    X, y = data
+    richer = twin.add_anchors(X[:5] + 0.01, y[:5])
+    assert richer._parameters is twin._parameters
+    assert richer.predict_anchors(X[:2])[1].shape == (2, 95)
+
+
+def test_fit_many_takes_only_what_it_can_batch(data):
+    with pytest.raises(TypeError, match="TwinRegressor"):
+        fit_many(twinned.TwinRegressor(), [data])
+    with pytest.raises(ValueError, match="1 estimators do not fit 2 problems"):
+        fit_many([TwinNeuralRegressor()], [data, data])
+    with pytest.raises(ValueError, match="differ in more than anchors, pairs"):
+        fit_many([TwinNeuralRegressor(), TwinNeuralRegressor(max_steps=3)], [data, data])
+    assert fit_many(TwinNeuralRegressor(), []) == []
+
+
+def test_fit_many_with_pairs_of_their_own(data):
+    """Tables of different widths are padded: that changes nothing but the last bits."""
+    X, y = data
+    each = [TwinNeuralRegressor(**SMALL, pairs=NearestPairs(k)) for k in (3, 9)]
+    for own, model in zip(each, fit_many(each, [data, data]), strict=True):
+        alone = own.fit(X, y)
+        np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=1e-4)
+        assert model.n_pairs_ == alone.n_pairs_
+
+
+@given(anchor=st.integers(0, 89), seed=st.integers(0, 10**6), layers=st.sampled_from([1, 2]))
+@settings(max_examples=15)
+def test_one_anchor_folds_into_a_plain_network(data, folded_twins, anchor, seed, layers):
+    """The paper's map: with the anchor fixed, a twin is an ordinary network."""
+    twin = folded_twins[layers]
+    queries = np.random.RandomState(seed).uniform(-1.5, 1.5, (7, 2))
+    plain = twin.fold_anchor(anchor)
+    _, estimates = twin.predict_anchors(queries)
+    np.testing.assert_allclose(plain.predict(queries), estimates[:, anchor], atol=2e-5)
+
+
+@pytest.fixture(scope="module")
+def folded_twins(data, twin):
+    shallow = TwinNeuralRegressor(**{**SMALL, "hidden_sizes": (16,)}).fit(*data)
+    return {1: shallow, 2: twin}
+
+
+def test_folding_beyond_the_anchors_is_refused(twin):
+    with pytest.raises(ValueError, match="below 90, not 90"):
+        twin.fold_anchor(90)
+    with pytest.raises(TypeError, match=r"2\.5"):
+        twin.fold_anchor(2.5)

@@ -1,0 +1,404 @@
+"""Intervals: against slow versions, by coverage, and through crepes and MAPIE unmodified."""
+
+from copy import copy
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+from twinned import (
+    NearestAnchors,
+    TwinNeuralRegressor,
+    TwinRegressor,
+    conformal,
+    cross_conformal,
+    load,
+    save,
+)
+from twinned.datasets import make_wsb
+from twinned.exceptions import IntegrityError
+from twinned.intervals.conformal import cross_intervals
+from twinned.intervals.error_scale import NeighborFeatures, numeric_indices, tell
+
+X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
+FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)
+
+
+def twin(**changes):
+    return TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0), **changes)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.99])
+def test_the_interval_is_that_of_the_definition(confidence):
+    model = twin().fit(X[FIT], y[FIT])
+    calibrated = conformal(model, X[CAL], y[CAL])
+    mean, raw = model.predict(X[CAL], return_std=True)
+    floor = 0.002 * y[FIT].std()
+    scores = sorted(np.abs(y[CAL] - mean) / (raw + floor))
+    reach = scores[int(np.ceil(confidence * 101 - 1e-9)) - 1]
+    mean, raw = model.predict(X[TEST], return_std=True)
+    expected = np.column_stack([mean - reach * (raw + floor), mean + reach * (raw + floor)])
+    np.testing.assert_allclose(calibrated.predict_interval(X[TEST], confidence), expected)
+    np.testing.assert_array_equal(calibrated.predict(X[TEST]), mean)
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.9])
+def test_cross_intervals_are_those_of_the_definition(confidence):
+    """Point by point, as the paper on CV+ writes it."""
+    folds = list(KFold(4, shuffle=True, random_state=0).split(X[FIT]))
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=4, width="deviation", method="plus")
+    lower, upper = [[] for _ in range(40)], [[] for _ in range(40)]
+    for learned, left_out in folds:
+        model = twin().fit(X[FIT][learned], y[FIT][learned])
+        mean, raw = model.predict(X[FIT][left_out], return_std=True)
+        floor = 0.05 * raw.mean()
+        told, width = model.predict(X[TEST], return_std=True)
+        for score in np.abs(y[FIT][left_out] - mean) / (raw + floor):
+            for q in range(40):
+                lower[q].append(told[q] - score * (width[q] + floor))
+                upper[q].append(told[q] + score * (width[q] + floor))
+    k = int((1 - confidence) * 61 + 1e-9)
+    slow = [[sorted(low)[k - 1], sorted(up)[-k]] for low, up in zip(lower, upper, strict=True)]
+    np.testing.assert_allclose(crossed.predict_interval(X[TEST], confidence), slow)
+
+
+def test_refitted_it_predicts_with_the_model_of_all_points():
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant")
+    whole = twin().fit(X[FIT], y[FIT]).predict(X[TEST])
+    np.testing.assert_array_equal(crossed.predict(X[TEST]), whole)
+    plus = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", method="plus")
+    np.testing.assert_array_equal(plus.scores, crossed.scores)
+    reach = np.sort(crossed.scores)[-int(0.2 * 61)]
+    expected = np.column_stack([whole - reach, whole + reach])
+    np.testing.assert_allclose(crossed.predict_interval(X[TEST], 0.8), expected)
+
+
+def test_a_twin_keeps_its_intervals_when_it_is_saved(tmp_path):
+    X, y = make_wsb(60, random_state=0)
+    X = X.assign(material=pd.Categorical(["wood", "brick"] * 30))
+    learn, new = X[:45], X[45:]
+    tree = DecisionTreeRegressor(max_depth=5, random_state=0)
+    crossed = cross_conformal(TwinRegressor(tree), learn, y[:45], cv=5)
+    twin = crossed.store_in()
+    expected = crossed.predict_interval(new, 0.8)
+    np.testing.assert_allclose(twin.predict_interval(new, 0.8), expected, rtol=1e-12)
+    save(twin, tmp_path / "m.twin")
+    np.testing.assert_array_equal(
+        load(tmp_path / "m.twin").predict_interval(new, 0.8), twin.predict_interval(new, 0.8)
+    )
+    assert np.isfinite(twin.predict_interval(new.assign(U=1e38))).all()  # trees learn in float32
+    for others in (X[:20], X[15:]):
+        with pytest.raises(ValueError, match="whose anchors are these 45 points"):
+            crossed.store_in(clone(twin).fit(others, y[others.index]))
+    with pytest.raises(ValueError, match="anchors, weights or symmetry have changed"):
+        copy(twin).set_params(anchors=NearestAnchors(3)).predict_interval(new)
+    with pytest.raises(ValueError, match="refit"):
+        cross_conformal(TwinRegressor(tree), learn, y[:45], cv=3, method="plus").store_in()
+    with pytest.raises(AttributeError, match="keeps no scores"):
+        twin.fit(X[:20], y[:20]).predict_interval(new)
+
+
+def test_numbers_that_are_names_are_names_in_a_kept_twin():
+    codes = np.repeat([10115.0, 10117.0, 20095.0], 20)
+    table = np.column_stack([X[:60, 0], codes])
+    crossed = cross_conformal(twin(categorical_features=[1]), table, y[:60], cv=4)
+    np.testing.assert_allclose(
+        crossed.store_in().predict_interval(table), crossed.predict_interval(table), rtol=1e-12
+    )
+    assert crossed._whole[1].places == [0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": np.array([np.nan])},
+        {"scores": np.array([-1.0])},
+        {"scores": "many"},
+        {"columns": np.array([99])},
+        {"width": "wide"},
+        {"floor": np.inf},
+        {"learner": "x"},
+        {"more": 1},
+    ],
+)
+def test_a_file_with_other_intervals_is_refused(change, tmp_path):
+    kept = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="deviation").store_in()
+    kept.intervals_ |= change
+    with pytest.raises(IntegrityError, match="cannot be trusted"):
+        save(kept, tmp_path / "m.twin")
+
+
+def test_blocks_of_queries_change_nothing(monkeypatch, rng):
+    means, sigmas = rng.normal(size=(50, 3)), rng.uniform(1, 2, size=(50, 3))
+    scores, fold = rng.exponential(size=90), rng.randint(0, 3, 90)
+    whole = cross_intervals(means, sigmas, scores, fold, 0.8)
+    monkeypatch.setattr("twinned.intervals.conformal._BLOCK", 7 * 90)
+    np.testing.assert_array_equal(cross_intervals(means, sigmas, scores, fold, 0.8), whole)
+    parts = [cross_intervals(means[[i]], sigmas[[i]], scores, fold, 0.8)[0] for i in range(50)]
+    np.testing.assert_array_equal(whole, parts)
+
+
+def uneven(rng, n):
+    """Noise that grows along x: what intervals of one width get wrong."""
+    x = rng.uniform(0, 1, size=(n, 1))
+    return x, 3 * x[:, 0] + rng.normal(size=n) * (0.02 + x[:, 0] ** 2)
+
+
+def test_split_intervals_cover_over_many_draws():
+    """Finite-sample coverage: over draws, the mean must not lie below what was promised."""
+    covered = []
+    for seed in range(60):
+        rng = np.random.RandomState(seed)
+        x, z = uneven(rng, 90)
+        model = TwinRegressor(LinearRegression()).fit(x[:20], z[:20])
+        intervals = conformal(model, x[20:50], z[20:50]).predict_interval(x[50:], 0.8)
+        covered.append(np.mean((intervals[:, 0] <= z[50:]) & (z[50:] <= intervals[:, 1])))
+    spread = np.std(covered) / np.sqrt(len(covered))
+    assert np.mean(covered) > 0.8 - 3 * spread
+    assert np.mean(covered) < 0.8 + 1 / 31 + 3 * spread
+
+
+def test_cross_intervals_cover_and_follow_the_noise():
+    inside, narrow, wide = [], [], []
+    for seed in range(12):
+        x, z = uneven(np.random.RandomState(seed), 140)
+        forest = RandomForestRegressor(5, min_samples_leaf=20, random_state=0)
+        crossed = cross_conformal(TwinRegressor(forest), x[:70], z[:70], width="deviation")
+        intervals = crossed.predict_interval(x[70:], 0.8)
+        inside.append(np.mean((intervals[:, 0] <= z[70:]) & (z[70:] <= intervals[:, 1])))
+        width, quiet = np.diff(intervals)[:, 0], x[70:, 0] < 0.5
+        narrow.append(width[quiet].mean())
+        wide.append(width[~quiet].mean())
+    assert 0.7 < np.mean(inside) < 0.9
+    assert np.mean(narrow) < np.mean(wide)
+
+
+def test_scaled_or_of_one_width():
+    model = twin().fit(X[FIT], y[FIT])
+    width = np.diff(conformal(model, X[CAL], y[CAL]).predict_interval(X[TEST], 0.9))
+    same = np.diff(
+        conformal(model, X[CAL], y[CAL], width="constant").predict_interval(X[TEST], 0.9)
+    )
+    assert np.ptp(width) > 0.1 * width.mean()
+    np.testing.assert_allclose(same, np.full((40, 1), same[0, 0]))
+
+
+def test_the_calibrated_deviation_has_the_size_of_the_errors():
+    model = twin().fit(X[FIT], y[FIT])
+    mean, std = conformal(model, X[CAL], y[CAL]).predict(X[CAL], return_std=True)
+    assert np.mean(((y[CAL] - mean) / std) ** 2) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Ridge(),  # has no standard deviation: one width
+        GaussianProcessRegressor(normalize_y=True),
+        TwinNeuralRegressor(n_members=2, max_steps=30, random_state=0),
+        TwinRegressor(LinearRegression()),
+    ],
+)
+def test_any_regressor_can_be_calibrated(model):
+    model = clone(model).fit(X[FIT], y[FIT])
+    intervals = conformal(model, X[CAL], y[CAL]).predict_interval(X[TEST], 0.9)
+    assert intervals.shape == (40, 2)
+    assert (intervals[:, 0] < intervals[:, 1]).all()
+
+
+def test_a_learned_width_knows_what_the_model_does_not():
+    """A linear model has one deviation everywhere; its errors are not of one size."""
+    x, z = uneven(np.random.RandomState(0), 400)
+    widths = {}
+    for width in ("learned", "deviation"):
+        crossed = cross_conformal(TwinRegressor(LinearRegression()), x[:200], z[:200], width=width)
+        intervals = crossed.predict_interval(x[200:], 0.9)
+        assert np.mean((intervals[:, 0] <= z[200:]) & (z[200:] <= intervals[:, 1])) > 0.85
+        widths[width] = np.diff(intervals)[:, 0]
+    quiet = x[200:, 0] < 0.3
+    assert widths["learned"][quiet].mean() < 0.8 * widths["deviation"][quiet].mean()
+    assert widths["learned"].mean() < widths["deviation"].mean()
+
+
+def test_a_fold_is_not_judged_by_its_own_errors():
+    """With one point's y far off, the learner that judges its fold must not have seen that."""
+    shifted = y[FIT].copy()
+    shifted[7] += 1000
+    crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, method="plus")
+    folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
+    fold = next(k for k, (_, left_out) in enumerate(folds) if 7 in left_out)
+    sizes = [judge.sigma(tell(one, X[[7]], around))[0] for one, around, judge in crossed._who]
+    assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
+
+
+def test_another_width_fits_nothing_again():
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, random_state=7)
+    other = crossed.with_width("constant")
+    assert all(a is b for a, b in zip(other.models, crossed.models, strict=True))
+    assert other.whole is crossed.whole
+    again = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", random_state=7)
+    np.testing.assert_allclose(
+        other.predict_interval(X[TEST], 0.8), again.predict_interval(X[TEST], 0.8)
+    )
+    np.testing.assert_allclose(
+        crossed.predict_interval(X[TEST], 0.8),
+        other.with_width("learned").predict_interval(X[TEST], 0.8),
+    )
+
+
+def test_a_row_is_judged_alone():
+    """Whoever is predicted beside it."""
+    for one in (
+        conformal(twin().fit(X[FIT], y[FIT]), X[CAL], y[CAL]),
+        cross_conformal(twin(), X[FIT], y[FIT], cv=3),
+    ):
+        together = one.predict_interval(X[TEST], 0.8)
+        alone = [one.predict_interval(X[TEST][[row]], 0.8)[0] for row in range(5)]
+        np.testing.assert_allclose(together[:5], alone, rtol=1e-12)
+
+
+def test_what_is_known_of_a_point_is_what_lies_around_it():
+    said = np.linspace(-1, 1, len(X[TEST]))
+    about = NeighborFeatures(X[FIT], y[FIT]).about(X[TEST], said)
+    scale = X[FIT].std(axis=0)
+    for row, mean, told in zip(X[TEST][:5], said, about, strict=False):
+        distances = np.sqrt((((X[FIT] - row) / scale) ** 2).sum(axis=1))
+        near = np.argsort(distances)
+        known = y[FIT][near]
+        expected = [*row, distances[near[0]], distances[near[9]]]
+        expected += [np.std(known[:3]), np.std(known[:10]), np.std(known[:20])]
+        expected += [abs(known[0] - mean), abs(np.mean(known[:5]) - mean)]
+        np.testing.assert_allclose(told, expected, rtol=1e-9)
+
+
+def test_few_points_or_missing_numbers_still_have_surroundings():
+    few = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan]])
+    about = NeighborFeatures(few, np.arange(3.0)).about(few, np.zeros(3))
+    assert about.shape == (3, 9)
+    assert np.isfinite(about[:, 2:]).all()
+    names = NeighborFeatures(np.array([["a"], ["b"]]), np.zeros(2))
+    assert names.about(np.array([["a"]]), np.zeros(1)).shape == (1, 0)
+
+
+def test_names_in_a_table_are_left_out_of_the_learned_width():
+    frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical([3, 5, 7] * 20)})
+    assert numeric_indices(frame) == [0, 1]
+    intervals = cross_conformal(twin(), frame, y[:60], cv=3).predict_interval(frame, 0.9)
+    assert np.isfinite(intervals).all()
+
+
+def test_a_column_that_is_missing_somewhere_stays_the_same_column():
+    polars = pytest.importorskip("polars", reason="polars is in the extra `test`")
+    yes = [None, *([True, False] * 30)][:60]
+    frame = polars.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": yes})
+    base = HistGradientBoostingRegressor(max_iter=5)
+    crossed = cross_conformal(TwinRegressor(base), frame, y[:60], cv=3)
+    assert np.isfinite(crossed.predict_interval(frame, 0.9)).all()
+
+
+def test_a_pipeline_has_the_deviation_of_its_last_step():
+    pipe = make_pipeline(StandardScaler(), twin()).fit(X[FIT], y[FIT])
+    width = np.diff(conformal(pipe, X[CAL], y[CAL]).predict_interval(X[TEST], 0.9))
+    assert np.ptp(width) > 0.1 * width.mean()
+
+
+@pytest.mark.parametrize("confidence", [1e-12, 1e-9, 0.01])
+def test_little_confidence_is_no_accident(confidence):
+    for one in (
+        conformal(Ridge().fit(X[FIT], y[FIT]), X[CAL], y[CAL]),
+        cross_conformal(Ridge(), X[FIT], y[FIT], cv=2),
+    ):
+        low, high = one.predict_interval(X[TEST], confidence).T
+        assert (low <= high).all()
+
+
+@pytest.mark.parametrize("cv", [np.int64(5), 5])
+def test_any_integer_is_folds_in_random_order(cv):
+    scores = cross_conformal(Ridge(), X[FIT], y[FIT], cv=cv).scores
+    expected = cross_conformal(
+        Ridge(), X[FIT], y[FIT], cv=KFold(5, shuffle=True, random_state=0)
+    ).scores
+    np.testing.assert_array_equal(scores, expected)
+
+
+def test_folds_of_the_users_own():
+    groups = np.arange(60) // 6
+    folds = GroupKFold(5).split(X[FIT], y[FIT], groups)
+    crossed = cross_conformal(Ridge(), X[FIT], y[FIT], cv=folds)
+    assert len(crossed.models) == 5
+    assert len(crossed.scores) == 60
+
+
+def test_the_model_that_was_given_is_not_fitted():
+    model = twin()
+    cross_conformal(model, X[FIT], y[FIT], cv=3)
+    assert not hasattr(model, "estimator_")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: conformal(m, X[:8], y[:8]).predict_interval(X, 0.9), "needs 9 calibration"),
+        (lambda m: conformal(m, X[CAL], y[CAL]).predict_interval(X, 1.0), "between 0 and 1"),
+        (lambda m: conformal(m, X[CAL], y[CAL]).predict_interval(X, "90%"), "confidence"),
+        (lambda m: conformal(m, X[CAL], y[FIT]), "X has 100 and y has 60"),
+        (lambda m: conformal(m, X[CAL], np.where(y[CAL] > 0, np.nan, 1.0)), "NaN"),
+        (lambda m: conformal(twin(), X[CAL], y[CAL]), "not fitted"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], width="narrow"), "'narrow'"),
+        (lambda m: conformal(m, X[CAL], y[CAL], width="learned"), "'learned'"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=ShuffleSplit(1)), "each point once"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=RepeatedKFold()), "each point once"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=1), "cv must be"),
+    ],
+)
+def test_what_cannot_be_promised_is_told(call, message):
+    with pytest.raises(Exception, match=message):
+        call(twin().fit(X[FIT], y[FIT]))
+
+
+def test_nine_points_are_enough_for_ninety_per_cent():
+    intervals = conformal(Ridge().fit(X[FIT], y[FIT]), X[60:69], y[60:69]).predict_interval(X, 0.9)
+    assert np.isfinite(intervals).all()
+
+
+def test_several_outputs_are_refused():
+    model = TwinRegressor(LinearRegression()).fit(X[FIT], np.column_stack([y, y])[FIT])
+    with pytest.raises(ValueError, match="one output, but this one has 2"):
+        conformal(model, X[CAL], y[CAL])
+
+
+class TestPeers:
+    def test_a_crepes_wrapper_runs_on_a_twin(self):
+        from crepes import WrapRegressor
+        from crepes.extras import DifficultyEstimator
+
+        wrapped = WrapRegressor(twin())
+        wrapped.fit(X[FIT], y[FIT])
+        hard = DifficultyEstimator().fit(
+            X=X[FIT], f=lambda Z: wrapped.learner.predict(Z, return_std=True)[1], scaler=True
+        )
+        wrapped.calibrate(X[CAL], y[CAL], de=hard)
+        intervals = wrapped.predict_int(X[TEST], confidence=0.9)
+        assert np.mean((intervals[:, 0] <= y[TEST]) & (y[TEST] <= intervals[:, 1])) > 0.7
+
+    @pytest.mark.parametrize("which", ["split", "cross"])
+    def test_mapie_runs_on_a_twin(self, which):
+        mapie = pytest.importorskip(
+            "mapie.regression", reason="MAPIE is not installed: it is in the extra `test`"
+        )
+        if which == "split":
+            model = mapie.SplitConformalRegressor(twin(), confidence_level=0.9, prefit=False)
+            model.fit(X[FIT], y[FIT]).conformalize(X[CAL], y[CAL])
+        else:
+            model = mapie.CrossConformalRegressor(twin(), confidence_level=0.9, cv=3)
+            model.fit_conformalize(X[FIT], y[FIT])
+        _, intervals = model.predict_interval(X[TEST])
+        inside = (intervals[:, 0, 0] <= y[TEST]) & (y[TEST] <= intervals[:, 1, 0])
+        assert inside.mean() > 0.7

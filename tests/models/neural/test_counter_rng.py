@@ -1,0 +1,47 @@
+import jax.numpy as jnp
+import numpy as np
+
+from twinned.models.neural import counter_rng
+
+KEY = jnp.uint32(12345)
+
+
+def test_padding_moves_no_number():
+    small, large = counter_rng.uniform(KEY, 5, 7), counter_rng.uniform(KEY, 9, 20)
+    np.testing.assert_array_equal(small, large[:5, :7])
+
+
+def test_numbers_are_uniform_and_independent():
+    u = np.asarray(counter_rng.uniform(KEY, 300, 400), dtype=np.float64)
+    assert u.min() >= 0
+    assert u.max() < 1
+    counts = np.histogram(u, bins=50, range=(0, 1))[0]
+    expected = u.size / 50
+    # chi-square of 49 degrees of freedom: 49 ± 10, five sigma
+    assert np.sum((counts - expected) ** 2 / expected) < 100
+    for a, b in (
+        (u[:, 1:], u[:, :-1]),
+        (u[1:], u[:-1]),
+        (u, np.asarray(counter_rng.uniform(KEY + 1, 300, 400))),
+    ):
+        correlation = np.corrcoef(a.ravel(), np.asarray(b, dtype=np.float64).ravel())[0, 1]
+        assert abs(correlation) < 0.015
+
+
+def test_normal_has_its_moments():
+    z = np.asarray(counter_rng.normal(KEY, 200, 500), dtype=np.float64)
+    assert abs(z.mean()) < 0.01
+    assert abs(z.std() - 1) < 0.01
+    assert abs((z**4).mean() - 3) < 0.1
+
+
+def test_below_reaches_every_number_and_none_beyond():
+    drawn = np.asarray(counter_rng.below(KEY, jnp.int32(7), 5000))
+    np.testing.assert_array_equal(np.unique(drawn), np.arange(7))
+    huge = np.asarray(counter_rng.below(KEY, jnp.int32(2**24 + 1), 5000))
+    assert huge.max() <= 2**24
+
+
+def test_keys_fold_to_distinct_keys():
+    keys = {int(counter_rng.fold(KEY, number)) for number in range(2000)}
+    assert len(keys) == 2000

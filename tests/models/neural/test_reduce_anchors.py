@@ -1,0 +1,144 @@
+"""Mean and spread that are reduced on the way, against all estimates at once."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twinned import DistanceWeights, NearestAnchors, TwinNeuralRegressor
+from twinned.models.neural.inference import grid_differences, row_differences, some_differences
+from twinned.models.neural.network import Shape, initial
+from twinned.models.neural.reduce_anchors import Room, mean_and_variance, room_for, tile_of
+
+N_MEMBERS, N_QUERIES, N_ANCHORS = 3, 37, 90
+
+
+def ensemble(hidden_sizes=(16, 12), activation="silu", n_outputs=2):
+    shape = Shape(4, n_outputs, hidden_sizes, 3, activation, twin=True)
+    own = [
+        initial(shape, jnp.uint32(7 + i), jnp.int32(4), jnp.float32(0.3)) for i in range(N_MEMBERS)
+    ]
+    parameters = {name: np.stack([np.asarray(p[name]) for p in own]) for name in own[0]}
+    gates = np.array([1.0, 0.0, 1.0], dtype=np.float32)
+    return shape, (parameters, gates, np.array([0.5, 0.2, 0.3]))
+
+
+@pytest.fixture(scope="module")
+def grid():
+    rng = np.random.RandomState(3)
+    queries, anchors = (rng.normal(size=(n, 4)).astype("f4") for n in (N_QUERIES, N_ANCHORS))
+    return queries, anchors, rng.normal(size=(N_ANCHORS, 2)), rng.uniform(0.1, 3.0, N_ANCHORS)
+
+
+def slowly(shape, members, queries, anchors, anchor_y, weight):
+    """Every estimate in float64, then the weighted moments as they are written in a book."""
+    parameters, gates, of_members = members
+    differences = grid_differences(shape, parameters, gates, queries, anchors).astype("f8")
+    estimates = differences + anchor_y
+    share = of_members[:, None, None, None] * (weight / weight.sum())[:, None]
+    mean = (share * estimates).sum(axis=(0, 2))
+    return mean, (share * (estimates - mean[:, None]) ** 2).sum(axis=(0, 2))
+
+
+@pytest.mark.parametrize("hidden_sizes", [(16,), (16, 12), (8, 16, 8)])
+@pytest.mark.parametrize("activation", ["silu", "relu", "mish", "tanh"])
+def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
+    shape, members = ensemble(hidden_sizes, activation)
+    fast = mean_and_variance(shape, members, *grid, Room(1024, 4096))
+    slow = slowly(shape, members, *grid)
+    np.testing.assert_allclose(fast[0], slow[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(fast[1], slow[1], rtol=1e-5)
+
+
+@given(pairs=st.integers(1, 5000), rows=st.integers(N_QUERIES, 200) | st.just(10**6))
+@settings(max_examples=8)
+def test_tiles_of_any_size_say_the_same(grid, pairs, rows):
+    shape, members = ensemble()
+    whole = mean_and_variance(shape, members, *grid, Room(1024, 4096))
+    cut = mean_and_variance(shape, members, *grid, Room(pairs, rows))
+    for a, b in zip(whole, cut, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_anchors_in_several_blocks_say_the_same(grid):
+    shape, members = ensemble()
+    queries, *rest = grid
+    whole = mean_and_variance(shape, members, queries[:5], *rest, Room(1024, 4096))
+    cut = mean_and_variance(shape, members, queries[:5], *rest, Room(1024, 7))
+    for a, b in zip(whole, cut, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_far_off_mean_does_not_swallow_the_spread(grid):
+    shape, members = ensemble()
+    queries, anchors, anchor_y, weight = grid
+    near = mean_and_variance(shape, members, queries, anchors, anchor_y, weight, Room(512, 64))
+    far = mean_and_variance(shape, members, queries, anchors, anchor_y + 1e7, weight, Room(512, 64))
+    np.testing.assert_allclose(far[0] - 1e7, near[0], atol=1e-5)
+    np.testing.assert_allclose(far[1], near[1], rtol=1e-5)
+
+
+@given(
+    n_queries=st.integers(1, 10**5), n_anchors=st.integers(1, 10**5), pairs=st.integers(1, 10**6)
+)
+def test_a_tile_keeps_within_its_pairs(n_queries, n_anchors, pairs):
+    down, across = tile_of(n_queries, n_anchors, pairs)
+    assert down * across <= pairs
+    assert down < 2 * n_queries
+
+
+def test_room_is_within_the_limit():
+    shape, _ = ensemble()
+    asked = []
+
+    def within(bytes_each, most):
+        asked.append(bytes_each)
+        return min(most, 100_000 // bytes_each)
+
+    room = room_for(shape, within)
+    assert room.pairs * asked[0] + room.rows * asked[1] <= 200_000
+
+
+def test_neighbors_in_common_are_computed_once_and_say_the_same(grid, rng):
+    shape, (parameters, gates, _) = ensemble()
+    queries, anchors, *_ = grid
+    places = rng.randint(0, N_ANCHORS, (N_QUERIES, 5))
+    shared = some_differences(shape, parameters, gates, queries, anchors, places)
+    each = row_differences(
+        shape, parameters, gates, np.repeat(queries, 5, axis=0), anchors[places.ravel()]
+    )
+    np.testing.assert_allclose(shared.reshape(each.shape), each, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def weighted_twin():
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(60, 3))
+    y = np.column_stack([X[:, 0] + X[:, 1] ** 2, 1e4 + X[:, 2]])
+    twin = TwinNeuralRegressor((12, 12), n_members=4, max_steps=40, random_state=0)
+    return twin.fit(X, y, sample_weight=rng.uniform(0.2, 2.0, 60)), X
+
+
+@pytest.mark.parametrize("memory_limit", ["40KB", "512MB", None])
+def test_both_ways_of_the_estimator_agree(weighted_twin, memory_limit):
+    """A callable that says "all alike" takes the general way; no callable takes the short one."""
+    twin, X = weighted_twin
+    twin.set_params(memory_limit=memory_limit, weights="uniform")
+    fast = twin.predict(X, return_std=True)
+    twin.set_params(weights=lambda distances, estimates, indices: np.ones(distances.shape))
+    slow = twin.predict(X, return_std=True)
+    for a, b in zip(fast, slow, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
+
+
+def test_all_anchors_as_nearest_ones_say_the_same(weighted_twin):
+    twin, X = weighted_twin
+    twin.set_params(memory_limit="512MB", weights="uniform", anchors="all")
+    every = twin.predict(X, return_std=True)
+    twin.set_params(anchors=NearestAnchors(60))
+    for a, b in zip(every, twin.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
+    twin.set_params(anchors="all", weights=DistanceWeights())
+    assert np.isfinite(twin.predict(X)).all()
+    twin.set_params(weights="uniform")

@@ -1,0 +1,126 @@
+"""How a base estimator is fitted to pairs."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neural_network import MLPRegressor
+from threadpoolctl import threadpool_info
+
+from twinned import HalfPairs, TwinRegressor
+from twinned.datasets import make_tf
+from twinned.exceptions import LeakingValidationWarning
+from twinned.models.sklearn import default_estimator, early_stopping_fraction
+
+X, y = (part.to_numpy() for part in make_tf(120, random_state=0))
+
+
+class Witness(HistGradientBoostingRegressor):
+    """Remembers what it was fitted to, and on how many threads."""
+
+    def fit(self, pairs, target, sample_weight=None, *, X_val=None, y_val=None):
+        options = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
+        self.seen_ = pairs, target, options
+        self.threads_ = {
+            info["num_threads"] for info in threadpool_info() if info["user_api"] == "openmp"
+        }
+        return super().fit(pairs, target, **options)
+
+
+def test_early_stopping_holds_out_points():
+    twin = TwinRegressor(Witness(early_stopping=True, max_iter=300), pairs="all", random_state=0)
+    twin.fit(X, y)
+    pairs, _, options = twin.estimator_.seen_
+    learned = {tuple(row) for row in pairs[:, :2]} | {tuple(row) for row in pairs[:, 2:4]}
+    held_out = {tuple(row) for row in options["X_val"][:, :2]}
+    assert len(held_out) == 12
+    assert not learned & held_out
+    assert {tuple(row) for row in options["X_val"][:, 2:4]} == learned
+    assert twin.n_pairs_ == len(pairs) == 108**2
+    # all are anchors all the same
+    assert len(twin.anchors_X_) == 120
+
+
+def test_early_stopping_by_pairs_would_not_have_stopped():
+    rng = np.random.RandomState(0)
+    noise = rng.normal(size=120)
+    boosting = HistGradientBoostingRegressor(early_stopping=True, max_iter=200, random_state=0)
+    twin = TwinRegressor(boosting, pairs="all", random_state=0).fit(X, noise)
+    rows = np.arange(120)
+    first, second = np.repeat(rows, 120), np.tile(rows, 120)
+    pairs = np.column_stack([X[first], X[second], X[first] - X[second]])
+    leaking = boosting.fit(pairs, noise[first] - noise[second])
+    assert twin.estimator_.n_iter_ < 0.5 * leaking.n_iter_
+
+
+@pytest.mark.parametrize(
+    ("early_stopping", "n_pairs", "share"),
+    [(True, 100, 0.2), ("auto", 100, None), ("auto", 20_000, 0.2), (False, 20_000, None)],
+)
+def test_who_stops_early(early_stopping, n_pairs, share):
+    base = HistGradientBoostingRegressor(early_stopping=early_stopping, validation_fraction=0.2)
+    assert early_stopping_fraction(base, n_pairs) == share
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        MLPRegressor(hidden_layer_sizes=(4,), early_stopping=True, max_iter=2),
+        GradientBoostingRegressor(n_iter_no_change=2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_leak_that_cannot_be_closed_is_told(base):
+    with pytest.warns(LeakingValidationWarning, match=type(base).__name__):
+        TwinRegressor(base, pairs=2, random_state=0).fit(X, y)
+
+
+def test_weights_go_with_the_pairs_that_stay():
+    weight = np.linspace(1, 2, 120)
+    twin = TwinRegressor(Witness(early_stopping=True), pairs="all", random_state=0)
+    twin.fit(X, y, sample_weight=weight)
+    pairs, _, options = twin.estimator_.seen_
+    of = {tuple(row): value for row, value in zip(X, weight, strict=True)}
+    expected = [of[tuple(row[:2])] * of[tuple(row[2:4])] for row in pairs[:50]]
+    np.testing.assert_allclose(options["sample_weight"][:50], expected)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_as_many_threads_as_the_user_asks_for(n_jobs):
+    twin = TwinRegressor(Witness(max_iter=2), pairs=2, n_jobs=n_jobs).fit(X, y)
+    assert max(twin.estimator_.threads_) <= n_jobs
+
+
+def test_the_default_learns_each_pair_once():
+    twin = TwinRegressor(random_state=0).fit(X, y)
+    assert twin.n_pairs_ == 120 * 119 // 2
+    assert twin.estimator_.min_samples_leaf == 30
+    error = np.sqrt(np.mean((twin.predict(X[::7] + 0.01) - y[::7]) ** 2))
+    assert error < 0.2 * y.std()
+
+
+def test_the_default_takes_several_outputs():
+    assert isinstance(default_estimator(40, 2), MultiOutputRegressor)
+    twin = TwinRegressor(random_state=0).fit(X[:40], np.column_stack([y, -y])[:40])
+    assert twin.predict(X[:3]).shape == (3, 2)
+
+
+def test_half_pairs_are_half_of_all():
+    rng = np.random.RandomState(0)
+    first, second = HalfPairs().draw(30, None, rng)
+    assert len(first) == HalfPairs().count(30) == 30 * 29 // 2
+    assert len({frozenset(pair) for pair in zip(first, second, strict=True)}) == len(first)
+    assert 0.3 < np.mean(first < second) < 0.7
+    few = HalfPairs(100)
+    first, second = few.draw(30, None, rng)
+    assert len(first) == few.count(30) == 90
+    assert not (first == second).any()
+
+
+def test_half_pairs_are_not_mirrored():
+    forest = RandomForestRegressor(2, random_state=0)
+    assert TwinRegressor(forest, pairs=HalfPairs()).fit(X[:20], y[:20]).n_pairs_ == 190

@@ -1,0 +1,266 @@
+"""What is read of an ensemble, walked by hand, is what the ensemble itself predicts."""
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import (
+    AdaBoostRegressor,
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+
+from twinned.models.trees.packed import at_most
+from twinned.models.trees.reader import _is_plain, count_trees, read_trees
+
+NEEDS = "the extra 'boost' is not installed"
+
+
+def predict_slowly(trees, X):
+    """One row, one tree, one node at a time, in the types that the reader names."""
+    X = X.astype(trees.value_type).astype(np.float64)
+    result = np.tile(trees.offset.astype(trees.sum_type), (len(X), 1))
+    for row, x in enumerate(X):
+        for tree in trees.trees:
+            node = 0
+            while tree.left[node] >= 0:
+                value, threshold = x[tree.feature[node]], float(tree.threshold[node])
+                if np.isnan(value):
+                    left = tree.missing_left[node]
+                else:
+                    left = value < threshold if trees.strict else value <= threshold
+                node = tree.left[node] if left else tree.right[node]
+            leaf = (tree.value[node] * tree.scale).astype(trees.sum_type)
+            result[row, tree.output : tree.output + len(leaf)] += leaf
+    return result
+
+
+def tenths(rng, shape, missing=False):
+    """Numbers with ties, which float32 and float64 round differently."""
+    X = rng.randint(-10, 11, shape) / 10
+    if missing:
+        X[rng.uniform(size=shape) < 0.15] = np.nan
+    return X
+
+
+def check_read(estimator, rng, missing=False, n_outputs=1):
+    X = tenths(rng, (150, 3), missing)
+    known = np.nan_to_num(X)
+    y = known[:, 0] * known[:, 1] + 0.1 * rng.normal(size=150)
+    if n_outputs > 1:
+        y = np.column_stack([y, known[:, 2] - 2 * y])
+    estimator.fit(X, y)
+    new = np.vstack([X[:40], tenths(rng, (40, 3), missing)])
+    trees = read_trees(estimator)
+    expected = estimator.predict(new).reshape(len(new), -1)
+    np.testing.assert_allclose(predict_slowly(trees, new), expected, rtol=0, atol=1e-12)
+    assert 0 < count_trees(estimator) <= len(trees.trees)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DecisionTreeRegressor(random_state=0),
+        ExtraTreeRegressor(random_state=0),
+        RandomForestRegressor(7, random_state=0),
+        ExtraTreesRegressor(7, min_samples_leaf=2, random_state=0),
+        GradientBoostingRegressor(n_estimators=9, random_state=0),
+        GradientBoostingRegressor(n_estimators=9, loss="huber", init="zero", random_state=0),
+        GradientBoostingRegressor(n_estimators=9, loss="quantile", random_state=0),
+        HistGradientBoostingRegressor(max_iter=9, min_samples_leaf=2),
+        HistGradientBoostingRegressor(max_iter=9, loss="absolute_error"),
+    ],
+    ids=str,
+)
+def test_scikit_learn(estimator, rng):
+    check_read(estimator, rng)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DecisionTreeRegressor(random_state=0),
+        ExtraTreesRegressor(7, random_state=0),
+        RandomForestRegressor(7, random_state=0),
+        HistGradientBoostingRegressor(max_iter=9, min_samples_leaf=2),
+    ],
+    ids=str,
+)
+def test_missing_values(estimator, rng):
+    check_read(estimator, rng, missing=True)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RandomForestRegressor(7, random_state=0),
+        ExtraTreeRegressor(random_state=0),
+        MultiOutputRegressor(HistGradientBoostingRegressor(max_iter=9)),
+        MultiOutputRegressor(GradientBoostingRegressor(n_estimators=9, random_state=0)),
+    ],
+    ids=str,
+)
+def test_several_outputs(estimator, rng):
+    check_read(estimator, rng, n_outputs=2)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"boosting_type": "rf", "bagging_freq": 1, "bagging_fraction": 0.5},
+        {"objective": "quantile"},
+        {"use_missing": False},
+    ],
+    ids=str,
+)
+def test_lightgbm(options, missing, rng):
+    lightgbm = pytest.importorskip("lightgbm", reason=NEEDS)
+    learner = lightgbm.LGBMRegressor(n_estimators=9, min_child_samples=2, n_jobs=1, verbose=-1)
+    check_read(learner.set_params(**options), rng, missing)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"base_score": 3.0}, {"num_parallel_tree": 3, "subsample": 0.5, "random_state": 0}],
+    ids=str,
+)
+def test_xgboost(options, missing, rng):
+    xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    learner = xgboost.XGBRegressor(n_estimators=9, max_depth=4, n_jobs=1)
+    check_read(learner.set_params(**options), rng, missing)
+    check_read(learner.set_params(**options), rng, missing, n_outputs=2)
+
+
+def test_early_stopping_of_other_libraries(rng):
+    lightgbm = pytest.importorskip("lightgbm", reason=NEEDS)
+    xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    X, y, noise = tenths(rng, (150, 3)), rng.normal(size=150), rng.normal(size=150)
+    stopped = [
+        lightgbm.LGBMRegressor(n_estimators=50, n_jobs=1, verbose=-1).fit(
+            X, y, eval_X=X, eval_y=noise, callbacks=[lightgbm.early_stopping(3, verbose=False)]
+        ),
+        xgboost.XGBRegressor(n_estimators=50, n_jobs=1, early_stopping_rounds=3).fit(
+            X, y, eval_set=[(X, noise)], verbose=False
+        ),
+    ]
+    for estimator in stopped:
+        trees = read_trees(estimator)
+        assert len(trees.trees) < 50
+        np.testing.assert_allclose(
+            predict_slowly(trees, X)[:, 0], estimator.predict(X), rtol=0, atol=1e-12
+        )
+
+
+class Doubled(RandomForestRegressor):
+    def predict(self, X):
+        return 2 * super().predict(X)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LinearRegression(),
+        Doubled(3),
+        AdaBoostRegressor(n_estimators=3),
+        MultiOutputRegressor(Ridge()),
+        GradientBoostingRegressor(n_estimators=3, init=Ridge()),
+        HistGradientBoostingRegressor(max_iter=3, loss="poisson"),
+        HistGradientBoostingRegressor(max_iter=3, categorical_features=[0]),
+    ],
+    ids=str,
+)
+def test_what_is_no_plain_sum_of_trees_is_not_read(estimator, rng):
+    X = np.abs(tenths(rng, (60, 2)))
+    y = X[:, 0] + 1
+    y = np.column_stack([y, y]) if isinstance(estimator, MultiOutputRegressor) else y
+    assert read_trees(estimator.fit(X, y)) is None
+
+
+def test_a_dummy_and_an_unfitted_forest_are_not_read():
+    assert read_trees(DummyRegressor().fit([[0.0]], [1.0])) is None
+    assert read_trees(RandomForestRegressor()) is None
+    assert read_trees("no estimator") is None
+    assert count_trees("no estimator") == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"objective": "poisson"},
+        {"boosting_type": "dart"},
+        {"linear_tree": True},
+        {"zero_as_missing": True},
+        {"reg_sqrt": True},
+        {"categorical_feature": [0], "min_data_per_group": 1, "cat_smooth": 1},
+    ],
+    ids=str,
+)
+def test_lightgbm_not_read(options, rng):
+    lightgbm = pytest.importorskip("lightgbm", reason=NEEDS)
+    X = np.abs(tenths(rng, (80, 2)))
+    X[:, 0] = rng.randint(0, 6, 80)
+    y = np.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0])[X[:, 0].astype(int)]
+    learner = lightgbm.LGBMRegressor(
+        n_estimators=5, min_child_samples=2, n_jobs=1, verbose=-1, **options
+    )
+    assert read_trees(learner.fit(X, y)) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"objective": "reg:gamma"},
+        {"booster": "dart"},
+        {"booster": "gblinear"},
+        {"missing": 0.0},
+        {"multi_strategy": "multi_output_tree"},
+    ],
+    ids=str,
+)
+def test_xgboost_not_read(options, rng):
+    xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    X = np.abs(tenths(rng, (80, 2)))
+    y = X[:, 0] + 1
+    y = np.column_stack([y, y]) if "multi_strategy" in options else y
+    assert read_trees(xgboost.XGBRegressor(n_estimators=5, n_jobs=1, **options).fit(X, y)) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "node", "wrong"),
+    [
+        ("left", 0, 0),
+        ("left", 0, 2),
+        ("right", 0, 10**6),
+        ("feature", 0, -3),
+        ("threshold", 0, np.nan),
+        ("value", -1, np.inf),
+    ],
+)
+def test_what_is_no_tree_is_not_read(field, node, wrong, rng):
+    """A damaged model must not lead the kernel out of its memory."""
+    estimator = DecisionTreeRegressor(max_leaf_nodes=4).fit(
+        tenths(rng, (50, 2)), rng.normal(size=50)
+    )
+    trees = read_trees(estimator)
+    assert _is_plain(trees)
+    damaged = np.array(getattr(trees.trees[0], field))
+    damaged[node] = wrong
+    assert not _is_plain(trees._replace(trees=[trees.trees[0]._replace(**{field: damaged})]))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("value_type", [np.float32, np.float64])
+def test_at_most_moves_no_tie(strict, value_type, rng):
+    near = (rng.randint(-30, 31, 500) / 10).astype(value_type)
+    threshold = np.concatenate([near.astype(np.float64), rng.randint(-30, 31, 500) / 10, [1e300]])
+    value = np.concatenate([near, near, near[:1]])
+    asked = value < threshold if strict else value <= threshold
+    np.testing.assert_array_equal(value <= at_most(threshold, np.dtype(value_type), strict), asked)
+    assert at_most(threshold, np.dtype(value_type), strict).dtype == value_type

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from twinned import AllAnchors, DistanceWeights, NearestAnchors, RandomAnchors
+from twinned.pairing.anchors import as_anchor_strategy
+from twinned.pairing.weights import as_weight_strategy, check_anchor_weights, combine
+
+numbers = st.floats(-1e6, 1e6)
+
+
+@given(
+    estimates=arrays(float, (3, 4, 2), elements=numbers),
+    weights=arrays(float, (3, 4), elements=st.floats(0.01, 10)),
+)
+def test_combine_is_the_weighted_mean_and_spread(estimates, weights):
+    mean, spread = combine(estimates, weights)
+    for q in range(3):
+        for k in range(2):
+            values, w = estimates[q, :, k], weights[q] / weights[q].sum()
+            slow_mean = sum(w * values)
+            slow_spread = sum(w * (values - slow_mean) ** 2) ** 0.5
+            np.testing.assert_allclose(mean[q, k], slow_mean, rtol=1e-9, atol=1e-6)
+            np.testing.assert_allclose(spread[q, k], slow_spread, rtol=1e-6, atol=1e-6)
+
+
+@given(estimates=arrays(float, (2, 5, 1), elements=numbers))
+def test_equal_weights_are_no_weights(estimates):
+    for with_weights, without in zip(
+        combine(estimates, np.full((2, 5), 0.3)), combine(estimates, None), strict=True
+    ):
+        np.testing.assert_allclose(with_weights, without, rtol=1e-9, atol=1e-5)
+
+
+def test_distance_weights_at_tiny_distances():
+    weights = DistanceWeights()(np.array([[1e-310, 2e-310, 1.0]]), None, None)
+    assert np.isfinite(weights).all()
+    assert weights[0, 0] == pytest.approx(2 * weights[0, 1], rel=1e-6)
+
+
+def test_random_anchors_are_distinct_and_fixed(rng):
+    kept = RandomAnchors(5).keep(20, rng)
+    assert len(set(kept)) == 5
+    assert kept.max() < 20
+
+
+def test_strategies_from_their_names():
+    assert isinstance(as_anchor_strategy("all"), AllAnchors)
+    with pytest.raises(ValueError, match="'nearest'"):
+        as_anchor_strategy("nearest")
+    with pytest.raises(TypeError, match="5"):
+        as_anchor_strategy(5)
+    with pytest.raises(TypeError, match="NearestAnchors"):
+        as_anchor_strategy(NearestAnchors)
+    with pytest.raises(ValueError, match="'gaussian'"):
+        as_weight_strategy("gaussian")
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones((2, 2)), "shape"),
+        (np.array([[1.0, -1.0, 2.0]]), "-1.0"),
+        (np.array([[1.0, np.nan, 2.0]]), "nan"),
+        (np.zeros((1, 3)), "query 0"),
+    ],
+)
+def test_weights_that_make_no_mean_are_refused(weights, message):
+    with pytest.raises(ValueError, match=message):
+        check_anchor_weights(weights, (1, 3))
+
+
+def test_more_anchors_than_points_are_refused():
+    with pytest.raises(ValueError, match="NearestAnchors\\(9\\)"):
+        NearestAnchors(9).nearest(4)
+    with pytest.raises(ValueError, match="RandomAnchors\\(9\\)"):
+        RandomAnchors(9).keep(4, np.random.RandomState(0))

@@ -1,0 +1,95 @@
+"""Row-aware validation, and the leak that it closes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+
+from twinned import AllPairs, RandomPairs, TwinRegressor
+from twinned.pairing.splits import held_out_rows, pair_folds
+
+
+@given(n=st.integers(6, 25), folds=st.integers(2, 5), seed=st.integers(0, 99), every=st.booleans())
+def test_no_left_out_point_is_learned_from(n, folds, seed, every):
+    rng = np.random.RandomState(seed)
+    first, second = (AllPairs() if every else RandomPairs(3)).draw(n, None, rng)
+    tested = []
+    splitter = KFold(folds, shuffle=True, random_state=seed)
+    for (train, test), (stay, leave) in zip(
+        pair_folds(splitter, first, second, np.zeros(n)),
+        splitter.split(np.zeros((n, 1))),
+        strict=True,
+    ):
+        learned = set(first[train]) | set(second[train])
+        assert learned <= set(stay)
+        for row in test:
+            pair = {first[row], second[row]}
+            assert len(pair & set(leave)) == 1
+            assert len(pair & set(stay)) == 1
+        tested += list(test)
+    if every:
+        # each pair of points in different folds is tested from both its ends
+        assert len(tested) == 2 * sum(
+            1
+            for _, leave in splitter.split(np.zeros((n, 1)))
+            for i in leave
+            for j in range(n)
+            if j not in leave
+        )
+
+
+def test_a_fold_without_pairs_is_refused():
+    with pytest.raises(ValueError, match=r"cv=2 leaves a fold of 4 points with 0 pairs"):
+        pair_folds(2, np.array([0, 1]), np.array([2, 3]), np.zeros(4))
+
+
+def test_some_points_are_held_out_and_some_stay():
+    held_out = held_out_rows(3, 0.1, np.random.RandomState(0))
+    assert held_out.sum() == 1
+    assert held_out_rows(2, 0.99, np.random.RandomState(0)).sum() == 1
+
+
+@pytest.fixture(scope="module")
+def noise():
+    """Nothing to learn: whoever finds something has looked at the answer."""
+    rng = np.random.RandomState(0)
+    return rng.uniform(size=(40, 3)), rng.normal(size=40)
+
+
+def test_folds_of_pairs_leak_and_folds_of_points_do_not(noise):
+    X, y = noise
+    first, second = AllPairs().draw(len(y), None, None)
+    pairs = np.column_stack([X[first], X[second], X[first] - X[second]])
+    target = y[first] - y[second]
+    forest = RandomForestRegressor(20, random_state=0)
+    leaking = cross_val_score(forest, pairs, target, cv=KFold(5, shuffle=True, random_state=0))
+    sound = cross_val_score(forest, pairs, target, cv=pair_folds(5, first, second, y))
+    # the author's folds of pairs find nearly all of y in noise; folds of points find nothing
+    assert leaking.mean() > 0.8
+    # one of the two points is known, and its share of the difference (a half) can be learned
+    assert sound.mean() < 0.5
+
+
+def test_a_search_inside_a_twin_says_what_new_points_will_show(noise):
+    """The sound search and the author's leaking one, side by side, on new points."""
+    X, y = noise
+    rng = np.random.RandomState(1)
+    X_new, y_new = rng.uniform(size=(200, 3)), rng.normal(size=200)
+    grid = {"min_samples_leaf": [1, 20]}
+    search = GridSearchCV(RandomForestRegressor(10, random_state=0), grid, cv=5)
+    twin = TwinRegressor(search, pairs="all", random_state=0).fit(X, y)
+
+    first, second = AllPairs().draw(len(y), None, None)
+    pairs = np.column_stack([X[first], X[second], X[first] - X[second]])
+    leaking = GridSearchCV(
+        RandomForestRegressor(10, random_state=0), grid, cv=KFold(5, shuffle=True, random_state=0)
+    ).fit(pairs, y[first] - y[second])
+
+    i, j = np.repeat(np.arange(200), 40), np.tile(np.arange(40), 200)
+    new_pairs = np.column_stack([X_new[i], X[j], X_new[i] - X[j]])
+    truth = twin.estimator_.score(new_pairs, y_new[i] - y[j])
+    assert abs(twin.estimator_.best_score_ - truth) < 0.15
+    assert leaking.best_score_ > truth + 0.3
+    assert search.cv == 5  # the user's own is left alone

@@ -1,0 +1,104 @@
+"""Weights of anchors from left-out points."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
+
+import twinned
+from twinned import FixedWeights, NearestAnchors, TwinRegressor, learn_weights
+from twinned.datasets import make_tf
+from twinned.pairing.weights import inverse_variance, least_squares
+
+X, y = (part.to_numpy() for part in make_tf(80, random_state=0))
+
+
+def fitted(values=y, **changes):
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=5, random_state=0), **changes)
+    return twin.fit(X[:30], values[:30])
+
+
+def test_the_inverse_variance_anchor_by_anchor():
+    twin = fitted()
+    _, estimates = twin.predict_anchors(X[30:50])
+    slow = [1 / np.mean([(estimates[i, a] - y[30 + i]) ** 2 for i in range(20)]) for a in range(30)]
+    np.testing.assert_allclose(learn_weights(twin, X[30:50], y[30:50]).weights, slow)
+
+
+def test_weights_are_the_prediction_s():
+    twin = fitted()
+    found = learn_weights(twin, X[30:50], y[30:50])
+    _, estimates = twin.predict_anchors(X[50:])
+    weighted = twin.set_params(weights=found).predict(X[50:])
+    np.testing.assert_allclose(weighted, np.average(estimates, axis=1, weights=found.weights))
+
+
+@pytest.mark.parametrize("by", ["variance", "least squares"])
+def test_a_wrong_label_counts_less_and_predictions_gain(by):
+    twin = fitted().add_anchors(X[50:51], y[50:51] + 20)
+    plain = np.mean((twin.predict(X[51:]) - y[51:]) ** 2)
+    found = learn_weights(twin, X[30:50], y[30:50], by=by)
+    assert found.weights[-1] < 0.2 * np.median(found.weights)
+    assert np.mean((twin.set_params(weights=found).predict(X[51:]) - y[51:]) ** 2) < plain
+
+
+def test_least_squares_is_the_best_of_all_weights(rng):
+    """No small step within the simplex lowers its loss."""
+    estimates, target = rng.normal(size=(40, 6)), rng.normal(size=40)
+    scale = np.mean((estimates - target[:, None]) ** 2)
+
+    def loss(w):
+        drawn = 0.5 * 40 * 6 * scale * np.sum((w - 1 / 6) ** 2)
+        return np.sum((estimates @ w - target) ** 2) + drawn
+
+    found = least_squares(estimates, target, 0.5)
+    assert found.sum() == pytest.approx(1)
+    assert (found >= 0).all()
+    for _ in range(200):
+        other = np.abs(found + 0.02 * rng.normal(size=6))
+        assert loss(other / other.sum()) >= loss(found) - 1e-5 * loss(found)
+
+
+def test_strong_shrinkage_means_equal_weights(rng):
+    estimates, target = rng.normal(size=(40, 6)), rng.normal(size=40)
+    np.testing.assert_allclose(least_squares(estimates, target, 1e6), np.full(6, 1 / 6), atol=1e-4)
+
+
+def test_perfect_anchors_count_the_same():
+    np.testing.assert_array_equal(inverse_variance(np.ones((3, 2)), np.ones(3)), [1, 1])
+
+
+def test_they_are_saved_with_the_twin(tmp_path):
+    twin = fitted()
+    twin.set_params(weights=learn_weights(twin, X[30:50], y[30:50]))
+    twinned.save(twin, tmp_path / "model.twin")
+    loaded = twinned.load(tmp_path / "model.twin")
+    np.testing.assert_array_equal(loaded.predict(X[50:]), twin.predict(X[50:]))
+
+
+def test_more_anchors_than_weights_are_refused():
+    twin = fitted()
+    twin.set_params(weights=learn_weights(twin, X[30:50], y[30:50]))
+    with pytest.raises(ValueError, match="they belong to the fit that they were found for"):
+        twin.add_anchors(X[50:52], y[50:52]).predict(X[:2])
+    with pytest.raises(ValueError, match=r"30,.* for 15 anchors"):
+        twin.fit(X[:15], y[:15]).predict(X[:2])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: learn_weights(LinearRegression(), X, y), "twin must be a twin"),
+        (lambda: learn_weights(TwinRegressor(), X, y), "not fitted"),
+        (lambda: learn_weights(fitted(), X, y, by="taste"), "'taste'"),
+        (lambda: learn_weights(fitted(), X, y[:5]), "X has 80 and y has 5"),
+        (lambda: learn_weights(fitted(), X, y, shrinkage=-1), "shrinkage must not be negative"),
+        (lambda: learn_weights(fitted(anchors=NearestAnchors(3)), X, y), "weights need all, not"),
+        (lambda: FixedWeights([[1.0]])(None, None, np.array([[0]])), r"shape \(1, 1\)"),
+        (lambda: learn_weights(fitted().set_params().fit(X, y, y**2), X, y), "sample_weight"),
+        (lambda: learn_weights(fitted().fit(X, np.c_[y, y]), X, np.c_[y, y]), "the twin has 2"),
+    ],
+)
+def test_what_cannot_be_weighed_is_told(call, message):
+    with pytest.raises(Exception, match=message):
+        call()
