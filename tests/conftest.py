@@ -35,4 +35,4 @@ def data_folder():
 @pytest.fixture(autouse=True)
 def few_iterations(monkeypatch):
     """What the default twin does, not how well it learns, is what tests are about."""
-    monkeypatch.setattr("twinned.models.sklearn.ITERATIONS", 100)
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 100)

@@ -1,9 +1,9 @@
-"""What the columns of a table are: numbers or names, and how both become points.
+"""Table schema and encoding: numeric, ordinal and categorical features as arrays.
 
-A *number* can be subtracted. A *nominal* column (an unordered category) can only be the same or
-different, so it enters the learner as one indicator per known category, and its difference as a
-flag. An *ordinal* column (an ordered pandas category) counts its levels and is a number from
-then on. A missing value of any kind is NaN.
+Numeric features can be subtracted. A categorical feature enters a model as one indicator per known
+category, and its difference as a flag that is 1 where two categories differ. An ordinal feature (an
+ordered pandas category) is the position of its level and numeric from then on. Missing values of
+any kind are NaN.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows ready for pairing. All three share their leading axes.
+    """Encoded rows of a table. All three arrays share their leading axes.
 
-    `numeric` (..., n_numeric) can be subtracted; `hot` (..., n_indicators) are the indicators of
-    the nominal columns; `codes` (..., n_nominal) tell whether two names are the same.
+    `numeric` (..., n_numeric) are the numeric and ordinal features, `one_hot` (..., n_indicators)
+    the indicators of the categorical features, and `codes` (..., n_categorical) their codes.
     """
 
     numeric: Floats
@@ -38,26 +38,26 @@ class Rows:
 
     @property
     def features(self) -> Floats:
-        """(..., n_numeric + n_indicators): the space in which distances are measured."""
+        """(..., n_numeric + n_indicators): numeric features and indicators, for distances."""
         if self.one_hot.shape[-1] == 0:
             return self.numeric
         return np.concatenate([self.numeric, self.one_hot], axis=-1)
 
     def take(self, rows: Any) -> Rows:
-        """The points at `rows`, an index, slice or mask of the first axis."""
+        """The rows at an index, slice or mask of the first axis."""
         return Rows(self.numeric[rows], self.one_hot[rows], self.codes[rows])
 
     def as_queries(self) -> Rows:
-        """(n, …) → (n, 1, …), so that a grid of pairs broadcasts: these down, others across."""
+        """(n, …) → (n, 1, …), to broadcast against `as_anchors` to all pairs."""
         return Rows(*(part[:, None] for part in self))
 
     def as_anchors(self) -> Rows:
-        """(n, …) → (1, n, …): the other side of `as_queries`."""
+        """(n, …) → (1, n, …), to broadcast against `as_queries` to all pairs."""
         return Rows(*(part[None] for part in self))
 
-    def across(self, rows: slice) -> Rows:
-        """A part of the second axis, of points that are `as_anchors` or taken in two dimensions."""
-        return Rows(*(part[:, rows] for part in self))
+    def slice_anchors(self, anchors: slice) -> Rows:
+        """A slice of the second axis, the anchors."""
+        return Rows(*(part[:, anchors] for part in self))
 
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.numeric, self.one_hot, self.codes))
@@ -67,17 +67,17 @@ class Rows:
 
 
 class TableSchema:
-    """How the columns of one table are read; learned at fit and kept with the model.
+    """Kinds and categories of the features of a table, learned in `fit`.
 
     Parameters
     ----------
     kinds : list of str
-        One of `"numeric"`, `"categorical"`, `"ordinal"` for each column.
+        One of `"numeric"`, `"categorical"`, `"ordinal"` for each feature.
     categories : list of list
-        The known values of each column, empty for numbers.
+        The known categories of each feature; empty for numeric features.
     n_indicators : list of int
-        How many of those the learner has an indicator for. Categories that arrive later, with
-        new anchors, are told apart from others but have no indicator.
+        The number of categories that have an indicator. Categories that are added later, with new
+        anchors, have a code of their own but no indicator.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TableSchema:
 
     @classmethod
     def all_numeric(cls, n_features: int) -> TableSchema:
-        """A table of numbers alone."""
+        """The schema of a table whose features are all numeric."""
         return cls([NUMERIC] * n_features, [[] for _ in range(n_features)], [0] * n_features)
 
     @property
@@ -113,35 +113,35 @@ class TableSchema:
         return len(self.kinds)
 
     def to_rows(self, matrix: Floats) -> Rows:
-        """Split an encoded (n, n_features) matrix into points.
+        """Split an encoded (n, n_features) matrix into `Rows`.
 
-        >>> columns = TableSchema(["numeric", "categorical"], [[], ["brick", "wood"]], [0, 2])
-        >>> points = columns.to_rows(np.array([[1.5, 0.0], [2.5, 1.0]]))
-        >>> points.features
+        >>> schema = TableSchema(["numeric", "categorical"], [[], ["brick", "wood"]], [0, 2])
+        >>> rows = schema.to_rows(np.array([[1.5, 0.0], [2.5, 1.0]]))
+        >>> rows.features
         array([[1.5, 1. , 0. ],
                [2.5, 0. , 1. ]])
         """
-        nominal = self.categorical
-        if not nominal:
-            nothing = np.empty((len(matrix), 0))
-            return Rows(matrix, nothing, nothing)
-        codes = matrix[:, nominal]
+        categorical = self.categorical
+        if not categorical:
+            empty = np.empty((len(matrix), 0))
+            return Rows(matrix, empty, empty)
+        codes = matrix[:, categorical]
         indicators = []
-        for position, j in enumerate(nominal):
+        for position, j in enumerate(categorical):
             known = np.arange(self.n_indicators[j])
-            hot = (codes[:, position, None] == known).astype(matrix.dtype)
-            hot[np.isnan(codes[:, position])] = np.nan
-            indicators.append(hot)
+            one_hot = (codes[:, position, None] == known).astype(matrix.dtype)
+            one_hot[np.isnan(codes[:, position])] = np.nan
+            indicators.append(one_hot)
         return Rows(matrix[:, self.numeric], np.concatenate(indicators, axis=1), codes)
 
 
 def is_table(X: Any) -> bool:
-    """Whether X has named, typed columns (pandas, polars, and what narwhals knows)."""
+    """Whether X is a data frame with named, typed columns (pandas, polars and others)."""
     return isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame)
 
 
 def column_list(X: Any) -> tuple[list[Any], list[Any]]:
-    """The columns of a table or of a two-dimensional array, and their names or positions."""
+    """The columns of a table or two-dimensional array, and their names or indices."""
     if is_table(X):
         frame = nw.from_native(X, eager_only=True)
         return list(frame.iter_columns()), list(frame.columns)
@@ -149,16 +149,16 @@ def column_list(X: Any) -> tuple[list[Any], list[Any]]:
     return list(array.T), list(range(array.shape[1]))
 
 
-def learn_schema(columns: Iterable[Any], nominal: set[int]) -> TableSchema:
-    """Read kinds and categories off the table that is being fitted.
+def learn_schema(columns: Iterable[Any], categorical: set[int]) -> TableSchema:
+    """The schema of a training table.
 
-    `nominal` are the positions that the user, or their dtype, calls unordered categories; ordered
-    ones are found here.
+    `categorical` are the indices of the columns that the user, or their dtype, declares as
+    unordered categories; ordered ones are recognized by their dtype here.
     """
     kinds, categories, n_indicators = [], [], []
     for j, column in enumerate(columns):
         levels = ordered_levels(column)
-        if j in nominal:
+        if j in categorical:
             kind, known = CATEGORICAL, sorted(set(_present(column)), key=_sort_key)
         elif levels is not None:
             kind, known = ORDINAL, levels
@@ -170,8 +170,8 @@ def learn_schema(columns: Iterable[Any], nominal: set[int]) -> TableSchema:
     return TableSchema(kinds, categories, n_indicators)
 
 
-def encode(columns: TableSchema, values: list[Any], names: list[Any]) -> Floats:
-    """(n, n_features) float64: numbers as they are, names as codes, missing as NaN."""
+def encode(schema: TableSchema, values: list[Any], names: list[Any]) -> Floats:
+    """(n, n_features) float64: numeric values, codes of categories, NaN for missing values."""
     if not values:
         raise ValueError("Found a table with 0 feature(s) while a minimum of 1 is required.")
     encoded = [
@@ -179,31 +179,31 @@ def encode(columns: TableSchema, values: list[Any], names: list[Any]) -> Floats:
         if kind == NUMERIC
         else _as_codes(column, name, known, strict=kind == ORDINAL)
         for column, name, kind, known in zip(
-            values, names, columns.kinds, columns.categories, strict=True
+            values, names, schema.kinds, schema.categories, strict=True
         )
     ]
     return np.column_stack(encoded)
 
 
-def extend(columns: TableSchema, values: list[Any]) -> TableSchema:
-    """The same columns, aware of the new categories in `values` (for anchors added later)."""
-    categories = [list(known) for known in columns.categories]
+def extend_schema(schema: TableSchema, values: list[Any]) -> TableSchema:
+    """The schema with the new categories in `values` added, without indicators."""
+    categories = [list(known) for known in schema.categories]
     for j, column in enumerate(values):
-        if columns.kinds[j] == CATEGORICAL:
+        if schema.kinds[j] == CATEGORICAL:
             new = set(_present(column)) - set(categories[j])
             categories[j] += sorted(new, key=_sort_key)
-    return TableSchema(columns.kinds, categories, columns.n_indicators)
+    return TableSchema(schema.kinds, categories, schema.n_indicators)
 
 
 def is_categorical_dtype(column: Any) -> bool:
-    """Whether the dtype itself says *unordered category*."""
+    """Whether the dtype is an unordered category."""
     if not isinstance(column, nw.Series):
         return False
     return isinstance(column.dtype, nw.Categorical | nw.Enum) and ordered_levels(column) is None
 
 
 def is_numeric_dtype(column: Any) -> bool:
-    """Whether the dtype itself says *number* (or yes and no)."""
+    """Whether the dtype is numeric or boolean."""
     if not isinstance(column, nw.Series):
         return np.asarray(column).dtype.kind in "fiub"
     return bool(column.dtype.is_numeric() or column.dtype == nw.Boolean)
@@ -220,7 +220,7 @@ def ordered_levels(column: Any) -> list[Any] | None:
 
 
 def to_numeric(column: Any, name: Any) -> Floats:
-    """(n,) float64, or an error that shows the first value that is no number."""
+    """(n,) float64; raises with the first value that is not a number."""
     values = column
     if isinstance(column, nw.Series):
         if column.dtype.is_numeric() or column.dtype == nw.Boolean:
@@ -267,7 +267,7 @@ def _as_codes(column: Any, name: Any, known: list[Any], *, strict: bool) -> Floa
             raise ValueError(
                 f"Column {name!r} is ordered and has no level {value!r}; its levels are {known}."
             )
-        # an unknown name gets a code of its own: it differs from all others, and equals itself
+        # an unknown category gets a code of its own: it differs from all others and equals itself
         codes[row] = position.setdefault(value, len(position))
     if len(position) > n_known:
         unknown = list(position)[n_known]
@@ -288,7 +288,7 @@ def _values(column: Any) -> list[Any]:
             hash(value)
         except TypeError:
             raise TypeError(
-                f"Row {row} of a categorical column holds {value!r}, no name."
+                f"Row {row} of a categorical feature holds {value!r}, which is not hashable."
             ) from None
     return values
 

@@ -1,4 +1,4 @@
-"""Everything is checked at the door, here; what lies behind trusts its inputs."""
+"""Input validation of parameters, tables, targets and weights."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import _num_samples, column_or_1d, validate_data
+from sklearn.utils import check_array
+from sklearn.utils.validation import column_or_1d, validate_data
 
+from twinned._compat import num_samples
 from twinned._table import (
     Floats,
     TableSchema,
     column_list,
     encode,
-    extend,
+    extend_schema,
     is_categorical_dtype,
     is_table,
     learn_schema,
 )
 
-# Squares of differences, summed over the rows, must stay finite, else a learner gives NaN
-# without a word. In float32 the limit is set by what a difference can hold.
+# Squares of differences, summed over the rows, must stay finite, else an estimator returns NaN
+# without an error. In float32 the limit is the largest difference that can be represented.
 _LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
 
-# What scikit-learn's door may let in here: NaN and infinity are told more precisely below.
+# Non-finite values are refused below, with their row and column.
 _ANY_NUMBER: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
 
 _UNITS = {
@@ -45,20 +46,20 @@ _UNITS = {
 
 
 def check_integer(name: str, value: Any, minimum: int = 1) -> int:
-    """A whole number, at least `minimum`. True is not 1 here.
+    """Validate an integer of at least `minimum`; booleans are refused.
 
     >>> check_integer("k", 3)
     3
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be a whole number, not {value!r}.")
+        raise TypeError(f"{name} must be an integer, not {value!r}.")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, not {value!r}.")
     return int(value)
 
 
 def check_real(name: str, value: Any) -> float:
-    """A finite number. True is not 1 here either."""
+    """Validate a finite number; booleans are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, not {value!r}.")
     number = float(value)
@@ -68,7 +69,7 @@ def check_real(name: str, value: Any) -> float:
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str], otherwise: str = "") -> None:
-    """One of the named choices; `otherwise` says what else would have been taken."""
+    """Validate one of several strings; `otherwise` names other valid types in the message."""
     if not isinstance(value, str) or value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         kind = ValueError if isinstance(value, str) else TypeError
@@ -76,24 +77,24 @@ def check_choice(name: str, value: Any, choices: Sequence[str], otherwise: str =
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """True or False, nothing that merely counts as such."""
+    """Validate True or False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, not {value!r}.")
     return bool(value)
 
 
 def check_n_jobs(n_jobs: Any) -> None:
-    """As in scikit-learn: None, or a number of threads, negative to count from all cores."""
+    """Validate n_jobs as in scikit-learn: None or a nonzero integer."""
     if n_jobs is not None and (
         isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral)
     ):
-        raise TypeError(f"n_jobs must be None or a whole number, not {n_jobs!r}.")
+        raise TypeError(f"n_jobs must be None or an integer, not {n_jobs!r}.")
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0; use None or 1 for a single thread.")
 
 
 def parse_memory_limit(limit: Any) -> int | None:
-    """Bytes, from a number of bytes or a string such as `"512MB"` (decimal) or `"1GiB"`.
+    """The number of bytes of a limit such as 10**6, `"512MB"` (decimal) or `"1GiB"`.
 
     >>> parse_memory_limit("512MB"), parse_memory_limit("1GiB"), parse_memory_limit(None)
     (512000000, 1073741824, None)
@@ -119,54 +120,55 @@ def parse_memory_limit(limit: Any) -> int | None:
 def validate_training_table(
     estimator: Any, X: Any, categorical_features: Any, *, allow_nan: bool, pair_dtype: np.dtype[Any]
 ) -> tuple[Floats, TableSchema]:
-    """Encode the table that is being fitted and learn its columns. (n, n_features) float64."""
+    """Validate and encode a training table: the (n, n_features) float64 matrix and its schema."""
     _refuse_lazy(X)
-    declared = _declared_positions(X, categorical_features)
+    declared = _declared_indices(X, categorical_features)
     if declared or is_table(X):
         values, names = column_list(X)
         validate_data(estimator, X, reset=True, skip_check_array=True)
-        columns = learn_schema(values, declared)
-        matrix = check_array(encode(columns, values, names), **_ANY_NUMBER, ensure_min_samples=2)
+        schema = learn_schema(values, declared)
+        matrix = check_array(encode(schema, values, names), **_ANY_NUMBER, ensure_min_samples=2)
     else:
         matrix = validate_data(estimator, X, reset=True, **_ANY_NUMBER, ensure_min_samples=2)
-        columns, names = TableSchema.all_numeric(matrix.shape[1]), None
+        schema, names = TableSchema.all_numeric(matrix.shape[1]), None
     _check_finite(matrix, names, allow_nan, pair_dtype)
-    return matrix, columns
+    return matrix, schema
 
 
 def validate_table(
     estimator: Any,
     X: Any,
-    columns: TableSchema,
+    schema: TableSchema,
     *,
     allow_nan: bool,
     pair_dtype: np.dtype[Any],
     learn_categories: bool = False,
 ) -> tuple[Floats, TableSchema]:
-    """Encode a table like the one that was fitted. (n, n_features) float64.
+    """Validate and encode a table by the schema of the training table.
 
-    With `learn_categories`, the returned columns know the new categories too.
+    Returns the (n, n_features) float64 matrix and the schema, which with `learn_categories`
+    includes new categories.
     """
     _refuse_lazy(X)
     names = None
-    if is_table(X) or not columns.is_all_numeric:
+    if is_table(X) or not schema.is_all_numeric:
         values, names = column_list(X)
         validate_data(estimator, X, reset=False, skip_check_array=True)
         if learn_categories:
-            columns = extend(columns, values)
-        matrix = check_array(encode(columns, values, names), **_ANY_NUMBER)
+            schema = extend_schema(schema, values)
+        matrix = check_array(encode(schema, values, names), **_ANY_NUMBER)
     else:
         matrix = validate_data(estimator, X, reset=False, **_ANY_NUMBER)
     _check_finite(matrix, names, allow_nan, pair_dtype)
-    return matrix, columns
+    return matrix, schema
 
 
 def validate_target(
     estimator: Any, y: Any, n_rows: int, *, multi_output: bool, unlabelled: bool = False
 ) -> Floats:
-    """(n,) or, where the base learns several outputs, (n, n_outputs); float64 and finite.
+    """Validate y: (n,) or, with several outputs, (n, n_outputs); float64 and finite.
 
-    Where `unlabelled` rows are welcome, NaN marks them, in all their outputs.
+    With `unlabelled`, rows that are NaN in all outputs are allowed.
     """
     if y is None:
         raise ValueError(
@@ -177,7 +179,7 @@ def validate_target(
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
     if y.ndim == 2 and y.shape[1] > 1 and not multi_output:
         raise ValueError(
-            f"y has {y.shape[1]} columns, but the base estimator learns one output; wrap it in "
+            f"y has {y.shape[1]} columns, but the base estimator predicts one output; wrap it in "
             "sklearn.multioutput.MultiOutputRegressor."
         )
     if y.ndim > 2:
@@ -189,17 +191,17 @@ def validate_target(
     y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
     bad = ~np.isfinite(y)
     if unlabelled:
-        bad &= ~_without_label(y)
+        bad &= ~_is_unlabelled(y)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         what = "NaN" if np.isnan(y[where]) else "infinity"
-        way_out = "Leave out the rows whose value is not known"
+        advice = "Drop the rows without a label"
         if unlabelled:
-            way_out = "A row without a label is NaN in all its outputs"
+            advice = "An unlabelled row is NaN in all its outputs"
         elif hasattr(estimator, "loop_weight"):
-            way_out += ", or learn from their loops with loop_weight > 0"
+            advice += ", or use them with loop_weight > 0"
         raise ValueError(
-            f"Input y contains {what}: y[{', '.join(map(str, where))}] = {y[where]}. {way_out}."
+            f"Input y contains {what}: y[{', '.join(map(str, where))}] = {y[where]}. {advice}."
         )
     _check_size("y", y, np.dtype(np.float64))
     if len(y) != n_rows:
@@ -210,13 +212,13 @@ def validate_target(
 
 
 def count_rows(X: Any) -> int:
-    """How many rows a table or array has, before it is opened."""
+    """The number of rows of a table or array."""
     _refuse_lazy(X)
-    return int(_num_samples(X))
+    return int(num_samples(X))
 
 
-def _without_label(y: Floats) -> NDArray[np.bool_]:
-    """Like y: True in the rows that are NaN throughout."""
+def _is_unlabelled(y: Floats) -> NDArray[np.bool_]:
+    """Like y: True in the rows that are NaN in all outputs."""
     missing = np.isnan(y)
     if y.ndim == 1:
         return missing
@@ -224,7 +226,7 @@ def _without_label(y: Floats) -> NDArray[np.bool_]:
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int) -> Floats | None:
-    """(n,) float64, finite and not negative; None where every row counts the same."""
+    """Validate sample weights: (n,) float64, finite and not negative, or None."""
     if sample_weight is None:
         return None
     if isinstance(sample_weight, numbers.Real) and not isinstance(sample_weight, bool):
@@ -250,7 +252,7 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> Floats | None:
 
 @contextmanager
 def restore_on_failure(estimator: Any) -> Iterator[None]:
-    """A fit that is refused leaves the estimator as it was."""
+    """Context in which an exception restores the attributes of the estimator."""
     before = dict(estimator.__dict__)
     try:
         yield
@@ -260,18 +262,13 @@ def restore_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
-def check_same_rows(first: Any, second: Any) -> None:
-    """Both sides of row-by-row pairs have the same number of rows."""
-    check_consistent_length(first, second)
-
-
 def _refuse_lazy(X: Any) -> None:
     if not is_table(X) and hasattr(X, "collect_schema"):
         raise TypeError(f"X is lazy ({type(X).__name__}); call .collect() first.")
 
 
-def _declared_positions(X: Any, categorical_features: Any) -> set[int]:
-    """The positions of the columns that the user, or their dtype, calls nominal."""
+def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
+    """Indices of the columns that the user, or their dtype, declares as categorical."""
     if categorical_features is None:
         return set()
     if isinstance(categorical_features, str):
@@ -300,16 +297,16 @@ def _declared_positions(X: Any, categorical_features: Any) -> set[int]:
             raise ValueError(
                 f"categorical_features is a mask of {len(chosen)} for {len(names)} columns."
             )
-        return {j for j, is_nominal in enumerate(chosen) if is_nominal}
-    positions = set()
+        return {j for j, is_categorical in enumerate(chosen) if is_categorical}
+    indices = set()
     for item in chosen:
         if isinstance(item, str) and item in names:
-            positions.add(names.index(item))
+            indices.add(names.index(item))
         elif isinstance(item, int | np.integer) and 0 <= item < len(names):
-            positions.add(int(item))
+            indices.add(int(item))
         else:
             raise ValueError(f"categorical_features names {item!r}; the columns are {names}.")
-    return positions
+    return indices
 
 
 def _numbers_from_objects(y: NDArray[Any]) -> Floats:
@@ -328,7 +325,7 @@ def _numbers_from_objects(y: NDArray[Any]) -> Floats:
 def _check_finite(
     matrix: Floats, names: list[Any] | None, allow_nan: bool, dtype: np.dtype[Any]
 ) -> None:
-    """Turn away what no difference can be made of, and say where it stands."""
+    """Refuse infinite values and, unless `allow_nan`, missing ones; the message names the cell."""
     bad = ~np.isfinite(matrix)
     if allow_nan:
         bad &= ~np.isnan(matrix)
@@ -337,9 +334,9 @@ def _check_finite(
         where = f"row {row}, column {column if names is None else names[column]!r}"
         if np.isnan(matrix[row, column]):
             raise ValueError(
-                f"Input X contains NaN ({where}), and the base estimator takes no missing values; "
-                "impute them first (sklearn.impute.SimpleImputer in a pipeline) or use a base that "
-                "takes them, such as HistGradientBoostingRegressor()."
+                f"Input X contains NaN ({where}), and the base estimator does not support "
+                "missing values; impute them first (sklearn.impute.SimpleImputer in a pipeline) or "
+                "use an estimator that supports them, such as HistGradientBoostingRegressor()."
             )
         raise ValueError(f"Input X contains infinity ({where} = {matrix[row, column]}).")
     _check_size("X", matrix, dtype)

@@ -89,14 +89,14 @@ def test_loops_that_are_closed_become_consistent():
 
 def test_the_symmetrised_difference_can_be_summed_instead():
     raw = SemiSupervisedTwinRegressor(tree(symmetric=True), random_state=0).fit(X, KNOWN)
-    other = clone(raw).set_params(symmetrised=True).fit(X, KNOWN)
+    other = clone(raw).set_params(symmetric=True).fit(X, KNOWN)
     assert raw.loop_inconsistency_[0] != other.loop_inconsistency_[0]
 
 
 def test_rounds_are_watched_and_the_best_is_kept():
     flexible = TwinRegressor(DecisionTreeRegressor(random_state=0), symmetric=False, pairs="all")
     semi = SemiSupervisedTwinRegressor(
-        flexible, loop_weight=1.0, n_loops=60, rounds=4, random_state=0
+        flexible, loop_weight=1.0, n_loops=60, n_rounds=4, random_state=0
     )
     with pytest.warns(GrowingInconsistencyWarning, match="loop_weight=1"):
         semi.fit(X, KNOWN)

@@ -33,7 +33,7 @@ TWINS = [
 @pytest.fixture(autouse=True)
 def few_iterations(monkeypatch):
     """The default twin is checked for its manners, not for its accuracy."""
-    monkeypatch.setattr("twinned.models.sklearn.ITERATIONS", 30)
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
 
 
 def expected_failures(estimator):

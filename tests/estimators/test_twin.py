@@ -240,7 +240,7 @@ def test_fractional_weights_reach_a_base_without_weights(data):
 
 def test_too_many_pairs_are_refused_before_they_exist(data):
     X, y = np.tile(data[0], (50, 1)), np.tile(data[1], 50)
-    with pytest.raises(MemoryLimitError, match=r"16,000,000 pairs of 4,000 points.*pairs=\d+"):
+    with pytest.raises(MemoryLimitError, match=r"16,000,000 pairs of 4,000 rows.*pairs=\d+"):
         TwinRegressor(Ridge(), pairs="all", memory_limit="100MB").fit(X, y)
 
 
@@ -325,12 +325,8 @@ def test_validation_set_reaches_a_base_that_stops_early(data):
     twin = TwinRegressor(base).fit(X[:60], y[:60], X_val=X[60:], y_val=y[60:])
     assert twin.estimator_.n_iter_ < 300
     # the validation score is that of the 20 × 60 pairs with the anchors
-    pairs = twin._pair_matrix(
-        twin._schema.to_rows(X[60:]),
-        twin._points,
-        np.repeat(range(20), 60),
-        np.tile(range(60), 20),
-    )
+    first, second = twin._schema.to_rows(X[60:]), twin._anchors
+    pairs = twin._features.build(first.as_queries(), second.as_anchors()).reshape(1200, -1)
     target = np.repeat(y[60:], 60) - np.tile(y[:60], 20)
     loss = np.mean((twin.estimator_.predict(pairs) - target) ** 2) / 2
     assert -twin.estimator_.validation_score_[-1] == pytest.approx(loss, rel=1e-6)

@@ -26,7 +26,7 @@ from twinned import (
 from twinned.datasets import make_wsb
 from twinned.exceptions import IntegrityError
 from twinned.intervals.conformal import cross_intervals
-from twinned.intervals.error_scale import NeighborFeatures, numeric_indices, tell
+from twinned.intervals.error_scale import NeighborFeatures, numeric_columns, predict_with_std
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
 FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)
@@ -54,7 +54,7 @@ def test_the_interval_is_that_of_the_definition(confidence):
 def test_cross_intervals_are_those_of_the_definition(confidence):
     """Point by point, as the paper on CV+ writes it."""
     folds = list(KFold(4, shuffle=True, random_state=0).split(X[FIT]))
-    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=4, width="deviation", method="plus")
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=4, width="std", method="plus")
     lower, upper = [[] for _ in range(40)], [[] for _ in range(40)]
     for learned, left_out in folds:
         model = twin().fit(X[FIT][learned], y[FIT][learned])
@@ -130,7 +130,7 @@ def test_numbers_that_are_names_are_names_in_a_kept_twin():
     ],
 )
 def test_a_file_with_other_intervals_is_refused(change, tmp_path):
-    kept = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="deviation").store_in()
+    kept = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std").store_in()
     kept.intervals_ |= change
     with pytest.raises(IntegrityError, match="cannot be trusted"):
         save(kept, tmp_path / "m.twin")
@@ -171,7 +171,7 @@ def test_cross_intervals_cover_and_follow_the_noise():
     for seed in range(12):
         x, z = uneven(np.random.RandomState(seed), 140)
         forest = RandomForestRegressor(5, min_samples_leaf=20, random_state=0)
-        crossed = cross_conformal(TwinRegressor(forest), x[:70], z[:70], width="deviation")
+        crossed = cross_conformal(TwinRegressor(forest), x[:70], z[:70], width="std")
         intervals = crossed.predict_interval(x[70:], 0.8)
         inside.append(np.mean((intervals[:, 0] <= z[70:]) & (z[70:] <= intervals[:, 1])))
         width, quiet = np.diff(intervals)[:, 0], x[70:, 0] < 0.5
@@ -217,14 +217,14 @@ def test_a_learned_width_knows_what_the_model_does_not():
     """A linear model has one deviation everywhere; its errors are not of one size."""
     x, z = uneven(np.random.RandomState(0), 400)
     widths = {}
-    for width in ("learned", "deviation"):
+    for width in ("learned", "std"):
         crossed = cross_conformal(TwinRegressor(LinearRegression()), x[:200], z[:200], width=width)
         intervals = crossed.predict_interval(x[200:], 0.9)
         assert np.mean((intervals[:, 0] <= z[200:]) & (z[200:] <= intervals[:, 1])) > 0.85
         widths[width] = np.diff(intervals)[:, 0]
     quiet = x[200:, 0] < 0.3
-    assert widths["learned"][quiet].mean() < 0.8 * widths["deviation"][quiet].mean()
-    assert widths["learned"].mean() < widths["deviation"].mean()
+    assert widths["learned"][quiet].mean() < 0.8 * widths["std"][quiet].mean()
+    assert widths["learned"].mean() < widths["std"].mean()
 
 
 def test_a_fold_is_not_judged_by_its_own_errors():
@@ -234,7 +234,7 @@ def test_a_fold_is_not_judged_by_its_own_errors():
     crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, method="plus")
     folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
     fold = next(k for k, (_, left_out) in enumerate(folds) if 7 in left_out)
-    sizes = [judge.sigma(tell(one, X[[7]], around))[0] for one, around, judge in crossed._who]
+    sizes = [judge.sigma(predict_with_std(one, X[[7]], around))[0] for one, around, judge in crossed._who]
     assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
 
 
@@ -289,7 +289,7 @@ def test_few_points_or_missing_numbers_still_have_surroundings():
 
 def test_names_in_a_table_are_left_out_of_the_learned_width():
     frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical([3, 5, 7] * 20)})
-    assert numeric_indices(frame) == [0, 1]
+    assert numeric_columns(frame) == [0, 1]
     intervals = cross_conformal(twin(), frame, y[:60], cv=3).predict_interval(frame, 0.9)
     assert np.isfinite(intervals).all()
 

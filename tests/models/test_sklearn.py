@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 from twinned import HalfPairs, TwinRegressor
 from twinned.datasets import make_tf
 from twinned.exceptions import LeakingValidationWarning
-from twinned.models.sklearn import default_estimator, early_stopping_fraction
+from twinned.models.base_estimator import default_estimator, early_stopping_fraction
 
 X, y = (part.to_numpy() for part in make_tf(120, random_state=0))
 

@@ -12,24 +12,29 @@ numbers = st.floats(-1e6, 1e6)
 
 
 @given(
-    estimates=arrays(float, (3, 4, 2), elements=numbers),
+    estimates=arrays(float, (2, 3, 4, 2), elements=numbers),
     weights=arrays(float, (3, 4), elements=st.floats(0.01, 10)),
+    first_member=st.floats(0, 1),
 )
-def test_combine_is_the_weighted_mean_and_spread(estimates, weights):
-    mean, spread = combine(estimates, weights)
+def test_combine_is_the_weighted_mean_and_standard_deviation(estimates, weights, first_member):
+    member_weights = np.array([first_member, 1 - first_member])
+    mean, std = combine(estimates, member_weights, weights)
     for q in range(3):
         for k in range(2):
-            values, w = estimates[q, :, k], weights[q] / weights[q].sum()
-            slow_mean = sum(w * values)
-            slow_spread = sum(w * (values - slow_mean) ** 2) ** 0.5
+            share = np.outer(member_weights, weights[q] / weights[q].sum())
+            values = estimates[:, q, :, k]
+            slow_mean = (share * values).sum()
+            slow_std = (share * (values - slow_mean) ** 2).sum() ** 0.5
             np.testing.assert_allclose(mean[q, k], slow_mean, rtol=1e-9, atol=1e-6)
-            np.testing.assert_allclose(spread[q, k], slow_spread, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(std[q, k], slow_std, rtol=1e-6, atol=1e-6)
 
 
-@given(estimates=arrays(float, (2, 5, 1), elements=numbers))
-def test_equal_weights_are_no_weights(estimates):
+@given(estimates=arrays(float, (1, 2, 5, 1), elements=numbers))
+def test_equal_weights_are_the_default(estimates):
     for with_weights, without in zip(
-        combine(estimates, np.full((2, 5), 0.3)), combine(estimates, None), strict=True
+        combine(estimates, np.ones(1), np.full((2, 5), 0.3)),
+        combine(estimates, np.ones(1), None),
+        strict=True,
     ):
         np.testing.assert_allclose(with_weights, without, rtol=1e-9, atol=1e-5)
 
@@ -41,7 +46,7 @@ def test_distance_weights_at_tiny_distances():
 
 
 def test_random_anchors_are_distinct_and_fixed(rng):
-    kept = RandomAnchors(5).keep(20, rng)
+    kept = RandomAnchors(5).store(20, rng)
     assert len(set(kept)) == 5
     assert kept.max() < 20
 
@@ -73,7 +78,7 @@ def test_weights_that_make_no_mean_are_refused(weights, message):
 
 
 def test_more_anchors_than_points_are_refused():
-    with pytest.raises(ValueError, match="NearestAnchors\\(9\\)"):
+    with pytest.raises(ValueError, match="k=9 exceeds the 4 anchors"):
         NearestAnchors(9).nearest(4)
-    with pytest.raises(ValueError, match="RandomAnchors\\(9\\)"):
-        RandomAnchors(9).keep(4, np.random.RandomState(0))
+    with pytest.raises(ValueError, match="n=9 of RandomAnchors"):
+        RandomAnchors(9).store(4, np.random.RandomState(0))

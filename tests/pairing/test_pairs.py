@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from twinned import AllPairs, NearestPairs, RandomPairs
 from twinned._neighbors import NeighborIndex
 from twinned._table import TableSchema
-from twinned.pairing.pairs import PairFeatures, as_pair_strategy, draw_by_weight
+from twinned.pairing.features import PairFeatures
+from twinned.pairing.pairs import as_pair_strategy, draw_by_weight
 
 
 def test_all_pairs_hold_every_ordered_pair():

@@ -41,7 +41,7 @@ def test_no_left_out_point_is_learned_from(n, folds, seed, every):
 
 
 def test_a_fold_without_pairs_is_refused():
-    with pytest.raises(ValueError, match=r"cv=2 leaves a fold of 4 points with 0 pairs"):
+    with pytest.raises(ValueError, match=r"cv=2 gives a fold of 4 rows with 0 training pairs"):
         pair_folds(2, np.array([0, 1]), np.array([2, 3]), np.zeros(4))
 
 

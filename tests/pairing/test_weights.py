@@ -79,7 +79,7 @@ def test_they_are_saved_with_the_twin(tmp_path):
 def test_more_anchors_than_weights_are_refused():
     twin = fitted()
     twin.set_params(weights=learn_weights(twin, X[30:50], y[30:50]))
-    with pytest.raises(ValueError, match="they belong to the fit that they were found for"):
+    with pytest.raises(ValueError, match="weights belong to the fit that they were learned for"):
         twin.add_anchors(X[50:52], y[50:52]).predict(X[:2])
     with pytest.raises(ValueError, match=r"30,.* for 15 anchors"):
         twin.fit(X[:15], y[:15]).predict(X[:2])
@@ -88,12 +88,12 @@ def test_more_anchors_than_weights_are_refused():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: learn_weights(LinearRegression(), X, y), "twin must be a twin"),
+        (lambda: learn_weights(LinearRegression(), X, y), "twin must be a fitted twin"),
         (lambda: learn_weights(TwinRegressor(), X, y), "not fitted"),
         (lambda: learn_weights(fitted(), X, y, by="taste"), "'taste'"),
         (lambda: learn_weights(fitted(), X, y[:5]), "X has 80 and y has 5"),
         (lambda: learn_weights(fitted(), X, y, shrinkage=-1), "shrinkage must not be negative"),
-        (lambda: learn_weights(fitted(anchors=NearestAnchors(3)), X, y), "weights need all, not"),
+        (lambda: learn_weights(fitted(anchors=NearestAnchors(3)), X, y), "weights need anchors='all'"),
         (lambda: FixedWeights([[1.0]])(None, None, np.array([[0]])), r"shape \(1, 1\)"),
         (lambda: learn_weights(fitted().set_params().fit(X, y, y**2), X, y), "sample_weight"),
         (lambda: learn_weights(fitted().fit(X, np.c_[y, y]), X, np.c_[y, y]), "the twin has 2"),

@@ -124,7 +124,7 @@ def test_the_order_of_the_anchors_does_not_matter(table, base, seed):
     order = np.random.RandomState(seed).permutation(len(X))
     mean, std = twin.predict(X, return_std=True)
     shuffled = twin.add_anchors(X, y)  # a copy whose anchors are set below
-    shuffled._remember(X[order], y[order], None, twin._schema, order)
+    shuffled._set_anchors(X[order], y[order], None, twin._schema, order)
     other_mean, other_std = shuffled.predict(X, return_std=True)
     scale = max(1.0, np.abs(y).max())
     np.testing.assert_allclose(mean, other_mean, rtol=1e-12, atol=1e-12 * scale)

@@ -1,122 +1,137 @@
-"""What every twin shares: the methods of a fitted twin.
-
-A subclass learns differences and answers `_raw_differences`; everything that a fitted twin has
-follows from that here, and from how a block of queries is done in `working`.
-"""
+"""BaseTwin: validation, fitted state and the methods of every fitted twin."""
 
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import RegressorMixin
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows
+from twinned._compat import safe_indexing
+from twinned._neighbors import Indices, NeighborIndex
+from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import (
     check_bool,
     check_integer,
+    parse_memory_limit,
     validate_table,
     validate_target,
 )
-from twinned.estimators.blocks import Selection
-from twinned.estimators.explain import comparables
-from twinned.estimators.working import AnchoredModel
+from twinned.estimators.blocks import MemoryBudget, Queries
+from twinned.estimators.predictor import TwinPredictor
 from twinned.intervals.stored import StoredIntervals
-from twinned.pairing.loops import draw_loops, loop_sum, mean_inconsistency
-from twinned.pairing.pairs import antisymmetric, asymmetry, estimate
-
-# Loops are drawn for this many queries at once: always the same, so that memory moves no draw.
-_LOOP_ROWS = 4_096
+from twinned.models.protocol import DifferenceModel
+from twinned.pairing.anchors import as_anchor_strategy
+from twinned.pairing.weights import as_weight_strategy
 
 
-class BaseTwin(RegressorMixin, AnchoredModel):
-    """A regressor that predicts from differences to anchors.
+class BaseTwin(RegressorMixin, BaseEstimator, ABC):
+    """Base class of regressors that predict from differences to anchors.
 
-    Subclasses have the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
-    `random_state`, set `_pair_dtype` and, by `_remember`, the other fitted attributes, and answer
-    `_raw_differences` and `_pair_bytes`.
+    A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
+    `random_state`. Its `fit` sets `_pair_dtype`, the trained state that `_make_model` needs and,
+    by `_set_anchors`, the anchors. Predictions are computed by `TwinPredictor`.
     """
 
-    # --- what a fitted twin has ---------------------------------------------------------------
+    _doc_link_module = "twinned"
+    _doc_link_template = "https://twinned.readthedocs.io/api/#twinned.{estimator_name}"
+
+    @abstractmethod
+    def _make_model(self) -> DifferenceModel:
+        """The fitted difference model, for the present parameters."""
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict by the weighted mean over anchors of difference + known value.
+        """Predict by the weighted mean over anchors of predicted difference + known value.
 
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
-            The points to predict.
+            Rows to predict.
         return_std : bool, default=False
-            Also return a raw standard deviation: the spread of the anchors' estimates, where
-            `symmetric` of those that both orders of each pair give.
+            Whether to return a raw standard deviation, too: that of the estimates of all anchors
+            by all members of the model. Use `conformal` to calibrate it.
 
         Returns
         -------
         y : ndarray of shape (n_queries,) or (n_queries, n_outputs)
-        std : ndarray of the same shape, only where `return_std`
+        std : ndarray of the same shape, only with `return_std`
         """
-        queries = self._open(X)
+        queries = self._validate_queries(X)
         check_bool("return_std", return_std)
-        shortcut = self._shortcut(queries)
-        only_mean = shortcut is not None and not return_std and self._is_plain_mean(shortcut)
+        predictor = self._predictor()
+        mean, std = predictor.predict(queries, return_std=return_std)
+        if not return_std:
+            return predictor.squeeze(mean)
+        return predictor.squeeze(mean), predictor.squeeze(std)
 
-        def one_block(rows: slice, selection: Selection) -> tuple[Floats, Floats]:
-            block = queries.take(rows)
-            if only_mean:
-                mean = shortcut.mean(block, symmetric=self.symmetric, n_jobs=self.n_jobs)
-                mean = estimate(mean, self._anchors_y().mean(axis=0))
-                return mean, mean
-            return self._combine(block, selection, shortcut)
+    def predict_members(self, X: Any) -> Floats:
+        """Predict by each member of the model.
 
-        blocks = self._over_blocks(one_block, queries, shortcut, only_mean=only_mean)
-        means, spreads = zip(*blocks, strict=True)
-        mean = self._shaped(np.concatenate(means))
-        return (mean, self._shaped(np.concatenate(spreads))) if return_std else mean
+        Members are the networks of a neural twin. With a single model that is `symmetric`, they
+        are its predictions from F(x, anchor) and from −F(anchor, x).
+
+        Returns
+        -------
+        y : ndarray of shape (n_members, n_queries) or (n_members, n_queries, n_outputs)
+        """
+        queries = self._validate_queries(X)
+        predictor = self._predictor()
+        return predictor.squeeze(predictor.predict_members(queries))
 
     def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
-        """(n_queries, 2): lower and upper ends, which cover with about this probability.
+        """Prediction intervals, for a twin that stores its calibration.
 
-        Of a twin that keeps the scores of points that were left out:
-        `twinned.cross_conformal(twin, X, y).store_in()`.
+        `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict.
+        confidence : float, default=0.9
+            Probability with which an interval covers y.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_queries, 2)
+            Lower and upper ends.
         """
         check_is_fitted(self)
         if not hasattr(self, "intervals_"):
             raise AttributeError(
-                "This twin keeps no scores of points that were left out, which intervals need; "
-                "twinned.cross_conformal(twin, X, y).store_in() gives a twin that does."
+                "This twin stores no calibration, which prediction intervals need; "
+                "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
             )
-        kept = StoredIntervals(self)
-        mean, raw = self.predict(X, return_std=True)
-        return kept.ends(mean, kept.sigma(X, mean, raw), confidence)
+        stored = StoredIntervals(self)
+        mean, std = self.predict(X, return_std=True)
+        scale = stored.error_scale(self._validate_queries(X).matrix, mean, std)
+        return stored.interval(mean, scale, confidence)
 
     def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
         """F(a, b), the predicted y(a) − y(b), row by row.
 
-        Exactly antisymmetric where `symmetric`. With `return_std`, also half the distance between
-        F(a, b) and −F(b, a), which a consistent model would not have.
+        Exactly antisymmetric if `symmetric`. With `return_std`, also the standard deviation over
+        the members of the model; of a single model, half the distance between F(a, b) and −F(b, a).
         """
         check_is_fitted(self)
         check_bool("return_std", return_std)
-        first, second = self._open_both(A, B)
-        both = self.symmetric or return_std
-        values, spreads = [], []
-        for rows in self._row_blocks(len(first)):
-            a, b = first.take(rows), second.take(rows)
-            forward = self._raw_differences(a, b)
-            backward = self._raw_differences(b, a) if both else None
-            values.append(antisymmetric(forward, backward) if self.symmetric else forward)
-            if return_std:
-                spreads.append(asymmetry(forward, backward))
-        value = self._shaped(np.concatenate(values))
-        return (value, self._shaped(np.concatenate(spreads))) if return_std else value
+        first, second = self._validate_both(A, B)
+        predictor = self._predictor()
+        value, std = predictor.predict_difference(first, second)
+        if not return_std:
+            return predictor.squeeze(value)
+        if not self.symmetric:
+            _, std = self._with_symmetric(True)._predictor().predict_difference(first, second)
+        return predictor.squeeze(value), predictor.squeeze(std)
 
     def predict_anchors(self, X: Any) -> tuple[Indices, Floats]:
-        """Each anchor's own estimate.
+        """Estimate y from each anchor.
 
         Returns
         -------
@@ -124,110 +139,168 @@ class BaseTwin(RegressorMixin, AnchoredModel):
             Rows of `anchors_X_`.
         estimates : ndarray of shape (n_queries, n_anchors_used) or (…, n_outputs)
         """
-        queries = self._open(X)
-        shortcut = self._shortcut(queries)
-
-        def one_block(rows: slice, selection: Selection) -> tuple[Indices, Floats]:
-            estimates = self._estimates(queries.take(rows), selection, shortcut)
-            return self._indices(selection, len(estimates)), estimates
-
-        indices, estimates = zip(*self._over_blocks(one_block, queries, shortcut), strict=True)
-        return np.concatenate(indices), self._shaped(np.concatenate(estimates))
+        queries = self._validate_queries(X)
+        predictor = self._predictor()
+        indices, estimates = predictor.predict_anchors(queries)
+        return indices, predictor.squeeze(estimates)
 
     def loop_inconsistency(self, X: Any, n_loops: int = 32, random_state: Any = None) -> Floats:
-        """How far predicted differences around closed loops through the query are from zero.
+        """Mean absolute sum of predicted differences around closed loops through each query.
 
         Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
         |F(x, i) + F(i, j) + F(j, x)| is returned, (n_queries,) or (n_queries, n_outputs). Loops
         are drawn by `random_state`, or by the estimator's own where that is None.
         """
-        queries = self._open(X)
+        queries = self._validate_queries(X)
         check_integer("n_loops", n_loops)
         rng = check_random_state(self.random_state if random_state is None else random_state)
-        results = []
-        for start in range(0, len(queries), _LOOP_ROWS):
-            block = queries.take(slice(start, start + _LOOP_ROWS))
-            i, j = draw_loops(len(block), len(self._points), n_loops, rng)
-            results.append(mean_inconsistency(self._loop_sums(block, i, j)))
-        return self._shaped(np.concatenate(results))
-
-    def _loop_sums(self, queries: Rows, i: Indices, j: Indices) -> Floats:
-        """(n_queries, n_loops, n_outputs) around the loops query → anchor i → anchor j → query."""
-        second, third = i.ravel(), j.ravel()
-        sums = np.empty((i.size, self._anchors_y().shape[1]))
-        for loops in self._row_blocks(len(sums)):
-            query = queries.take(np.arange(len(sums))[loops] // i.shape[1])
-            a, b = self._points.take(second[loops]), self._points.take(third[loops])
-            sums[loops] = loop_sum(
-                self._differences(query, a), self._differences(a, b), self._differences(b, query)
-            )
-        return sums.reshape(*i.shape, -1)
+        predictor = self._predictor()
+        return predictor.squeeze(predictor.loop_inconsistency(queries, n_loops, rng))
 
     def explain(self, X: Any, n: int = 5) -> pd.DataFrame:
-        """The anchors that say most about each query: its comparables.
+        """Comparable anchors of each query.
 
         Returns
         -------
         DataFrame with the columns `query, anchor, anchor_y, difference, estimate, weight,
         distance`: for each query the `n` anchors of largest weight, nearest first among equals.
-        `query` counts the rows of X, `anchor` those of `anchors_X_`; the weights of all anchors of
-        a query sum to one. With several outputs, each has rows of its own, told by `output`.
+        `query` is the row of X and `anchor` that of `anchors_X_`; the weights of all anchors of a
+        query sum to one. With several outputs, each has rows of its own, with a column `output`.
         """
-        queries = self._open(X)
+        queries = self._validate_queries(X)
         check_integer("n", n)
-        anchors_y = self._anchors_y()
-        shortcut = self._shortcut(queries)
-
-        def one_block(rows: slice, selection: Selection) -> pd.DataFrame:
-            block = queries.take(rows)
-            estimates = self._estimates(block, selection, shortcut)
-            indices = self._indices(selection, len(block))
-            distances = self._distances(block, selection)
-            weights = self._weights(block, selection, estimates)
-            if weights is None:
-                weights = np.ones(indices.shape)
-            table = comparables(indices, anchors_y[indices], estimates, weights, distances, n)
-            return table.assign(query=table["query"] + rows.start)
-
-        return pd.concat(self._over_blocks(one_block, queries, shortcut), ignore_index=True)
+        return self._predictor().explain(queries, n)
 
     def add_anchors(self, X: Any, y: Any) -> Any:
-        """A new fitted twin that shares the trained model and knows more points.
+        """A new fitted twin with the same trained model and further anchors.
 
-        The original is unchanged. The new points weigh 1 where the fit had sample weights.
+        The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
         """
         check_is_fitted(self)
-        new_X, columns = validate_table(
-            self,
-            X,
-            self._schema,
-            allow_nan=self._allow_nan(),
-            pair_dtype=self._pair_dtype,
-            learn_categories=True,
-        )
+        new_X, schema = self._validate_table(X, self._schema, learn_categories=True)
         new_y = validate_target(self, y, len(new_X), multi_output=self.anchors_y_.ndim == 2)
         if new_y.shape[1:] != self.anchors_y_.shape[1:]:
             raise ValueError(
                 f"y has shape {new_y.shape}, but the twin was fitted on {self.anchors_y_.shape}."
             )
-        richer = copy.copy(self)
-        weight = self._anchor_weight
-        richer._remember(
+        extended = copy.copy(self)
+        weights = self.anchor_weights_
+        extended._set_anchors(
             np.concatenate([self.anchors_X_, new_X]),
             np.concatenate([self.anchors_y_, new_y]),
-            None if weight is None else np.concatenate([weight, np.ones(len(new_y))]),
-            columns,
+            None if weights is None else np.concatenate([weights, np.ones(len(new_y))]),
+            schema,
             np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)]),
         )
-        return richer
+        return extended
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the prediction; rows whose y is NaN are left out."""
+        """R² of the prediction; rows whose y is NaN are ignored."""
         y = np.asarray(y)
         if y.dtype.kind == "f" and np.isnan(y).any():
-            known = ~np.isnan(y) if y.ndim == 1 else ~np.isnan(y).any(axis=1)
-            if not known.any():
-                raise ValueError(f"y has no known value to score against: all {len(y)} are NaN.")
-            X, y = _safe_indexing(X, np.flatnonzero(known)), y[known]
-            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[known]
+            labelled = ~np.isnan(y) if y.ndim == 1 else ~np.isnan(y).any(axis=1)
+            if not labelled.any():
+                raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
+            X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
         return super().score(X, y, sample_weight)
+
+    # --- fitted state -------------------------------------------------------------------------
+
+    def _set_anchors(
+        self,
+        anchors_X: Floats,
+        anchors_y: Floats,
+        weights: Floats | None,
+        schema: TableSchema,
+        rows: Indices,
+        indices: Mapping[str, NeighborIndex] = MappingProxyType({}),
+    ) -> None:
+        """Store the anchors; `indices` are neighbor indices of the same rows, by metric."""
+        if hasattr(self, "intervals_"):
+            del self.intervals_  # which belong to other anchors
+        self.anchors_X_ = anchors_X
+        self.anchors_y_ = anchors_y
+        self.anchor_weights_ = weights
+        self.anchor_rows_ = rows
+        self._schema = schema
+        self._set_derived_state(indices)
+
+    def _set_derived_state(
+        self, indices: Mapping[str, NeighborIndex] = MappingProxyType({})
+    ) -> None:
+        """Set what predictions need and a saved model does not store."""
+        self._model: DifferenceModel | None = None
+        self._anchors = self._to_rows(self._schema, self.anchors_X_)
+        nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
+        self._index = None if nearest is None else indices.get(nearest[1])
+        if nearest is not None and self._index is None:
+            self._index = NeighborIndex(self._anchors.features, nearest[1], self.n_jobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        for derived in ("_model", "_anchors", "_index"):
+            state.pop(derived, None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "anchors_X_" in state:
+            self._set_derived_state()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "anchors_X_")
+
+    def _predictor(self) -> TwinPredictor:
+        """The model and the anchors, with the present parameters."""
+        self._model = self._make_model()
+        return TwinPredictor(
+            model=self._model,
+            anchors=self._anchors,
+            anchors_y=self.anchors_y_.reshape(len(self.anchors_y_), -1),
+            anchor_weights=self.anchor_weights_,
+            anchor_strategy=as_anchor_strategy(self.anchors),
+            weight_strategy=as_weight_strategy(self.weights),
+            index=self._index,
+            budget=MemoryBudget(parse_memory_limit(self.memory_limit), self.n_jobs),
+            n_jobs=self.n_jobs,
+            y_is_1d=self.anchors_y_.ndim == 1,
+        )
+
+    def _with_symmetric(self, symmetric: bool) -> Any:
+        """The same fitted twin, evaluated in both orders of a pair or in one."""
+        if symmetric == self.symmetric:
+            return self
+        other = copy.copy(self)
+        other.symmetric = symmetric
+        return other
+
+    # --- validation ---------------------------------------------------------------------------
+
+    def _to_rows(self, schema: TableSchema, matrix: Floats) -> Rows:
+        """Encoded rows as the model sees them; a subclass may scale them."""
+        return schema.to_rows(matrix)
+
+    def _validate_table(
+        self, X: Any, schema: TableSchema, *, learn_categories: bool = False
+    ) -> tuple[Floats, TableSchema]:
+        return validate_table(
+            self,
+            X,
+            schema,
+            allow_nan=bool(self.__sklearn_tags__().input_tags.allow_nan),
+            pair_dtype=self._pair_dtype,
+            learn_categories=learn_categories,
+        )
+
+    def _validate_queries(self, X: Any) -> Queries:
+        check_is_fitted(self)
+        matrix, schema = self._validate_table(X, self._schema)
+        return Queries(self._to_rows, schema, matrix)
+
+    def _validate_both(self, A: Any, B: Any) -> tuple[Queries, Queries]:
+        """Both sides of row-by-row pairs; a new category has the same code on both sides."""
+        first, schema = self._validate_table(A, self._schema, learn_categories=True)
+        second, schema = self._validate_table(B, schema, learn_categories=True)
+        check_consistent_length(first, second)
+        return Queries(self._to_rows, schema, first), Queries(self._to_rows, schema, second)

@@ -1,4 +1,4 @@
-"""A prediction told by comparable known points."""
+"""Comparable anchors that explain a prediction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned.pairing.pairs import difference
+from twinned.pairing.differences import difference
 
 
 def comparables(
@@ -18,10 +18,10 @@ def comparables(
     distances: Floats,
     n: int,
 ) -> pd.DataFrame:
-    """The `n` anchors of largest weight for each query, nearest first among equals.
+    """Table of the `n` anchors of largest weight of each query, nearest first among equals.
 
-    All arrays are (n_queries, n_anchors); `anchor_y` and `estimates` have an output axis last.
-    Where there are several outputs, each has rows of its own and a column `output`.
+    All arrays are (query, anchor); `anchor_y` and `estimates` have an output axis last. Several
+    outputs have rows of their own and a column `output`.
     """
     share = weights / weights.sum(axis=1, keepdims=True)
     order = np.lexsort((anchors, distances, -share), axis=-1)[:, :n]
@@ -29,7 +29,7 @@ def comparables(
     n_outputs = estimates.shape[-1]
 
     def chosen(values: Floats | Indices) -> Floats | Indices:
-        """(n_queries, n_anchors) → one value a row of the table, repeated for each output."""
+        """(query, anchor) → one value per row of the table, repeated for each output."""
         best = np.take_along_axis(values, order, axis=1)
         return np.repeat(best[:, None], n_outputs, axis=1).ravel()
 

@@ -1,23 +1,27 @@
-"""Learning from loops through unlabelled points: algorithm 1 of the paper, around any twin.
+"""SemiSupervisedTwinRegressor: loop consistency with unlabelled rows, algorithm 1 of the paper.
 
-A twin is fitted to the labelled pairs. Around a loop of one labelled and two unlabelled points its
-differences should sum to zero; they sum to some a. Each side of the loop is labelled with what the
-model said of it minus Λa, and the model is fitted again, to the labelled pairs and these.
+A twin is fitted to the labelled pairs. Around a loop of one labelled and two unlabelled rows its
+predicted differences should sum to zero; they sum to some a. Each side of the loop gets the
+pseudo-label of its predicted difference minus Λa, and the twin is fitted again, to the labelled
+pairs and to these.
 
-After relabelling, a loop sums to (1 − 3Λ)a: Λ = 1/3 closes it, and Λ = 1 overshoots to −2a.
+After that a loop sums to (1 − 3Λ)a: Λ = 1/3 closes it, and Λ = 1 overshoots to −2a.
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._compat import safe_indexing
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
 from twinned._validation import (
@@ -26,18 +30,23 @@ from twinned._validation import (
     check_real,
     check_sample_weight,
     count_rows,
+    parse_memory_limit,
     restore_on_failure,
     validate_target,
 )
+from twinned.estimators.training_pairs import max_pairs_in_memory
 from twinned.estimators.twin import TwinRegressor
-from twinned.exceptions import GrowingInconsistencyWarning
+from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
 from twinned.pairing.loops import loop_sum
 
-_CHECK_SHARE = 0.2  # of the labelled points, which tell the best of several rounds
+_VALIDATION_FRACTION = 0.2  # of the labelled rows, which choose the best of several rounds
+
+Sides = tuple[Floats, Floats, Floats]
+Monitor = Callable[[TwinRegressor], None]
 
 
 class Loops(NamedTuple):
-    """Each labelled → unlabelled → unlabelled → back; (n_loops,) rows each."""
+    """Loops labelled → second → third → labelled; (n_loops,) row indices each."""
 
     labelled: Indices
     second: Indices
@@ -47,7 +56,7 @@ class Loops(NamedTuple):
 def draw_unlabelled_loops(
     n_labelled: int, n_unlabelled: int, n_loops: int, rng: np.random.RandomState
 ) -> Loops:
-    """One labelled and two unlabelled points for each loop, all with replacement."""
+    """Draw one labelled and two unlabelled rows for each loop, all with replacement."""
     return Loops(
         rng.randint(0, n_labelled, n_loops),
         rng.randint(0, n_unlabelled, n_loops),
@@ -55,53 +64,66 @@ def draw_unlabelled_loops(
     )
 
 
-def relabel(sides: tuple[Floats, Floats, Floats], loop_weight: float) -> tuple[Floats, ...]:
-    """What each side of a loop should be, from what the model says of all three.
+def relabel(sides: Sides, loop_weight: float) -> list[Floats]:
+    """Pseudo-labels of the three sides of loops, from their predicted differences.
 
     >>> sides = tuple(np.array([side]) for side in (3.0, 1.0, -1.0))
     >>> [float(side[0]) for side in relabel(sides, 1 / 3)]
     [2.0, 0.0, -2.0]
     """
     adjustment = loop_sum(*sides)
-    return tuple(side - loop_weight * adjustment for side in sides)
+    return [side - loop_weight * adjustment for side in sides]
+
+
+def loop_sides(labelled: Rows, unlabelled: Rows, loops: Loops) -> list[tuple[Rows, Rows]]:
+    """The three sides of all loops, as pairs of rows."""
+    first = labelled.take(loops.labelled)
+    second, third = unlabelled.take(loops.second), unlabelled.take(loops.third)
+    return [(first, second), (second, third), (third, first)]
 
 
 class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
-    """Loop consistency around any `TwinRegressor`; rows whose y is NaN are unlabelled.
+    """Semi-supervised twin regression by loop consistency; unlabelled rows have y = NaN.
 
-    Give the points that you want to predict among the unlabelled rows (transductive), or others
-    (inductive).
+    Pass the rows to predict among the unlabelled rows (transductive), or others (inductive).
 
     Parameters
     ----------
     twin : TwinRegressor or None, default=None
-        What learns. None is `TwinRegressor()`.
+        The twin that is fitted. None is `TwinRegressor()`.
     loop_weight : float, default=1.0
-        The paper's Λ: how much of a loop's sum is taken from each of its sides. The paper finds
-        values near 1 best, 1/3 closes the loops; 0 teaches the model its own predictions.
+        The paper's Λ: the fraction of a loop's sum that is subtracted from each of its sides. The
+        paper finds values near 1 best, 1/3 closes the loops; 0 fits the twin to its own
+        predictions.
     n_loops : int or None, default=None
-        How many loops. None is a third of the labelled pairs, as the author ran it; a third of the
-        labelled *points* is what the paper's text says.
-    rounds : int, default=1
-        How often to relabel and fit again. With several, the best is told by labelled points that
-        are held out, in a trial run; the paper found more than one unstable for Λ above 1/3.
-    symmetrised : bool, default=False
-        Sum ½F(a, b) − ½F(b, a) around the loops, instead of the model's raw F as in algorithm 1.
+        Number of loops. None is a third of the labelled pairs, as the author ran it, or as many as
+        fit into the memory limit of the twin; a third of the labelled *rows* is what the paper
+        states.
+    n_rounds : int, default=1
+        Number of times that loops are relabelled and the twin is fitted again. With several, the
+        best is chosen by labelled rows that are held out, in a trial run; the paper found more than
+        one unstable for Λ above 1/3.
+    symmetric : bool, default=False
+        Sum ½F(a, b) − ½F(b, a) around the loops, instead of F(a, b) as in algorithm 1.
+    n_jobs : int or None, default=None
+        Number of threads of the twin, where it has none of its own.
     random_state : int, RandomState or None, default=None
-        Draws loops, and seeds the twin where it has no seed of its own.
+        Seed of the loops, and of a twin without a seed.
+    verbose : int, default=0
+        With 1, the inconsistency of each round is printed.
 
     Attributes
     ----------
     twin_ : TwinRegressor
         The fitted twin; its anchors are the labelled rows.
     loop_inconsistency_ : ndarray of shape (n_rounds_ + 1,)
-        The mean |a| over the loops, before relabelling and after each round.
+        Mean |a| over the loops, before relabelling and after each round; NaN without loops.
     n_rounds_ : int
-        How many rounds were kept.
+        Number of rounds of the fitted twin.
     n_unlabelled_ : int
-        How many rows had no label.
-    round_errors_ : ndarray of shape (rounds + 1,) or None
-        The error of held-out labelled points after each round of the trial run.
+        Number of unlabelled rows.
+    round_errors_ : ndarray of shape (n_rounds + 1,) or None
+        Root mean squared error of held-out labelled rows after each round of the trial run.
 
     Examples
     --------
@@ -109,9 +131,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
     >>> from twinned import SemiSupervisedTwinRegressor, TwinRegressor
     >>> from twinned.datasets import make_wsb
     >>> X, y = make_wsb(60, random_state=0)
-    >>> known = y.where(y.index < 40)  # the last 20 have no label
+    >>> y_known = y.where(y.index < 40)  # the last 20 are unlabelled
     >>> forest = TwinRegressor(RandomForestRegressor(10), symmetric=False)
-    >>> semi = SemiSupervisedTwinRegressor(forest, random_state=0).fit(X, known)
+    >>> semi = SemiSupervisedTwinRegressor(forest, random_state=0).fit(X, y_known)
     >>> semi.n_unlabelled_, semi.predict(X[40:]).shape
     (20, (20,))
     """
@@ -122,24 +144,39 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         *,
         loop_weight: float = 1.0,
         n_loops: int | None = None,
-        rounds: int = 1,
-        symmetrised: bool = False,
+        n_rounds: int = 1,
+        symmetric: bool = False,
+        n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.twin = twin
         self.loop_weight = loop_weight
         self.n_loops = n_loops
-        self.rounds = rounds
-        self.symmetrised = symmetrised
+        self.n_rounds = n_rounds
+        self.symmetric = symmetric
+        self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self._inner())
-        tags.input_tags.allow_nan = inner.input_tags.allow_nan
-        tags.target_tags.multi_output = inner.target_tags.multi_output
-        tags.non_deterministic = inner.non_deterministic
+        twin_tags = get_tags(self._base_twin())
+        tags.input_tags.allow_nan = twin_tags.input_tags.allow_nan
+        tags.target_tags.multi_output = twin_tags.target_tags.multi_output
+        tags.non_deterministic = twin_tags.non_deterministic
         return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Metadata routing: this estimator uses `sample_weight` itself."""
+        return (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(
+                twin=self._base_twin(),
+                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            )
+        )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemiSupervisedTwinRegressor:
         """Fit to the labelled pairs, relabel loops, and fit again.
@@ -147,182 +184,198 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         Parameters
         ----------
         X : table or array of shape (n, n_features)
-            Labelled and unlabelled points.
+            Labelled and unlabelled rows.
         y : array of shape (n,) or (n, n_outputs)
-            Their values, NaN where they are not known.
+            Target values, NaN for unlabelled rows.
         sample_weight : array of shape (n,), default=None
-            Of the labelled rows, as in `TwinRegressor`; a relabelled pair weighs as the mean pair.
+            Weights of the labelled rows, as in `TwinRegressor`; a pair with a pseudo-label has the
+            mean weight.
         """
         with restore_on_failure(self):
             self._fit(X, y, sample_weight)
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        weight = check_real("loop_weight", self.loop_weight)
-        if not 0 <= weight < np.inf:
-            raise ValueError(f"loop_weight must not be negative, but is {self.loop_weight!r}.")
-        check_bool("symmetrised", self.symmetrised)
-        rounds = check_integer("rounds", self.rounds)
-        if self.n_loops is not None:
-            check_integer("n_loops", self.n_loops)
-        rng = check_random_state(self.random_state)
+        self._check_parameters()
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=3)
         n = count_rows(X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output
         target = validate_target(self, y, n, multi_output=multi_output, unlabelled=True)
-        row_weight = check_sample_weight(sample_weight, n)
-        known = ~np.isnan(target.reshape(n, -1)).any(axis=1)
-        labelled, without = np.flatnonzero(known), np.flatnonzero(~known)
-        if len(labelled) < 2 and len(without):
-            raise ValueError(f"y has {len(labelled)} known values in {n} rows; a twin needs two.")
-        seeds = rng.randint(2**31 - 1, size=3)
-        self.n_unlabelled_ = len(without)
-        self.round_errors_ = None
+        weight = check_sample_weight(sample_weight, n)
+        is_labelled = ~np.isnan(target.reshape(n, -1)).any(axis=1)
+        labelled, unlabelled = np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)
+        if len(labelled) < 2 and len(unlabelled):
+            raise ValueError(f"y has {len(labelled)} labelled rows of {n}; a twin needs two.")
+        self.n_unlabelled_ = len(unlabelled)
+        X_unlabelled = safe_indexing(X, unlabelled) if len(unlabelled) else None
 
-        def run(rows: Indices, rounds: int, seed: int, watch: Any = None) -> TwinRegressor:
-            of_rows = None if row_weight is None else row_weight[rows]
-            return self._rounds(
-                _safe_indexing(X, rows) if len(rows) < n else X,
+        def fit_rounds(
+            rows: Indices, n_rounds: int, seed: int, monitor: Monitor | None = None
+        ) -> tuple[TwinRegressor, Floats]:
+            return self._fit_rounds(
+                safe_indexing(X, rows) if len(rows) < n else X,
                 target[rows],
-                of_rows,
-                _safe_indexing(X, without) if len(without) else None,
-                rounds,
-                seed,
-                watch,
+                None if weight is None else weight[rows],
+                X_unlabelled,
+                n_rounds,
+                np.random.RandomState(seed),
+                monitor,
             )
 
-        if rounds > 1 and len(without) and len(labelled) >= 5:
+        self.n_rounds_, self.round_errors_ = 0, None
+        if len(unlabelled):
+            self.n_rounds_ = self.n_rounds
+        if self.n_rounds_ > 1 and len(labelled) >= 5:
             order = np.random.RandomState(seeds[2]).permutation(labelled)
-            cut = max(1, round(_CHECK_SHARE * len(order)))
-            held_out, rest = np.sort(order[:cut]), np.sort(order[cut:])
+            n_held_out = max(1, round(_VALIDATION_FRACTION * len(order)))
+            held_out, training = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
             errors: list[float] = []
 
-            def watch(twin: TwinRegressor) -> None:
-                off = twin.predict(_safe_indexing(X, held_out)) - target[held_out]
-                errors.append(float(np.sqrt(np.mean(off**2))))
+            def monitor(twin: TwinRegressor) -> None:
+                residuals = twin.predict(safe_indexing(X, held_out)) - target[held_out]
+                errors.append(float(np.sqrt(np.mean(residuals**2))))
 
-            run(rest, rounds, seeds[1], watch)
+            fit_rounds(training, self.n_rounds, seeds[1], monitor)
             self.round_errors_ = np.array(errors)
-            rounds = int(np.argmin(errors))
-        self.n_rounds_ = rounds if len(without) else 0
-        self.twin_ = run(labelled, self.n_rounds_, seeds[0])
-        # the rows of the whole table, not of its labelled part
+            self.n_rounds_ = int(np.argmin(errors))
+        self.twin_, self.loop_inconsistency_ = fit_rounds(labelled, self.n_rounds_, seeds[0])
+        # rows of the whole table, not of its labelled part
         self.twin_.anchor_rows_ = labelled[self.twin_.anchor_rows_]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.twin_, name):
                 setattr(self, name, getattr(self.twin_, name))
 
-    def _inner(self) -> TwinRegressor:
+    def _check_parameters(self) -> None:
+        if check_real("loop_weight", self.loop_weight) < 0:
+            raise ValueError(f"loop_weight must not be negative, but is {self.loop_weight!r}.")
+        check_bool("symmetric", self.symmetric)
+        check_integer("n_rounds", self.n_rounds)
+        if self.n_loops is not None:
+            check_integer("n_loops", self.n_loops)
+
+    def _base_twin(self) -> TwinRegressor:
         if self.twin is None:
             return TwinRegressor()
         if not isinstance(self.twin, TwinRegressor):
             raise TypeError(f"twin must be a TwinRegressor, not {self.twin!r}.")
         return self.twin
 
-    def _rounds(
+    def _fit_rounds(
         self,
         X: Any,
         y: Floats,
-        weight: Any,
-        X_without: Any,
-        rounds: int,
-        seed: int,
-        watch: Any,
-    ) -> TwinRegressor:
-        """A twin after that many rounds; `watch` sees it after each, and before the first."""
-        twin = clone(self._inner())
-        rng = np.random.RandomState(seed)
+        weight: Floats | None,
+        X_unlabelled: Any,
+        n_rounds: int,
+        rng: np.random.RandomState,
+        monitor: Monitor | None,
+    ) -> tuple[TwinRegressor, Floats]:
+        """The twin after that many rounds, and the inconsistency before and after each.
+
+        `monitor` is called with the twin before the first round and after each.
+        """
+        twin = clone(self._base_twin())
         if twin.random_state is None and self.random_state is not None:
             twin.set_params(random_state=int(rng.randint(2**31 - 1)))
-        if X_without is None or not rounds:
-            twin.fit(X, y, weight)
-            self.loop_inconsistency_ = np.zeros(0)
-            if watch is not None:
-                watch(twin)
-            return twin
-        lesson = twin._fit(X, y, weight)
-        points, others = twin._points, twin._open(X_without).take(slice(None))
-        n_loops = self.n_loops or max(1, twin.n_pairs_ // 3)
-        loops = draw_unlabelled_loops(len(points), len(others), n_loops, rng)
-        sides = self._sides(twin, points, others, loops)
-        inconsistency = [_mean_size(sides)]
-        if watch is not None:
-            watch(twin)
-        for _ in range(rounds):
-            labels = relabel(sides, float(self.loop_weight))
-            twin._teach(lesson, pairs_of(points, others, loops), labels)
-            sides = self._sides(twin, points, others, loops)
-            inconsistency.append(_mean_size(sides))
-            if watch is not None:
-                watch(twin)
-        twin.n_pairs_ += 3 * n_loops
-        self.loop_inconsistency_ = np.array(inconsistency)
-        if rounds > 1 and inconsistency[-1] > inconsistency[0]:
+        if twin.n_jobs is None:
+            twin.set_params(n_jobs=self.n_jobs)
+        if X_unlabelled is None:
+            return twin.fit(X, y, weight), np.full(1, np.nan)
+        training = twin._fit(X, y, weight, None, None, None)
+        labelled, unlabelled = twin._anchors, twin._validate_queries(X_unlabelled).take(slice(None))
+        n_loops = self._count_loops(twin) if n_rounds else max(1, twin.n_pairs_ // 3)
+        loops = draw_unlabelled_loops(len(labelled), len(unlabelled), n_loops, rng)
+        pairs = loop_sides(labelled, unlabelled, loops)
+        inconsistency: list[float] = []
+
+        def evaluate() -> Sides:
+            sides = self._predict_sides(twin, pairs)
+            inconsistency.append(float(np.mean(np.abs(loop_sum(*sides)))))
+            if self.verbose:
+                number = len(inconsistency) - 1
+                print(f"[SemiSupervised] round {number}: inconsistency {inconsistency[-1]:.4g}")
+            if monitor is not None:
+                monitor(twin)
+            return sides
+
+        sides = evaluate()
+        for _ in range(n_rounds):
+            twin._refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
+            sides = evaluate()
+        if n_rounds:
+            twin.n_pairs_ += 3 * n_loops
+        if n_rounds > 1 and inconsistency[-1] > inconsistency[0]:
             warnings.warn(
-                f"The inconsistency of loops grew from {inconsistency[0]:.3g} to "
-                f"{inconsistency[-1]:.3g} in {rounds} rounds with loop_weight="
-                f"{self.loop_weight:g}; take one round, or a loop_weight of at most 1/3.",
+                f"The inconsistency of loops increased from {inconsistency[0]:.3g} to "
+                f"{inconsistency[-1]:.3g} in {n_rounds} rounds with loop_weight="
+                f"{self.loop_weight:g}; use n_rounds=1, or a loop_weight of at most 1/3.",
                 GrowingInconsistencyWarning,
                 stacklevel=5,
             )
-        return twin
+        return twin, np.array(inconsistency)
 
-    def _sides(
-        self, twin: TwinRegressor, points: Rows, others: Rows, loops: Loops
-    ) -> tuple[Floats, Floats, Floats]:
-        """(n_loops, n_outputs) for each side, what the twin says of it, in blocks of its memory."""
-        ask = twin._differences if self.symmetrised else twin._raw_differences
-        answers = []
-        for first, second in pairs_of(points, others, loops):
-            blocks = [
-                ask(first.take(rows), second.take(rows))
-                for rows in twin._row_blocks(len(loops.labelled))
-            ]
-            answers.append(np.concatenate(blocks))
-        return answers[0], answers[1], answers[2]
+    def _count_loops(self, twin: TwinRegressor) -> int:
+        """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
+        n_outputs = 1 if twin.anchors_y_.ndim == 1 else twin.anchors_y_.shape[1]
+        max_pairs = max_pairs_in_memory(
+            parse_memory_limit(twin.memory_limit), twin._features, n_outputs, binned=False
+        )
+        available = (max_pairs - twin.n_pairs_) // 3
+        n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))
+        if n_loops > available:
+            raise MemoryLimitError(
+                f"{n_loops:,} loops have {3 * n_loops:,} pairs, which with the {twin.n_pairs_:,} "
+                f"labelled pairs do not fit into memory_limit={twin.memory_limit!r} of the twin "
+                f"(at most {max_pairs:,} do); use fewer loops, fewer pairs or a larger limit."
+            )
+        return n_loops
 
-    # --- what every fitted twin has -----------------------------------------------------------
+    def _predict_sides(self, twin: TwinRegressor, pairs: list[tuple[Rows, Rows]]) -> Sides:
+        """(n_loops, n_outputs) predicted differences of the three sides."""
+        model = twin._with_symmetric(self.symmetric)._predictor()
+        first, second, third = (model.difference(*side) for side in pairs)
+        return first, second, third
+
+    # --- methods of the fitted twin -----------------------------------------------------------
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """As `TwinRegressor.predict`."""
-        return self._fitted().predict(X, return_std=return_std)
+        """See `TwinRegressor.predict`."""
+        return self._fitted_twin().predict(X, return_std=return_std)
+
+    def predict_members(self, X: Any) -> Floats:
+        """See `TwinRegressor.predict_members`."""
+        return self._fitted_twin().predict_members(X)
+
+    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+        """See `TwinRegressor.predict_interval`."""
+        return self._fitted_twin().predict_interval(X, confidence)
 
     def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
-        """As `TwinRegressor.predict_difference`."""
-        return self._fitted().predict_difference(A, B, return_std=return_std)
+        """See `TwinRegressor.predict_difference`."""
+        return self._fitted_twin().predict_difference(A, B, return_std=return_std)
 
     def predict_anchors(self, X: Any) -> tuple[Indices, Floats]:
-        """As `TwinRegressor.predict_anchors`."""
-        return self._fitted().predict_anchors(X)
+        """See `TwinRegressor.predict_anchors`."""
+        return self._fitted_twin().predict_anchors(X)
 
     def loop_inconsistency(self, X: Any, n_loops: int = 32, random_state: Any = None) -> Floats:
-        """As `TwinRegressor.loop_inconsistency`."""
-        return self._fitted().loop_inconsistency(X, n_loops=n_loops, random_state=random_state)
+        """See `TwinRegressor.loop_inconsistency`."""
+        return self._fitted_twin().loop_inconsistency(X, n_loops=n_loops, random_state=random_state)
 
     def explain(self, X: Any, n: int = 5) -> Any:
-        """As `TwinRegressor.explain`."""
-        return self._fitted().explain(X, n=n)
+        """See `TwinRegressor.explain`."""
+        return self._fitted_twin().explain(X, n=n)
 
     def add_anchors(self, X: Any, y: Any) -> Any:
-        """A new fitted estimator that knows more points; the original is unchanged."""
-        richer = copy.copy(self)
-        richer.twin_ = self._fitted().add_anchors(X, y)
-        return richer
+        """A new fitted estimator with further anchors; the original is unchanged."""
+        extended = copy.copy(self)
+        extended.twin_ = self._fitted_twin().add_anchors(X, y)
+        return extended
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the prediction; rows whose y is NaN are left out."""
-        return self._fitted().score(X, y, sample_weight)
+        """R² of the prediction; rows whose y is NaN are ignored."""
+        return self._fitted_twin().score(X, y, sample_weight)
 
-    def _fitted(self) -> TwinRegressor:
+    def _fitted_twin(self) -> TwinRegressor:
         check_is_fitted(self)
         return self.twin_
-
-
-def pairs_of(points: Rows, others: Rows, loops: Loops) -> list[tuple[Rows, Rows]]:
-    """The three sides of all loops: labelled → second → third → labelled."""
-    labelled = points.take(loops.labelled)
-    second, third = others.take(loops.second), others.take(loops.third)
-    return [(labelled, second), (second, third), (third, labelled)]
-
-
-def _mean_size(sides: tuple[Floats, Floats, Floats]) -> float:
-    return float(np.mean(np.abs(loop_sum(*sides))))

@@ -1,10 +1,11 @@
-"""How large an error to expect of a prediction, before and after errors were seen.
+"""Error scale: the expected size of the error of a prediction.
 
-Before, a model's own standard deviation says it. After, extremely randomised trees learn the size
-of the errors of left-out points: from the points themselves, from what the model says of them, and
-from the known points nearby: how near they are, how much their values differ, and how far these are
-from what the model says. Features, learner and the weights of its word were chosen by the
-sparsification of errors out of fold, on the training rows of the paper's first splits.
+Without observed errors it is the standard deviation of the model. With out-of-fold errors,
+extremely randomized trees are fitted to their size: from the features of a row, from the prediction
+and its standard deviation, and from neighbor features: the distances of the nearest known rows, the
+spread of their values, and the distance of these from the prediction. Features, regressor and the
+weight of the fitted size were chosen by the sparsification of out-of-fold errors, on the training
+rows of the paper's first splits.
 """
 
 from __future__ import annotations
@@ -21,113 +22,174 @@ from twinned._neighbors import NeighborIndex
 from twinned._table import Floats, column_list, is_numeric_dtype, is_table, to_numeric
 from twinned._validation import count_rows
 
-# Of the mean raw standard deviation, added to each: no point is so easy that no error counts.
-LEAST = 0.05
-_LEAST_OF_SPREAD = 0.002  # the same, in units of the standard deviation of the known values
-_NEARBY = (3, 10, 20)  # known points
-_LARGEST = float(np.finfo(np.float32).max)
-_LEARNED_SHARE = 2 / 3  # of the logarithm of the expected error; the rest is the model's own word
+WIDTHS = ["learned", "std", "constant"]
+# Of the mean standard deviation, added to each, so that no error scale is zero.
+RELATIVE_FLOOR = 0.05
+_FLOOR_OF_TARGET = 0.002  # the same, in units of the standard deviation of the known values
+_N_NEIGHBORS = (3, 10, 20)
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+_FITTED_EXPONENT = 2 / 3  # of the fitted error size in the geometric mean with the model's std
 
 
-class Told(NamedTuple):
-    """What a model says of points, and what is known about them."""
+class ScaleInputs(NamedTuple):
+    """Predictions of rows and the features from which their error scale is computed."""
 
-    mean: Floats
-    raw: Floats  # its standard deviation; ones where it has none
-    about: Floats  # (point, feature)
+    mean: Floats  # (row,)
+    std: Floats  # (row,), raw; ones where the model has none
+    neighbors: Floats  # (row, feature)
 
 
 class NeighborFeatures:
-    """The known points, of which a query has some nearby.
+    """Features of a row made from the nearest known rows.
 
-    Only columns of numbers count, by their type in the table; names are left out.
+    Only numeric columns are used, by their type in the table.
 
     Parameters
     ----------
     X : table or array of shape (n, n_features)
-        The known points.
+        Known rows.
     y : array of shape (n,)
-        Their values.
-    names : list of int, default=()
-        TableSchema of numbers that stand for names, and are left out, too.
+        Their target values.
+    categorical : list of int, default=()
+        Numeric columns that hold categories, which are ignored.
     """
 
-    def __init__(self, X: Any, y: Floats, names: Sequence[int] = ()) -> None:
-        self.places, self.y = [i for i in numeric_indices(X) if i not in names], y
-        if not self.places:
+    def __init__(self, X: Any, y: Floats, categorical: Sequence[int] = ()) -> None:
+        self.columns = [i for i in numeric_columns(X) if i not in categorical]
+        self.y = y
+        self.values = numeric_features(X, self.columns)
+        if not self.columns:
             return
-        numbers = numeric_features(X, self.places)
-        known = ~np.isnan(numbers)
-        count = np.maximum(known.sum(axis=0), 1)
-        self._middle = np.where(known, numbers, 0.0).sum(axis=0) / count
-        square = np.where(known, numbers - self._middle, 0.0) ** 2
-        spread = np.sqrt(square.sum(axis=0) / count)
-        self._spread = np.where(spread > 0, spread, 1.0)
-        self._index = NeighborIndex(self._scaled(numbers))
+        present = ~np.isnan(self.values)
+        count = np.maximum(present.sum(axis=0), 1)
+        self._mean = np.where(present, self.values, 0.0).sum(axis=0) / count
+        squares = np.where(present, self.values - self._mean, 0.0) ** 2
+        std = np.sqrt(squares.sum(axis=0) / count)
+        self._std = np.where(std > 0, std, 1.0)
+        self._index = NeighborIndex(self._standardize(self.values))
 
-    def _scaled(self, numbers: Floats) -> Floats:
-        """Standardised; what is missing is as the mean."""
-        return np.nan_to_num((numbers - self._middle) / self._spread, nan=0.0)
+    def _standardize(self, values: Floats) -> Floats:
+        """Standardized features, with missing values replaced by the mean."""
+        return np.nan_to_num((values - self._mean) / self._std, nan=0.0)
 
-    def about(self, X: Any, mean: Floats) -> Floats:
-        """(n, feature) of points for which a model predicts `mean`.
+    def transform(self, X: Any, mean: Floats) -> Floats:
+        """(n, feature) features of rows for which a model predicts `mean`.
 
-        Their numbers; how far the nearest known point is, and the tenth; the spread of y among 3,
-        10 and 20 of them; how far the nearest one's y is from the prediction, and the mean of 5.
+        The numeric features; the distances of the nearest and tenth nearest known row; the standard
+        deviation of y among the nearest 3, 10 and 20; the distances of the nearest y, and of the
+        mean of the nearest 5, from the prediction.
         """
-        numbers = numeric_features(X, self.places)
-        if not self.places:
-            return numbers
-        k = min(max(_NEARBY), len(self.y))
-        rows, distances = self._index.kneighbors(self._scaled(numbers), k)
-        near = self.y[rows]
+        values = numeric_features(X, self.columns)
+        if not self.columns:
+            return values
+        k = min(max(_N_NEIGHBORS), len(self.y))
+        rows, distances = self._index.kneighbors(self._standardize(values), k)
+        nearest_y = self.y[rows]
         return np.column_stack(
             [
-                numbers,
+                values,
                 distances[:, 0],
-                distances[:, : _NEARBY[1]][:, -1],
-                *(near[:, :n].std(axis=1) for n in _NEARBY),
-                np.abs(near[:, 0] - mean),
-                np.abs(near[:, :5].mean(axis=1) - mean),
+                distances[:, : _N_NEIGHBORS[1]][:, -1],
+                *(nearest_y[:, :n].std(axis=1) for n in _N_NEIGHBORS),
+                np.abs(nearest_y[:, 0] - mean),
+                np.abs(nearest_y[:, :5].mean(axis=1) - mean),
             ]
         )
 
 
 class ErrorScale(NamedTuple):
-    """Tells how large an error to expect.
+    """Expected size of errors, up to a factor that calibration determines.
 
-    With a learner, by a geometric mean of what that says and of the model's own deviation.
+    With a regressor, the geometric mean of its prediction and of the standard deviation.
     """
 
     width: str
     floor: float
-    learner: Any  # of the size of errors; None where the model's own deviation serves
-    learned_floor: float
+    regressor: ExtraTreesRegressor | None  # of the size of errors
+    regressor_floor: float
 
-    def sigma(self, told: Told) -> Floats:
+    @classmethod
+    def fit(
+        cls, width: str, floor: float, features: Floats, errors: Floats, random_state: Any
+    ) -> ErrorScale:
+        """Fit the regressor to `features` (see `scale_features`) and absolute `errors`."""
+        if width != "learned":
+            return cls(width, floor, None, 0.0)
+        regressor = ExtraTreesRegressor(
+            200, min_samples_leaf=5, max_features=0.5, random_state=random_state
+        ).fit(features, errors)
+        return cls(width, floor, regressor, RELATIVE_FLOOR * float(np.mean(errors)))
+
+    def predict(self, inputs: ScaleInputs) -> Floats:
+        """(row,): the error scale."""
         if self.width == "constant":
-            return np.ones_like(told.mean)
-        sigma = positive(told.raw, self.floor)
-        if self.learner is None:
-            return sigma
-        learned = self.learner.predict(features(told, self.floor))
-        learned = positive(learned, self.learned_floor)
-        return learned**_LEARNED_SHARE * sigma ** (1 - _LEARNED_SHARE)
+            return np.ones_like(inputs.mean)
+        std = positive_scale(inputs.std, self.floor)
+        if self.regressor is None:
+            return std
+        size = self.regressor.predict(scale_features(inputs, self.floor))
+        size = positive_scale(size, self.regressor_floor)
+        return size**_FITTED_EXPONENT * std ** (1 - _FITTED_EXPONENT)
 
 
-def features(told: Told, floor: float) -> Floats:
-    """What the size of an error is learned from; trees take it in float32."""
-    found = np.column_stack([told.about, told.mean, positive(told.raw, floor)])
-    return np.clip(found, -_LARGEST, _LARGEST)
+def scale_features(inputs: ScaleInputs, floor: float) -> Floats:
+    """(row, feature): the input of the regressor, within the range of float32."""
+    columns = [inputs.neighbors, inputs.mean, positive_scale(inputs.std, floor)]
+    return np.clip(np.column_stack(columns), -_MAX_FLOAT32, _MAX_FLOAT32)
 
 
-def error_size_regressor(random_state: Any) -> ExtraTreesRegressor:
-    """Learns the size of errors: of a few hundred, so not finely."""
-    return ExtraTreesRegressor(200, min_samples_leaf=5, max_features=0.5, random_state=random_state)
+def predict_with_std(
+    model: Any,
+    X: Any,
+    neighbors: NeighborFeatures | None = None,
+    predicted: tuple[Floats, Floats] | None = None,
+) -> ScaleInputs:
+    """Predictions of a single-output model as inputs of an error scale.
+
+    `predicted` are mean and standard deviation, where they have been computed already.
+    """
+    if predicted is not None:
+        mean, std = predicted
+    elif has_std(model):
+        mean, std = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
+    else:
+        mean = np.asarray(model.predict(X), dtype=float)
+        std = np.ones_like(mean)
+    if mean.ndim != 1:
+        raise ValueError(
+            f"Prediction intervals need a single output, but the model has {mean.shape[1]}."
+        )
+    features = np.empty((len(mean), 0)) if neighbors is None else neighbors.transform(X, mean)
+    return ScaleInputs(mean, std, features)
 
 
-def numeric_indices(X: Any) -> list[int]:
-    """Which columns are numbers, by their type in the whole table; names are left out."""
+def has_std(model: Any) -> bool:
+    """Whether `predict` has the parameter `return_std`; of a pipeline, that of its last step."""
+    while isinstance(model, Pipeline):
+        model = model.steps[-1][1]
+    return "return_std" in inspect.signature(model.predict).parameters
+
+
+def std_floor(model: Any, std: Floats) -> float:
+    """The constant that is added to every standard deviation.
+
+    For a twin, a small fraction of the standard deviation of its known values: it does not depend
+    on the calibration rows, so the coverage is exact. For another model, a small fraction of the
+    mean standard deviation.
+    """
+    known = getattr(getattr(model, "twin_", model), "anchors_y_", None)
+    if known is not None and np.std(known) > 0:
+        return _FLOOR_OF_TARGET * float(np.std(known))
+    return RELATIVE_FLOOR * float(np.mean(std))
+
+
+def positive_scale(std: Floats, floor: float) -> Floats:
+    """Standard deviations to divide by; ones where the floor is zero, as all of them are then."""
+    return std + floor if floor > 0 else np.ones_like(std)
+
+
+def numeric_columns(X: Any) -> list[int]:
+    """Indices of the numeric columns, by their type in the whole table."""
     if is_table(X):
         return [i for i, column in enumerate(column_list(X)[0]) if is_numeric_dtype(column)]
     try:
@@ -136,56 +198,16 @@ def numeric_indices(X: Any) -> list[int]:
         return []
 
 
-def categorical_indices(model: Any) -> Sequence[int]:
-    """Which columns a fitted twin takes for names, whatever their type."""
-    columns = getattr(model, "_schema", None)
-    return () if columns is None else columns.categorical
+def categorical_columns(model: Any) -> Sequence[int]:
+    """Indices of the columns that a fitted twin treats as categorical, whatever their type."""
+    schema = getattr(model, "_schema", None)
+    return () if schema is None else schema.categorical
 
 
-def numeric_features(X: Any, places: list[int]) -> Floats:
-    """(n, place) those columns."""
+def numeric_features(X: Any, columns: list[int]) -> Floats:
+    """(n, column) float64: the values of these columns."""
     if not is_table(X):
-        return np.asarray(X, dtype=float)[:, places] if places else np.empty((count_rows(X), 0))
-    columns, names = column_list(X)
-    numbers = [to_numeric(columns[i], names[i]) for i in places]
-    return np.column_stack([np.empty((count_rows(X), 0)), *numbers])
-
-
-def tell(model: Any, X: Any, around: NeighborFeatures | None = None, said: Any = None) -> Told:
-    """What a model of one output says of points; `said` where it has been asked already."""
-    if said is not None:
-        mean, raw = said
-    elif has_std(model):
-        mean, raw = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
-    else:
-        mean = np.asarray(model.predict(X), dtype=float)
-        raw = np.ones_like(mean)
-    if mean.ndim != 1:
-        raise ValueError(f"Intervals need a model of one output, but this one has {mean.shape[1]}.")
-    about = np.empty((len(mean), 0)) if around is None else around.about(X, mean)
-    return Told(mean, raw, about)
-
-
-def has_std(model: Any) -> bool:
-    """Whether `predict` takes `return_std`; a pipeline hands it to its last step."""
-    while isinstance(model, Pipeline):
-        model = model.steps[-1][1]
-    return "return_std" in inspect.signature(model.predict).parameters
-
-
-def std_floor(model: Any, raw: Floats) -> float:
-    """What is added to every deviation.
-
-    Of a twin, a small part of the spread of its known values: that is settled before any
-    calibration point is seen, and so the coverage is exact. Of another model, a small part of the
-    mean deviation.
-    """
-    known = getattr(getattr(model, "twin_", model), "anchors_y_", None)
-    if known is not None and np.std(known) > 0:
-        return _LEAST_OF_SPREAD * float(np.std(known))
-    return LEAST * float(np.mean(raw))
-
-
-def positive(raw: Floats, floor: float) -> Floats:
-    """Standard deviations to divide by; ones where the floor is zero, as all of them are then."""
-    return raw + floor if floor > 0 else np.ones_like(raw)
+        return np.asarray(X, dtype=float)[:, columns] if columns else np.empty((count_rows(X), 0))
+    values, names = column_list(X)
+    numeric = [to_numeric(values[i], names[i]) for i in columns]
+    return np.column_stack([np.empty((count_rows(X), 0)), *numeric])

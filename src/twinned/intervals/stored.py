@@ -1,115 +1,158 @@
-"""What a twin keeps of its calibration, so that it has intervals, also once it is saved and loaded.
+"""Stored intervals: the calibration that a fitted twin stores and saves with itself.
 
-It is a dict of plain parts, the attribute `intervals_` of a fitted twin: the scores of points that
-were left out, and what judges how large an error to expect. The points themselves are the anchors.
+It is a dict of plain parts, the attribute `intervals_` of the twin: the scores of held-out rows,
+and the error scale. The known rows are the anchors.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesRegressor
 
 from twinned._table import Floats
 from twinned._validation import check_real
-from twinned.intervals.error_scale import ErrorScale, NeighborFeatures, Told
+from twinned.intervals.error_scale import WIDTHS, ErrorScale, NeighborFeatures, ScaleInputs
 
-WIDTHS = ["learned", "deviation", "constant"]
 _PARTS = {*ErrorScale._fields, "columns", "scores", "settings"}
 
 
-def keep(twin: Any, judge: ErrorScale, scores: Floats, around: NeighborFeatures) -> None:
-    """Let a twin keep what was found for a twin of the same points."""
-    known = np.asarray(getattr(twin, "anchors_y_", ()))
-    if known.ndim != 1 or not np.array_equal(np.sort(known), np.sort(around.y)):
+def store_intervals(
+    twin: Any, scale: ErrorScale, scores: Floats, neighbors: NeighborFeatures
+) -> None:
+    """Store a calibration in a twin whose anchors are the calibrated rows."""
+    y = np.asarray(getattr(twin, "anchors_y_", ()))
+    if y.ndim != 1 or not _same_rows(twin.anchors_X_[:, neighbors.columns], y, neighbors):
         raise ValueError(
-            f"Only a twin whose anchors are these {len(around.y)} points can keep their scores; "
-            f"{type(twin).__name__} has {len(known)} anchors, or other ones."
+            f"Only a twin whose anchors are these {len(neighbors.y)} rows can store their scores; "
+            f"{type(twin).__name__} has {len(y)} anchors, or different ones."
         )
     twin.intervals_ = {
-        **judge._asdict(),
-        "columns": np.array(around.places, dtype=np.intp),
+        **scale._asdict(),
+        "columns": np.array(neighbors.columns, dtype=np.intp),
         "scores": np.sort(scores),
-        "settings": _settings(twin),
+        "settings": _fingerprint(twin),
     }
 
 
 class StoredIntervals:
-    """The intervals of a twin that keeps scores."""
+    """Prediction intervals from the calibration that a twin stores."""
 
     def __init__(self, twin: Any) -> None:
-        kept = dict(twin.intervals_)
-        if kept.pop("settings") != _settings(twin):
+        parts = dict(twin.intervals_)
+        if parts.pop("settings") != _fingerprint(twin):
             raise ValueError(
-                "The twin's anchors, weights or symmetry have changed since its intervals were "
-                "found; find them again with twinned.cross_conformal."
+                "The anchors, weights or symmetric of the twin have changed since its intervals "
+                "were calibrated; calibrate again with twinned.cross_conformal."
             )
-        self._twin, self.scores = twin, kept.pop("scores")
-        self._columns = kept.pop("columns").tolist()
-        self._judge = ErrorScale(**kept)
-        self._around = NeighborFeatures(twin.anchors_X_[:, self._columns], twin.anchors_y_)
+        self.scores: Floats = parts.pop("scores")
+        self._columns: list[int] = parts.pop("columns").tolist()
+        self._scale = ErrorScale(**parts)
+        self._neighbors = NeighborFeatures(twin.anchors_X_[:, self._columns], twin.anchors_y_)
 
-    def sigma(self, X: Any, mean: Floats, raw: Floats) -> Floats:
-        """(n,) how large an error to expect where the twin predicts `mean` and `raw` deviation."""
-        numbers = self._twin._open(X).matrix[:, self._columns]
-        return self._judge.sigma(Told(mean, raw, self._around.about(numbers, mean)))
+    def error_scale(self, matrix: Floats, mean: Floats, std: Floats) -> Floats:
+        """(n,) expected size of errors of encoded rows with these predictions."""
+        features = self._neighbors.transform(matrix[:, self._columns], mean)
+        return self._scale.predict(ScaleInputs(mean, std, features))
 
-    def ends(self, mean: Floats, sigma: Floats, confidence: float) -> Floats:
+    def interval(self, mean: Floats, scale: Floats, confidence: float) -> Floats:
         """(n, 2): lower and upper ends."""
         level = check_confidence(confidence, len(self.scores))
-        reach = sigma * self.scores[-rank(level, len(self.scores))]
-        return np.column_stack([mean - reach, mean + reach])
+        half_width = scale * self.scores[-quantile_rank(level, len(self.scores))]
+        return np.column_stack([mean - half_width, mean + half_width])
 
 
-def rank(confidence: float, n: int) -> int:
-    """Which score reaches far enough, from the largest on: 1 is the largest.
+def quantile_rank(confidence: float, n: int) -> int:
+    """Rank of the conformal quantile among n scores, counted from the largest, which is 1.
 
-    >>> rank(0.9, 9), rank(0.9, 19), rank(0.5, 99)
+    >>> quantile_rank(0.9, 9), quantile_rank(0.9, 19), quantile_rank(0.5, 99)
     (1, 2, 50)
     """
-    # as in split conformal prediction; rounding must not lose one
+    # as in split conformal prediction; the margin is for rounding
     return min(max(1, int((1.0 - confidence) * (n + 1) + 1e-9)), n)
 
 
 def check_confidence(confidence: Any, n: int) -> float:
-    """A probability that n scores can promise."""
+    """Validate a confidence that n scores can guarantee."""
     level = check_real("confidence", confidence)
     if not 0 < level < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, but is {confidence!r}.")
+        raise ValueError(f"confidence must be between 0 and 1, but is {confidence!r}.")
     if (1.0 - level) * (n + 1) + 1e-9 < 1:
         needed = int(np.ceil(1.0 / (1.0 - level) - 1e-9)) - 1
         raise ValueError(
-            f"confidence={confidence:g} needs {needed} calibration points at least; there are {n}."
+            f"confidence={confidence:g} needs at least {needed} calibration rows; there are {n}."
         )
     return level
 
 
-def find_fault(twin: Any) -> str | None:
-    """What is wrong with the parts of a twin that was loaded; None where nothing is."""
-    kept, n_features = twin.intervals_, getattr(twin, "n_features_in_", 0)
-    if not isinstance(kept, dict) or set(kept) != _PARTS:
-        return "its intervals have not the parts that intervals have"
-    scores, columns, learner = kept["scores"], kept["columns"], kept["learner"]
-    if kept["width"] not in WIDTHS or not isinstance(kept["settings"], str):
-        return "its intervals are of an unknown kind"
-    if learner is not None and type(learner) is not ExtraTreesRegressor:
-        return f"its intervals are learned by a {type(learner).__name__}"
-    for name in ("floor", "learned_floor"):
-        if not isinstance(kept[name], float) or not 0 <= kept[name] < np.inf:
-            return f"{name} of its intervals is {kept[name]!r}"
-    if not _is_row(scores, np.float64) or not np.isfinite(scores).all() or (scores < 0).any():
-        return "its scores are no sizes of errors"
-    if not _is_row(columns, np.intp) or ((columns < 0) | (columns >= n_features)).any():
-        return "its intervals ask for columns that it has not"
-    known = getattr(twin, "anchors_y_", None)
-    return None if isinstance(known, np.ndarray) and known.ndim == 1 else "it has several outputs"
+def find_invalid_part(twin: Any) -> str | None:
+    """What is invalid in the stored intervals of a twin that was loaded; None if nothing is."""
+    parts, n_features = twin.intervals_, getattr(twin, "n_features_in_", 0)
+    if not isinstance(parts, dict) or set(parts) != _PARTS:
+        return "its stored intervals have missing or unknown parts"
+    scores, columns, regressor = parts["scores"], parts["columns"], parts["regressor"]
+    if parts["width"] not in WIDTHS or not isinstance(parts["settings"], str):
+        return "its stored intervals have an unknown width"
+    if regressor is not None and type(regressor) is not ExtraTreesRegressor:
+        return f"the error scale of its stored intervals is a {type(regressor).__name__}"
+    for name in ("floor", "regressor_floor"):
+        if not isinstance(parts[name], float) or not 0 <= parts[name] < np.inf:
+            return f"{name} of its stored intervals is {parts[name]!r}"
+    if not _is_vector(scores, np.float64) or not np.isfinite(scores).all() or (scores < 0).any():
+        return "its stored scores are not finite and nonnegative"
+    if not _is_vector(columns, np.intp) or ((columns < 0) | (columns >= n_features)).any():
+        return "its stored intervals use columns that it does not have"
+    y = getattr(twin, "anchors_y_", None)
+    return None if isinstance(y, np.ndarray) and y.ndim == 1 else "it has several outputs"
 
 
-def _is_row(values: Any, dtype: Any) -> bool:
+def _is_vector(values: Any, dtype: Any) -> bool:
     return isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == dtype
 
 
-def _settings(twin: Any) -> str:
-    """What of a twin can be changed without a fit, and changes what it predicts."""
-    return repr((twin.anchors, twin.weights, twin.symmetric))
+def _same_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> bool:
+    """Whether these are the rows of the neighbor features, in any order."""
+    if len(y) != len(neighbors.y):
+        return False
+    both = [
+        np.column_stack([side_X, side_y])
+        for side_X, side_y in ((X, y), (neighbors.values, neighbors.y))
+    ]
+    first, second = (side[np.lexsort(side.T)] for side in both)
+    return np.array_equal(first, second, equal_nan=True)
+
+
+def _fingerprint(twin: Any) -> str:
+    """Digest of the parameters that change predictions without a fit."""
+    digest = hashlib.sha256()
+    _update(digest, [twin.anchors, twin.weights, twin.symmetric])
+    return digest.hexdigest()
+
+
+def _update(digest: Any, value: Any) -> None:
+    """Add a parameter to a digest: by its values, independent of how it is printed."""
+    if isinstance(value, BaseEstimator):
+        digest.update(type(value).__qualname__.encode())
+        _update(digest, sorted(value.get_params(deep=False).items()))
+    elif isinstance(value, np.ndarray | list | tuple) and _is_numeric(value):
+        array = np.ascontiguousarray(value, dtype=np.float64)
+        digest.update(repr(array.shape).encode() + array.tobytes())
+    elif isinstance(value, list | tuple):
+        digest.update(b"[")
+        for item in value:
+            _update(digest, item)
+        digest.update(b"]")
+    elif callable(value):  # a function has no values; its name is all that can be compared
+        digest.update(getattr(value, "__qualname__", type(value).__qualname__).encode())
+    else:
+        digest.update(f"{type(value).__name__}={value!r};".encode())
+
+
+def _is_numeric(value: Any) -> bool:
+    try:
+        return np.asarray(value).dtype.kind in "fiub"
+    except ValueError:  # rows of different lengths
+        return False

@@ -20,17 +20,23 @@ class AnchoredModel(Protocol):
     def bytes_per_query(self) -> int:
         """Memory that one query needs, apart from the returned differences."""
 
+    @property
+    def queries_per_block(self) -> int:
+        """The number of queries that `moments` reduces fastest at once."""
+
     def supports(self, queries: Rows) -> bool:
         """Whether the fast path gives the same predictions as `DifferenceModel` for these rows."""
 
+    def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
+        """Whether `moments` is available with anchor weights and with the variance."""
+
     def moments(
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
-    ) -> tuple[Floats, Floats | None] | None:
+    ) -> tuple[Floats, Floats | None]:
         """Weighted mean and variance of the estimates of all anchors by all members.
 
         Both are (query, output), reduced without storing the single estimates. `weights` is
-        (anchor,), or None for equal weights. The variance is None unless it is requested. Returns
-        None where this combination has no such reduction; then `differences` is used.
+        (anchor,), or None for equal weights. The variance is None unless it is requested.
         """
 
     def differences(self, queries: Rows, indices: Indices | None, *, n_jobs: int | None) -> Floats:

@@ -1,4 +1,4 @@
-"""Which anchors, their weights, and from estimates to one prediction."""
+"""Anchor strategies: which training rows are stored, and which are used for a query."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from twinned._validation import check_choice, check_integer
 
 
 class AnchorStrategy(Protocol):
-    """What `anchors` may be: which training points are kept, and which serve a query."""
+    """Contract of anchor strategies.
 
-    def keep(self, n_points: int, rng: np.random.RandomState) -> Indices: ...
+    `store` draws the training rows that are stored as anchors. `nearest` returns the number of
+    nearest anchors used for a query and their metric, or None where all are used.
+    """
+
+    def store(self, n_rows: int, rng: np.random.RandomState) -> Indices: ...
 
     def nearest(self, n_anchors: int) -> tuple[int, str] | None: ...
 
 
 class AllAnchors(BaseEstimator):
-    """Every training point is an anchor of every query."""
+    """All training rows are anchors of every query."""
 
-    def keep(self, n_points: int, rng: Any) -> Indices:
-        return np.arange(n_points)
+    def store(self, n_rows: int, rng: Any) -> Indices:
+        return np.arange(n_rows)
 
     def nearest(self, n_anchors: int) -> None:
         return None
@@ -35,67 +39,69 @@ class NearestAnchors(BaseEstimator):
     Parameters
     ----------
     k : int
-        How many anchors.
+        Number of anchors.
     metric : str, default="euclidean"
-        Any metric name that scikit-learn's `NearestNeighbors` takes.
+        Name of a metric of scikit-learn's `NearestNeighbors`.
     """
 
     def __init__(self, k: int, metric: str = "euclidean") -> None:
         self.k = k
         self.metric = metric
 
-    def keep(self, n_points: int, rng: Any) -> Indices:
-        self.nearest(n_points)
-        return np.arange(n_points)
+    def store(self, n_rows: int, rng: Any) -> Indices:
+        self.nearest(n_rows)
+        return np.arange(n_rows)
 
     def nearest(self, n_anchors: int) -> tuple[int, str]:
         k = check_integer("anchors (k)", self.k)
         if k > n_anchors:
             raise ValueError(
-                f"anchors=NearestAnchors({k}) asks for more anchors than there are ({n_anchors}, "
-                f"from n_samples = {n_anchors}); use a smaller k or anchors='all'."
+                f"k={k} exceeds the {n_anchors} anchors (n_samples = {n_anchors}); use k <= "
+                f"{n_anchors} or anchors='all'."
             )
         return k, check_metric(self.metric)
 
 
 class RandomAnchors(BaseEstimator):
-    """`n` training points, drawn once at fit; only those are stored.
+    """`n` training rows, drawn once in `fit`; only those are stored.
 
     Parameters
     ----------
     n : int
-        How many anchors.
+        Number of anchors.
     """
 
     def __init__(self, n: int) -> None:
         self.n = n
 
-    def keep(self, n_points: int, rng: np.random.RandomState) -> Indices:
+    def store(self, n_rows: int, rng: np.random.RandomState) -> Indices:
         n = check_integer("anchors (n)", self.n)
-        if n > n_points:
+        if n > n_rows:
             raise ValueError(
-                f"anchors=RandomAnchors({n}) asks for more anchors than there are training points "
-                f"({n_points}); use a smaller n or anchors='all'."
+                f"n={n} of RandomAnchors exceeds the {n_rows} training rows; use n <= {n_rows} or "
+                "anchors='all'."
             )
-        return np.sort(rng.choice(n_points, size=n, replace=False))
+        return np.sort(rng.choice(n_rows, size=n, replace=False))
 
     def nearest(self, n_anchors: int) -> None:
         return None
 
 
 def as_anchor_strategy(anchors: Any) -> AnchorStrategy:
-    """What the parameter `anchors` means."""
-    if hasattr(anchors, "keep") and hasattr(anchors, "nearest") and not isinstance(anchors, type):
+    """The strategy of the parameter `anchors`."""
+    if hasattr(anchors, "store") and hasattr(anchors, "nearest") and not isinstance(anchors, type):
         return anchors
     check_choice("anchors", anchors, ["all"], " or a strategy such as NearestAnchors(16)")
     return AllAnchors()
 
 
-def check_kept(rows: Any, n_points: int) -> Indices:
-    """What an anchor strategy keeps: rows that exist, and at least one."""
+def check_stored(rows: Any, n_rows: int) -> Indices:
+    """Validate the rows that an anchor strategy stores: at least one valid index."""
     rows = np.asarray(rows)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        raise ValueError(f"an anchor strategy must keep some row numbers, not {rows!r}.")
-    if rows.min() < 0 or rows.max() >= n_points:
-        raise ValueError(f"an anchor strategy kept rows {rows!r} of {n_points} points.")
+        raise ValueError(
+            f"an anchor strategy must store at least one integer row index, not {rows!r}."
+        )
+    if rows.min() < 0 or rows.max() >= n_rows:
+        raise ValueError(f"an anchor strategy stored rows {rows!r} of {n_rows} rows.")
     return rows

@@ -1,4 +1,4 @@
-"""Loops of three points, around which true differences sum to zero."""
+"""Loops of three rows, around which true differences sum to zero."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twinned._table import Floats
 def draw_loops(
     n_queries: int, n_anchors: int, n_loops: int, rng: np.random.RandomState
 ) -> tuple[Indices, Indices]:
-    """Two distinct anchors for each loop through each query; both (n_queries, n_loops).
+    """Draw two distinct anchors for each loop through each query; both (query, loop).
 
     With a single anchor, both are that one: the loop query → anchor → anchor → query.
     """
@@ -32,5 +32,5 @@ def loop_sum(first_second: Floats, second_third: Floats, third_first: Floats) ->
 
 
 def mean_inconsistency(sums: Floats) -> Floats:
-    """(n_queries, n_loops, n_outputs) → (n_queries, n_outputs): the mean distance from zero."""
+    """(query, loop, output) → (query, output): the mean absolute loop sum."""
     return np.abs(sums).mean(axis=1)

@@ -1,9 +1,7 @@
-"""Weights of anchors, learned from points that the twin did not learn from.
+"""Anchor weights: strategies, the combination of estimates, and weights learned from data.
 
-Not all anchors are equally good company. What each says of left-out points tells. An anchor that
-came later (`add_anchors`) with a wrong label misleads everybody; one that was learned from less so,
-as the twin has learned that label, too. Whether weights help is another matter: the paper found
-none that do, and `benchmarks/anchor_weights.py` looks again.
+The paper finds no weights that improve predictions; `benchmarks/anchor_weights.py` measures the
+strategies here. Learned weights protect against anchors that are added later with wrong labels.
 """
 
 from __future__ import annotations
@@ -25,51 +23,52 @@ WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
 
 
 class UniformWeights(BaseEstimator):
-    """Every anchor counts the same."""
+    """Equal weights."""
 
     def __call__(self, distances: Any, estimates: Floats, anchor_indices: Indices) -> Floats:
         return np.ones(anchor_indices.shape)
 
 
 class DistanceWeights(BaseEstimator):
-    """An anchor counts by the inverse of its distance; one that is hit exactly counts alone.
+    """Inverse distances; an anchor at distance zero gets all the weight.
 
-    An anchor whose distance is not known (no column in common) counts nothing, unless that is so
-    for all: then they count the same.
+    An anchor whose distance is undefined (no feature in common) gets weight zero, unless all
+    distances of the query are undefined: then the weights are equal.
     """
 
     def __call__(self, distances: Floats, estimates: Floats, anchor_indices: Indices) -> Floats:
-        """(n_queries, n_anchors).
+        """(query, anchor) weights.
 
         >>> DistanceWeights()(np.array([[0.5, 2.0], [0.0, 3.0]]), None, None)
         array([[2. , 0.5],
                [1. , 0. ]])
         """
-        lost = np.isnan(distances).all(axis=1, keepdims=True)
-        distances = np.where(np.isnan(distances), np.where(lost, 1.0, np.inf), distances)
-        hit = distances == 0
+        undefined = np.isnan(distances)
+        all_undefined = undefined.all(axis=1, keepdims=True)
+        distances = np.where(undefined, np.where(all_undefined, 1.0, np.inf), distances)
+        exact = distances == 0
         nearest = distances.min(axis=1, keepdims=True)
-        # by the nearest where it is so near that an inverse would overflow: only ratios count
+        # in units of the nearest distance where its inverse would overflow: only ratios count
         unit = np.where(nearest > 1e-300, 1.0, nearest)
-        inverse = np.divide(unit, distances, out=np.zeros_like(distances), where=~hit)
-        return np.where(hit.any(axis=1, keepdims=True), hit.astype(np.float64), inverse)
+        inverse = np.divide(unit, distances, out=np.zeros_like(distances), where=~exact)
+        return np.where(exact.any(axis=1, keepdims=True), exact.astype(np.float64), inverse)
 
 
 class FixedWeights(BaseEstimator):
-    """Each anchor counts by a weight of its own, whoever is predicted.
+    """One weight per anchor, the same for all queries.
 
     Parameters
     ----------
     weights : array of shape (n_anchors,)
-        In the order of `anchors_X_`, for a twin that predicts from all its anchors;
-        `twinned.learn_weights` finds some.
+        In the order of `anchors_X_`, for a twin that uses all its anchors. They can be learned
+        with `twinned.learn_weights`.
     """
 
     def __init__(self, weights: Any) -> None:
         self.weights = weights
 
     def __call__(self, distances: Any, estimates: Floats, anchor_indices: Indices) -> Floats:
-        """(n_queries, n_anchors).
+        """(query, anchor) weights.
 
         >>> FixedWeights([1.0, 3.0])(None, None, np.array([[1, 0]]))
         array([[3., 1.]])
@@ -78,13 +77,13 @@ class FixedWeights(BaseEstimator):
         if weights.shape != anchor_indices.shape[1:]:
             raise ValueError(
                 f"FixedWeights has weights of shape {weights.shape} for {anchor_indices.shape[1]} "
-                "anchors; they belong to the fit that they were found for."
+                "anchors; weights belong to the fit that they were learned for."
             )
         return weights[anchor_indices]
 
 
 def as_weight_strategy(weights: Any) -> WeightStrategy:
-    """What the parameter `weights` means."""
+    """The strategy of the parameter `weights`."""
     if callable(weights) and not isinstance(weights, type):
         return weights
     check_choice("weights", weights, ["uniform", "distance"], " or a strategy")
@@ -92,7 +91,7 @@ def as_weight_strategy(weights: Any) -> WeightStrategy:
 
 
 def check_anchor_weights(weights: Any, shape: tuple[int, ...]) -> Floats:
-    """(n_queries, n_anchors): finite, not negative, and something left in every row."""
+    """Validate (query, anchor) weights and scale the largest of each query to one."""
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != shape:
         raise ValueError(f"weights returned shape {weights.shape} for anchors of shape {shape}.")
@@ -103,51 +102,60 @@ def check_anchor_weights(weights: Any, shape: tuple[int, ...]) -> Floats:
     largest = weights.max(axis=1, keepdims=True)
     if (largest <= 0).any():
         row = int(np.argmax(largest[:, 0] <= 0))
-        raise ValueError(f"weights of query {row} are all 0; at least one anchor must count.")
+        raise ValueError(f"weights of query {row} are all 0; at least one must be positive.")
     return weights / largest
 
 
-def combine(estimates: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
-    """The weighted mean of the anchors' estimates, and their weighted spread about it.
+def combine(
+    estimates: Floats, member_weights: Floats, weights: Floats | None
+) -> tuple[Floats, Floats]:
+    """Weighted mean and standard deviation of the estimates of all anchors by all members.
 
-    `estimates` (n_queries, n_anchors, n_outputs), `weights` (n_queries, n_anchors) or None where
-    all count the same; both results (n_queries, n_outputs).
+    `estimates` is (member, query, anchor, output), `member_weights` (member,) sum to one, and
+    `weights` is (query, anchor), or None for equal weights. Both results are (query, output).
 
-    >>> combine(np.array([[[1.0], [3.0]]]), None)
+    >>> combine(np.array([[[[1.0], [3.0]]]]), np.ones(1), None)
     (array([[2.]]), array([[1.]]))
-    >>> combine(np.array([[[1.0], [3.0]]]), np.array([[3.0, 1.0]]))[0]
+    >>> combine(np.array([[[[1.0], [3.0]]]]), np.ones(1), np.array([[3.0, 1.0]]))[0]
     array([[1.5]])
     """
+    n_anchors = estimates.shape[2]
     if weights is None:
-        return estimates.mean(axis=1), estimates.std(axis=1)
-    share = (weights / weights.sum(axis=1, keepdims=True))[..., None]
-    mean = (share * estimates).sum(axis=1)
-    return mean, np.sqrt((share * (estimates - mean[:, None]) ** 2).sum(axis=1))
+        share = np.full((1, n_anchors, 1), 1.0 / n_anchors)
+    else:
+        share = (weights / weights.sum(axis=1, keepdims=True))[..., None]
+    # member by member, so that no temporary array is larger than one member's estimates
+    means = [(share * own).sum(axis=1) for own in estimates]
+    mean = sum(weight * own for weight, own in zip(member_weights, means, strict=True))
+    variance = sum(
+        weight * (share * (own - mean[:, None]) ** 2).sum(axis=1)
+        for weight, own in zip(member_weights, estimates, strict=True)
+    )
+    return mean, np.sqrt(variance)
 
 
 def learn_weights(
     twin: Any, X: Any, y: Any, *, by: str = "variance", shrinkage: float = 0.1
 ) -> FixedWeights:
-    """Weights of a twin's anchors from points that it did not learn from.
+    """Learn anchor weights from held-out rows.
 
     Parameters
     ----------
     twin : estimator
-        A fitted twin that predicts from all its anchors.
+        A fitted twin that uses all its anchors.
     X : table or array of shape (n, n_features)
-        Rows that were left out of `fit`.
+        Rows that were not used in `fit`.
     y : array of shape (n,)
-        Their values.
+        Their target values.
     by : {"variance", "least squares"}, default="variance"
-        The inverse of each anchor's mean square error on those points; or the weights whose mean
-        is nearest to y, none negative.
+        The inverse of each anchor's mean squared error on these rows, or nonnegative least squares.
     shrinkage : float, default=0.1
-        How strongly least squares is drawn to equal weights; 0 is not at all.
+        Strength of the penalty that draws least squares to equal weights.
 
     Returns
     -------
     FixedWeights
-        To be set as `twin.set_params(weights=…)`; nothing has to be fitted again.
+        To be set with `twin.set_params(weights=…)`; no refit is needed.
 
     Examples
     --------
@@ -162,18 +170,22 @@ def learn_weights(
     True
     """
     if not hasattr(twin, "predict_anchors"):
-        raise TypeError(f"twin must be a twin, not {twin!r}.")
+        raise TypeError(f"twin must be a fitted twin regressor, not {twin!r}.")
     check_is_fitted(twin)
     check_choice("by", by, ["variance", "least squares"])
     strength = check_real("shrinkage", shrinkage)
     if not 0 <= strength < np.inf:
         raise ValueError(f"shrinkage must not be negative, but is {shrinkage!r}.")
     if as_anchor_strategy(twin.anchors).nearest(len(twin.anchors_X_)) is not None:
-        raise ValueError(f"Each query has other anchors: weights need all, not {twin.anchors!r}.")
+        raise ValueError(f"Fixed weights need anchors='all', not {twin.anchors!r}.")
     if twin.anchors_y_.ndim != 1:
-        raise ValueError(f"Weights need one output, but the twin has {twin.anchors_y_.shape[1]}.")
-    if twin._anchor_weight is not None:
-        raise ValueError("The twin has weights of its rows already (sample_weight).")
+        raise ValueError(
+            f"Weights need a single output, but the twin has {twin.anchors_y_.shape[1]}."
+        )
+    if twin.anchor_weights_ is not None:
+        raise ValueError(
+            "The twin was fitted with sample_weight, which already weights its anchors."
+        )
     values = validate_target(twin, y, count_rows(X), multi_output=False)
     _, estimates = twin.predict_anchors(X)
     if by == "variance":
@@ -182,28 +194,28 @@ def learn_weights(
 
 
 def inverse_variance(estimates: Floats, y: Floats) -> Floats:
-    """(anchor,) from `estimates` (point, anchor): 1 / the mean square error of each anchor.
+    """(anchor,) inverse mean squared errors of `estimates` (row, anchor).
 
     >>> inverse_variance(np.array([[1.0, 3.0], [1.0, -1.0]]), np.zeros(2))
     array([1. , 0.2])
     """
     square = np.mean((estimates - y[:, None]) ** 2, axis=0)
-    # an anchor that is never wrong counts much, not all
+    # bounded, so that an anchor without errors does not get all the weight
     floor = 1e-6 * float(square.mean())
     return 1.0 / np.maximum(square, floor) if floor > 0 else np.ones_like(square)
 
 
 def least_squares(estimates: Floats, y: Floats, shrinkage: float) -> Floats:
-    """(anchor,) weights that sum to one, none negative: Σ(Σw·e − y)² + drawn to equal ones.
+    """(anchor,) nonnegative weights that sum to one: least squares with a penalty to equal weights.
 
-    The sum is held at one by a strong penalty, and then made so.
+    The sum is enforced by a large penalty and then normalized.
     """
-    n_points, n_anchors = estimates.shape
-    errors = estimates - y[:, None]  # with weights that sum to one, what is left of y is w·errors
+    n_rows, n_anchors = estimates.shape
+    errors = estimates - y[:, None]  # with weights that sum to one, the residual is w·errors
     size = float(np.sqrt(np.mean(errors**2))) or 1.0
-    pull = np.sqrt(shrinkage * n_points * n_anchors) * size
-    hold = 1e3 * np.sqrt(n_points) * size * n_anchors
-    A = np.concatenate([errors, pull * np.eye(n_anchors), np.full((1, n_anchors), hold)])
-    b = np.concatenate([np.zeros(n_points), np.full(n_anchors, pull / n_anchors), [hold]])
+    penalty = np.sqrt(shrinkage * n_rows * n_anchors) * size
+    sum_penalty = 1e3 * np.sqrt(n_rows) * size * n_anchors
+    A = np.concatenate([errors, penalty * np.eye(n_anchors), np.full((1, n_anchors), sum_penalty)])
+    b = np.concatenate([np.zeros(n_rows), np.full(n_anchors, penalty / n_anchors), [sum_penalty]])
     weights, _ = nnls(A, b)
     return np.asarray(weights / weights.sum(), dtype=np.float64)

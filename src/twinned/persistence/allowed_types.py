@@ -31,7 +31,7 @@ _OWN_MODULES = (
 _OWN_CLASSES = (
     ("_table", "TableSchema"),
     ("_neighbors", "NeighborIndex"),
-    ("pairing.pairs", "PairFeatures"),
+    ("pairing.features", "PairFeatures"),
     # named rather than found, so that saving a forest does not import JAX
     ("estimators.twin_neural", "TwinNeuralRegressor"),
     ("estimators.neural", "NeuralRegressor"),

@@ -30,7 +30,7 @@ from sklearn.tree._tree import Tree
 from sklearn.utils import check_array
 
 from twinned.exceptions import IntegrityError
-from twinned.intervals.stored import find_fault
+from twinned.intervals.stored import find_invalid_part
 from twinned.persistence.tree_checks import check_predictor, is_integer
 
 _MERSENNE_WORDS = 624
@@ -45,7 +45,7 @@ def settle(model: Any) -> None:
         if check is not None:
             check(part)
         if "intervals_" in getattr(part, "__dict__", ()):
-            fault = find_fault(part)
+            fault = find_invalid_part(part)
             _demand(fault is None, part, str(fault))
 
 

@@ -27,7 +27,7 @@ from twinned._table import TableSchema
 from twinned.models.trees import packed, predictor
 from twinned.models.trees.predictor import AnchoredTrees
 from twinned.models.trees.reader import FLOAT32, FLOAT64, Tree, Trees
-from twinned.pairing.pairs import PairFeatures
+from twinned.pairing.features import PairFeatures
 
 
 @pytest.fixture

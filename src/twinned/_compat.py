@@ -1,0 +1,35 @@
+"""Private attributes of other libraries, each with the versions it was tested with.
+
+No other module uses a name of another library that starts with an underscore, except
+`twinned.persistence`, whose job is to check what such attributes hold in a file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled
+from sklearn.utils.validation import _num_samples
+
+# scikit-learn 1.7 to 1.9: imported by scikit-learn's own meta-estimators and by third parties.
+num_samples = _num_samples
+safe_indexing = _safe_indexing
+raise_for_params = _raise_for_params
+routing_enabled = _routing_enabled
+
+# scikit-learn 1.7 to 1.9: grid, randomized and halving searches have one common parent class.
+BaseSearchCV: Any = GridSearchCV.__mro__[1]
+
+
+def unwrap_search(estimator: Any) -> Any:
+    """The regressor that predicts: of a fitted search its best estimator, else its estimator."""
+    if isinstance(estimator, BaseSearchCV):
+        return getattr(estimator, "best_estimator_", estimator.estimator)
+    return estimator
+
+
+def set_booster(estimator: Any, booster: Any) -> None:
+    """Give a fitted `LGBMRegressor` another booster (LightGBM 4.5 to 4.7)."""
+    estimator._Booster = booster

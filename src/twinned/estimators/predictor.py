@@ -1,0 +1,288 @@
+"""TwinPredictor: predictions from a difference model and anchors, in blocks of bounded memory.
+
+A prediction selects the anchors of each query, predicts the differences to them by the fast path
+of the model or from pairs, adds the known values, and combines the estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from twinned._neighbors import Indices, NeighborIndex, distance_matrix
+from twinned._table import Floats, Rows
+from twinned.estimators.blocks import MemoryBudget, Queries, Selection, map_blocks, row_blocks
+from twinned.estimators.explain import comparables
+from twinned.models.protocol import AnchoredModel, DifferenceModel
+from twinned.pairing.anchors import AnchorStrategy
+from twinned.pairing.differences import estimate
+from twinned.pairing.loops import draw_loops, loop_sum, mean_inconsistency
+from twinned.pairing.weights import UniformWeights, WeightStrategy, check_anchor_weights, combine
+
+Result = TypeVar("Result")
+
+_FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
+_ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
+# Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
+_ROWS_PER_LOOP_DRAW = 4_096
+
+
+class _FastPath(NamedTuple):
+    """The model bound to the anchors, or None; and whether it reduces estimates by itself."""
+
+    anchored: AnchoredModel | None
+    reduces: bool = False
+
+
+@dataclass(frozen=True)
+class TwinPredictor:
+    """A difference model, anchors, and how they are selected and weighted.
+
+    `anchors_y` is (anchor, output), `anchor_weights` (anchor,) or None. All results have an output
+    axis last; `squeeze` drops it where y is one-dimensional.
+    """
+
+    model: DifferenceModel
+    anchors: Rows
+    anchors_y: Floats
+    anchor_weights: Floats | None
+    anchor_strategy: AnchorStrategy
+    weight_strategy: WeightStrategy
+    index: NeighborIndex | None
+    budget: MemoryBudget
+    n_jobs: int | None
+    y_is_1d: bool
+
+    # --- results ------------------------------------------------------------------------------
+
+    def predict(self, queries: Queries, *, return_std: bool) -> tuple[Floats, Floats]:
+        """(query, output): mean and, with `return_std`, standard deviation of the estimates."""
+        path = self._fast_path(len(queries), reduce=True, variance=return_std)
+
+        def predict_block(rows: slice, selection: Selection) -> tuple[Floats, Floats]:
+            block = queries.take(rows)
+            if path.anchored is not None and path.reduces and path.anchored.supports(block):
+                mean, variance = path.anchored.moments(
+                    block, self.anchor_weights, variance=return_std, n_jobs=self.n_jobs
+                )
+                return mean, mean if variance is None else np.sqrt(variance)
+            estimates = self._estimate(block, selection, path)
+            weights = self._weigh(block, selection, estimates)
+            return combine(estimates, self.model.member_weights, weights)
+
+        means, stds = zip(*self._map(predict_block, queries, path), strict=True)
+        return np.concatenate(means), np.concatenate(stds)
+
+    def predict_members(self, queries: Queries) -> Floats:
+        """(member, query, output): the prediction of each member."""
+        path = self._fast_path(len(queries))
+
+        def predict_block(rows: slice, selection: Selection) -> Floats:
+            block = queries.take(rows)
+            estimates = self._estimate(block, selection, path)
+            weights = self._weigh(block, selection, estimates)
+            return np.stack([combine(own[None], np.ones(1), weights)[0] for own in estimates])
+
+        return np.concatenate(self._map(predict_block, queries, path), axis=1)
+
+    def predict_anchors(self, queries: Queries) -> tuple[Indices, Floats]:
+        """(query, anchor) indices and (query, anchor, output) estimates of the anchors."""
+        path = self._fast_path(len(queries))
+
+        def predict_block(rows: slice, selection: Selection) -> tuple[Indices, Floats]:
+            block = queries.take(rows)
+            estimates = self._mean_of_members(self._estimate(block, selection, path))
+            return self._indices(selection, len(block)), estimates
+
+        indices, estimates = zip(*self._map(predict_block, queries, path), strict=True)
+        return np.concatenate(indices), np.concatenate(estimates)
+
+    def explain(self, queries: Queries, n: int) -> pd.DataFrame:
+        """The `n` comparable anchors of each query."""
+        path = self._fast_path(len(queries))
+
+        def explain_block(rows: slice, selection: Selection) -> pd.DataFrame:
+            block = queries.take(rows)
+            estimates = self._estimate(block, selection, path)
+            indices = self._indices(selection, len(block))
+            weights = self._weigh(block, selection, estimates)
+            table = comparables(
+                indices,
+                self.anchors_y[indices],
+                self._mean_of_members(estimates),
+                np.ones(indices.shape) if weights is None else weights,
+                self._distances(block, selection),
+                n,
+            )
+            return table.assign(query=table["query"] + rows.start)
+
+        return pd.concat(self._map(explain_block, queries, path), ignore_index=True)
+
+    def predict_difference(self, first: Queries, second: Queries) -> tuple[Floats, Floats]:
+        """(row, output): F(first, second) row by row, and its standard deviation over members."""
+        means, stds = [], []
+        for rows in row_blocks(len(first), self._pairs_per_block()):
+            members = self.model.differences(first.take(rows), second.take(rows))
+            mean = self._mean_of_members(members)
+            means.append(mean)
+            stds.append(np.sqrt(self._mean_of_members((members - mean) ** 2)))
+        return np.concatenate(means), np.concatenate(stds)
+
+    def difference(self, first: Rows, second: Rows) -> Floats:
+        """(row, output): F(first, second) row by row, in blocks."""
+        blocks = [
+            self._mean_of_members(self.model.differences(first.take(rows), second.take(rows)))
+            for rows in row_blocks(len(first), self._pairs_per_block())
+        ]
+        return np.concatenate(blocks)
+
+    def loop_inconsistency(
+        self, queries: Queries, n_loops: int, rng: np.random.RandomState
+    ) -> Floats:
+        """(query, output): mean |F(x, i) + F(i, j) + F(j, x)| over random anchors i and j."""
+        results = []
+        for rows in row_blocks(len(queries), _ROWS_PER_LOOP_DRAW):
+            block = queries.take(rows)
+            i, j = draw_loops(len(block), len(self.anchors), n_loops, rng)
+            results.append(mean_inconsistency(self._loop_sums(block, i, j)))
+        return np.concatenate(results)
+
+    def _loop_sums(self, queries: Rows, i: Indices, j: Indices) -> Floats:
+        """(query, loop, output): sums around the loops query → anchor i → anchor j → query."""
+        query = queries.take(np.repeat(np.arange(len(queries)), i.shape[1]))
+        a, b = self.anchors.take(i.ravel()), self.anchors.take(j.ravel())
+        sums = loop_sum(self.difference(query, a), self.difference(a, b), self.difference(b, query))
+        return sums.reshape(*i.shape, -1)
+
+    def squeeze(self, values: Floats) -> Floats:
+        """Drop the output axis where y is one-dimensional."""
+        return values[..., 0] if self.y_is_1d else values
+
+    # --- steps: fast path, selection, estimates, weights --------------------------------------
+
+    def _fast_path(
+        self, n_queries: int, *, reduce: bool = False, variance: bool = False
+    ) -> _FastPath:
+        """The fast path of the model, where it exists, pays and fits into memory."""
+        n_pairs = n_queries * self._n_anchors_used()
+        anchored = self.model.at_anchors(self.anchors, self.anchors_y, n_pairs)
+        if anchored is None:
+            return _FastPath(None)
+        fixed_weights = self._nearest() is None and isinstance(self.weight_strategy, UniformWeights)
+        weighted = self.anchor_weights is not None
+        if reduce and fixed_weights and anchored.can_reduce(weighted=weighted, variance=variance):
+            return _FastPath(anchored, reduces=True)
+        # with too little memory for the estimates of one query, its anchors are split into blocks
+        return _FastPath(anchored if self.budget.fits(self._bytes_per_query(anchored)) else None)
+
+    def _map(
+        self, function: Callable[[slice, Selection], Result], queries: Queries, path: _FastPath
+    ) -> list[Result]:
+        """`function(rows, selection)` of all blocks of queries, in order."""
+        nearest, n_used = self._nearest(), self._n_anchors_used()
+        if path.anchored is None:
+            per_block = max(1, self._pairs_per_block() // n_used)
+        elif path.reduces:
+            per_block = self.budget.at_most(
+                path.anchored.queries_per_block, path.anchored.bytes_per_query
+            )
+        else:
+            each = self._bytes_per_query(path.anchored)
+            per_block = self.budget.at_most(max(1, _FAST_BLOCK_BYTES // each), each)
+        per_search = max(1, len(queries))
+        if nearest is not None:
+            # an index and a distance of each neighbor, and as much again during the search
+            per_search = self.budget.at_most(_ROWS_PER_SEARCH, 32 * n_used)
+        return map_blocks(
+            function,
+            len(queries),
+            per_block,
+            partial(self._select, queries),
+            per_search,
+            self.n_jobs if path.anchored is None else 1,  # the fast path has its own threads
+        )
+
+    def _nearest(self) -> tuple[int, str] | None:
+        """The number of nearest anchors used for a query and their metric; None for all."""
+        return self.anchor_strategy.nearest(len(self.anchors))
+
+    def _n_anchors_used(self) -> int:
+        nearest = self._nearest()
+        return len(self.anchors) if nearest is None else nearest[0]
+
+    def _select(self, queries: Queries, rows: slice) -> Selection:
+        nearest = self._nearest()
+        if nearest is None:
+            return Selection(None, None)
+        k, metric = nearest
+        index = self.index
+        if index is None or index.metric != metric:  # `anchors` was changed after the fit
+            index = NeighborIndex(self.anchors.features, metric, self.n_jobs)
+        return Selection(*index.kneighbors(queries.take(rows).features, k))
+
+    def _estimate(self, block: Rows, selection: Selection, path: _FastPath) -> Floats:
+        """(member, query, anchor, output): the estimate of each anchor by each member."""
+        indices = selection.indices
+        if path.anchored is not None and path.anchored.supports(block):
+            differences = path.anchored.differences(block, indices, n_jobs=self.n_jobs)
+        else:
+            differences = self._differences_to_anchors(block, indices)
+        known = self.anchors_y if indices is None else self.anchors_y[indices]
+        return estimate(differences, known)
+
+    def _differences_to_anchors(self, block: Rows, indices: Indices | None) -> Floats:
+        """(member, query, anchor, output) from pairs, in blocks of anchors where there are many."""
+        anchors = self.anchors.as_anchors() if indices is None else self.anchors.take(indices)
+        per_block = max(1, self._pairs_per_block() // len(block))
+        parts = [
+            self.model.differences(block.as_queries(), anchors.slice_anchors(part))
+            for part in row_blocks(anchors.numeric.shape[1], per_block)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
+
+    def _weigh(self, block: Rows, selection: Selection, estimates: Floats) -> Floats | None:
+        """(query, anchor) weights, or None where all are equal."""
+        indices = self._indices(selection, len(block))
+        weights = None
+        if not isinstance(self.weight_strategy, UniformWeights):
+            mean = self.squeeze(self._mean_of_members(estimates))
+            weights = self.weight_strategy(self._distances(block, selection), mean, indices)
+            weights = check_anchor_weights(weights, indices.shape)
+        if self.anchor_weights is None:
+            return weights
+        sample_weights = self.anchor_weights[indices]
+        if weights is not None:
+            sample_weights = sample_weights * weights
+        return check_anchor_weights(sample_weights, indices.shape)
+
+    def _mean_of_members(self, values: Floats) -> Floats:
+        """(member, ...) → (...): the weighted mean over members."""
+        return np.tensordot(self.model.member_weights, values, axes=1)
+
+    def _distances(self, block: Rows, selection: Selection) -> Floats:
+        if selection.distances is not None:
+            return selection.distances
+        return distance_matrix(block.features, self.anchors.features)
+
+    def _indices(self, selection: Selection, n_queries: int) -> Indices:
+        if selection.indices is not None:
+            return selection.indices
+        return np.broadcast_to(np.arange(len(self.anchors)), (n_queries, len(self.anchors)))
+
+    # --- memory -------------------------------------------------------------------------------
+
+    def _pairs_per_block(self) -> int:
+        """The number of pairs that each thread predicts at once."""
+        # an estimate, its mirror image, their weight and distance exist beside the pair itself
+        each = self.model.bytes_per_pair + 8 * 4 * self.anchors_y.shape[1]
+        return self.budget.at_most(self.model.pairs_per_block, each)
+
+    def _bytes_per_query(self, anchored: AnchoredModel) -> int:
+        """Memory of a query on the fast path, with the estimates of its anchors."""
+        # an estimate, its mirror image, a weight, a distance, and temporary arrays
+        return anchored.bytes_per_query + 8 * 8 * self._n_anchors_used() * self.anchors_y.shape[1]

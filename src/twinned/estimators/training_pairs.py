@@ -1,0 +1,191 @@
+"""Training pairs: from validated rows to the training set of a base estimator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinned._neighbors import Indices, NeighborIndex
+from twinned._table import Floats, Rows, TableSchema
+from twinned.exceptions import MemoryLimitError
+from twinned.models.base_estimator import early_stopping_fraction, supports_weights
+from twinned.models.lightgbm import LazyPairMatrix, bytes_per_binned_pair, supports_blocks
+from twinned.models.sklearn import PairTrainingSet
+from twinned.pairing.differences import difference
+from twinned.pairing.features import PairFeatures
+from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_pairs, draw_by_weight
+from twinned.pairing.splits import held_out_rows
+
+_MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
+
+
+class TrainingRows(NamedTuple):
+    """Validated training rows of positive weight."""
+
+    matrix: Floats  # (row, feature), encoded
+    y: Floats  # (row,) or (row, output), as given
+    values: Floats  # (row,) or (row, output), for the base estimator
+    weight: Floats | None
+    groups: NDArray[Any] | None
+    table_rows: Indices  # indices of the rows in the table given
+    schema: TableSchema
+    rows: Rows
+
+    @property
+    def n_outputs(self) -> int:
+        return 1 if self.values.ndim == 1 else self.values.shape[1]
+
+
+class LabelledRows(NamedTuple):
+    """Encoded rows and their target values."""
+
+    rows: Rows
+    y: Floats
+
+
+class NeighborIndices:
+    """Neighbor indices of the training rows, one per metric, shared by pairs and anchors."""
+
+    def __init__(self, rows: Rows, n_jobs: int | None) -> None:
+        self._rows, self._n_jobs = rows, n_jobs
+        self.indices: dict[str, NeighborIndex] = {}
+
+    def get(self, metric: str) -> NeighborIndex:
+        if metric not in self.indices:
+            self.indices[metric] = NeighborIndex(self._rows.features, metric, self._n_jobs)
+        return self.indices[metric]
+
+
+class Pairs(NamedTuple):
+    """(n_pairs,) first rows, second rows and weights."""
+
+    first: Indices
+    second: Indices
+    weight: Floats | None
+
+    def take(self, chosen: Any) -> Pairs:
+        weight = None if self.weight is None else self.weight[chosen]
+        return Pairs(self.first[chosen], self.second[chosen], weight)
+
+
+@dataclass(frozen=True)
+class TrainingPairBuilder:
+    """Builder of the training set of a base estimator.
+
+    Parameters
+    ----------
+    base : regressor
+        The base estimator, not fitted.
+    features : PairFeatures
+        Builder of pair features.
+    data : TrainingRows
+        Training rows.
+    unit : float
+        Divisor of the targets (see `target_unit`).
+    max_pairs : int
+        Maximum number of pairs (see `max_pairs_in_memory`).
+    rng : RandomState
+        Draws pairs and held-out rows.
+    """
+
+    base: Any
+    features: PairFeatures
+    data: TrainingRows
+    unit: float
+    max_pairs: int
+    rng: np.random.RandomState
+
+    def draw(self, strategy: PairStrategy, mirrored: bool, neighbors: NeighborIndices) -> Pairs:
+        """Draw training pairs, in both orders if `mirrored`."""
+        n_rows, weight = len(self.data.rows), self.data.weight
+        first, second = strategy.draw(n_rows, neighbors.get, self.rng)
+        check_pairs(first, second, n_rows, self.max_pairs)
+        if mirrored:
+            first, second = np.concatenate([first, second]), np.concatenate([second, first])
+        if weight is None:
+            return Pairs(first, second, None)
+        pair_weight = weight[first] * weight[second]
+        pairs = Pairs(first, second, pair_weight)
+        if supports_weights(self.base):
+            return pairs
+        most = min(self.max_pairs, max(AUTO_PAIRS, len(first)))
+        return pairs.take(draw_by_weight(pair_weight, most, self.rng))._replace(weight=None)
+
+    def hold_out_rows(self, pairs: Pairs) -> tuple[Pairs, dict[str, Any]]:
+        """Pairs without the rows held out for early stopping, and the validation pairs."""
+        fraction = early_stopping_fraction(self.base, len(pairs.first))
+        if fraction is None:
+            return pairs, {}
+        rows, y = self.data.rows, self.data.values
+        held_out = held_out_rows(len(rows), fraction, self.rng)
+        out, training = np.flatnonzero(held_out), np.flatnonzero(~held_out)
+        fit_params = self.validation_pairs(
+            LabelledRows(rows.take(out), y[out]), LabelledRows(rows.take(training), y[training])
+        )
+        pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
+        check_pairs(pairs.first, pairs.second, len(rows), self.max_pairs)
+        return pairs, fit_params
+
+    def validation_pairs(self, validation: LabelledRows, anchors: LabelledRows) -> dict[str, Any]:
+        """Pairs of validation rows, each with all anchors or as many as fit, as fit parameters."""
+        n_rows, used = len(validation.rows), np.arange(len(anchors.rows))
+        max_pairs = self.max_pairs // 3
+        if n_rows * len(used) > max_pairs:
+            used = self.rng.choice(used, size=max(1, max_pairs // n_rows), replace=False)
+        first, second = np.repeat(np.arange(n_rows), len(used)), np.tile(used, n_rows)
+        pairs = LazyPairMatrix(self.features, validation.rows, anchors.rows, first, second)
+        return {
+            "X_val": np.asarray(pairs),
+            "y_val": difference(validation.y[first], anchors.y[second]) / self.unit,
+        }
+
+    def training_set(self, pairs: Pairs, fit_params: dict[str, Any]) -> PairTrainingSet:
+        """The training set; for LightGBM with a lazy pair matrix, where it is large."""
+        rows, y = self.data.rows, self.data.values
+        matrix = LazyPairMatrix(self.features, rows, rows, pairs.first, pairs.second)
+        lazy = matrix.nbytes > _MAX_MATRIX_BYTES and supports_blocks(self.base)
+        if pairs.weight is not None:
+            fit_params = {**fit_params, "sample_weight": pairs.weight}
+        return PairTrainingSet(
+            pairs=matrix if lazy else np.asarray(matrix),
+            target=difference(y[pairs.first], y[pairs.second]) / self.unit,
+            fit_params=fit_params,
+            first=pairs.first,
+            second=pairs.second,
+            y=y,
+            groups=self.data.groups,
+        )
+
+
+def max_pairs_in_memory(
+    limit: int | None, features: PairFeatures, n_outputs: int, *, binned: bool
+) -> int:
+    """The number of pairs that fit into a limit, with their targets, indices and weights."""
+    if limit is None:
+        return 2**62
+    each = features.width * features.dtype.itemsize
+    if binned:
+        each = bytes_per_binned_pair(features.width)
+    return limit // (each + 8 * n_outputs + 3 * 8)
+
+
+def check_memory(
+    strategy: PairStrategy, n_rows: int, max_pairs: int, memory_limit: Any, *, symmetric: bool
+) -> bool:
+    """Whether pairs are fitted in both orders; raises where they do not fit into memory."""
+    as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
+    mirrored = symmetric and not as_drawn
+    count = strategy.count(n_rows) * (2 if mirrored else 1)
+    if count > max_pairs:
+        partners = max_pairs // (n_rows * (2 if symmetric else 1))
+        advice = "a larger limit"
+        if partners:
+            advice = f"pairs={partners} (random partners per row), pairs='auto' or " + advice
+        raise MemoryLimitError(
+            f"{count:,} pairs of {n_rows:,} rows do not fit into memory_limit={memory_limit!r} (at "
+            f"most {max_pairs:,} do); use {advice}."
+        )
+    return mirrored

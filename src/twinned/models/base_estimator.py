@@ -1,0 +1,115 @@
+"""The base estimator of a twin: its default, its validation and its capabilities."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_regressor
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.validation import has_fit_parameter
+
+from twinned._compat import unwrap_search
+from twinned.exceptions import LeakingValidationWarning
+
+DEFAULT_PAIRS = 100_000
+"""Maximum number of pairs of the default estimator with `pairs="auto"`, each in one order only."""
+
+DEFAULT_ITERATIONS = 500
+
+# scikit-learn's own trees and XGBoost compare in float32: pairs in that type take half the memory
+# and give the same trees to the last bit, since differences are rounded after the subtraction.
+_FITS_IN_FLOAT32 = (
+    DecisionTreeRegressor,  # and its subclass ExtraTreeRegressor
+    RandomForestRegressor,
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+)
+_EARLY_STOPPING_PAIRS = 10_000  # beyond, early_stopping="auto" of HistGradientBoosting stops early
+
+
+def default_estimator(n_rows: int, n_outputs: int) -> Any:
+    """The base estimator of `TwinRegressor(estimator=None)`.
+
+    Chosen by `benchmarks/tree_default.py`. A leaf holds at least n/4 of the n pairs that a row is
+    part of, so that no leaf describes a single row.
+    """
+    boosting = HistGradientBoostingRegressor(
+        max_iter=DEFAULT_ITERATIONS,
+        learning_rate=0.2,
+        min_samples_leaf=max(1, n_rows // 4),
+        early_stopping=False,
+    )
+    return boosting if n_outputs == 1 else MultiOutputRegressor(boosting)
+
+
+def check_base_estimator(estimator: Any) -> Any:
+    """Validate the user's base estimator."""
+    needed = ("fit", "predict", "get_params", "__sklearn_tags__")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needed):
+        raise TypeError(
+            "estimator must be a scikit-learn regressor such as RandomForestRegressor(), not "
+            f"{estimator!r}."
+        )
+    if not is_regressor(estimator):
+        raise TypeError(f"estimator must be a regressor, but {estimator!r} is not one.")
+    return estimator
+
+
+def pair_dtype(base: Any, X: Any) -> np.dtype[Any]:
+    """float32 where the estimator computes in it anyway, or where X is float32."""
+    base = unwrap_search(base)
+    is_float32 = isinstance(X, np.ndarray) and X.dtype == np.float32
+    fits_in_float32 = isinstance(base, _FITS_IN_FLOAT32) or (
+        type(base).__module__.partition(".")[0] == "xgboost"
+    )
+    return np.dtype(np.float32 if is_float32 or fits_in_float32 else np.float64)
+
+
+def supports_weights(base: Any) -> bool:
+    """Whether `fit` has sample_weight; else pairs are drawn in proportion to their weights."""
+    inner = base.estimator if isinstance(base, MultiOutputRegressor) else base
+    return has_fit_parameter(inner, "sample_weight")
+
+
+def supports_validation_set(base: Any) -> bool:
+    """Whether `fit` has X_val and y_val."""
+    return {"X_val", "y_val"} <= set(inspect.signature(base.fit).parameters)
+
+
+def early_stopping_fraction(base: Any, n_pairs: int) -> float | None:
+    """The fraction of rows to hold out for early stopping; None without early stopping.
+
+    By itself, the estimator would hold out pairs whose rows are in other training pairs, and would
+    stop too late.
+    """
+    parameters = base.get_params(deep=False)
+    if isinstance(base, HistGradientBoostingRegressor) and supports_validation_set(base):
+        early_stopping = parameters["early_stopping"]
+        if early_stopping is True or (early_stopping == "auto" and n_pairs > _EARLY_STOPPING_PAIRS):
+            fraction = parameters["validation_fraction"]
+            # None monitors the training loss, and an integer is a number of rows
+            return 0.1 if fraction is not None and fraction >= 1 else fraction
+        return None
+    if "early_stopping" in parameters:
+        leaks = parameters["early_stopping"] is True
+    else:
+        leaks = parameters.get("n_iter_no_change") is not None
+    if leaks:
+        warnings.warn(
+            f"{type(base).__name__} stops early by a validation set of pairs whose rows are also "
+            "in its training pairs, so it stops too late. Fix its number of iterations, or use "
+            "HistGradientBoostingRegressor(early_stopping=True).",
+            LeakingValidationWarning,
+            stacklevel=4,
+        )
+    return None
