@@ -33,3 +33,13 @@ def unwrap_search(estimator: Any) -> Any:
 def set_booster(estimator: Any, booster: Any) -> None:
     """Give a fitted `LGBMRegressor` another booster (LightGBM 4.5 to 4.7)."""
     estimator._Booster = booster
+
+
+class DocumentationLink:
+    """Mixin that links the HTML diagram of an estimator to our documentation.
+
+    The attributes are those of scikit-learn 1.7 to 1.9.
+    """
+
+    _doc_link_module = "twinned"
+    _doc_link_template = "https://twinned.readthedocs.io/en/latest/api/#twinned.{estimator_name}"

@@ -14,7 +14,7 @@ import twinned
 from twinned import SemiSupervisedTwinRegressor, TwinNeuralRegressor, TwinRegressor
 from twinned.datasets import make_tf
 from twinned.estimators.semi_supervised import draw_unlabelled_loops
-from twinned.exceptions import GrowingInconsistencyWarning
+from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
 
 X, y = (part.to_numpy() for part in make_tf(50, random_state=0))
 KNOWN = y.copy()
@@ -68,6 +68,7 @@ def test_without_unlabelled_rows_it_is_the_twin():
     semi = SemiSupervisedTwinRegressor(tree(), random_state=0).fit(X, y)
     np.testing.assert_array_equal(semi.predict(X), tree().fit(X, y).predict(X))
     assert (semi.n_unlabelled_, semi.n_rounds_) == (0, 0)
+    assert semi.loop_inconsistency_.shape == (1,)
 
 
 def test_a_third_of_the_labelled_pairs_are_loops():
@@ -102,7 +103,7 @@ def test_rounds_are_watched_and_the_best_is_kept():
         semi.fit(X, KNOWN)
     assert len(semi.round_errors_) == 5
     assert semi.n_rounds_ == int(np.argmin(semi.round_errors_))
-    assert len(semi.loop_inconsistency_) in (0, semi.n_rounds_ + 1)
+    assert semi.loop_inconsistency_.shape == (semi.n_rounds_ + 1,)
 
 
 def test_every_method_of_a_twin():
@@ -176,3 +177,24 @@ def test_two_labels_are_the_least():
 @parametrize_with_checks([SemiSupervisedTwinRegressor(tree(memory_limit="2MB"), n_loops=5)])
 def test_sklearn_check(estimator, check):
     check(estimator)
+
+
+def test_the_trial_run_may_choose_no_round():
+    flexible = TwinRegressor(DecisionTreeRegressor(random_state=0), symmetric=False, pairs="all")
+    semi = SemiSupervisedTwinRegressor(
+        flexible, loop_weight=30.0, n_loops=60, n_rounds=2, random_state=0
+    )
+    with pytest.warns(GrowingInconsistencyWarning):
+        semi.fit(X, KNOWN)
+    assert semi.n_rounds_ == 0
+    assert semi.loop_inconsistency_.shape == (1,)
+    assert semi.loop_inconsistency_[0] > 0
+
+
+def test_the_memory_limit_bounds_the_pairs_of_loops():
+    twin = tree(pairs="all", memory_limit="30KB")
+    semi = SemiSupervisedTwinRegressor(twin, random_state=0).fit(X, KNOWN)
+    bytes_per_pair = 6 * 4 + 8 + 3 * 8
+    assert 400 < semi.twin_.n_pairs_ <= 30_000 // bytes_per_pair
+    with pytest.raises(MemoryLimitError, match="do not fit into memory_limit='30KB'"):
+        SemiSupervisedTwinRegressor(twin, n_loops=133, random_state=0).fit(X, KNOWN)

@@ -1,4 +1,5 @@
 import pickle
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -7,12 +8,14 @@ from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from threadpoolctl import threadpool_limits
 
 from twinned import (
     AllAnchors,
@@ -511,3 +514,79 @@ def test_a_missing_value_does_not_move_other_queries(data):
     with_gap = np.vstack([X[:10], [[np.nan, 1e6]], [[np.nan, np.nan]]])
     np.testing.assert_array_equal(twin.predict(with_gap)[:10], twin.predict(X[:10]))
     assert np.isfinite(twin.predict(with_gap)).all()
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_predict_is_the_mean_of_the_members(data, symmetric):
+    X, y = data
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=6), symmetric=symmetric)
+    twin.fit(X[:60], y[:60])
+    members = twin.predict_members(X[60:])
+    assert members.shape == (2 if symmetric else 1, 20)
+    np.testing.assert_allclose(members.mean(axis=0), twin.predict(X[60:]), rtol=1e-12)
+
+
+def test_the_standard_deviation_of_a_difference_needs_no_symmetric_twin(data):
+    X, y = data
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=6), symmetric=False).fit(X[:60], y[:60])
+    forward, std = twin.predict_difference(X[60:], X[:20], return_std=True)
+    backward = twin.predict_difference(X[:20], X[60:])
+    np.testing.assert_allclose(std, np.abs(forward + backward) / 2, atol=1e-12)
+    np.testing.assert_array_equal(forward, twin.predict_difference(X[60:], X[:20]))
+
+
+def test_a_search_over_a_forest_uses_float32_and_the_fast_path(data, monkeypatch):
+    X, y = data
+    forest = RandomForestRegressor(4, max_depth=6, random_state=0)
+    plain = TwinRegressor(forest).fit(X, y)
+    searched = TwinRegressor(GridSearchCV(forest, {"max_depth": [6]}, cv=2)).fit(X, y)
+    assert searched._pair_dtype == plain._pair_dtype == np.float32
+    monkeypatch.setattr("twinned.models.trees.predictor.MIN_WORK", 0)
+    expected = plain.predict(X)
+    monkeypatch.setattr(GridSearchCV, "predict", None)  # which the fast path does not call
+    np.testing.assert_allclose(searched.predict(X), expected, rtol=1e-12)
+
+
+class CountsOpenMPThreads(LinearRegression):
+    """Stores the OpenMP threads that `predict` could use."""
+
+    threads: ClassVar[set[int]] = set()
+
+    def predict(self, X):
+        self.threads.add(_openmp_effective_n_threads())
+        return super().predict(X)
+
+
+def test_parallel_blocks_use_one_openmp_thread_each(data):
+    X, y = data
+    twin = TwinRegressor(CountsOpenMPThreads(), memory_limit="300KB", n_jobs=2)
+    with threadpool_limits(4, user_api="openmp"):
+        twin.fit(X, y)
+        CountsOpenMPThreads.threads.clear()
+        twin.predict(np.tile(X, (20, 1)))
+    assert CountsOpenMPThreads.threads == {1}
+
+
+def test_groups_reach_the_folds_of_a_search(data):
+    X, y = data
+    groups = np.repeat([0, 1, 2, 3], 20)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(Ridge(), {"alpha": [0.1, 10.0]}, cv=GroupKFold(4))
+        twin = TwinRegressor(search, pairs="all").fit(X, y, groups=groups)
+    assert twin.estimator_.n_splits_ == 4
+    first = np.repeat(np.arange(80), 80)
+    for (train, test), group in zip(twin.estimator_.cv, [3, 2, 1, 0], strict=True):
+        held_out = {row for row in first[test]} - {row for row in first[train]}
+        assert len({groups[row] for row in held_out}) == 1, group
+
+
+def test_groups_without_metadata_routing_are_refused(data):
+    X, y = data
+    with pytest.raises(ValueError, match="enable_metadata_routing"):
+        TwinRegressor(Ridge()).fit(X, y, groups=np.zeros(80))
+
+
+def test_verbose_prints_the_pairs_and_the_time(data, capsys):
+    X, y = data
+    TwinRegressor(Ridge(), verbose=1).fit(X, y)
+    assert "6,400 pairs fitted in" in capsys.readouterr().out

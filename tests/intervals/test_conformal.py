@@ -5,6 +5,7 @@ from copy import copy
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -15,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import (
+    FixedWeights,
     NearestAnchors,
     TwinNeuralRegressor,
     TwinRegressor,
@@ -26,7 +28,13 @@ from twinned import (
 from twinned.datasets import make_wsb
 from twinned.exceptions import IntegrityError
 from twinned.intervals.conformal import cross_intervals
-from twinned.intervals.error_scale import NeighborFeatures, numeric_columns, predict_with_std
+from twinned.intervals.error_scale import (
+    ErrorScale,
+    NeighborFeatures,
+    numeric_columns,
+    predict_with_std,
+)
+from twinned.intervals.stored import store_intervals
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
 FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)
@@ -96,13 +104,13 @@ def test_a_twin_keeps_its_intervals_when_it_is_saved(tmp_path):
     )
     assert np.isfinite(twin.predict_interval(new.assign(U=1e38))).all()  # trees learn in float32
     for others in (X[:20], X[15:]):
-        with pytest.raises(ValueError, match="whose anchors are these 45 points"):
+        with pytest.raises(ValueError, match="whose anchors are these 45 rows"):
             crossed.store_in(clone(twin).fit(others, y[others.index]))
-    with pytest.raises(ValueError, match="anchors, weights or symmetry have changed"):
+    with pytest.raises(ValueError, match="anchors, weights or symmetric of the twin have changed"):
         copy(twin).set_params(anchors=NearestAnchors(3)).predict_interval(new)
     with pytest.raises(ValueError, match="refit"):
         cross_conformal(TwinRegressor(tree), learn, y[:45], cv=3, method="plus").store_in()
-    with pytest.raises(AttributeError, match="keeps no scores"):
+    with pytest.raises(AttributeError, match="stores no calibration"):
         twin.fit(X[:20], y[:20]).predict_interval(new)
 
 
@@ -113,7 +121,7 @@ def test_numbers_that_are_names_are_names_in_a_kept_twin():
     np.testing.assert_allclose(
         crossed.store_in().predict_interval(table), crossed.predict_interval(table), rtol=1e-12
     )
-    assert crossed._whole[1].places == [0]
+    assert crossed._final.neighbors.columns == [0]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +133,7 @@ def test_numbers_that_are_names_are_names_in_a_kept_twin():
         {"columns": np.array([99])},
         {"width": "wide"},
         {"floor": np.inf},
-        {"learner": "x"},
+        {"regressor": "x"},
         {"more": 1},
     ],
 )
@@ -234,7 +242,10 @@ def test_a_fold_is_not_judged_by_its_own_errors():
     crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, method="plus")
     folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
     fold = next(k for k, (_, left_out) in enumerate(folds) if 7 in left_out)
-    sizes = [judge.sigma(predict_with_std(one, X[[7]], around))[0] for one, around, judge in crossed._who]
+    sizes = [
+        scale.predict(predict_with_std(own.model, X[[7]], own.neighbors))[0]
+        for own, scale in crossed._predictors
+    ]
     assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
 
 
@@ -242,7 +253,7 @@ def test_another_width_fits_nothing_again():
     crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, random_state=7)
     other = crossed.with_width("constant")
     assert all(a is b for a, b in zip(other.models, crossed.models, strict=True))
-    assert other.whole is crossed.whole
+    assert other.final is crossed.final
     again = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", random_state=7)
     np.testing.assert_allclose(
         other.predict_interval(X[TEST], 0.8), again.predict_interval(X[TEST], 0.8)
@@ -266,7 +277,7 @@ def test_a_row_is_judged_alone():
 
 def test_what_is_known_of_a_point_is_what_lies_around_it():
     said = np.linspace(-1, 1, len(X[TEST]))
-    about = NeighborFeatures(X[FIT], y[FIT]).about(X[TEST], said)
+    about = NeighborFeatures(X[FIT], y[FIT]).transform(X[TEST], said)
     scale = X[FIT].std(axis=0)
     for row, mean, told in zip(X[TEST][:5], said, about, strict=False):
         distances = np.sqrt((((X[FIT] - row) / scale) ** 2).sum(axis=1))
@@ -280,11 +291,11 @@ def test_what_is_known_of_a_point_is_what_lies_around_it():
 
 def test_few_points_or_missing_numbers_still_have_surroundings():
     few = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan]])
-    about = NeighborFeatures(few, np.arange(3.0)).about(few, np.zeros(3))
+    about = NeighborFeatures(few, np.arange(3.0)).transform(few, np.zeros(3))
     assert about.shape == (3, 9)
     assert np.isfinite(about[:, 2:]).all()
     names = NeighborFeatures(np.array([["a"], ["b"]]), np.zeros(2))
-    assert names.about(np.array([["a"]]), np.zeros(1)).shape == (1, 0)
+    assert names.transform(np.array([["a"]]), np.zeros(1)).shape == (1, 0)
 
 
 def test_names_in_a_table_are_left_out_of_the_learned_width():
@@ -402,3 +413,37 @@ class TestPeers:
         _, intervals = model.predict_interval(X[TEST])
         inside = (intervals[:, 0, 0] <= y[TEST]) & (y[TEST] <= intervals[:, 1, 0])
         assert inside.mean() > 0.7
+
+
+def stored_twin(**changes):
+    return cross_conformal(twin(**changes), X[FIT], y[FIT], cv=2, width="std").store_in()
+
+
+def test_stored_intervals_do_not_depend_on_how_estimators_are_printed():
+    stored = stored_twin(anchors=NearestAnchors(5))
+    expected = stored.predict_interval(X[TEST])
+    with sklearn.config_context(print_changed_only=False):
+        np.testing.assert_array_equal(stored.predict_interval(X[TEST]), expected)
+
+
+def test_one_changed_weight_of_many_invalidates_stored_intervals():
+    rows = np.tile(X, (10, 1)) + np.arange(2000)[:, None] * 1e-9
+    weights = np.linspace(1.0, 2.0, len(rows))
+    stored = TwinRegressor(Ridge(), pairs=1, weights=FixedWeights(weights))
+    stored.fit(rows, np.tile(y, 10))
+    scale = ErrorScale("std", 0.1, None, 0.0)
+    store_intervals(stored, scale, np.ones(50), NeighborFeatures(rows, np.tile(y, 10)))
+    stored.predict_interval(X[:2])
+    changed = weights.copy()
+    changed[1000] += 1.0  # which a printed array of 2,000 values does not show
+    stored.set_params(weights=FixedWeights(changed))
+    with pytest.raises(ValueError, match="weights"):
+        stored.predict_interval(X[:2])
+
+
+def test_a_twin_of_other_rows_with_the_same_targets_cannot_store_the_scores():
+    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std")
+    with pytest.raises(ValueError, match="or different ones"):
+        crossed.store_in(twin().fit(X[FIT] + 1.0, y[FIT]))
+    shuffled = np.random.RandomState(0).permutation(60)
+    assert crossed.store_in(twin().fit(X[FIT][shuffled], y[FIT][shuffled])).intervals_

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import safe_indexing
+from twinned._compat import DocumentationLink, safe_indexing
 from twinned._neighbors import Indices, NeighborIndex
 from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import (
@@ -32,16 +32,13 @@ from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy
 
 
-class BaseTwin(RegressorMixin, BaseEstimator, ABC):
+class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
     """Base class of regressors that predict from differences to anchors.
 
     A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
     `random_state`. Its `fit` sets `_pair_dtype`, the trained state that `_make_model` needs and,
     by `_set_anchors`, the anchors. Predictions are computed by `TwinPredictor`.
     """
-
-    _doc_link_module = "twinned"
-    _doc_link_template = "https://twinned.readthedocs.io/api/#twinned.{estimator_name}"
 
     @abstractmethod
     def _make_model(self) -> DifferenceModel:

@@ -284,5 +284,7 @@ class TwinPredictor:
 
     def _bytes_per_query(self, anchored: AnchoredModel) -> int:
         """Memory of a query on the fast path, with the estimates of its anchors."""
-        # an estimate, its mirror image, a weight, a distance, and temporary arrays
-        return anchored.bytes_per_query + 8 * 8 * self._n_anchors_used() * self.anchors_y.shape[1]
+        # the estimates of all members and a copy, a weight, a distance, and temporary arrays
+        n_arrays = 4 + 2 * len(self.model.member_weights)
+        n_estimates = self._n_anchors_used() * self.anchors_y.shape[1]
+        return anchored.bytes_per_query + 8 * n_arrays * n_estimates
