@@ -28,7 +28,7 @@ from twinned.estimators.explain import comparables
 from twinned.estimators.working import AnchoredModel
 from twinned.intervals.stored import StoredIntervals
 from twinned.pairing.loops import draw_loops, loop_sum, mean_inconsistency
-from twinned.pairing.pairs import antisymmetric, asymmetry, estimate
+from twinned.pairing.pairs import antisymmetric, asymmetry
 
 # Loops are drawn for this many queries at once: always the same, so that memory moves no draw.
 _LOOP_ROWS = 4_096
@@ -68,8 +68,7 @@ class BaseTwin(RegressorMixin, AnchoredModel):
         def one_block(rows: slice, selection: Selection) -> tuple[Floats, Floats]:
             block = queries.take(rows)
             if only_mean:
-                mean = shortcut.mean(block, symmetric=self.symmetric, n_jobs=self.n_jobs)
-                mean = estimate(mean, self._anchors_y().mean(axis=0))
+                mean, _ = shortcut.moments(block, None, variance=False, n_jobs=self.n_jobs)
                 return mean, mean
             return self._combine(block, selection, shortcut)
 

@@ -39,7 +39,7 @@ from twinned.models.sklearn import (
     takes_weights,
     unit_of,
 )
-from twinned.models.trees import AnchoredTrees, pays, read_at_anchors
+from twinned.models.trees import AnchoredTrees, anchored_trees, enough_work
 from twinned.pairing.anchors import as_anchor_strategy, check_kept
 from twinned.pairing.pairs import (
     AUTO_PAIRS,
@@ -317,13 +317,13 @@ class TwinRegressor(BaseTwin):
         orders = 2 if self.symmetric else 1
         n_pairs = len(queries) * self._n_used() * orders
         read = self._read is not None and self._read[0] is self.estimator_
-        ready = read and self._read[1] is not None and self._read[1].ready
-        if callable(self._features.kind) or not (ready or pays(self.estimator_, n_pairs)):
+        ready = read and self._read[1] is not None and self._read[1].is_packed
+        if callable(self._features.kind) or not (ready or enough_work(self.estimator_, n_pairs)):
             return None
         shortcut = self._at_anchors()
-        if shortcut is None or not (ready or shortcut.pays(n_pairs)):
+        if shortcut is None or not (ready or shortcut.worthwhile(n_pairs)):
             return None
-        if not shortcut.holds(queries.matrix):
+        if not shortcut.supports(queries.take(slice(None))):
             return None
         # a query of which not all estimates fit into memory at once is left to blocks of pairs
         limit = parse_memory_limit(self.memory_limit)
@@ -335,8 +335,14 @@ class TwinRegressor(BaseTwin):
         if self._read is None or self._read[0] is not self.estimator_:
             limit = parse_memory_limit(self.memory_limit)
             keep = _KEPT_BYTES if limit is None else min(_KEPT_BYTES, limit // 3)
-            found = read_at_anchors(
-                self.estimator_, self._features, self._points, self._y_unit, keep
+            found = anchored_trees(
+                self.estimator_,
+                self._features,
+                self._points,
+                self._anchors_y(),
+                self._y_unit,
+                symmetric=self.symmetric,
+                cache_bytes=keep,
             )
             self._read = self.estimator_, found
         return self._read[1]
@@ -345,7 +351,7 @@ class TwinRegressor(BaseTwin):
         """Read and pack trees now, for many small predictions to come."""
         shortcut = self._at_anchors()
         if shortcut is not None:
-            shortcut.make_ready()
+            shortcut.pack_now()
 
     def _pair_bytes(self) -> int:
         return self._features.width * self._features.dtype.itemsize

@@ -165,7 +165,7 @@ class AnchoredModel(BaseEstimator, ABC):
     def _is_plain_mean(self, shortcut: Any) -> bool:
         """Whether a prediction is the mean over all anchors, which a shortcut finds at once."""
         return (
-            shortcut.exact_sums
+            shortcut._adds_in_float64
             and self._anchor_weight is None
             and isinstance(as_weight_strategy(self.weights), UniformWeights)
             and as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)) is None
@@ -181,10 +181,8 @@ class AnchoredModel(BaseEstimator, ABC):
         """(n_queries, n_anchors_used, n_outputs), one estimate from each anchor."""
         known = self._across(selection)[1]
         if shortcut is not None:
-            differences = shortcut.differences(
-                block, selection.indices, symmetric=self.symmetric, n_jobs=self.n_jobs
-            )
-            return estimate(differences, known)
+            members = shortcut.differences(block, selection.indices, n_jobs=self.n_jobs)
+            return estimate(members.mean(axis=0), known)
         return estimate(self._over_anchors(self._differences, block, selection), known)
 
     def _orders(
@@ -198,15 +196,8 @@ class AnchoredModel(BaseEstimator, ABC):
             return forward, self._over_anchors(
                 lambda query, anchor: self._raw_differences(anchor, query), block, selection
             )
-        if self.symmetric:
-            both: tuple[Floats, Floats] = shortcut.orders(
-                block, selection.indices, n_jobs=self.n_jobs
-            )
-            return both
-        forward = shortcut.differences(
-            block, selection.indices, symmetric=False, n_jobs=self.n_jobs
-        )
-        return forward, None
+        members = shortcut.differences(block, selection.indices, n_jobs=self.n_jobs)
+        return members[0], -members[1] if self.symmetric else None
 
     def _over_anchors(
         self, differences: Callable[[Rows, Rows], Floats], block: Rows, selection: Selection
@@ -260,7 +251,7 @@ class AnchoredModel(BaseEstimator, ABC):
         """What a query costs while a shortcut predicts it."""
         estimates = 0 if only_mean else self._n_used() * self._anchors_y().shape[1]
         # an estimate, its mirror image, a weight, a distance, and what they are made from
-        return shortcut.query_bytes + 8 * 8 * estimates
+        return shortcut.bytes_per_query + 8 * 8 * estimates
 
     def _n_used(self) -> int:
         """How many anchors serve a query."""
