@@ -6,6 +6,7 @@ No other module uses a name of another library that starts with an underscore, e
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from sklearn.model_selection import GridSearchCV
@@ -24,9 +25,13 @@ BaseSearchCV: Any = GridSearchCV.__mro__[1]
 
 
 def unwrap_search(estimator: Any) -> Any:
-    """The regressor that predicts: of a fitted search its best estimator, else its estimator."""
-    if isinstance(estimator, BaseSearchCV):
-        return getattr(estimator, "best_estimator_", estimator.estimator)
+    """The model that a fitted search such as `GridSearchCV` predicts with.
+
+    Any other estimator is returned as it is, and so is a search with its own `predict`.
+    """
+    predict = inspect.getattr_static(type(estimator), "predict", None)
+    if predict is inspect.getattr_static(GridSearchCV, "predict"):
+        return getattr(estimator, "best_estimator_", estimator)
     return estimator
 
 

@@ -576,7 +576,7 @@ def test_groups_reach_the_folds_of_a_search(data):
     assert twin.estimator_.n_splits_ == 4
     first = np.repeat(np.arange(80), 80)
     for (train, test), group in zip(twin.estimator_.cv, [3, 2, 1, 0], strict=True):
-        held_out = {row for row in first[test]} - {row for row in first[train]}
+        held_out = set(first[test]) - set(first[train])
         assert len({groups[row] for row in held_out}) == 1, group
 
 

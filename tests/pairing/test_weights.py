@@ -93,7 +93,10 @@ def test_more_anchors_than_weights_are_refused():
         (lambda: learn_weights(fitted(), X, y, by="taste"), "'taste'"),
         (lambda: learn_weights(fitted(), X, y[:5]), "X has 80 and y has 5"),
         (lambda: learn_weights(fitted(), X, y, shrinkage=-1), "shrinkage must not be negative"),
-        (lambda: learn_weights(fitted(anchors=NearestAnchors(3)), X, y), "weights need anchors='all'"),
+        (
+            lambda: learn_weights(fitted(anchors=NearestAnchors(3)), X, y),
+            "weights need anchors='all'",
+        ),
         (lambda: FixedWeights([[1.0]])(None, None, np.array([[0]])), r"shape \(1, 1\)"),
         (lambda: learn_weights(fitted().set_params().fit(X, y, y**2), X, y), "sample_weight"),
         (lambda: learn_weights(fitted().fit(X, np.c_[y, y]), X, np.c_[y, y]), "the twin has 2"),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from twinned._compat import BaseSearchCV, unwrap_search
+from twinned._compat import BaseSearchCV
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
 from twinned.models.lightgbm import LazyPairMatrix, fit_in_blocks
@@ -173,7 +173,7 @@ class SklearnDifferenceModel:
         """The trees of the estimator bound to the anchors, where it has trees and it pays."""
         n_evaluations = n_pairs * len(self.member_weights)
         found = self._anchored is not None and self._anchored[0] is anchors
-        if not found and not enough_work(unwrap_search(self.estimator), n_evaluations):
+        if not found and not enough_work(self.estimator, n_evaluations):
             return None
         trees = self.trees_at(anchors, anchors_y)
         if trees is None or not (trees.is_packed or trees.worthwhile(n_evaluations)):
@@ -184,7 +184,7 @@ class SklearnDifferenceModel:
         """The trees bound to the anchors, read once; None where the estimator has none."""
         if self._anchored is None or self._anchored[0] is not anchors:
             trees = anchored_trees(
-                unwrap_search(self.estimator),
+                self.estimator,
                 self.features,
                 anchors,
                 anchors_y,

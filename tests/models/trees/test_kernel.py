@@ -1,10 +1,7 @@
-"""Sums over anchors without pairs, beside the estimator's own prediction of built pairs."""
+"""Predictions of the kernel, compared with the estimator's own predictions of built pairs."""
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -18,30 +15,39 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
+from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-import twinned.estimators.twin as twin_module
 from twinned import NearestAnchors, RandomAnchors, TwinRegressor, load, save
 from twinned._table import TableSchema
-from twinned.models.trees import packed, predictor
-from twinned.models.trees.predictor import AnchoredTrees
-from twinned.models.trees.reader import FLOAT32, FLOAT64, Tree, Trees
+from twinned.models.trees import packing, predictor
+from twinned.models.trees.ensemble import FLOAT32, FLOAT64, Tree, TreeEnsemble
+from twinned.models.trees.predictor import AnchoredTrees, anchored_trees
 from twinned.pairing.features import PairFeatures
 
 
 @pytest.fixture
-def force(monkeypatch):
-    """Choose the way of predicting: by the kernel, or by building pairs."""
+def choose_kernel(monkeypatch):
+    """Switch the kernel on or off; `used` lists the trees that were predicted with it."""
+    used = []
+    sum_leaves = AnchoredTrees._sum_leaves
+
+    def recorded(self, *args, **kwargs):
+        used.append(self)
+        return sum_leaves(self, *args, **kwargs)
 
     def choose(kernel):
-        monkeypatch.setattr(predictor, "LEAST_WORK", 0 if kernel else 2**62)
-        monkeypatch.setattr(predictor, "_NODE_WORK", 0)
+        used.clear()
+        monkeypatch.setattr(predictor, "MIN_WORK", 0 if kernel else 2**62)
+        monkeypatch.setattr(predictor, "_PAIRS_PER_NODE", 0)
 
+    monkeypatch.setattr(AnchoredTrees, "_sum_leaves", recorded)
+    choose.used = used
     return choose
 
 
-def answers(twin, queries):
+def all_predictions(twin, queries):
     indices, estimates = twin.predict_anchors(queries)
     explained = twin.explain(queries, 3)
     return (
@@ -53,14 +59,14 @@ def answers(twin, queries):
     )
 
 
-def check_same(twin, queries, force):
-    """The kernel gives what building pairs gives, and was not left aside."""
-    force(False)
-    expected = answers(twin, queries)
-    assert twin._read is None
-    force(True)
-    found = answers(twin, queries)
-    assert twin._read[1] is not None
+def check_same(twin, queries, choose_kernel):
+    """The kernel is used, and predicts the same as building pairs."""
+    choose_kernel(False)
+    expected = all_predictions(twin, queries)
+    assert not choose_kernel.used
+    choose_kernel(True)
+    found = all_predictions(twin, queries)
+    assert len(choose_kernel.used) >= 4
     spread = np.ptp(twin.anchors_y_) or 1.0
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-9 * spread)
@@ -80,7 +86,7 @@ def problem(rng, n=50, missing=False, n_outputs=1):
     y = known[:, 0] * known[:, 1] + known[:, 2] + 0.05 * rng.normal(size=n)
     if n_outputs > 1:
         y = np.column_stack([y, known[:, 2] - 2 * y])
-    # queries among the anchors and beside them, some missing even where anchors are not
+    # queries equal to anchors and others, some missing even where anchors are not
     return X, y, np.vstack([X[:8], tenths(rng, (10, 3), missing)])
 
 
@@ -108,35 +114,35 @@ def xgboost_base(**options):
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("kind", ["concat", "difference", "concat+difference"])
 @pytest.mark.parametrize("name", BASES)
-def test_every_learner_and_kind_of_pair(name, kind, symmetric, rng, force):
+def test_estimators_and_pair_features(name, kind, symmetric, rng, choose_kernel):
     X, y, queries = problem(rng)
     twin = TwinRegressor(BASES[name], pair_features=kind, symmetric=symmetric).fit(X, y)
-    check_same(twin, queries, force)
+    check_same(twin, queries, choose_kernel)
 
 
 @pytest.mark.parametrize("name", ["tree", "grown forest", "extra trees", "histograms"])
-def test_missing_values(name, rng, force):
+def test_missing_values(name, rng, choose_kernel):
     X, y, queries = problem(rng, missing=True)
-    check_same(TwinRegressor(BASES[name]).fit(X, y), queries, force)
+    check_same(TwinRegressor(BASES[name]).fit(X, y), queries, choose_kernel)
     # missing in queries alone
     X, y, _ = problem(rng)
-    check_same(TwinRegressor(BASES[name]).fit(X, y), queries, force)
+    check_same(TwinRegressor(BASES[name]).fit(X, y), queries, choose_kernel)
 
 
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("base", [lightgbm_base, xgboost_base])
-def test_other_libraries(base, symmetric, missing, rng, force):
+def test_other_libraries(base, symmetric, missing, rng, choose_kernel):
     X, y, queries = problem(rng, missing=missing)
-    check_same(TwinRegressor(base(), symmetric=symmetric).fit(X, y), queries, force)
+    check_same(TwinRegressor(base(), symmetric=symmetric).fit(X, y), queries, choose_kernel)
 
 
 @pytest.mark.parametrize("base", [lightgbm_base, xgboost_base])
-def test_other_libraries_for_several_outputs(base, rng, force):
+def test_other_libraries_for_several_outputs(base, rng, choose_kernel):
     X, y, queries = problem(rng, n_outputs=2)
-    check_same(TwinRegressor(MultiOutputRegressor(base())).fit(X, y), queries, force)
+    check_same(TwinRegressor(MultiOutputRegressor(base())).fit(X, y), queries, choose_kernel)
     if base is xgboost_base:
-        check_same(TwinRegressor(base(base_score=2.0)).fit(X, y), queries, force)
+        check_same(TwinRegressor(base(base_score=2.0)).fit(X, y), queries, choose_kernel)
 
 
 @pytest.mark.parametrize(
@@ -147,180 +153,228 @@ def test_other_libraries_for_several_outputs(base, rng, force):
     ],
     ids=str,
 )
-def test_several_outputs(base, rng, force):
+def test_several_outputs(base, rng, choose_kernel):
     X, y, queries = problem(rng, n_outputs=2)
     for anchors in ("all", NearestAnchors(7)):
-        check_same(TwinRegressor(base, anchors=anchors).fit(X, y), queries, force)
+        check_same(TwinRegressor(base, anchors=anchors).fit(X, y), queries, choose_kernel)
 
 
 @pytest.mark.parametrize("weights", ["uniform", "distance", lambda d, e, i: 1 / (1 + d + e**2)])
 @pytest.mark.parametrize("anchors", ["all", NearestAnchors(1), NearestAnchors(9)])
-def test_anchors_and_weights(anchors, weights, rng, force):
+def test_anchors_and_weights(anchors, weights, rng, choose_kernel):
     X, y, queries = problem(rng)
     base = BASES["histograms"]
-    check_same(TwinRegressor(base, anchors=anchors, weights=weights).fit(X, y), queries, force)
+    check_same(
+        TwinRegressor(base, anchors=anchors, weights=weights).fit(X, y), queries, choose_kernel
+    )
     weight = rng.randint(0, 3, len(X))
     twin = TwinRegressor(base, anchors=anchors, weights=weights)
-    check_same(twin.fit(X, y, sample_weight=weight), queries, force)
+    check_same(twin.fit(X, y, sample_weight=weight), queries, choose_kernel)
 
 
 @pytest.mark.parametrize("name", ["grown forest", "histograms"])
-def test_names(name, rng, force):
-    """Names enter as indicators and as "same or different"; some are missing, some are new."""
-    colours = np.array(["red", "green", "blue", "grey"])
+def test_categorical_features(name, rng, choose_kernel):
+    """Categories enter as indicators and as equality; some are missing, some unknown."""
+    colors = np.array(["red", "green", "blue", "grey"])
     table = pd.DataFrame(
         {
             "size": tenths(rng, 60),
-            "colour": pd.Categorical(colours[rng.randint(0, 3, 60)]),
-            "place": pd.Categorical(rng.randint(0, 9, 60).astype(str)),
+            "color": pd.Categorical(colors[rng.randint(0, 3, 60)]),
+            "city": pd.Categorical(rng.randint(0, 9, 60).astype(str)),
         }
     )
-    y = table["size"].to_numpy() + (table["colour"] == "red") + 0.1 * rng.normal(size=60)
-    table.loc[::7, "colour"] = None
+    y = table["size"].to_numpy() + (table["color"] == "red") + 0.1 * rng.normal(size=60)
+    table.loc[::7, "color"] = None
     queries = table.iloc[:20].assign(
-        colour=pd.Categorical(np.append(colours[rng.randint(0, 4, 19)], None)), size=0.3
+        color=pd.Categorical(np.append(colors[rng.randint(0, 4, 19)], None)), size=0.3
     )
     for kind in ("concat+difference", "difference"):
         twin = TwinRegressor(BASES[name], pair_features=kind).fit(table, y)
         with pytest.warns(UserWarning, match="grey"):
-            check_same(twin, queries, force)
+            check_same(twin, queries, choose_kernel)
 
 
 @pytest.mark.parametrize("name", ["grown forest", "histograms"])
-def test_one_anchor_duplicates_and_constants(name, rng, force):
+def test_one_anchor_duplicates_and_constants(name, rng, choose_kernel):
     X, y, queries = problem(rng)
     X[:, 1] = 0.7
     queries[:, 1] = 0.7
     X[10:20] = X[9]
-    check_same(TwinRegressor(BASES[name]).fit(X, y), queries, force)
-    check_same(TwinRegressor(BASES[name], anchors=RandomAnchors(1)).fit(X, y), queries, force)
+    check_same(TwinRegressor(BASES[name]).fit(X, y), queries, choose_kernel)
+    check_same(
+        TwinRegressor(BASES[name], anchors=RandomAnchors(1)).fit(X, y), queries, choose_kernel
+    )
     constant = np.full((30, 2), 0.1)
-    check_same(TwinRegressor(BASES[name]).fit(constant, y[:30]), constant[:2], force)
+    check_same(TwinRegressor(BASES[name]).fit(constant, y[:30]), constant[:2], choose_kernel)
 
 
 @pytest.mark.parametrize("name", BASES)
-def test_float32_input(name, rng, force):
+def test_float32_input(name, rng, choose_kernel):
     X, y, queries = problem(rng)
     twin = TwinRegressor(BASES[name]).fit(X.astype(np.float32), y)
     assert twin._pair_dtype == np.float32
-    check_same(twin, queries.astype(np.float32), force)
-    check_same(clone(twin).fit(X.astype(np.float32), y), queries, force)
+    check_same(twin, queries.astype(np.float32), choose_kernel)
+    check_same(clone(twin).fit(X.astype(np.float32), y), queries, choose_kernel)
 
 
-def test_xgboost_of_float64_pairs_rounds_twice(rng, force):
+def test_xgboost_of_float64_pairs_rounds_twice(rng, choose_kernel):
     base = MultiOutputRegressor(xgboost_base())
     X, y, queries = problem(rng, n_outputs=2)
     twin = TwinRegressor(base).fit(X, y)
     assert twin._pair_dtype == np.float64
-    check_same(twin, queries, force)
-    # beyond float32 the library has its own words
-    far = queries.copy()
-    far[0, 0] = 1e39
-    assert twin._shortcut(twin._open(far)) is None
+    check_same(twin, queries, choose_kernel)
+
+
+def test_values_beyond_float32_are_not_supported(rng):
+    """Libraries that round to float32 reject them with their own messages."""
+    X, y, queries = problem(rng)
+    schema = TableSchema.all_numeric(3)
+    features = PairFeatures("difference", schema, FLOAT64)
+    options = {"symmetric": True, "cache_bytes": 0}
+    anchors = schema.to_rows(X)
+    for name, supported in (("tree", False), ("histograms", True)):
+        estimator = clone(BASES[name]).fit(features.build(anchors, anchors), y)
+        trees = anchored_trees(estimator, features, anchors, y, 1.0, **options)
+        assert trees.supports(schema.to_rows(queries))
+        queries[0, 0] = 1e39
+        assert trees.supports(schema.to_rows(queries)) == supported
+        queries[0, 0] = 0.0
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e15])
-def test_extreme_targets(scale, rng, force):
+def test_extreme_targets(scale, rng, choose_kernel):
     X, y, queries = problem(rng)
     twin = TwinRegressor(BASES["histograms"]).fit(X, scale * y)
     assert twin._y_unit != 1
-    check_same(twin, queries, force)
+    check_same(twin, queries, choose_kernel)
 
 
-def test_more_anchors_than_a_mask_holds_and_several_groups(rng, force, monkeypatch):
+def test_more_anchors_than_a_mask_has_bits_and_several_groups(rng, choose_kernel, monkeypatch):
     X, y, queries = problem(rng, n=2300)
     twin = TwinRegressor(BASES["extra trees"], pairs=3, random_state=0).fit(X, y)
-    check_same(twin, queries, force)
-    kept = twin._read[1]._kept
-    assert len(kept) == 1
-    monkeypatch.setattr(packed, "GROUP_NODES", 3000)
-    check_same(clone(twin).set_params(anchors=NearestAnchors(150)).fit(X, y), queries, force)
-    monkeypatch.setattr(twin_module, "_KEPT_BYTES", 1000)
-    check_same(twin.fit(X, y), queries, force)
-    assert twin._read[1]._kept is None  # too large to keep
+    check_same(twin, queries, choose_kernel)
+    assert len(choose_kernel.used[-1]._packed) == 1
+    monkeypatch.setattr(packing, "GROUP_NODES", 3000)
+    nearest = clone(twin).set_params(anchors=NearestAnchors(150)).fit(X, y)
+    check_same(nearest, queries, choose_kernel)
+    assert len(choose_kernel.used[-1]._packed) > 1
 
 
-def test_uneven_columns_are_searched_through(rng, force):
-    """Where most values crowd in one corner, the first look misses them."""
+def test_unevenly_distributed_values(rng, choose_kernel):
+    """The grid gives a wrong first guess where most values are close together."""
     X = np.exp(6 * rng.normal(size=(400, 2)))
     y = np.log(X[:, 0]) + rng.normal(size=400)
     queries = np.vstack([X[:10], np.exp(6 * rng.normal(size=(10, 2)))])
     for base in (BASES["extra trees"], BASES["histograms"]):
-        check_same(TwinRegressor(base, pairs=8, random_state=0).fit(X, y), queries, force)
+        check_same(TwinRegressor(base, pairs=8, random_state=0).fit(X, y), queries, choose_kernel)
 
 
 @pytest.mark.parametrize("name", ["histograms", "grown forest"])
-def test_questions_asked_once_or_node_by_node_are_the_same(name, rng, force, monkeypatch):
+def test_distinct_splits_evaluated_beforehand_or_node_by_node(
+    name, rng, choose_kernel, monkeypatch
+):
     X, y, queries = problem(rng)
-    force(True)
-    monkeypatch.setattr(packed, "_RULES_PER_NODE", 2)
+    choose_kernel(True)
+    monkeypatch.setattr(packing, "_SPLITS_PER_NODE", 2)
     found = []
     for reached in (0, 10**6):
-        monkeypatch.setattr(packed, "_REACHED", reached)
+        monkeypatch.setattr(packing, "_REACHED_NODES", reached)
         twin = TwinRegressor(BASES[name], random_state=0).fit(X, y)
         found.append(twin.predict(queries, return_std=True))
-        assert (len(twin._read[1]._kept[0].rule) > 0) == (reached > 0)
+        assert (len(choose_kernel.used[-1]._packed[0].split_id) > 0) == (reached > 0)
     np.testing.assert_array_equal(*found)
 
 
-def test_threads_change_nothing(rng, force):
+def test_threads_do_not_change_predictions(rng, choose_kernel):
     X, y, _ = problem(rng)
     queries = tenths(rng, (100, 3))
-    force(True)
+    choose_kernel(True)
     twin = TwinRegressor(BASES["histograms"]).fit(X, y)
     one = twin.predict(queries, return_std=True)
     three = twin.set_params(n_jobs=3).predict(queries, return_std=True)
     np.testing.assert_array_equal(one, three)
 
 
-def test_saved_pickled_cloned_and_extended_twins(rng, force, tmp_path):
+def test_saved_pickled_cloned_and_extended_twins(rng, choose_kernel, tmp_path):
     X, y, queries = problem(rng)
-    force(True)
+    choose_kernel(True)
     twin = TwinRegressor(BASES["histograms"]).fit(X, y)
     expected = twin.predict(queries)
-    assert twin._read is not None
+    assert choose_kernel.used
     save(twin, tmp_path / "twin.skops")
-    again = pickle.loads(pickle.dumps(twin))
-    assert again._read is None
+    pickled = pickle.dumps(twin)
+    assert b"AnchoredTrees" not in pickled  # what follows from the model is not stored
+    again = pickle.loads(pickled)
     for other in (again, load(tmp_path / "twin.skops"), copy.deepcopy(twin)):
         np.testing.assert_array_equal(other.predict(queries), expected)
     richer = twin.add_anchors(X[:5] + 0.3, y[:5])
-    check_same(richer, queries, force)
-    force(True)
+    check_same(richer, queries, choose_kernel)
+    choose_kernel(True)
     np.testing.assert_array_equal(twin.predict(queries), expected)
     nearest = twin.set_params(anchors=NearestAnchors(4))
-    twin._read = None
-    check_same(nearest, queries, force)
+    check_same(pickle.loads(pickle.dumps(nearest)), queries, choose_kernel)
 
 
-def test_another_estimator_is_read_anew(rng, force):
+def test_trees_of_a_replaced_estimator_are_read_again(rng, choose_kernel):
     X, y, queries = problem(rng)
-    force(True)
+    choose_kernel(True)
     twin = TwinRegressor(BASES["histograms"]).fit(X, y)
     twin.predict(queries)
     twin.estimator_ = TwinRegressor(BASES["histograms"]).fit(X, 2 * y).estimator_
     found = twin.predict(queries)
-    force(False)
+    choose_kernel(False)
     np.testing.assert_allclose(found, twin.predict(queries), atol=1e-12)
 
 
-def test_small_work_builds_pairs_and_a_callable_always_does(rng, force):
+def test_pairs_are_built_for_little_work_and_for_callable_features(rng, choose_kernel):
     X, y, queries = problem(rng)
-    twin = TwinRegressor(BASES["histograms"]).fit(X, y)
-    twin.predict(queries)
-    assert twin._read is None
-    force(True)
-    twin = TwinRegressor(BASES["tree"], pair_features=lambda a, b: a - b).fit(X, y)
-    twin.predict(queries)
-    assert twin._read is None
+    TwinRegressor(BASES["histograms"]).fit(X, y).predict(queries)
+    assert not choose_kernel.used
+    choose_kernel(True)
+    TwinRegressor(BASES["tree"], pair_features=lambda a, b: a - b).fit(X, y).predict(queries)
+    assert not choose_kernel.used
 
 
-# --- any tree, any data ---------------------------------------------------------------------------
+def test_a_grid_search_uses_the_kernel(rng, choose_kernel):
+    X, y, queries = problem(rng)
+    search = GridSearchCV(BASES["tree"], {"max_depth": [2, 4]}, cv=2)
+    check_same(TwinRegressor(search).fit(X, y), queries, choose_kernel)
+
+
+def test_stored_trees_and_masks_stay_within_cache_bytes(rng):
+    X, y, queries = problem(rng, n=2300)
+    schema = TableSchema.all_numeric(3)
+    anchors, rows = schema.to_rows(X), schema.to_rows(queries)
+    features = PairFeatures("difference", schema, FLOAT64)
+    estimator = BASES["tree"].fit(features.build(anchors, anchors), y)
+
+    def after_two_calls(cache_bytes):
+        trees = anchored_trees(
+            estimator, features, anchors, y, 1.0, symmetric=True, cache_bytes=cache_bytes
+        )
+        calls = [trees.differences(rows, None, n_jobs=None) for _ in range(2)]
+        np.testing.assert_array_equal(*calls)
+        assert trees.cached_bytes <= cache_bytes
+        return trees, calls[0]
+
+    both, expected = after_two_calls(10**9)
+    assert both.is_packed
+    assert both._masks is not None
+    packed_bytes = sum(part.nbytes for part in both._packed)
+    for cache_bytes in (0, packed_bytes - 1, packed_bytes, both.cached_bytes - 1):
+        trees, found = after_two_calls(cache_bytes)
+        np.testing.assert_array_equal(found, expected)
+        assert trees.is_packed == (cache_bytes >= packed_bytes)
+        assert trees._masks is None
+    assert after_two_calls(both.cached_bytes)[0]._masks is not None
+
+
+# --- random trees and data ------------------------------------------------------------------------
 
 
 @st.composite
 def random_trees(draw):
-    """Trees of any shape whose thresholds are the very values that pairs have, and the data."""
+    """Trees of any shape, the thresholds of which are values of pair features, and the data."""
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.RandomState(seed)
     n_anchors, n_features = draw(st.integers(1, 70)), draw(st.integers(1, 3))
@@ -339,7 +393,7 @@ def random_trees(draw):
         for _ in range(draw(st.integers(1, 3)))
     ]
     strict = draw(st.booleans())
-    ensemble = Trees(trees, rng.normal(size=1), value_type, strict, FLOAT64)
+    ensemble = TreeEnsemble(trees, rng.normal(size=1), value_type, strict, FLOAT64)
     return ensemble, features, anchors, queries, forward, backward
 
 
@@ -369,7 +423,7 @@ def random_tree(rng, seen, n_leaves, lopsided):
 
 
 def predict_pairs(trees, pairs):
-    """(n_pairs,) the sum of the trees, all pairs a level at a time."""
+    """(n_pairs,): the sum of the trees, all pairs one level at a time."""
     pairs = pairs.astype(trees.value_type).astype(np.float64)
     total = np.full(len(pairs), trees.offset[0])
     for tree in trees.trees:
@@ -394,33 +448,39 @@ def test_any_tree_and_data(drawn, symmetric, seed):
     shape, width = forward.shape[:2], features.width
     expected = predict_pairs(trees, forward.reshape(-1, width)).reshape(shape)
     if symmetric:
-        back = predict_pairs(trees, backward.reshape(-1, width)).reshape(shape)
-        expected = 0.5 * (expected - back)
-    at_anchors = AnchoredTrees(trees, features, anchors, 4.0, 10**9)
-    options = {"symmetric": symmetric, "n_jobs": None}
-    found = at_anchors.differences(queries, None, **options)[..., 0]
-    np.testing.assert_allclose(found, 4 * expected, atol=1e-12)
-    mean = at_anchors.mean(queries, **options)[:, 0]
-    np.testing.assert_allclose(mean, 4 * expected.mean(axis=1), atol=1e-12)
+        expected = [expected, -predict_pairs(trees, backward.reshape(-1, width)).reshape(shape)]
+    expected = np.array(expected).reshape(-1, *shape)
+    anchors_y = np.random.RandomState(seed).normal(size=(len(anchors), 1))
+    anchored = AnchoredTrees(
+        trees, features, anchors, anchors_y, 4.0, symmetric=symmetric, cache_bytes=10**9
+    )
+    found = anchored.differences(queries, None, n_jobs=None)
+    assert found.shape == (1 + symmetric, *shape, 1)
+    np.testing.assert_allclose(found[..., 0], 4 * expected, atol=1e-12)
+    mean, variance = anchored.moments(queries, None, variance=False, n_jobs=None)
+    estimates = 4 * expected.mean(axis=0) + anchors_y[:, 0]
+    np.testing.assert_allclose(mean[:, 0], estimates.mean(axis=1), atol=1e-12)
+    assert variance is None
     rng = np.random.RandomState(seed)
     k = rng.randint(1, len(anchors) + 1)
-    some = np.array([rng.permutation(len(anchors))[:k] for _ in range(len(queries))])
-    found = at_anchors.differences(queries, some, **options)[..., 0]
-    np.testing.assert_allclose(found, 4 * np.take_along_axis(expected, some, axis=1), atol=1e-12)
+    subset = np.array([rng.permutation(len(anchors))[:k] for _ in range(len(queries))])
+    found = anchored.differences(queries, subset, n_jobs=None)[..., 0]
+    expected = np.take_along_axis(expected, subset[None], axis=2)
+    np.testing.assert_allclose(found, 4 * expected, atol=1e-12)
 
 
-# --- where the compiled code is kept --------------------------------------------------------------
+def test_moments_that_have_no_reduction(rng):
+    trees, schema = random_tree(rng, rng.normal(size=(9, 2)), 5, False), TableSchema.all_numeric(2)
+    rows = schema.to_rows(rng.normal(size=(6, 2)))
+    features = PairFeatures("difference", schema, FLOAT64)
+    options = {"symmetric": True, "cache_bytes": 0}
 
+    def can_reduce(sum_type, weighted, variance):
+        ensemble = TreeEnsemble([trees], np.ones(1), FLOAT64, False, sum_type)
+        anchored = AnchoredTrees(ensemble, features, rows, np.arange(6.0), 1.0, **options)
+        return anchored.can_reduce(weighted=weighted, variance=variance)
 
-def test_without_a_place_for_compiled_code_it_is_compiled_all_the_same(tmp_path):
-    code = (
-        "import numba.core.caching as caching\n"
-        "caching.CacheImpl._locator_classes = []\n"
-        "from twinned.models.trees.llvm_intrinsics import compiled\n"
-        "print(compiled(lambda x: x + 1)(41))\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment
-    )
-    assert run.stdout.split() == ["42"], run.stderr
+    assert can_reduce(FLOAT64, False, False)
+    assert not can_reduce(FLOAT64, True, False)
+    assert not can_reduce(FLOAT64, False, True)
+    assert not can_reduce(FLOAT32, False, False)

@@ -1,4 +1,4 @@
-"""What is read of an ensemble, walked by hand, is what the ensemble itself predicts."""
+"""Predictions of trees as read, compared with the predictions of the ensemble itself."""
 
 import numpy as np
 import pytest
@@ -11,17 +11,20 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-from twinned.models.trees.packed import at_most
-from twinned.models.trees.reader import _is_plain, count_trees, read_trees
+from twinned._compat import unwrap_search
+from twinned.models.trees import reader
+from twinned.models.trees.packing import inclusive_threshold
+from twinned.models.trees.reader import count_trees, read_trees
 
 NEEDS = "the extra 'boost' is not installed"
 
 
 def predict_slowly(trees, X):
-    """One row, one tree, one node at a time, in the types that the reader names."""
+    """One row, one tree, one node at a time, in the types that the reader gives."""
     X = X.astype(trees.value_type).astype(np.float64)
     result = np.tile(trees.offset.astype(trees.sum_type), (len(X), 1))
     for row, x in enumerate(X):
@@ -176,7 +179,7 @@ class Doubled(RandomForestRegressor):
     ],
     ids=str,
 )
-def test_what_is_no_plain_sum_of_trees_is_not_read(estimator, rng):
+def test_other_models_are_not_read(estimator, rng):
     X = np.abs(tenths(rng, (60, 2)))
     y = X[:, 0] + 1
     y = np.column_stack([y, y]) if isinstance(estimator, MultiOutputRegressor) else y
@@ -188,6 +191,62 @@ def test_a_dummy_and_an_unfitted_forest_are_not_read():
     assert read_trees(RandomForestRegressor()) is None
     assert read_trees("no estimator") is None
     assert count_trees("no estimator") == 0
+
+
+def test_a_failed_reading_is_logged(rng, caplog, monkeypatch):
+    estimator = HistGradientBoostingRegressor(max_iter=3).fit(tenths(rng, (60, 2)), np.arange(60.0))
+    nodes = estimator._predictors[0][0].nodes
+    estimator._predictors[0][0].nodes = nodes[["value", "left"]]
+    assert read_trees(estimator) is None
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("twinned", "WARNING")
+    assert "HistGradientBoostingRegressor" in record.message
+    assert "is_leaf" in str(record.exc_info[1])
+    caplog.clear()
+    del estimator._predictors
+    assert read_trees(estimator) is None
+    assert "_predictors" in caplog.text
+    # a model that is known to be no sum of trees is no failure
+    caplog.clear()
+    assert read_trees(DummyRegressor().fit([[0.0]], [1.0])) is None
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError, RuntimeError, IndexError])
+def test_errors_of_the_reader_itself_are_raised(error, rng, monkeypatch):
+    def fail(*args):
+        raise error("a bug")
+
+    monkeypatch.setattr(reader, "_read_members", fail)
+    with pytest.raises(error, match="a bug"):
+        read_trees(DecisionTreeRegressor().fit([[0.0], [1.0]], [0.0, 1.0]))
+
+
+def test_a_search_is_read_as_its_best_estimator(rng):
+    X, y = tenths(rng, (60, 2)), rng.normal(size=(60, 2))
+    forest = RandomForestRegressor(4, random_state=0)
+    for search_type in (GridSearchCV, RandomizedSearchCV):
+        search = search_type(forest, {"max_depth": [2]}, cv=2)
+        search = search.set_params(n_iter=1) if search_type is RandomizedSearchCV else search
+        assert unwrap_search(search) is search  # not fitted
+        search.fit(X, y)
+        assert unwrap_search(search) is search.best_estimator_
+        assert count_trees(search) == 4
+        np.testing.assert_allclose(predict_slowly(read_trees(search), X), search.predict(X))
+    both = MultiOutputRegressor(GridSearchCV(forest, {"max_depth": [2]}, cv=2)).fit(X, y)
+    np.testing.assert_allclose(predict_slowly(read_trees(both), X), both.predict(X))
+    assert count_trees(both) == 8
+
+
+class DoubledSearch(GridSearchCV):
+    def predict(self, X):
+        return 2 * super().predict(X)
+
+
+def test_a_search_that_predicts_otherwise_is_not_read(rng):
+    X, y = tenths(rng, (60, 2)), rng.normal(size=60)
+    search = DoubledSearch(RandomForestRegressor(4), {"max_depth": [2]}, cv=2).fit(X, y)
+    assert read_trees(search) is None
 
 
 @pytest.mark.parametrize(
@@ -243,24 +302,26 @@ def test_xgboost_not_read(options, rng):
         ("value", -1, np.inf),
     ],
 )
-def test_what_is_no_tree_is_not_read(field, node, wrong, rng):
-    """A damaged model must not lead the kernel out of its memory."""
+def test_damaged_trees_are_not_valid(field, node, wrong, rng):
+    """The kernel follows child indices without checking them."""
     estimator = DecisionTreeRegressor(max_leaf_nodes=4).fit(
         tenths(rng, (50, 2)), rng.normal(size=50)
     )
     trees = read_trees(estimator)
-    assert _is_plain(trees)
+    assert trees.is_valid
     damaged = np.array(getattr(trees.trees[0], field))
     damaged[node] = wrong
-    assert not _is_plain(trees._replace(trees=[trees.trees[0]._replace(**{field: damaged})]))
+    assert not trees._replace(trees=[trees.trees[0]._replace(**{field: damaged})]).is_valid
 
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("value_type", [np.float32, np.float64])
-def test_at_most_moves_no_tie(strict, value_type, rng):
+def test_inclusive_threshold_with_ties(strict, value_type, rng):
     near = (rng.randint(-30, 31, 500) / 10).astype(value_type)
     threshold = np.concatenate([near.astype(np.float64), rng.randint(-30, 31, 500) / 10, [1e300]])
     value = np.concatenate([near, near, near[:1]])
-    asked = value < threshold if strict else value <= threshold
-    np.testing.assert_array_equal(value <= at_most(threshold, np.dtype(value_type), strict), asked)
-    assert at_most(threshold, np.dtype(value_type), strict).dtype == value_type
+    expected = value < threshold if strict else value <= threshold
+    np.testing.assert_array_equal(
+        value <= inclusive_threshold(threshold, np.dtype(value_type), strict), expected
+    )
+    assert inclusive_threshold(threshold, np.dtype(value_type), strict).dtype == value_type

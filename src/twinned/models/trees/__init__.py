@@ -1,9 +1,9 @@
-"""Tree ensembles over pairs, predicted without building the pairs.
+"""Tree ensembles over pairs, evaluated at anchors without building pairs.
 
-`reader` reads a fitted ensemble, `packed` lays its trees out flat, `sets` makes masks of the
-anchors, `kernel` takes the masks down the trees, and `anchored` is all of it together.
+`reader` reads a fitted ensemble, `packing` converts its trees into flat arrays, `anchor_masks`
+builds bit masks of the anchors, `kernel` adds up leaf values, and `predictor` combines all of it.
 """
 
-from twinned.models.trees.predictor import AnchoredTrees, pays, read_at_anchors
+from twinned.models.trees.predictor import AnchoredTrees, anchored_trees, enough_work
 
-__all__ = ["AnchoredTrees", "pays", "read_at_anchors"]
+__all__ = ["AnchoredTrees", "anchored_trees", "enough_work"]

@@ -1,10 +1,14 @@
-"""Sums of a pair forest over anchors, compiled: no pair is ever built.
+"""Sums of tree predictions over anchors, compiled: no pair is built.
 
-Imported only where it is used, since numba takes a second to load.
+For one query, a split of a tree over pairs is a condition on the anchors alone. The anchors that
+meet it are known as a bit mask (see `anchor_masks`), so all anchors of a query descend a tree
+together, as sets.
+
+Imported only where it is used, as loading numba takes a second.
 """
 
 # mypy: ignore-errors
-# Types are what numba infers from the arguments of each call.
+# Types are those that numba infers from the arguments of each call.
 
 from __future__ import annotations
 
@@ -12,393 +16,399 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from twinned.models.trees.anchor_masks import (
-    BY_NAME,
-    COLUMN,
-    DECIDED,
-    FALLING,
+from twinned.models.trees.compilation import compiled, compiled_once
+from twinned.models.trees.kernel_types import (
+    CATEGORY,
+    COLUMN_FIELDS,
+    DECREASING,
     FIRST_LEVEL,
-    FIRST_ROW,
-    GRID,
+    FIRST_MASK,
+    GRID_SCALE,
+    GRID_SIZE,
     GRID_START,
-    GRID_STEP,
     KIND,
-    MISSING_ROWS,
-    MOST_SETS,
+    MASK_WORDS,
+    MAX_SETS,
+    MISSING_OFFSET,
     N_LEVELS,
-    SCALE,
+    QUERY_ONLY,
+    ROW_COLUMN,
+    SCALE_FIELDS,
     SIGN,
-    SOURCE,
-    TAKEN,
-    WORDS,
+    SPLIT_FLAG_BITS,
+    VALUE_COLUMN,
 )
-from twinned.models.trees.llvm_intrinsics import at, busy, compiled, cut, fetch, lowest, move, put
-from twinned.models.trees.packed import COLUMN_BITS
+from twinned.models.trees.llvm_intrinsics import (
+    copy_mask,
+    load,
+    lowest_bit,
+    nonzero_words,
+    prefetch,
+    split_mask,
+    store,
+)
 
-# A split that the query decides alone: all go left, or all go right.
-_LEFT, _RIGHT = -1, -2
-# Sets of so few anchors are left: the anchors walk on one by one.
-_FEW = 4
-_SETS = MOST_SETS
+# Encoded masks of a split that does not depend on the anchor: all go left, or all go right.
+_ALL_LEFT, _ALL_RIGHT = -1, -2
+# Anchors of sets up to this size descend the rest of the tree one by one.
+_SMALL_SET = 4
+# Rows of `Workspace.masks` after those of the sets.
+_SELECTED, _SPARE = 2 * MAX_SETS, 2 * MAX_SETS + 1
+# Lists of sets in `Workspace.pending`.
+_LEAVES, _SMALL, _UNSPLIT, _SPLIT = 0, MAX_SETS, 2 * MAX_SETS, 3 * MAX_SETS
 
 
-def _rounded(value, like):
-    """`value` in the type of `like`."""
+def _rounded(value, compare_type):
+    """Round `value` to the type of `compare_type`."""
     raise NotImplementedError
 
 
 @overload(_rounded)
-def _rounded_compiled(value, like):
-    if like == types.float32:
-        return lambda value, like: np.float64(np.float32(value))
-    return lambda value, like: value
+def _rounded_compiled(value, compare_type):
+    if compare_type == types.float32:
+        return lambda value, compare_type: np.float64(np.float32(value))
+    return lambda value, compare_type: value
 
 
-# --- which anchors answer yes ------------------------------------------------------------------
+# --- the anchors that meet a condition ----------------------------------------------------------
 
 
 @compiled
-def _row_of(columns, scales, levels, grid, of_order, mine, split, threshold, like):
-    """For one query and order, the mask that a split cuts out.
+def _encoded_mask(anchors, first_column, term, split, threshold, compare_type):
+    """Return the mask of a split, for one query and one order of the pair.
 
-    Twice a row of the table, plus one where its anchors go right instead of left; or a verdict on
-    all. `mine` is the query's part of the column.
+    Twice its row in the table of masks, plus one where its anchors go right instead of left; or
+    `_ALL_LEFT` or `_ALL_RIGHT`. `first_column` is the first column of the order, and `term` the
+    term of the query.
     """
-    column, missing_right = of_order + (split >> COLUMN_BITS), split & 1
-    about, scale = COLUMN * column, SCALE * column
-    kind = at(columns, about + KIND)
-    if mine != mine:
-        return _RIGHT if missing_right else _LEFT
-    if kind == DECIDED:
-        return _RIGHT if _rounded(mine, like) > threshold else _LEFT
-    if kind == BY_NAME:
-        rank = _rank_of_name(columns, levels, about, mine, threshold)
+    column, missing_right = first_column + (split >> SPLIT_FLAG_BITS), split & 1
+    record = COLUMN_FIELDS * column
+    kind = load(anchors.columns, record + KIND)
+    if term != term:
+        return _ALL_RIGHT if missing_right else _ALL_LEFT
+    if kind == QUERY_ONLY:
+        return _ALL_RIGHT if _rounded(term, compare_type) > threshold else _ALL_LEFT
+    if kind == CATEGORY:
+        rank = _category_rank(anchors, record, term, threshold)
     else:
-        rank = _rank(columns, scales, levels, grid, about, scale, mine, threshold, like)
-    # the first few go left if the column rises with the anchor's value, and right if it falls
-    falls = np.int64(kind == FALLING)
-    with_missing = (1 - missing_right) ^ falls
-    row = at(columns, about + FIRST_ROW) + rank + with_missing * at(columns, about + MISSING_ROWS)
-    return 2 * row + falls
+        rank = _level_rank(anchors, column, term, threshold, compare_type)
+    # the first levels go left if the column increases with the anchor's value, else right
+    decreasing = np.int64(kind == DECREASING)
+    with_missing = (1 - missing_right) ^ decreasing
+    row = load(anchors.columns, record + FIRST_MASK) + rank
+    row += with_missing * load(anchors.columns, record + MISSING_OFFSET)
+    return 2 * row + decreasing
 
 
 @compiled
-def _rank_of_name(columns, levels, about, name, threshold):
-    """Same names go left of a threshold from 0 up, different ones too of one from 1 up."""
+def _category_rank(anchors, record, category, threshold):
+    """Return the index of a mask among those of a categorical feature.
+
+    Anchors of the same category go left of a threshold from 0 on, all anchors from 1 on.
+    """
     if threshold >= 1:
         return 1
     if threshold >= 0:
-        start = at(columns, about + FIRST_LEVEL)
-        for i in range(at(columns, about + N_LEVELS)):
-            if at(levels, start + i) == name:
+        start = load(anchors.columns, record + FIRST_LEVEL)
+        for i in range(load(anchors.columns, record + N_LEVELS)):
+            if load(anchors.levels, start + i) == category:
                 return 2 + i
     return 0
 
 
 @compiled
-def _in_first(levels, place, mine, factor, threshold, like):
-    """Whether a level is among the first few, which say yes if they rise, and no if they fall."""
-    return (_rounded(mine + factor * at(levels, place), like) <= threshold) != (factor < 0)
+def _precedes(levels, index, term, sign, threshold, compare_type):
+    """Return whether a level is one of the first: those at most, or above, the threshold."""
+    value = _rounded(term + sign * load(levels, index), compare_type)
+    return (value <= threshold) != (sign < 0)
 
 
 @compiled
-def _rank(columns, scales, levels, grid, about, scale, mine, threshold, like):
-    """How many levels are among the first few: looked up nearly, then searched for exactly."""
-    factor = at(scales, scale + SIGN)
-    start = at(columns, about + FIRST_LEVEL)
-    level = factor * (threshold - mine)
-    cell = (level - at(scales, scale + GRID_START)) * at(scales, scale + GRID_STEP)
-    # an infinite threshold may give NaN here, which is neither above 0 nor below the last
+def _level_rank(anchors, column, term, threshold, compare_type):
+    """Return how many levels precede the threshold: approximately by the grid, then exactly."""
+    levels = anchors.levels
+    record, scale = COLUMN_FIELDS * column, SCALE_FIELDS * column
+    sign = load(anchors.scales, scale + SIGN)
+    start = load(anchors.columns, record + FIRST_LEVEL)
+    level = sign * (threshold - term)
+    cell = (level - load(anchors.scales, scale + GRID_START)) * load(
+        anchors.scales, scale + GRID_SCALE
+    )
+    # an infinite threshold may give NaN here, which is neither above 0 nor below the last cell
     cell = cell if cell > 0.0 else 0.0
-    cell = cell if cell < GRID - 1.0 else GRID - 1.0
-    low = np.int64(at(grid, GRID * at(columns, about + SOURCE) + np.int64(cell)))
-    place = start + low
-    # four looks at once, which the processor need not wait for one by one, mostly suffice
-    under = _in_first(levels, place - 1, mine, factor, threshold, like)
-    first = _in_first(levels, place, mine, factor, threshold, like)
-    second = _in_first(levels, place + 1, mine, factor, threshold, like)
-    third = _in_first(levels, place + 2, mine, factor, threshold, like)
-    if under and not third:
+    cell = cell if cell < GRID_SIZE - 1.0 else GRID_SIZE - 1.0
+    first_cell = GRID_SIZE * load(anchors.columns, record + ROW_COLUMN)
+    low = np.int64(load(anchors.grid, first_cell + np.int64(cell)))
+    index = start + low
+    # four independent comparisons, which the processor executes at once, suffice in most cases
+    before = _precedes(levels, index - 1, term, sign, threshold, compare_type)
+    first = _precedes(levels, index, term, sign, threshold, compare_type)
+    second = _precedes(levels, index + 1, term, sign, threshold, compare_type)
+    third = _precedes(levels, index + 2, term, sign, threshold, compare_type)
+    if before and not third:
         return low + first + second
-    low, high = 0, at(columns, about + N_LEVELS)
+    low, high = 0, load(anchors.columns, record + N_LEVELS)
     while low < high:
         middle = (low + high) >> 1
-        if _in_first(levels, start + middle, mine, factor, threshold, like):
+        if _precedes(levels, start + middle, term, sign, threshold, compare_type):
             low = middle + 1
         else:
             high = middle
     return low
 
 
-# --- one tree -----------------------------------------------------------------------------------
+# --- one tree and one query ---------------------------------------------------------------------
 
 
 @compiled
-def _descend(
-    nodes, thresholds, rule, root, columns, scales, levels, grid, table, last_row, query, width,
-    rows, n_rules, n_orders, size, like, masks, set_node, set_size, set_order, set_row, todo,
-    walkers, leaves, leaf_masks,
-):  # fmt: skip
-    """Take all anchors down one tree as sets, for one query; how many walk, how many sets ended.
+def _descend_as_sets(
+    trees, root, anchors, terms, split_masks, n_orders, n_selected, compare_type, work
+):
+    """Take the anchors of one query down one tree; return how many single ones and sets ended.
 
-    All sets go down a level before the next level's turn, and those that need the same are dealt
-    with in one loop: so the processor can wait for the memory of many at once, and need not guess
-    what comes next.
-
-    A level has its sets in the one half of `set_node`, `set_size`, `set_order`, `set_row` and
-    `masks`, and the next level in the other. The last of the masks are all `size` anchors of the
-    query.
+    All sets descend one level before the next level begins, and those that need the same operation
+    are processed in one loop: so the processor can load the memory of many at once, and has few
+    branches to predict. See `Workspace`, where the results are.
     """
-    now, n_sets, walking, ended = 0, 0, 0, 0
+    nodes, columns, table, masks = trees.nodes, anchors.columns, anchors.masks, work.masks
+    set_node, set_size, set_order = work.set_node, work.set_size, work.set_order
+    pending, n_columns, n_distinct = work.pending, terms.shape[1], split_masks.shape[1]
+    current, n_sets, n_single, n_ended = 0, 0, 0, 0
     for order in range(n_orders):
-        move(masks, 2 * _SETS, masks, n_sets)
-        put(set_node, n_sets, root)
-        put(set_size, n_sets, size)
-        put(set_order, n_sets, order)
+        copy_mask(masks, _SELECTED, masks, n_sets)
+        store(set_node, n_sets, root)
+        store(set_size, n_sets, n_selected)
+        store(set_order, n_sets, order)
         n_sets += 1
     while n_sets:
-        following = _SETS - now
-        n_leaves, n_few, n_decided, n_ranked = 0, 0, 0, 0
-        for i in range(now, now + n_sets):
-            split = np.int64(at(nodes, 4 * at(set_node, i)))
-            column = at(set_order, i) * width + max(split >> COLUMN_BITS, 0)
+        n_leaves, n_small, n_unsplit, n_split = 0, 0, 0, 0
+        for i in range(current, current + n_sets):
+            split = np.int64(load(nodes, 4 * load(set_node, i)))
+            column = load(set_order, i) * n_columns + max(split >> SPLIT_FLAG_BITS, 0)
             leaf = split < 0
-            few = (at(set_size, i) <= _FEW) & (not leaf)
-            decided = (at(columns, COLUMN * column + KIND) == DECIDED) & (not leaf) & (not few)
-            put(todo, n_leaves, i)
+            small = (load(set_size, i) <= _SMALL_SET) & (not leaf)
+            query_only = load(columns, COLUMN_FIELDS * column + KIND) == QUERY_ONLY
+            unsplit = query_only & (not leaf) & (not small)
+            store(pending, _LEAVES + n_leaves, i)
             n_leaves += leaf
-            put(todo, _SETS + n_few, i)
-            n_few += few
-            put(todo, 2 * _SETS + n_decided, i)
-            n_decided += decided
-            put(todo, 3 * _SETS + n_ranked, i)
-            n_ranked += not (leaf | few | decided)
-        for j in range(3 * _SETS, 3 * _SETS + n_ranked):
-            i = at(todo, j)
-            node, order = at(set_node, i), at(set_order, i)
-            if n_rules:
-                row = np.int64(at(rows, order * n_rules + at(rule, node)))
+            store(pending, _SMALL + n_small, i)
+            n_small += small
+            store(pending, _UNSPLIT + n_unsplit, i)
+            n_unsplit += unsplit
+            store(pending, _SPLIT + n_split, i)
+            n_split += not (leaf | small | unsplit)
+        for j in range(_SPLIT, _SPLIT + n_split):
+            i = load(pending, j)
+            node, order = load(set_node, i), load(set_order, i)
+            if n_distinct:
+                row = np.int64(load(split_masks, order * n_distinct + load(trees.split_id, node)))
             else:
-                split = np.int64(at(nodes, 4 * node))
-                mine = at(query, order * width + (split >> COLUMN_BITS))
-                row = _row_of(
-                    columns, scales, levels, grid, order * width, mine, split,
-                    at(thresholds, 2 * node + 1), like,
-                )  # fmt: skip
+                split = np.int64(load(nodes, 4 * node))
+                term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
+                threshold = load(trees.thresholds, 2 * node + 1)
+                row = _encoded_mask(
+                    anchors, order * n_columns, term, split, threshold, compare_type
+                )
             if row < 0:
-                row = 2 * last_row + (row == _RIGHT)
-            put(set_row, i, row)
-            fetch(table, WORDS * (row >> 1))
-            fetch(table, WORDS * (row >> 1) + WORDS // 2)
-        for j in range(n_leaves):
-            i = at(todo, j)
-            put(leaves, 3 * ended, at(set_node, i))
-            put(leaves, 3 * ended + 1, at(set_size, i))
-            put(leaves, 3 * ended + 2, at(set_order, i))
-            if len(leaf_masks):
-                move(masks, i, leaf_masks, ended)
-            ended += 1
-        for j in range(_SETS, _SETS + n_few):
-            i = at(todo, j)
-            node, order = at(set_node, i), at(set_order, i)
-            words = busy(masks, i)
+                row = 2 * (len(table) - 1) + (row == _ALL_RIGHT)
+            store(work.set_mask, i, row)
+            prefetch(table, MASK_WORDS * (row >> 1))
+            prefetch(table, MASK_WORDS * (row >> 1) + MASK_WORDS // 2)
+        for j in range(_LEAVES, _LEAVES + n_leaves):
+            i = load(pending, j)
+            store(work.leaf_sets, 3 * n_ended, load(set_node, i))
+            store(work.leaf_sets, 3 * n_ended + 1, load(set_size, i))
+            store(work.leaf_sets, 3 * n_ended + 2, load(set_order, i))
+            if len(work.leaf_masks):
+                copy_mask(masks, i, work.leaf_masks, n_ended)
+            n_ended += 1
+        for j in range(_SMALL, _SMALL + n_small):
+            i = load(pending, j)
+            node, order = load(set_node, i), load(set_order, i)
+            words = nonzero_words(masks, i)
             while words:
-                w = lowest(words)
+                w = lowest_bit(words)
                 words &= words - np.uint64(1)
-                word = at(masks, WORDS * i + w)
+                word = load(masks, MASK_WORDS * i + w)
                 while word:
-                    put(walkers, 2 * walking, node)
-                    put(walkers, 2 * walking + 1, 2 * (64 * w + lowest(word)) + order)
+                    anchor = 64 * w + lowest_bit(word)
+                    store(work.single_nodes, 2 * n_single, node)
+                    store(work.single_nodes, 2 * n_single + 1, 2 * anchor + order)
                     word &= word - np.uint64(1)
-                    walking += 1
-        n_next = following
-        for j in range(2 * _SETS, 2 * _SETS + n_decided):
-            i = at(todo, j)
-            node, order = at(set_node, i), at(set_order, i)
-            split = np.int64(at(nodes, 4 * node))
-            mine, threshold = (
-                at(query, order * width + (split >> COLUMN_BITS)),
-                at(thresholds, 2 * node + 1),
-            )
-            right = (_rounded(mine, like) > threshold) | ((mine != mine) & (split & 1 == 1))
-            child = np.int64(at(nodes, 4 * node + 1)) + right
-            move(masks, i, masks, n_next)
-            put(set_node, n_next, child)
-            put(set_size, n_next, at(set_size, i))
-            put(set_order, n_next, order)
-            fetch(nodes, 4 * child)
+                    n_single += 1
+        first_next = MAX_SETS - current
+        n_next = first_next
+        for j in range(_UNSPLIT, _UNSPLIT + n_unsplit):
+            i = load(pending, j)
+            node, order = load(set_node, i), load(set_order, i)
+            split = np.int64(load(nodes, 4 * node))
+            term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
+            threshold = load(trees.thresholds, 2 * node + 1)
+            right = (_rounded(term, compare_type) > threshold) | ((term != term) & (split & 1 == 1))
+            child = np.int64(load(nodes, 4 * node + 1)) + right
+            copy_mask(masks, i, masks, n_next)
+            store(set_node, n_next, child)
+            store(set_size, n_next, load(set_size, i))
+            store(set_order, n_next, order)
+            prefetch(nodes, 4 * child)
             n_next += 1
-        for j in range(3 * _SETS, 3 * _SETS + n_ranked):
-            i = at(todo, j)
-            order, before, row = at(set_order, i), at(set_size, i), at(set_row, i)
-            child, turned = np.int64(at(nodes, 4 * at(set_node, i) + 1)), row & 1
-            fetch(nodes, 4 * child)
-            inside = cut(masks, i, table, row >> 1, n_next, n_next + 1)
-            put(set_node, n_next, child + turned)
-            put(set_size, n_next, inside)
-            put(set_order, n_next, order)
-            # where nobody is inside, the others take their place
+        for j in range(_SPLIT, _SPLIT + n_split):
+            i = load(pending, j)
+            order, size, row = load(set_order, i), load(set_size, i), load(work.set_mask, i)
+            child, inverted = np.int64(load(nodes, 4 * load(set_node, i) + 1)), row & 1
+            prefetch(nodes, 4 * child)
+            inside = split_mask(masks, i, table, row >> 1, n_next, n_next + 1)
+            store(set_node, n_next, child + inverted)
+            store(set_size, n_next, inside)
+            store(set_order, n_next, order)
+            # an empty set is overwritten by the other one
             if inside == 0:
-                move(masks, n_next + 1, masks, n_next)
+                copy_mask(masks, n_next + 1, masks, n_next)
             n_next += inside > 0
-            put(set_node, n_next, child + 1 - turned)
-            put(set_size, n_next, before - inside)
-            put(set_order, n_next, order)
-            n_next += inside < before
-        now, n_sets = following, n_next - following
-    return walking, ended
+            store(set_node, n_next, child + 1 - inverted)
+            store(set_size, n_next, size - inside)
+            store(set_order, n_next, order)
+            n_next += inside < size
+        current, n_sets = first_next, n_next - first_next
+    return n_single, n_ended
 
 
 @compiled
-def _walk(
-    nodes, thresholds, columns, scales, values, n_sources, query, width, special, like, walkers, n,
-    arrived,
-):  # fmt: skip
-    """Take single anchors to their leaves, all of them a step at a time.
+def _descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_type, work):
+    """Take single anchors to their leaves, all of them one level at a time.
 
-    `walkers` (n, 2) are nodes, not leaves, with twice the anchor plus the order; in the end
-    `arrived` has the same with the leaves.
+    From `Workspace.single_nodes`, which are inner nodes, to `Workspace.single_leaves`.
     """
-    n_arrived = 0
-    while n:
-        kept = 0
-        for k in range(n):
-            node, who = at(walkers, 2 * k), at(walkers, 2 * k + 1)
-            split, child = np.int64(at(nodes, 4 * node)), np.int64(at(nodes, 4 * node + 1))
-            threshold = at(thresholds, 2 * node + 1)
-            column = (who & 1) * width + (split >> COLUMN_BITS)
-            other = at(values, (who >> 1) * n_sources + at(columns, COLUMN * column + TAKEN))
-            value = at(query, column) + at(scales, SCALE * column + SIGN) * other
-            value = _rounded(value, like)
+    nodes, columns, singles, leaves = (
+        trees.nodes,
+        anchors.columns,
+        work.single_nodes,
+        work.single_leaves,
+    )
+    n_columns, n_values = terms.shape[1], anchors.values.shape[1]
+    n_leaves = 0
+    while n_single:
+        n_left = 0
+        for k in range(n_single):
+            node, anchor_order = load(singles, 2 * k), load(singles, 2 * k + 1)
+            split, child = np.int64(load(nodes, 4 * node)), np.int64(load(nodes, 4 * node + 1))
+            threshold = load(trees.thresholds, 2 * node + 1)
+            column = (anchor_order & 1) * n_columns + (split >> SPLIT_FLAG_BITS)
+            value_column = load(columns, COLUMN_FIELDS * column + VALUE_COLUMN)
+            other = load(anchors.values, (anchor_order >> 1) * n_values + value_column)
+            value = load(terms, column) + load(anchors.scales, SCALE_FIELDS * column + SIGN) * other
+            value = _rounded(value, compare_type)
             right = value > threshold
-            if special:
-                if at(columns, COLUMN * column + KIND) == BY_NAME and value == value:
+            if has_special:
+                if load(columns, COLUMN_FIELDS * column + KIND) == CATEGORY and value == value:
                     right = (0.0 if value == 0 else 1.0) > threshold
                 right |= (value != value) & (split & 1 == 1)
             following = child + right
             leaf = (split >> (1 + np.int64(right))) & 1
-            put(arrived, 2 * n_arrived, following)
-            put(arrived, 2 * n_arrived + 1, who)
-            n_arrived += leaf
-            put(walkers, 2 * kept, following)
-            put(walkers, 2 * kept + 1, who)
-            kept += 1 - leaf
-            fetch(nodes, 4 * following)
-        n = kept
-
-
-# --- all trees, all queries -----------------------------------------------------------------------
+            store(leaves, 2 * n_leaves, following)
+            store(leaves, 2 * n_leaves + 1, anchor_order)
+            n_leaves += leaf
+            store(singles, 2 * n_left, following)
+            store(singles, 2 * n_left + 1, anchor_order)
+            n_left += 1 - leaf
+            prefetch(nodes, 4 * following)
+        n_single = n_left
 
 
 @compiled
-def over_anchors(
-    forest, sets, queries, members, places, special, like, signs, slots, at_once, work, out
-):
-    """Add what every tree says of every query with its anchors to `out`.
+def _add_leaves(trees, q, output, queries, out, n_single, n_ended, work):
+    """Add the values of the leaves that sets and single anchors of query `q` have reached."""
+    positions, sums = queries.positions, out.sums
+    per_anchor = positions.shape[1] > 0
+    row = q if len(positions) > 1 else 0
+    n_values = trees.leaf_values.shape[1]
+    for k in range(max(n_values, 1)):
+        for i in range(n_ended):
+            leaf, order = load(work.leaf_sets, 3 * i), load(work.leaf_sets, 3 * i + 2)
+            value = load(trees.thresholds, 2 * leaf + 1)
+            if n_values:
+                value = trees.leaf_values[load(trees.nodes, 4 * leaf + 1), k]
+            value *= load(out.signs, order)
+            slot = load(out.slots, order)
+            if not per_anchor:
+                sums[q, slot, 0, output + k] += value * load(work.leaf_sets, 3 * i + 1)
+                continue
+            words = nonzero_words(work.leaf_masks, i)
+            while words:
+                w = lowest_bit(words)
+                words &= words - np.uint64(1)
+                word = load(work.leaf_masks, MASK_WORDS * i + w)
+                while word:
+                    sums[q, slot, positions[row, 64 * w + lowest_bit(word)], output + k] += value
+                    word &= word - np.uint64(1)
+        for i in range(n_single):
+            leaf, anchor_order = (
+                load(work.single_leaves, 2 * i),
+                load(work.single_leaves, 2 * i + 1),
+            )
+            order = anchor_order & 1
+            value = load(trees.thresholds, 2 * leaf + 1)
+            if n_values:
+                value = trees.leaf_values[load(trees.nodes, 4 * leaf + 1), k]
+            position = positions[row, anchor_order >> 1] if per_anchor else 0
+            sums[q, load(out.slots, order), position, output + k] += load(out.signs, order) * value
+
+
+# --- all trees and queries ------------------------------------------------------------------------
+
+
+@compiled_once
+def add_tree_sums(trees, anchors, queries, out, batch_size, has_special, compare_type, work):
+    """Add the leaf values of all trees, for all queries with their anchors, to `out.sums`.
 
     Parameters
     ----------
-    forest, sets : Packed, AnchorSets
-        The trees and the anchors.
-    queries : array (n_queries, 2, width)
-        The queries' parts of the pair columns.
-    members : array (n_queries, WORDS), or (1, WORDS) where it is the same for all
-        The anchors of each query.
-    places : array (n_queries or 1, n_anchors)
-        Where in `out` an anchor has its own sum; (1, 0) where they have one together.
-    special : bool
-        Whether there are missing values, or names.
-    like : float32 or float64
-        Of the type in which values are compared.
-    signs, slots : arrays (n_orders,)
-        For each order of the pair that is asked for, the sign with which it counts and the slot of
-        `out` that it is added to.
-    at_once : int
-        How many queries go down a tree before the next tree's turn.
-    work : Work
-        Memory to work in.
-    out : array (n_queries, n_slots, n_places or 1, n_outputs)
-        What is added to.
+    trees : PackedTrees
+    anchors : AnchorMasks
+    queries : QueryBatch
+    out : LeafSums
+    batch_size : int
+        How many queries descend a tree before the next tree begins.
+    has_special : bool
+        Whether there are missing values or categorical features.
+    compare_type : float32 or float64
+        Any number of the type in which values are compared.
+    work : Workspace
+        For `batch_size` queries.
     """
-    nodes, thresholds, rule = forest.nodes, forest.threshold, forest.rule
-    columns, scales, levels, grid = sets.columns, sets.scales, sets.levels, sets.grid
-    table, values = sets.table, sets.values
-    n_queries, width = queries.shape[0], queries.shape[2]
-    n_orders, n_rules = len(signs), len(forest.rule_split)
-    sizes = work.sizes
-    for start in range(0, n_queries, at_once):
-        stop = min(start + at_once, n_queries)
+    n_queries, n_columns = queries.terms.shape[0], queries.terms.shape[2]
+    for start in range(0, n_queries, batch_size):
+        stop = min(start + batch_size, n_queries)
         for q in range(start, stop):
-            own = q if len(members) > 1 else 0
-            move(members, own, work.masks, 2 * _SETS)
-            sizes[q - start] = cut(
-                work.masks, 2 * _SETS, table, len(table) - 1, 2 * _SETS, 2 * _SETS + 1
+            row = q if len(queries.selected) > 1 else 0
+            copy_mask(queries.selected, row, work.masks, _SELECTED)
+            # splitting by the mask of all anchors counts them
+            work.n_selected[q - start] = split_mask(
+                work.masks, _SELECTED, anchors.masks, len(anchors.masks) - 1, _SELECTED, _SPARE
             )
-            if sizes[q - start] <= _FEW:
+            if work.n_selected[q - start] <= _SMALL_SET:
                 continue
-            for order in range(n_orders):
-                for u in range(n_rules):
-                    split = np.int64(forest.rule_split[u])
-                    mine = queries[q, order, split >> COLUMN_BITS]
-                    work.rows[q - start, order, u] = _row_of(
-                        columns, scales, levels, grid, order * width, mine, split,
-                        forest.rule_threshold[u], like,
-                    )  # fmt: skip
-        for tree in range(len(forest.roots)):
-            root, output = forest.roots[tree], forest.outputs[tree]
+            for order in range(len(out.signs)):
+                for s in range(len(trees.distinct_split)):
+                    split = np.int64(trees.distinct_split[s])
+                    term = queries.terms[q, order, split >> SPLIT_FLAG_BITS]
+                    threshold = trees.distinct_threshold[s]
+                    work.split_masks[q - start, order, s] = _encoded_mask(
+                        anchors, order * n_columns, term, split, threshold, compare_type
+                    )
+        for tree in range(len(trees.roots)):
             for q in range(start, stop):
-                if sizes[q - start] == 0:
+                n_selected = work.n_selected[q - start]
+                if n_selected == 0:
                     continue
-                move(members, q if len(members) > 1 else 0, work.masks, 2 * _SETS)
-                n_walking, n_ended = _descend(
-                    nodes, thresholds, rule, root, columns, scales, levels, grid, table,
-                    len(table) - 1, queries[q], width, work.rows[q - start], n_rules, n_orders,
-                    sizes[q - start], like, work.masks, work.set_node, work.set_size,
-                    work.set_order, work.set_row, work.todo, work.walkers, work.leaves,
-                    work.leaf_masks,
+                row = q if len(queries.selected) > 1 else 0
+                copy_mask(queries.selected, row, work.masks, _SELECTED)
+                terms = queries.terms[q]
+                n_single, n_ended = _descend_as_sets(
+                    trees, trees.roots[tree], anchors, terms, work.split_masks[q - start],
+                    len(out.signs), n_selected, compare_type, work,
                 )  # fmt: skip
-                _walk(
-                    nodes, thresholds, columns, scales, values, values.shape[1], queries[q], width,
-                    special, like, work.walkers, n_walking, work.arrived,
-                )  # fmt: skip
-                _add(
-                    nodes, thresholds, forest.leaf_value, work.leaves, work.leaf_masks, n_ended,
-                    work.arrived, n_walking, places, q if len(places) > 1 else 0, signs, slots, q,
-                    output, out,
-                )  # fmt: skip
-
-
-@compiled
-def _add(
-    nodes, thresholds, leaf_value, leaves, leaf_masks, n_ended, arrived, n_arrived, places, own,
-    signs, slots, q, output, out,
-):  # fmt: skip
-    """Add the leaves of one tree and query: those that sets ended in, and walkers arrived at."""
-    each = places.shape[1] > 0
-    n_values = leaf_value.shape[1]
-    for k in range(max(n_values, 1)):
-        for i in range(n_ended):
-            leaf, order = at(leaves, 3 * i), at(leaves, 3 * i + 2)
-            value = at(thresholds, 2 * leaf + 1)
-            if n_values:
-                value = leaf_value[at(nodes, 4 * leaf + 1), k]
-            value *= at(signs, order)
-            slot = at(slots, order)
-            if not each:
-                out[q, slot, 0, output + k] += value * at(leaves, 3 * i + 1)
-                continue
-            words = busy(leaf_masks, i)
-            while words:
-                w = lowest(words)
-                words &= words - np.uint64(1)
-                word = at(leaf_masks, WORDS * i + w)
-                while word:
-                    out[q, slot, places[own, 64 * w + lowest(word)], output + k] += value
-                    word &= word - np.uint64(1)
-        for i in range(n_arrived):
-            leaf, who = at(arrived, 2 * i), at(arrived, 2 * i + 1)
-            value = at(thresholds, 2 * leaf + 1)
-            if n_values:
-                value = leaf_value[at(nodes, 4 * leaf + 1), k]
-            place = places[own, who >> 1] if each else 0
-            out[q, at(slots, who & 1), place, output + k] += at(signs, who & 1) * value
+                _descend_one_by_one(
+                    trees, anchors, terms, n_single, has_special, compare_type, work
+                )
+                _add_leaves(trees, q, trees.outputs[tree], queries, out, n_single, n_ended, work)

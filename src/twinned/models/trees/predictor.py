@@ -1,261 +1,336 @@
-"""A pair forest at its anchors: predicted differences of queries, without building pairs."""
+"""A tree ensemble over pairs, bound to anchors: predicted differences without building pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
+from numpy.typing import NDArray
 
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
 from twinned.models.trees.anchor_masks import (
-    MOST_ANCHORS,
-    Layout,
-    anchor_sets,
+    PairLayout,
+    anchor_positions,
+    build_anchor_masks,
     chunk_size,
-    members_of,
-    places_of,
-    query_parts,
-    sources,
-    work_space,
+    query_terms,
+    row_matrix,
+    selection_masks,
 )
-from twinned.models.trees.packed import Packed, groups, pack
-from twinned.models.trees.reader import FLOAT32, FLOAT64, Trees, count_trees, read_trees
-from twinned.pairing.pairs import PairFeatures, antisymmetric
+from twinned.models.trees.ensemble import FLOAT32, FLOAT64, TreeEnsemble
+from twinned.models.trees.kernel_types import (
+    MAX_ANCHORS,
+    AnchorMasks,
+    LeafSums,
+    PackedTrees,
+    QueryBatch,
+    allocate_workspace,
+)
+from twinned.models.trees.packing import group_trees, pack_trees
+from twinned.models.trees.reader import count_trees, read_trees
+from twinned.pairing.differences import estimate
+from twinned.pairing.features import PairFeatures
 
-# Below so many pairs times trees, pairs are built: that takes a second or less, as long as loading
-# the kernel does, and it need not be compiled, which takes some seconds the first time.
-LEAST_WORK = 5_000_000
-# Packing a node takes as long as predicting so many pairs with a tree.
-_NODE_WORK = 2
-# Queries that go down a tree before the next tree's turn: many, to use it while it is in the
-# processor's cache; few where rules are kept for each; one by one where all trees are in the cache.
-_AT_ONCE, _AT_ONCE_BY_RULES = 256, 16
-_CACHE_BYTES = 1_000_000
-_FEWEST_QUERIES = 16  # of a thread's turn
-# Values beyond would be infinite in float32, about which a library complains in its own words.
-_LARGEST_FLOAT32 = 1e38
+# For fewer pairs times trees, pairs are built: that takes a second or less, as long as loading the
+# kernel does, and compiling it takes some seconds the first time.
+MIN_WORK = 5_000_000
+# Packing a node takes as long as predicting this many pairs with a tree.
+_PAIRS_PER_NODE = 2
+# Queries that descend a tree before the next tree begins: many, to use the tree while it is in the
+# processor's cache; few where the masks of all distinct splits are stored for each; one where all
+# trees fit into the cache.
+_BATCH_SIZE, _BATCH_SIZE_DISTINCT = 256, 16
+_PROCESSOR_CACHE_BYTES = 1_000_000
+_MIN_QUERIES_PER_TASK = 16
+_BLOCK_BYTES = 64_000_000  # of queries whose estimates are reduced at once
+# Larger values may be infinite in float32, which libraries reject with their own messages.
+_MAX_FLOAT32 = 1e38
+
+_Part = TypeVar("_Part", PackedTrees, AnchorMasks)
 
 
 class AnchoredTrees:
-    """Trees over pairs, and the anchors.
+    """A tree ensemble over pairs, bound to anchors; an `AnchoredModel`.
 
     Parameters
     ----------
-    trees : Trees
-        As read from the estimator.
+    trees : TreeEnsemble
+        The trees, as read from the estimator.
     features : PairFeatures
-        What the estimator sees of a pair; no callable.
+        The features of a pair that the estimator was fitted on; not a callable.
     anchors : Rows
-        The known points.
+        The anchors.
+    anchors_y : array of shape (anchor,) or (anchor, output)
+        Their known values.
     unit : float
-        What the trees' differences are multiplied by.
-    keep_bytes : int
-        Packed trees up to this size are kept for the next call.
+        Factor of the differences that the trees predict.
+    symmetric : bool
+        Whether both orders of each pair are evaluated.
+    cache_bytes : int
+        Memory for packed trees and masks of anchors, which are stored for the next call.
     """
 
     def __init__(
-        self, trees: Trees, features: PairFeatures, anchors: Rows, unit: float, keep_bytes: int
+        self,
+        trees: TreeEnsemble,
+        features: PairFeatures,
+        anchors: Rows,
+        anchors_y: Floats,
+        unit: float,
+        *,
+        symmetric: bool,
+        cache_bytes: int,
     ) -> None:
         self._trees = trees
-        self._layout = Layout(*features.layout(anchors.numeric.shape[1]))
-        # the others are codes of names
+        self._layout = PairLayout(*features.layout(anchors.numeric.shape[1]))
+        # the other row columns are codes of categories
         self._n_ordered = anchors.numeric.shape[1] + anchors.one_hot.shape[1]
-        self._anchors = sources(anchors)
+        self._anchors = row_matrix(anchors)
+        self._mean_y = anchors_y.reshape(len(anchors_y), -1).mean(axis=0)
         self._unit = unit
-        # once rounded to float32, by us or by the library, a value stays in it
+        self._symmetric = symmetric
+        # pair features or the library round to float32
         rounds = FLOAT32 in (trees.value_type, features.dtype)
         self._value_type = FLOAT32 if rounds else FLOAT64
-        self._keep_bytes = keep_bytes
-        self._kept: list[Packed] | None = None
-        self._kept_chunks: list[Any] | None = None  # of all anchors, for their own estimates
+        self._cache_bytes = cache_bytes
+        self._packed: list[PackedTrees] | None = None
+        self._masks: list[AnchorMasks] | None = None
 
     @property
-    def exact_sums(self) -> bool:
-        """Whether sums over anchors may be formed tree by tree: the library adds in float64."""
-        return self._trees.sum_type == FLOAT64
+    def bytes_per_query(self) -> int:
+        """Memory of one query apart from its differences: its row, terms, anchors and positions."""
+        return 8 * (2 * self._anchors.shape[1] + 2 * len(self._layout.role)) + 8 * MAX_ANCHORS
 
     @property
-    def query_bytes(self) -> int:
-        """What a query costs beside its estimates: its values, its parts of pairs, its anchors."""
-        return 8 * (2 * self._anchors.shape[1] + 2 * len(self._layout.role)) + 8 * MOST_ANCHORS
-
-    def pays(self, n_pairs: int) -> bool:
-        """Whether packing the trees takes less than building the pairs would."""
-        return n_pairs * len(self._trees.trees) >= _NODE_WORK * self._trees.n_nodes
+    def is_packed(self) -> bool:
+        """Whether packed trees are stored: then the kernel is faster even for one query."""
+        return self._packed is not None
 
     @property
-    def ready(self) -> bool:
-        """Whether the trees are packed already: then even one query is quicker without pairs."""
-        return self._kept is not None
+    def cached_bytes(self) -> int:
+        """Memory of the packed trees and masks that are stored for the next call."""
+        packed, masks = self._packed or [], self._masks or []
+        return sum(one.nbytes for one in packed) + sum(one.nbytes for one in masks)
 
-    def make_ready(self) -> None:
-        """Pack the trees now, where they may be kept."""
-        for _ in self._packed():
+    def pack_now(self) -> None:
+        """Pack the trees and store them, if they fit into the cache."""
+        for _ in self._packed_groups():
             pass
 
-    def holds(self, matrix: Floats) -> bool:
-        """Whether all values are numbers in the type in which the library compares them."""
+    def worthwhile(self, n_pairs: int) -> bool:
+        """Whether packing the trees, unless it is done, takes less time than building the pairs."""
+        work = n_pairs * len(self._trees.trees)
+        return self.is_packed or work >= _PAIRS_PER_NODE * self._trees.n_nodes
+
+    def supports(self, queries: Rows) -> bool:
+        """Whether all values are finite in the type in which the library compares them."""
         if self._trees.value_type != FLOAT32:
             return True
-        return not (np.abs(matrix) > _LARGEST_FLOAT32).any()
-
-    def mean(self, queries: Rows, *, symmetric: bool, n_jobs: int | None) -> Floats:
-        """(n_queries, n_outputs) the mean over all anchors of predicted differences."""
-        total = self._run(queries, None, each=False, symmetric=symmetric, n_jobs=n_jobs)
-        mean = total[:, 0, 0] / len(self._anchors)
-        return (0.5 * mean if symmetric else mean + self._trees.offset) * self._unit
-
-    def differences(
-        self, queries: Rows, indices: Indices | None, *, symmetric: bool, n_jobs: int | None
-    ) -> Floats:
-        """(n_queries, n_used, n_outputs) the predicted difference of each query to its anchors.
-
-        `indices` (n_queries, n_used) are a query's anchors, None where it has all.
-        """
-        if symmetric and not self.exact_sums:
-            return antisymmetric(*self.orders(queries, indices, n_jobs=n_jobs))
-        out = self._run(queries, indices, each=True, symmetric=symmetric, n_jobs=n_jobs)
-        found = 0.5 * out[:, 0] if symmetric else out[:, 0] + self._offset
-        return found.astype(np.float64) * self._unit
-
-    def orders(
-        self, queries: Rows, indices: Indices | None, *, n_jobs: int | None
-    ) -> tuple[Floats, Floats]:
-        """F(query, anchor) and F(anchor, query), each as of `differences`."""
-        out = self._run(queries, indices, each=True, symmetric=True, n_jobs=n_jobs, apart=True)
-        both = (out + self._offset).astype(np.float64) * self._unit
-        return both[:, 0], both[:, 1]
+        return not (np.abs(queries.numeric) > _MAX_FLOAT32).any()
 
     @property
-    def _offset(self) -> Any:
-        """What is still to be added to a sum of leaves: float32 sums begin with it."""
-        return self._trees.offset if self.exact_sums else self._trees.sum_type.type(0)
+    def queries_per_block(self) -> int:
+        return max(1, _BLOCK_BYTES // self.bytes_per_query)
 
-    def _run(
-        self,
-        queries: Rows,
-        indices: Indices | None,
-        *,
-        each: bool,
-        symmetric: bool,
-        n_jobs: Any,
-        apart: bool = False,
-    ) -> Any:
-        """(n_queries, n_slots, n_used or 1, n_outputs) sums of leaves.
+    def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
+        """Whether `moments` is available: for the mean with equal weights, added in float64.
 
-        Where leaves are added in float64, there is one slot, and what the trees say of a pair the
-        other way round counts negative; or two, where both are wanted `apart`. Float32 rounds each
-        of the two on its own, from the offset on.
+        In float32, sums over anchors depend on the order of the additions.
         """
-        from twinned.models.trees.kernel import over_anchors
+        return not weighted and not variance and self._adds_in_float64
 
-        of_queries = sources(queries)
-        parts = query_parts(of_queries, self._layout)
-        n_slots = 2 if symmetric and (apart or not self.exact_sums) else 1
-        used = len(self._anchors) if indices is None else indices.shape[1]
-        shape = (len(parts), n_slots, used if each else 1, len(self._trees.offset))
-        out = np.zeros(shape, dtype=self._trees.sum_type)
-        if not self.exact_sums:
-            out += self._trees.offset.astype(out.dtype)
-        signs = np.array([1.0, -1.0 if n_slots == 1 else 1.0])[: 1 + symmetric]
-        slots = np.array([0, n_slots - 1])[: 1 + symmetric]
-        special = bool(
+    def moments(
+        self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
+    ) -> tuple[Floats, None]:
+        """Mean (query, output) of the estimates of all anchors, without variance."""
+        sums = self._sum_leaves(queries, None, per_anchor=False, n_jobs=n_jobs)
+        mean = sums[:, 0, 0] / len(self._anchors)
+        mean = 0.5 * mean if self._symmetric else mean + self._trees.offset
+        return estimate(mean * self._unit, self._mean_y), None
+
+    def differences(self, queries: Rows, indices: Indices | None, *, n_jobs: int | None) -> Floats:
+        """(member, query, anchor, output): the predicted difference of each query to its anchors.
+
+        The members are F(query, anchor) and, where `symmetric`, −F(anchor, query). `indices`
+        (query, anchor) are the anchors of each query; None stands for all anchors.
+        """
+        sums = self._sum_leaves(queries, indices, per_anchor=True, n_jobs=n_jobs)
+        found = np.moveaxis(sums, 1, 0).astype(np.float64, copy=False)
+        if self._adds_in_float64:
+            found += self._member_offsets[:, None, None]
+        found *= self._unit
+        return found
+
+    @property
+    def _adds_in_float64(self) -> bool:
+        """Whether the library adds leaf values in float64; else in float32, from the offset on."""
+        return bool(self._trees.sum_type == FLOAT64)
+
+    @property
+    def _member_offsets(self) -> Floats:
+        """(member, output): the offset of the trees, negative for −F(anchor, query)."""
+        offset = self._trees.offset
+        return np.array([offset, -offset]) if self._symmetric else offset[None]
+
+    def _sum_leaves(
+        self, queries: Rows, indices: Indices | None, *, per_anchor: bool, n_jobs: int | None
+    ) -> Floats:
+        """(query, slot, anchor or 1, output): sums of leaf values.
+
+        With `per_anchor`, each member has a slot and each anchor of a query its own sum; else all
+        are added up.
+        """
+        from twinned.models.trees.kernel import add_tree_sums
+
+        values = row_matrix(queries)
+        terms = query_terms(values, self._layout)
+        n_orders, n_outputs = self._member_offsets.shape
+        n_used = len(self._anchors) if indices is None else indices.shape[1]
+        shape = (len(terms), n_orders if per_anchor else 1, n_used if per_anchor else 1, n_outputs)
+        sums = np.zeros(shape, dtype=self._trees.sum_type)
+        if not self._adds_in_float64:
+            sums += self._member_offsets[:, None].astype(sums.dtype)
+        signs = np.array([1.0, -1.0])[:n_orders]
+        slots = np.arange(n_orders) * per_anchor
+        has_special = bool(
             self._n_ordered < self._anchors.shape[1]
-            or np.isnan(of_queries).any()
+            or np.isnan(values).any()
             or np.isnan(self._anchors).any()
         )
 
-        def one_range(rows: slice, forest: Packed, chunk: Any) -> None:
-            sets, members, places = chunk
-            at_once = _AT_ONCE_BY_RULES if len(forest.rule) else _AT_ONCE
-            if forest.nodes.nbytes + forest.leaf_value.nbytes < _CACHE_BYTES:
-                at_once = 1
-            over_anchors(
-                forest,
-                sets,
-                parts[rows],
-                members if len(members) == 1 else members[rows],
-                places if len(places) == 1 else places[rows],
-                special,
+        def add_rows(
+            rows: slice, trees: PackedTrees, anchors: AnchorMasks, batch: QueryBatch
+        ) -> None:
+            batch_size = _BATCH_SIZE_DISTINCT if len(trees.split_id) else _BATCH_SIZE
+            if trees.nodes.nbytes + trees.leaf_values.nbytes < _PROCESSOR_CACHE_BYTES:
+                batch_size = 1
+            add_tree_sums(
+                trees,
+                anchors,
+                batch.take(rows),
+                LeafSums(sums[rows], signs, slots),
+                batch_size,
+                has_special,
                 self._value_type.type(0),
-                signs,
-                slots,
-                at_once,
-                work_space(at_once, len(forest.rule_split), each=each),
-                out[rows],
+                allocate_workspace(batch_size, len(trees.distinct_split), per_anchor=per_anchor),
             )
 
         n_threads = effective_n_jobs(n_jobs)
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
-            for forest in self._packed():
-                for chunk in self._chunks(indices, each=each):
+            for trees in self._packed_groups():
+                for anchors, batch in self._chunks(terms, indices, per_anchor=per_anchor):
                     parallel(
-                        delayed(one_range)(rows, forest, chunk)
-                        for rows in _ranges(len(parts), n_threads)
+                        delayed(add_rows)(rows, trees, anchors, batch)
+                        for rows in _row_ranges(len(terms), n_threads)
                     )
-        return out
+        return sums
 
-    def _chunks(self, indices: Indices | None, *, each: bool) -> Iterator[Any]:
-        """The anchors, as many at a time as a mask holds, and who has which of them."""
-        if indices is None and each:
-            if self._kept_chunks is None:
-                self._kept_chunks = list(self._make_chunks(None, each=True))
-            yield from self._kept_chunks
-        else:
-            yield from self._make_chunks(indices, each=each)
-
-    def _make_chunks(self, indices: Indices | None, *, each: bool) -> Iterator[Any]:
-        size = chunk_size(self._anchors.shape[1])
-        for start in range(0, len(self._anchors), size):
-            values = self._anchors[start : start + size]
-            nowhere = np.zeros((1, 0), dtype=np.int32)
+    def _chunks(
+        self, terms: NDArray[np.float64], indices: Indices | None, *, per_anchor: bool
+    ) -> Iterator[tuple[AnchorMasks, QueryBatch]]:
+        """Yield the anchors in chunks, each with the queries and their anchors in it."""
+        start = 0
+        for anchors in self._anchor_masks():
+            n = len(anchors.values)
+            no_positions = np.zeros((1, 0), dtype=np.int32)
             yield (
-                anchor_sets(values, self._layout, self._n_ordered),
-                members_of(indices, start, len(values)),
-                places_of(indices, start, len(values)) if each else nowhere,
+                anchors,
+                QueryBatch(
+                    terms,
+                    selection_masks(indices, start, n),
+                    anchor_positions(indices, start, n) if per_anchor else no_positions,
+                ),
             )
+            start += n
 
-    def _packed(self) -> Iterator[Packed]:
-        """The trees, packed: kept from the last time, or one group after the other."""
-        if self._kept is not None:
-            yield from self._kept
-            return
-        kept: list[Packed] = []
-        n_bytes = 0
-        for group in groups(self._trees):
-            forest = pack(group, self._value_type, self._trees.strict)
-            n_bytes += forest.nbytes
-            if n_bytes <= self._keep_bytes:
-                kept.append(forest)
-            else:
-                kept.clear()
-            yield forest
-        if n_bytes <= self._keep_bytes:
-            self._kept = kept
+    def _packed_groups(self) -> Iterator[PackedTrees]:
+        """Yield the packed trees: stored ones, or one group after the other."""
+
+        def store(packed: list[PackedTrees]) -> None:
+            self._packed = packed
+
+        if self._packed is not None:
+            return iter(self._packed)
+        groups = group_trees(self._trees)
+        packed = (pack_trees(group, self._value_type, self._trees.strict) for group in groups)
+        return _store_if_small(packed, self._cache_bytes, store)
+
+    def _anchor_masks(self) -> Iterator[AnchorMasks]:
+        """Yield the masks of all anchors, chunk by chunk: stored ones, or built now.
+
+        They are stored in what packed trees leave of the cache, as those take longer to make.
+        """
+
+        def store(masks: list[AnchorMasks]) -> None:
+            self._masks = masks
+
+        if self._masks is not None:
+            return iter(self._masks)
+        size = chunk_size(self._anchors.shape[1])
+        masks = (
+            build_anchor_masks(self._anchors[i : i + size], self._layout, self._n_ordered)
+            for i in range(0, len(self._anchors), size)
+        )
+        budget = self._cache_bytes - self.cached_bytes if self.is_packed else -1
+        return _store_if_small(masks, budget, store)
 
 
-def read_at_anchors(
-    estimator: Any, features: PairFeatures, anchors: Rows, unit: float, keep_bytes: int
+def anchored_trees(
+    estimator: Any,
+    features: PairFeatures,
+    anchors: Rows,
+    anchors_y: Floats,
+    unit: float,
+    *,
+    symmetric: bool,
+    cache_bytes: int,
 ) -> AnchoredTrees | None:
-    """The estimator at its anchors, or None where its pairs have to be built."""
+    """Bind a fitted estimator to anchors; None where its pairs have to be built.
+
+    The parameters are those of `AnchoredTrees`.
+    """
     if callable(features.kind):
         return None
     trees = read_trees(estimator)
     if trees is None or trees.n_features > features.width:
         return None
-    found = AnchoredTrees(trees, features, anchors, unit, keep_bytes)
-    return found if found.holds(sources(anchors)) else None
+    found = AnchoredTrees(
+        trees, features, anchors, anchors_y, unit, symmetric=symmetric, cache_bytes=cache_bytes
+    )
+    return found if found.supports(anchors) else None
 
 
-def pays(estimator: Any, n_pairs: int) -> bool:
-    """Whether there is enough to do for the kernel; found without reading the trees."""
-    return n_pairs * count_trees(estimator) >= LEAST_WORK
+def enough_work(estimator: Any, n_pairs: int) -> bool:
+    """Whether predicting so many pairs takes long enough to load the kernel.
+
+    Known without reading the trees.
+    """
+    return n_pairs * count_trees(estimator) >= MIN_WORK
 
 
-def _ranges(n_queries: int, n_threads: int) -> Iterator[slice]:
-    """Some for each thread, so that none waits long for the last."""
-    step = max(_FEWEST_QUERIES, -(-n_queries // (4 * n_threads))) if n_threads > 1 else n_queries
+def _store_if_small(
+    parts: Iterable[_Part], max_bytes: int, store: Callable[[list[_Part]], None]
+) -> Iterator[_Part]:
+    """Yield the parts; in the end, store them if they have at most `max_bytes` together."""
+    stored: list[_Part] = []
+    n_bytes = 0
+    for part in parts:
+        n_bytes += part.nbytes
+        if n_bytes <= max_bytes:
+            stored.append(part)
+        else:
+            stored.clear()
+        yield part
+    if n_bytes <= max_bytes:
+        store(stored)
+
+
+def _row_ranges(n_queries: int, n_threads: int) -> Iterator[slice]:
+    """Yield slices of queries, several for each thread, so that all finish at about one time."""
+    step = n_queries
+    if n_threads > 1:
+        step = max(_MIN_QUERIES_PER_TASK, -(-n_queries // (4 * n_threads)))
     return (slice(start, start + step) for start in range(0, n_queries, step))

@@ -1,12 +1,10 @@
-"""A fitted tree ensemble, read: its trees, how they compare, and how they add up.
-
-What cannot be read exactly is None, and then the caller asks the estimator itself.
-"""
+"""Reader of fitted tree ensembles: their trees, and how they compare and add up."""
 
 from __future__ import annotations
 
+import logging
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,112 +18,88 @@ from sklearn.ensemble import (
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+from twinned._compat import unwrap_search
+from twinned.models.trees.ensemble import (
+    FLOAT32,
+    FLOAT64,
+    Tree,
+    TreeEnsemble,
+    UnreadableTreesError,
+    stack_outputs,
+)
 
-
-class Tree(NamedTuple):
-    """One tree, in the arrays of its library: views where it has such.
-
-    All are (n_nodes,), but `value` (n_nodes, n_values). `left` is negative at leaves. A missing
-    value goes left where `missing_left`. Leaves count `scale` times and add to the outputs from
-    `output` on.
-    """
-
-    feature: NDArray[Any]
-    threshold: NDArray[Any]
-    left: NDArray[Any]
-    right: NDArray[Any]
-    missing_left: NDArray[np.bool_]
-    value: NDArray[Any]
-    scale: float
-    output: int
-
-    @property
-    def n_nodes(self) -> int:
-        return len(self.left)
-
-
-class Trees(NamedTuple):
-    """A whole ensemble.
-
-    A sample goes left where its value, rounded to `value_type`, is at most the threshold, or less
-    than it where `strict`. The prediction is `offset` (n_outputs,) plus the leaves, added in the
-    order of the trees and rounded to `sum_type` after each.
-    """
-
-    trees: list[Tree]
-    offset: NDArray[np.float64]
-    value_type: np.dtype[Any]
-    strict: bool
-    sum_type: np.dtype[Any]
-
-    @property
-    def n_nodes(self) -> int:
-        return sum(tree.n_nodes for tree in self.trees)
-
-    @property
-    def n_features(self) -> int:
-        """How many columns the splits ask for."""
-        return 1 + max(int(tree.feature.max()) for tree in self.trees)
+_LOGGER = logging.getLogger("twinned")
+_SINGLE_TREES = (DecisionTreeRegressor, ExtraTreeRegressor)
 
 
 def count_trees(estimator: Any) -> int:
-    """About how many trees a fitted regressor has, told without reading it; 0 where it has none."""
+    """Return about how many trees a fitted regressor has, without reading it; 0 for none."""
+    estimator = unwrap_search(estimator)
     if type(estimator) is MultiOutputRegressor:
         return sum(count_trees(one) for one in estimator.estimators_)
-    if type(estimator) in (DecisionTreeRegressor, ExtraTreeRegressor):
+    if type(estimator) in _SINGLE_TREES:
         return 1
     if hasattr(estimator, "get_booster"):  # XGBoost
         return int(estimator.get_booster().num_boosted_rounds())
     if hasattr(estimator, "estimators_"):
         return len(estimator.estimators_)
-    boosted = getattr(estimator, "n_iter_", 0)
-    return int(boosted) if isinstance(boosted, Integral) else 0
+    n_iterations = getattr(estimator, "n_iter_", 0)
+    return int(n_iterations) if isinstance(n_iterations, Integral) else 0
 
 
-def read_trees(estimator: Any) -> Trees | None:
-    """Read a fitted regressor, or None where its prediction is not exactly that of plain trees.
+def read_trees(estimator: Any) -> TreeEnsemble | None:
+    """Read a fitted regressor; None where its prediction is not exactly a sum of plain trees.
 
     >>> from sklearn.tree import DecisionTreeRegressor
-    >>> trees = read_trees(DecisionTreeRegressor().fit([[0.0], [1.0]], [2.0, 5.0]))
-    >>> trees.trees[0].threshold[0], trees.trees[0].value[1:, 0], trees.strict
+    >>> ensemble = read_trees(DecisionTreeRegressor().fit([[0.0], [1.0]], [2.0, 5.0]))
+    >>> tree = ensemble.trees[0]
+    >>> tree.threshold[0], tree.value[1:, 0], ensemble.strict
     (np.float64(0.5), array([2., 5.]), False)
     """
     try:
-        trees = _read(estimator)
-    except (AttributeError, ImportError, KeyError, TypeError, ValueError, RuntimeError):
-        # another version of a library keeps its trees in another way
+        ensemble = _read(estimator)
+    except (AttributeError, ImportError, KeyError, UnreadableTreesError):
+        # another version of a library stores its trees in another way
+        _LOGGER.warning(
+            "The trees of %s could not be read; predictions build pairs, which is slower.",
+            type(estimator).__name__,
+            exc_info=True,
+        )
         return None
-    return trees if trees is not None and _is_plain(trees) else None
+    return ensemble if ensemble is not None and ensemble.is_valid else None
 
 
-def _read(estimator: Any) -> Trees | None:
-    # subclasses may predict in another way, so the type has to be the very one
+def _read(estimator: Any) -> TreeEnsemble | None:
+    estimator = unwrap_search(estimator)
+    # subclasses may predict in another way, so the types have to be equal
     kind = type(estimator)
     if kind is MultiOutputRegressor:
-        return _side_by_side([_read(one) for one in estimator.estimators_])
-    if kind in (DecisionTreeRegressor, ExtraTreeRegressor):
-        return _of_scikit_learn([estimator], np.zeros(estimator.n_outputs_), 1.0)
+        return stack_outputs([_read(one) for one in estimator.estimators_])
+    if kind in _SINGLE_TREES:
+        return _read_members([estimator], np.zeros(estimator.n_outputs_), 1.0)
     if kind in (RandomForestRegressor, ExtraTreesRegressor):
         members = estimator.estimators_
-        return _of_scikit_learn(members, np.zeros(estimator.n_outputs_), 1.0 / len(members))
+        return _read_members(members, np.zeros(estimator.n_outputs_), 1.0 / len(members))
     if kind is GradientBoostingRegressor:
-        return _of_gradient_boosting(estimator)
+        return _read_gradient_boosting(estimator)
     if kind is HistGradientBoostingRegressor:
-        return _of_histogram_boosting(estimator)
-    # by name, as neither library need be there
+        return _read_hist_gradient_boosting(estimator)
+    # by name, as these libraries are optional
     name = (kind.__module__.partition(".")[0], kind.__name__)
     if name in (("lightgbm", "LGBMRegressor"), ("xgboost", "XGBRegressor")):
-        from twinned.models.trees.treelite_reader import of_lightgbm, of_xgboost
+        from twinned.models.trees.treelite_reader import read_lightgbm, read_xgboost
 
-        return of_lightgbm(estimator) if name[0] == "lightgbm" else of_xgboost(estimator)
+        return read_lightgbm(estimator) if name[0] == "lightgbm" else read_xgboost(estimator)
     return None
 
 
-def _of_scikit_learn(members: list[Any], offset: NDArray[np.float64], scale: float) -> Trees | None:
+def _read_members(
+    members: list[Any], offset: NDArray[np.float64], scale: float
+) -> TreeEnsemble | None:
+    """Read the single trees of a scikit-learn ensemble."""
     trees = []
     for member in members:
-        if type(member) not in (DecisionTreeRegressor, ExtraTreeRegressor):
+        if type(member) not in _SINGLE_TREES:
             return None
         tree = member.tree_
         trees.append(
@@ -140,11 +114,11 @@ def _of_scikit_learn(members: list[Any], offset: NDArray[np.float64], scale: flo
                 0,
             )
         )
-    return Trees(trees, offset, FLOAT32, False, FLOAT64)
+    return TreeEnsemble(trees, offset, FLOAT32, False, FLOAT64)
 
 
-def _of_gradient_boosting(estimator: GradientBoostingRegressor) -> Trees | None:
-    # every loss that it has leaves the sum of the trees as it is
+def _read_gradient_boosting(estimator: GradientBoostingRegressor) -> TreeEnsemble | None:
+    # with each of its losses, the prediction is the sum of the trees
     if estimator.init == "zero" or estimator.init_ == "zero":
         offset = 0.0
     elif type(estimator.init_) is DummyRegressor:
@@ -152,17 +126,17 @@ def _of_gradient_boosting(estimator: GradientBoostingRegressor) -> Trees | None:
     else:
         return None
     members = list(estimator.estimators_[:, 0])
-    return _of_scikit_learn(members, np.array([offset]), estimator.learning_rate)
+    return _read_members(members, np.array([offset]), estimator.learning_rate)
 
 
-def _of_histogram_boosting(estimator: HistGradientBoostingRegressor) -> Trees | None:
+def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> TreeEnsemble | None:
     if estimator.loss not in ("squared_error", "absolute_error", "quantile"):
         return None  # the others predict the exponential of the sum
     if estimator.is_categorical_ is not None:
         return None
+    all_nodes, offset = _hist_gradient_boosting_nodes(estimator)
     trees = []
-    for (predictor,) in estimator._predictors:
-        nodes = predictor.nodes
+    for nodes in all_nodes:
         leaf = nodes["is_leaf"].astype(bool)
         if nodes["is_categorical"].any():
             return None
@@ -178,40 +152,23 @@ def _of_histogram_boosting(estimator: HistGradientBoostingRegressor) -> Trees | 
                 0,
             )
         )
-    offset = np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(1)
-    return Trees(trees, offset, FLOAT64, False, FLOAT64)
+    return TreeEnsemble(trees, offset, FLOAT64, False, FLOAT64)
 
 
-def _side_by_side(parts: list[Trees | None]) -> Trees | None:
-    """Several one-output ensembles as one of several outputs."""
-    known = [part for part in parts if part is not None]
-    if not known or len(known) < len(parts):
-        return None
-    first = known[0]
-    for part in known:
-        if len(part.offset) != 1 or part[2:] != first[2:]:
-            return None
-    trees = [tree._replace(output=k) for k, part in enumerate(known) for tree in part.trees]
-    return Trees(trees, np.concatenate([part.offset for part in known]), *first[2:])
+def _hist_gradient_boosting_nodes(
+    estimator: HistGradientBoostingRegressor,
+) -> tuple[list[NDArray[Any]], NDArray[np.float64]]:
+    """Return the nodes of each tree as structured arrays, and the offset (1,).
 
-
-def _is_plain(trees: Trees) -> bool:
-    """Whether all is finite, all leaves hold as many values, and every tree is one.
-
-    The kernel trusts this: it follows children without looking where they lead.
+    scikit-learn has no public access to either: `_predictors`, their `nodes` and
+    `_baseline_prediction` are private.
     """
-    if not trees.trees or not np.isfinite(trees.offset).all():
-        return False
-    width = trees.trees[0].value.shape[1]
-    for tree in trees.trees:
-        leaf = tree.left < 0
-        children = np.concatenate([tree.left[~leaf], tree.right[~leaf]])
-        fits = tree.value.shape[1] == width and tree.output + width <= len(trees.offset)
-        if not fits or np.isnan(tree.threshold[~leaf]).any() or (tree.feature[~leaf] < 0).any():
-            return False
-        if not np.isfinite(tree.value[leaf]).all() or (children >= tree.n_nodes).any():
-            return False
-        # each node but the first is the child of one other
-        if (children < 1).any() or (np.bincount(children, minlength=tree.n_nodes)[1:] != 1).any():
-            return False
-    return True
+    fields = {
+        "is_leaf", "is_categorical", "feature_idx", "num_threshold", "left", "right",
+        "missing_go_to_left", "value",
+    }  # fmt: skip
+    all_nodes = [predictor.nodes for iteration in estimator._predictors for predictor in iteration]
+    for nodes in all_nodes:
+        if missing := fields - set(nodes.dtype.names):
+            raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
+    return all_nodes, np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(1)

@@ -1,18 +1,26 @@
-"""LightGBM and XGBoost, read through treelite, which knows how each of them keeps its trees."""
+"""Readers of LightGBM and XGBoost models, by means of treelite."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from twinned.models.trees.reader import FLOAT32, FLOAT64, Tree, Trees
+from twinned.models.trees.ensemble import (
+    FLOAT32,
+    FLOAT64,
+    Tree,
+    TreeEnsemble,
+    UnreadableTreesError,
+)
 
-# treelite's numbers for comparisons
-_LESS, _AT_MOST = 2, 3
-# LightGBM takes what is so near to zero for zero; a float32 number, kept in float64.
+# treelite's codes of comparisons
+_LESS, _LESS_OR_EQUAL = 2, 3
+# LightGBM treats values up to this as zero: a float32 number, stored in float64.
 _ZERO = float(np.float32(1e-35))
+# Objectives with which the prediction is the sum of the trees.
 _LIGHTGBM_SUMS = (
     "regression", "regression_l1", "huber", "fair", "quantile", "mape",
 )  # fmt: skip
@@ -22,16 +30,16 @@ _XGBOOST_SUMS = (
 )  # fmt: skip
 
 
-def of_lightgbm(estimator: Any) -> Trees | None:
+def read_lightgbm(estimator: Any) -> TreeEnsemble | None:
     """Read an `LGBMRegressor`.
 
-    None where its objective is not the plain sum of the trees, or where zero counts as missing.
+    None where its prediction is not the plain sum of the trees, or where zero counts as missing.
     """
     from treelite.frontend import from_lightgbm
 
     booster = estimator.booster_
-    about = booster.dump_model(num_iteration=1)
-    objective, *options = about["objective"].split()
+    model = booster.dump_model(num_iteration=1)
+    objective, *options = model["objective"].split()
     if objective not in _LIGHTGBM_SUMS or "sqrt" in options:
         return None
     settings = booster.params
@@ -41,11 +49,11 @@ def of_lightgbm(estimator: Any) -> Trees | None:
         return None
     if getattr(estimator, "linear_tree", False) or getattr(estimator, "zero_as_missing", False):
         return None
-    trees = _of_treelite(from_lightgbm(booster), _AT_MOST)
+    trees = _read_treelite(_convert(from_lightgbm, booster), _LESS_OR_EQUAL)
     if trees is None:
         return None
-    return Trees(
-        [tree._replace(threshold=_past_zero(tree.threshold)) for tree in trees],
+    return TreeEnsemble(
+        [tree._replace(threshold=_beyond_zero(tree.threshold)) for tree in trees],
         np.zeros(1),
         FLOAT64,
         False,
@@ -53,22 +61,22 @@ def of_lightgbm(estimator: Any) -> Trees | None:
     )
 
 
-def _past_zero(threshold: Any) -> Any:
-    """Thresholds that ask of a value what the old ones ask of it once it is zero if it is near.
+def _beyond_zero(threshold: Any) -> Any:
+    """Return thresholds with which values near zero go the same way as zero.
 
-    >>> _past_zero(np.array([-1.0, 0.0, 1e-40, 1.0])) >= np.array([-1.0, _ZERO, _ZERO, 1.0])
+    >>> _beyond_zero(np.array([-1.0, 0.0, 1e-40, 1.0])) >= np.array([-1.0, _ZERO, _ZERO, 1.0])
     array([ True,  True,  True,  True])
     """
     threshold = np.where((threshold >= 0) & (threshold < _ZERO), _ZERO, threshold)
-    under = np.nextafter(-_ZERO, -np.inf)
-    return np.where((threshold >= -_ZERO) & (threshold < 0), under, threshold)
+    below = np.nextafter(-_ZERO, -np.inf)
+    return np.where((threshold >= -_ZERO) & (threshold < 0), below, threshold)
 
 
-def of_xgboost(estimator: Any) -> Trees | None:
+def read_xgboost(estimator: Any) -> TreeEnsemble | None:
     """Read an `XGBRegressor`.
 
-    None where its objective is not the plain sum of the trees, or where a number of the user's
-    counts as missing.
+    None where its prediction is not the plain sum of the trees, or where a number counts as
+    missing.
     """
     from treelite.frontend import from_xgboost
 
@@ -79,22 +87,32 @@ def of_xgboost(estimator: Any) -> Trees | None:
     if settings["learner_train_param"]["booster"] != "gbtree" or not np.isnan(estimator.missing):
         return None
     try:
-        best = estimator.best_iteration  # predicts with the trees up to it
+        best = estimator.best_iteration  # it predicts with the trees up to this one
     except AttributeError:
         best = None
     if best is not None:
         booster = booster[: best + 1]
-    model = from_xgboost(booster)
-    trees = _of_treelite(model, _LESS)
+    model = _convert(from_xgboost, booster)
+    trees = _read_treelite(model, _LESS)
     if trees is None:
         return None
-    # fields are the model's own memory, which goes with it: copy
+    # fields are views of the model's memory, which is freed with it: copy
     offset = np.array(model.get_header_accessor().get_field("base_scores"), dtype=np.float64)
-    return Trees(trees, offset, FLOAT32, True, FLOAT32)
+    return TreeEnsemble(trees, offset, FLOAT32, True, FLOAT32)
 
 
-def _of_treelite(model: Any, comparison: int) -> list[Tree] | None:
-    """The trees of a model whose prediction is their sum, or None."""
+def _convert(load: Callable[[Any], Any], booster: Any) -> Any:
+    """Convert a booster into a treelite model."""
+    from treelite import TreeliteError
+
+    try:
+        return load(booster)
+    except TreeliteError as error:
+        raise UnreadableTreesError(str(error)) from error
+
+
+def _read_treelite(model: Any, comparison: int) -> list[Tree] | None:
+    """Return the trees of a model; None where its prediction is not their sum."""
     header = model.get_header_accessor()
     if header.get_field("postprocessor") != "identity":
         return None
