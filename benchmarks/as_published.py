@@ -70,14 +70,14 @@ def run_scales(keys, scales, output):
     """The twins again, their training loss multiplied by each of some numbers."""
     import jax
 
-    from twinned.models.neural import published
+    from twinned.models.neural import published_loss
 
-    share = published.LABELLED_SHARE
+    share = published_loss.LABELLED_SHARE
     if not output.exists():
         output.write_text("dataset,method,loss_scale,rmse,standard_error,epochs\n")
     for key in keys:
         for scale in scales:
-            published.LABELLED_SHARE = share * scale
+            published_loss.LABELLED_SHARE = share * scale
             jax.clear_caches()  # the factor is compiled in
             rows = list(run(key, "tnnr"))
             with output.open("a") as file:

@@ -79,7 +79,7 @@ def shape_child(key, seed, members, partners, pairs):
     from twinned import TwinNeuralRegressor
     from twinned.models.neural import fitting
 
-    fitting.PARTNERS = partners
+    fitting.N_PARTNERS = partners
     X, y, _, _ = split(key, seed)
     told = []
     for steps in (20, *STEPS):  # the first one compiles

@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--output", type=Path, default=RESULTS / "neural_gpu.md")
     arguments = parser.parse_args()
     jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
-    from twinned.models.neural.fitting import PARTNERS
+    from twinned.models.neural.fitting import N_PARTNERS
     from twinned.neural import TwinNeuralRegressor, fit_many
 
     rng = np.random.RandomState(0)
@@ -66,7 +66,7 @@ def main():
     device = jax.devices()[0].device_kind
     measured = {name: product_rate(name) for name in ("highest", "default")}
     peak = PEAKS.get(device, 2 * measured["highest"])
-    work = N_SPLITS * N_MEMBERS * N_STEPS * step_operations(256, 128, 16, PARTNERS)
+    work = N_SPLITS * N_MEMBERS * N_STEPS * step_operations(256, 128, 16, N_PARTNERS)
     text = "\n".join(
         [
             "# Training on one accelerator",

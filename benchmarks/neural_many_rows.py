@@ -47,16 +47,18 @@ def child(n_rows):
 
 def runs(n_rows):
     """A short and a long stretch of one member, each a function to call."""
-    from twinned.models.neural.dispatch import Run
-    from twinned.models.neural.fitting import plan_of, stack
-    from twinned.models.neural.problem import prepare, settings_of
+    from twinned.models.neural.batch import stack_problems
+    from twinned.models.neural.dispatch import TrainingRun
+    from twinned.models.neural.fitting import training_config
+    from twinned.models.neural.parameters import member_settings
+    from twinned.models.neural.problem import build_problem
 
     estimator = twin(n_members=1, n_folds=1)
-    problem = prepare(estimator, *data(n_rows), None, None, None, twin=True)
-    settings = settings_of(estimator, 1)
-    plan = plan_of(estimator, [problem], settings, twin=True)
-    problems, members = stack([problem], settings, plan.shape.n_features, 0.0)
-    return [Run(plan, problems, members, (steps, 10**6)) for steps in (SHORT, LONG)]
+    problem = build_problem(estimator, *data(n_rows), twin=True)
+    settings = member_settings(estimator, 1)
+    config = training_config(estimator, [problem], settings, twin=True)
+    problems, members = stack_problems([problem], settings, config.shape.n_features, 0.0)
+    return [TrainingRun(config, problems, members, (steps, 10**6)) for steps in (SHORT, LONG)]
 
 
 def step_seconds(repeats):

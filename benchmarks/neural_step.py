@@ -34,9 +34,11 @@ def data():
 def engine(n_members, n_pairs):
     """A function that trains some hundred steps, and how many."""
     from twinned import TwinNeuralRegressor
-    from twinned.models.neural.dispatch import Run
-    from twinned.models.neural.fitting import plan_of, stack
-    from twinned.models.neural.problem import prepare, settings_of
+    from twinned.models.neural.batch import stack_problems
+    from twinned.models.neural.dispatch import TrainingRun
+    from twinned.models.neural.fitting import training_config
+    from twinned.models.neural.parameters import member_settings
+    from twinned.models.neural.problem import build_problem
 
     estimator = TwinNeuralRegressor(
         (WIDTH, WIDTH),
@@ -50,13 +52,13 @@ def engine(n_members, n_pairs):
         embedding=None,
         random_state=0,
     )
-    problem = prepare(estimator, *data(), None, None, None, twin=True)
-    settings = settings_of(estimator, n_members)
-    plan = plan_of(estimator, [problem], settings, twin=True)
-    assert (plan.batch_points, plan.partners) == (n_pairs // PARTNERS, PARTNERS)
-    problems, members = stack([problem], settings, plan.shape.n_features, 0.0)
+    problem = build_problem(estimator, *data(), twin=True)
+    settings = member_settings(estimator, n_members)
+    config = training_config(estimator, [problem], settings, twin=True)
+    assert (config.batch_points, config.n_partners) == (n_pairs // PARTNERS, PARTNERS)
+    problems, members = stack_problems([problem], settings, config.shape.n_features, 0.0)
     steps, checks = 400, itertools.count()
-    running = Run(plan, problems, members, (steps, 10**6))
+    running = TrainingRun(config, problems, members, (steps, 10**6))
     return (lambda: running.advance(next(checks))), steps
 
 

@@ -65,10 +65,7 @@ def execute_decomposition(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any
             each = [make(**options | {"random_state": i}) for i in range(len(sets))]
             told[kind.__name__] = fit_many(each, [_problem(own) for own in sets])
         twins = [np.stack(list(member_estimates(m, test))) for m in told["TwinNeuralRegressor"]]
-        plain = [
-            np.concatenate(list(model._member_values(test)), axis=1)[:, :, 0]
-            for model in told["NeuralRegressor"]
-        ]
+        plain = [model.predict_members(test) for model in told["NeuralRegressor"]]
         rng = np.random.RandomState(0)
         some = [rng.permutation(own.shape[2])[: settings["anchors"]] for own in twins]
         views = {

@@ -83,7 +83,7 @@ def shared_program(run: Run) -> Any:
 def execute_plain(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Errors of one network, and of ensembles."""
     for run, model, (_, test) in trained(batch, twin=False):
-        told = np.concatenate(list(model._member_values(test[0])), axis=1)[:, :, 0]
+        told = model.predict_members(test[0])
         yield run, {"members": by_size(told, test[1]), "epochs": _epochs(model)}
 
 
@@ -205,14 +205,14 @@ def member_means(model: Any, X: Floats) -> Floats:
 
 def nearest_means(model: Any, X: Floats, k: int) -> Floats:
     """(member, query): with the k nearest anchors."""
-    from twinned.models.neural.fitting import on_device
-    from twinned.models.neural.inference import some_differences
+    from twinned.models.neural.device import on_device
+    from twinned.models.neural.inference import indexed_differences
 
     # always as many neighbours as the largest k has: one program for all k
     places = neighbour_places(model, X, min(max(NEAREST_PAIRS), len(model.anchors_y_)))
     with on_device(model.device):
         shape, queries, anchors = _asked(model, X)
-        told = some_differences(shape, model._parameters, model._embedded, queries, anchors, places)
+        told = indexed_differences(shape, model._parameters, model._gates, queries, anchors, places)
     estimates = told[..., 0].astype(np.float64) * _spread(model) + model.anchors_y_[places]
     return estimates[:, :, :k].mean(axis=2)
 
@@ -225,24 +225,21 @@ def _spread(model: Any) -> float:
 
 def _asked(model: Any, X: Floats) -> tuple[Any, Any, Any]:
     """The networks' shape, and the queries and anchors as they see them."""
-    from twinned.models.neural.members import padded
-    from twinned.models.neural.network import Shape
-
-    shape = Shape(**model._shape)
-    queries = padded(model._open(X).take(slice(None)).features, shape.n_features)
-    return shape, queries, padded(model._points.features, shape.n_features)
+    networks = model._difference_model()
+    queries = networks.matrix(model._open(X).take(slice(None)))
+    return networks.shape, queries, networks.matrix(model._points)
 
 
 def _member_differences(model: Any, X: Floats) -> Iterator[Any]:
     """(query, anchor) of each member: F(x, a), as it is learned."""
-    from twinned.models.neural.fitting import on_device
+    from twinned.models.neural.device import on_device
     from twinned.models.neural.inference import grid_differences
 
     shape, queries, anchors = _asked(model, X)
     step = max(1, model._pairs_per_block() // len(anchors))
     for member in range(len(model.member_weights_)):
         own = {name: value[member : member + 1] for name, value in model._parameters.items()}
-        gate = model._embedded[member : member + 1]
+        gate = model._gates[member : member + 1]
         with on_device(model.device):
             blocks = [
                 grid_differences(shape, own, gate, queries[low : low + step], anchors)

@@ -65,12 +65,12 @@ def execute_timing(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
 
 
 def _options(flavour: str, length: int) -> dict[str, Any]:
-    from twinned.models.neural.published import published_settings
+    from twinned.models.neural.published import published_parameters
 
     if flavour == "modern":
         return {"n_members": 1, "n_folds": 1, "selection": "mean", "max_steps": length}
     # the plain network's settings differ in what is set here alone
-    settings = published_settings(True, "published")
+    settings = published_parameters(True, "published")
     return settings | {"max_epochs": length, "patience": length}
 
 

@@ -1,39 +1,25 @@
-"""The neural twin. JAX lives here and nowhere else.
+"""Neural estimators, and the training of many problems at once.
 
-`fit_many` trains many problems at once: splits, folds or data sets, as one compiled program.
+`fit_many` trains splits, folds or data sets as one compiled program.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 from sklearn.base import clone
 
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
-from twinned.models.neural.fitting import fit_prepared
-from twinned.models.neural.problem import prepare
+from twinned.models.neural.fitting import fit_problems
+from twinned.models.neural.problem import build_problem
 
 __all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]
 
 
-# what a problem may have of its own: it is data of the compiled program, or comes after it
-_OWN = {"pairs", "anchors", "weights", "random_state"}
-
-
-def _keep_compiled_programs() -> None:
-    """Let a program that one process compiled serve the next, unless the user says otherwise."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None):
-        return
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    jax.config.update("jax_compilation_cache_dir", os.path.join(root, "twinned", "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-
-
-_keep_compiled_programs()
+# Estimators may differ in these: they are data of the compiled program, or used after it.
+_PER_PROBLEM = {"pairs", "anchors", "weights", "random_state"}
 
 
 def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
@@ -42,8 +28,8 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     Parameters
     ----------
     estimator : TwinNeuralRegressor or NeuralRegressor, or a list of them
-        What to fit; it is cloned for each problem and left alone itself. Of a list each is for one
-        problem, and they may differ in `pairs`, `anchors`, `weights` and `random_state`.
+        The estimator to fit; it is cloned for each problem and not changed itself. A list has one
+        for each problem; they may differ in `pairs`, `anchors`, `weights` and `random_state`.
     problems : sequence of (X, y), (X, y, sample_weight) or (X, y, sample_weight, X_val, y_val)
         The training sets, as arguments of `fit`. They may differ in size; they are padded, and
         padding changes nothing.
@@ -65,23 +51,21 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     if not each:
         return []
     twin = isinstance(each[0], TwinNeuralRegressor)
-    if any(_program(one) != _program(each[0]) for one in each):
-        raise ValueError(f"the estimators differ in more than {', '.join(sorted(_OWN))}.")
+    if any(_shared_parameters(one) != _shared_parameters(each[0]) for one in each):
+        raise ValueError(f"the estimators differ in more than {', '.join(sorted(_PER_PROBLEM))}.")
     fitted = [clone(one) for one in each]
-    prepared = []
+    built = []
     for one, problem in zip(fitted, problems, strict=True):
         if not 2 <= len(problem) <= 5:
             raise ValueError(f"a problem has 2 to 5 parts (X, y, …), not {len(problem)}.")
-        X, y, weight, X_val, y_val = (*problem, None, None, None)[:5]
-        prepared.append(prepare(one, X, y, weight, X_val, y_val, twin))
-    for one, problem, result in zip(
-        fitted, prepared, fit_prepared(each[0], prepared, twin), strict=True
-    ):
-        one._settle(problem, result)
+        built.append(build_problem(one, *problem, twin=twin))
+    ensembles = fit_problems(each[0], built, twin)
+    for one, problem, ensemble in zip(fitted, built, ensembles, strict=True):
+        one._set_fitted(problem, ensemble)
     return fitted
 
 
-def _program(estimator: Any) -> tuple[type, dict[str, Any]]:
-    """What must be the same for problems to be trained together."""
-    shared = estimator.get_params(deep=False)
-    return type(estimator), {name: v for name, v in shared.items() if name not in _OWN}
+def _shared_parameters(estimator: Any) -> tuple[type, dict[str, Any]]:
+    """Return the parameters that must be equal for problems to be trained together."""
+    parameters = estimator.get_params(deep=False)
+    return type(estimator), {name: v for name, v in parameters.items() if name not in _PER_PROBLEM}

@@ -24,9 +24,10 @@ from twinned._validation import (
     validate_table,
     validate_target,
 )
-from twinned.estimators.blocks import MemoryBudget, Queries
+from twinned.estimators.blocks import Queries
 from twinned.estimators.predictor import TwinPredictor
 from twinned.intervals.stored import StoredIntervals
+from twinned.models.memory import MemoryBudget
 from twinned.models.protocol import DifferenceModel
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy

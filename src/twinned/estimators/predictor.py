@@ -16,8 +16,9 @@ import pandas as pd
 
 from twinned._neighbors import Indices, NeighborIndex, distance_matrix
 from twinned._table import Floats, Rows
-from twinned.estimators.blocks import MemoryBudget, Queries, Selection, map_blocks, row_blocks
+from twinned.estimators.blocks import Queries, Selection, map_query_blocks
 from twinned.estimators.explain import comparables
+from twinned.models.memory import MemoryBudget, row_blocks
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.pairing.anchors import AnchorStrategy
 from twinned.pairing.differences import estimate
@@ -198,7 +199,7 @@ class TwinPredictor:
         if nearest is not None:
             # an index and a distance of each neighbor, and as much again during the search
             per_search = self.budget.at_most(_ROWS_PER_SEARCH, 32 * n_used)
-        return map_blocks(
+        return map_query_blocks(
             function,
             len(queries),
             per_block,

@@ -1,8 +1,8 @@
-"""A compiled program on whatever there is: for all members at once, or for each on its own.
+"""Dispatch of a compiled program: all members in one batch, or one member per thread.
 
-A GPU is filled by all members of all problems as one batch. On a processor a batch falls out of
-the cache at every layer, so the program is that of one member of one problem, which also compiles
-in half the time, and the cores share the members among them.
+A GPU is filled by all members of all problems as one batch. On a CPU a batch falls out of the
+cache at every layer, so the program is that of one member of one problem, which also compiles in
+half the time, and the members are distributed over the cores.
 """
 
 from __future__ import annotations
@@ -17,57 +17,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.neural.network import Parameters
-from twinned.models.neural.training import Member, Plan, Problem, advance, start
+from twinned.models.neural.training import (
+    MemberArrays,
+    ProblemArrays,
+    TrainingConfig,
+    TrainingState,
+    initial_state,
+    train_to_check,
+)
 
-Part = tuple[Any, ...]  # a problem, a member, and what else a program takes of them
+# Arguments of one call of a program: a problem, a member, and other data of that member.
+Part = tuple[Any, ...]
 
 
-class Run:
-    """Members of some problems between two checks.
+class TrainingRun:
+    """Training of all members of a group of problems, from one check to the next.
 
-    `schedule` is (steps between checks, steps in all).
+    `schedule` is (steps between checks, steps in total).
     """
 
     def __init__(
-        self, plan: Plan, problems: Problem, members: Member, schedule: tuple[int, int]
+        self,
+        config: TrainingConfig,
+        problems: ProblemArrays,
+        members: MemberArrays,
+        schedule: tuple[int, int],
     ) -> None:
-        self._plan, self._n_problems = plan, len(members.key)
-        self._parts = parted(plan, problems, members)
-        self._states = on_cores(lambda *part: start(plan, *part), self._parts, compiled=False)
+        self._config, self._n_problems = config, len(members.key)
+        self._parts = _split(config, problems, members)
+        self._states: list[TrainingState] = _run_parts(
+            lambda *part: initial_state(config, *part), self._parts, compiled=False
+        )
         self._schedule = np.array(schedule, np.int32)
 
-    def advance(self, check: int) -> NDArray[Any]:
-        """Train up to the next check: (problem, member) errors there."""
+    def advance(self, check: int) -> NDArray[np.float32]:
+        """Train up to the next check; return the errors there, (problem, member)."""
 
-        def one(problem: Problem, member: Member, state: Any) -> Any:
-            return advance(self._plan, problem, member, state, np.int32(check), self._schedule)
+        def one(problem: ProblemArrays, member: MemberArrays, state: TrainingState) -> Any:
+            number = np.int32(check)
+            return train_to_check(self._config, problem, member, state, number, self._schedule)
 
         parts = [(*part, state) for part, state in zip(self._parts, self._states, strict=True)]
-        moved = on_cores(one, parts, compiled=check > 0)
-        self._states = [state for state, _ in moved]
-        errors: NDArray[Any] = joined(self._plan, [error for _, error in moved], self._n_problems)
+        results = _run_parts(one, parts, compiled=check > 0)
+        self._states = [state for state, _ in results]
+        errors: NDArray[np.float32] = _join(
+            self._config, [error for _, error in results], self._n_problems
+        )
         return errors
 
     @property
     def best(self) -> Parameters:
-        """The best weights of each member so far; leading axes problem and member."""
-        best: Parameters = joined(self._plan, [s.best for s in self._states], self._n_problems)
+        """The best parameters of each member so far; leading axes problem and member."""
+        best: Parameters = _join(self._config, [s.best for s in self._states], self._n_problems)
         return best
 
 
-def run_once(plan: Plan, program: Callable[..., Any], *everything: Any) -> Any:
-    """What a program says of problems, members and whatever else has those two as leading axes."""
-    parts = parted(plan, *everything)
-    return joined(plan, on_cores(program, parts, compiled=False), len(everything[1].key))
+def map_members(config: TrainingConfig, program: Callable[..., Any], *arguments: Any) -> Any:
+    """Apply a program to problems, members and other data with the axes problem and member."""
+    parts = _split(config, *arguments)
+    return _join(config, _run_parts(program, parts, compiled=False), len(arguments[1].key))
 
 
-def parted(plan: Plan, problems: Problem, members: Member, *more: Any) -> list[Part]:
-    """What goes into the program at once: everything, or one member of one problem at a time."""
-    if not plan.in_turn:
+def _split(
+    config: TrainingConfig, problems: ProblemArrays, members: MemberArrays, *more: Any
+) -> list[Part]:
+    """Return the arguments of each call: all at once, or one member of one problem at a time."""
+    if not config.one_member:
         return [jax.device_put((problems, members, *more))]
 
-    def pick(values: Any, place: Any) -> Any:
-        return jax.device_put(jax.tree.map(lambda value: np.asarray(value)[place], values))
+    def pick(values: Any, index: Any) -> Any:
+        return jax.device_put(jax.tree.map(lambda value: np.asarray(value)[index], values))
 
     n_problems, n_members = members.key.shape
     own = [pick(problems, i) for i in range(n_problems)]
@@ -78,9 +97,9 @@ def parted(plan: Plan, problems: Problem, members: Member, *more: Any) -> list[P
     ]
 
 
-def joined(plan: Plan, results: list[Any], n_problems: int) -> Any:
-    """Results of all parts, with leading axes problem and member again."""
-    if not plan.in_turn:
+def _join(config: TrainingConfig, results: list[Any], n_problems: int) -> Any:
+    """Join the results of all parts; leading axes problem and member."""
+    if not config.one_member:
         return jax.tree.map(np.asarray, results[0])
 
     def join(*values: Any) -> NDArray[Any]:
@@ -89,8 +108,8 @@ def joined(plan: Plan, results: list[Any], n_problems: int) -> Any:
     return jax.tree.map(join, *results)
 
 
-def on_cores(program: Callable[..., Any], parts: list[Part], compiled: bool) -> list[Any]:
-    """The program's answers, part by part; where it is not `compiled`, the first part does that."""
+def _run_parts(program: Callable[..., Any], parts: list[Part], compiled: bool) -> list[Any]:
+    """Run a program on all parts; where it is not `compiled`, the first part alone compiles it."""
     device = getattr(jax.config, "jax_default_device", None)
 
     def one(part: Part) -> Any:
@@ -98,15 +117,15 @@ def on_cores(program: Callable[..., Any], parts: list[Part], compiled: bool) -> 
         with jax.default_device(device):
             return jax.block_until_ready(program(*part))
 
-    alone = 0 if compiled else 1
-    done = [one(part) for part in parts[:alone]]
-    with ThreadPoolExecutor(n_cores()) as threads:
-        done += threads.map(one, parts[alone:])
-    return done
+    n_alone = 0 if compiled else 1
+    results = [one(part) for part in parts[:n_alone]]
+    with ThreadPoolExecutor(_n_cores()) as threads:
+        results += threads.map(one, parts[n_alone:])
+    return results
 
 
-def n_cores() -> int:
-    """How many processor cores this process may use."""
+def _n_cores() -> int:
+    """Number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

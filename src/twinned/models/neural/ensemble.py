@@ -1,19 +1,19 @@
-"""Who the members are, what each leaves out, and how much each counts.
+"""The members of an ensemble: hyperparameters, folds, weights.
 
-An ensemble is a few *settings* (learning rate, dropout, decay, embedding), each trained once for
-every *fold* of the training rows, which that member leaves out. So each setting has a prediction
-for every training row by a network that never saw it, and those out-of-fold predictions choose the
+An ensemble has a few *settings* (learning rate, dropout, weight decay, embedding), each trained
+once for every *fold* of the training rows, which that member holds out. So each setting has an
+out-of-fold prediction of every training row, and these predictions determine the weights of the
 settings.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
+from twinned._table import Floats
 
 
 class Setting(NamedTuple):
@@ -22,11 +22,11 @@ class Setting(NamedTuple):
     learning_rate: float
     dropout: float
     weight_decay: float
-    frequency_scale: float  # 0 where features are not embedded
+    frequency_scale: float  # of the periodic embedding; 0 without embedding
 
 
-# Smooth and noisy targets want different networks, and no single setting is best on all. These
-# were ordered by forward choice among 16, on the out-of-fold error of the training rows of the
+# Smooth and noisy targets need different networks, and no single setting is best on all. These
+# were ordered by forward selection among 16, on the out-of-fold error of the training rows of the
 # paper's splits 0 to 3: the first n are the best n.
 SETTINGS = (
     Setting(8e-3, 0.0, 0.0, 0.1),
@@ -41,14 +41,14 @@ SETTINGS = (
 
 
 class Effort(NamedTuple):
-    """What one word sets together."""
+    """The sizes that the parameter `effort` sets together."""
 
     n_members: int
     max_steps: int
-    batch_size: int  # pairs a step, both orders of each
+    batch_size: int  # pairs per step, both orders of each
     n_folds: int
-    n_checks: int  # how often the error of left-out rows is taken, to keep the best weights
-    # which that error is taken from: few settle it, and each costs as much as a training pair
+    n_checks: int  # number of times that the error of held-out rows is computed
+    # anchors for that error: few are enough, and each costs as much as a training pair
     check_anchors: int
 
 
@@ -59,44 +59,44 @@ EFFORTS = {
 }
 
 
-def folds_for(n_members: int, most: int) -> int:
-    """How many folds, at most `most`, share `n_members` evenly; 1 is a single validation set.
+def largest_n_folds(n_members: int, most: int) -> int:
+    """Return the largest number of folds up to `most` that divides `n_members`.
 
-    >>> folds_for(20, 5), folds_for(6, 5), folds_for(7, 5)
+    >>> largest_n_folds(20, 5), largest_n_folds(6, 5), largest_n_folds(7, 5)
     (5, 3, 1)
     """
     return next(n for n in range(min(most, n_members), 0, -1) if n_members % n == 0)
 
 
 def draw_folds(n_rows: int, n_folds: int, fraction: float, seed: int) -> list[NDArray[np.intp]]:
-    """The rows that each fold leaves out, in random order; with one, a `fraction` of all."""
+    """Draw the held-out rows of each fold, in random order; a single fold has a `fraction`."""
     order = np.random.RandomState(seed).permutation(n_rows)
     if n_folds > 1:
         return list(np.array_split(order, n_folds))
     return [order[: round(fraction * n_rows)]]
 
 
-def choose(predictions: Floats, y: Floats, weight: Floats, rounds: int = 20) -> Floats:
-    """(setting,) weights that sum to one: greedy choice with replacement.
+def select_settings(predictions: Floats, y: Floats, weight: Floats, rounds: int = 20) -> Floats:
+    """Return (setting,) weights that sum to one, by greedy selection with replacement.
 
-    `predictions` (setting, row, output) of rows that were left out. In each round the setting that
-    lowers the error of the mean most is counted once more; the best round is kept.
+    `predictions` (setting, row, output) are out of fold. Each round counts the setting once more
+    that lowers the error of the mean most; the counts after the best round are returned.
 
     >>> y = np.zeros((3, 1))
     >>> good, bad = np.full((3, 1), 0.1), np.full((3, 1), 5.0)
-    >>> choose(np.stack([good, bad]), y, np.ones(3))
+    >>> select_settings(np.stack([good, bad]), y, np.ones(3))
     array([1., 0.])
     """
     error = (predictions - y) * np.sqrt(weight / weight.sum())[:, None]
     flat = error.reshape(len(error), -1)
     gram = flat @ flat.T
     counts = np.zeros(len(gram))
-    best, chosen = np.inf, counts
+    best, selected = np.inf, counts
     for _ in range(rounds):
         trials = counts + np.eye(len(gram))
         trials /= trials.sum(axis=1, keepdims=True)
         errors = np.einsum("ts,sr,tr->t", trials, gram, trials)
         counts[np.argmin(errors)] += 1
         if errors.min() < best * (1 - 1e-9):
-            best, chosen = errors.min(), counts.copy()
-    return chosen / chosen.sum()
+            best, selected = errors.min(), counts.copy()
+    return selected / selected.sum()

@@ -1,0 +1,95 @@
+"""A batch of training problems: arrays of one shape, padded with rows that are never drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinned.models.neural.ensemble import Setting
+from twinned.models.neural.padding import pad_to, round_up
+from twinned.models.neural.problem import TrainingProblem
+from twinned.models.neural.training import MemberArrays, ProblemArrays
+
+
+def stack_problems(
+    group: list[TrainingProblem], settings: list[Setting], n_features: int, loop_weight: float
+) -> tuple[ProblemArrays, MemberArrays]:
+    """Return the arrays of all problems, and of all members (settings × folds) of each.
+
+    Sizes are rounded up to a few, so that folds, grid searches and data sets of about one size
+    share one compiled program.
+    """
+    n_rows = round_up(max(len(problem.X) for problem in group), 64)
+    n_held_out = round_up(max(len(fold) for problem in group for fold in problem.folds), 32)
+    problems = _stack(_problem_arrays(group, n_rows, n_features))
+    members = [
+        _stack(
+            [
+                _member_arrays(problem, number, setting, fold, n_rows, n_held_out, loop_weight)
+                for number, (setting, fold) in enumerate(
+                    (setting, fold) for setting in settings for fold in problem.folds
+                )
+            ]
+        )
+        for problem in group
+    ]
+    return problems, _stack(members)
+
+
+def _stack(items: list[Any]) -> Any:
+    """Stack the fields of named tuples of one type along a new leading axis."""
+    return type(items[0])(*(np.stack(field) for field in zip(*items, strict=True)))
+
+
+def _problem_arrays(
+    group: list[TrainingProblem], n_rows: int, n_features: int
+) -> list[ProblemArrays]:
+    tables = [np.zeros((1, 1)) if p.partners is None else p.partners for p in group]
+    n_partners = max(table.shape[1] for table in tables)
+    n_table_rows = 1 if group[0].partners is None else n_rows
+    return [
+        ProblemArrays(
+            X=pad_to(problem.X, n_rows, n_features),
+            y=pad_to(problem.y, n_rows, problem.y.shape[1]),
+            weight=pad_to(problem.row_weight, n_rows),
+            n_features=np.int32(problem.X.shape[1]),
+            partners=pad_to(table, n_table_rows, n_partners, dtype=np.int32),
+            n_partners=np.uint32(table.shape[1]),
+        )
+        for problem, table in zip(group, tables, strict=True)
+    ]
+
+
+def _member_arrays(
+    problem: TrainingProblem,
+    number: int,
+    setting: Setting,
+    fold: NDArray[np.intp],
+    n_rows: int,
+    n_held_out: int,
+    loop_weight: float,
+) -> MemberArrays:
+    training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
+    is_training = np.zeros(n_rows, dtype=np.float32)
+    is_training[training_rows] = 1.0
+    loop_rows = np.zeros(1, dtype=np.int32)
+    if loop_weight > 0:
+        loop_rows = pad_to(np.append(training_rows, problem.unlabelled), n_rows, dtype=np.int32)
+    return MemberArrays(
+        key=np.uint32((problem.seed + 7919 * number) % 2**32),
+        rows=pad_to(training_rows, n_rows, dtype=np.int32),
+        n_rows=np.int32(len(training_rows)),
+        is_training=is_training,
+        held_out=pad_to(fold, n_held_out, dtype=np.int32),
+        n_held_out=np.int32(len(fold)),
+        learning_rate=np.float32(setting.learning_rate),
+        dropout=np.float32(setting.dropout),
+        weight_decay=np.float32(setting.weight_decay),
+        gate=np.float32(setting.frequency_scale > 0),
+        frequency_scale=np.float32(setting.frequency_scale),
+        loop_weight=np.float32(loop_weight),
+        loop_rows=loop_rows,
+        n_loop_rows=np.int32(len(training_rows) + len(problem.unlabelled)),
+    )

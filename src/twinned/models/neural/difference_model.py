@@ -1,0 +1,254 @@
+"""Trained ensembles of networks as models: of differences, at fixed anchors, and of y itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinned._neighbors import Indices
+from twinned._table import Floats, Rows
+from twinned.models.memory import MemoryBudget, map_row_blocks
+from twinned.models.neural.device import on_device, platform
+from twinned.models.neural.inference import (
+    Matrix,
+    MemberParameters,
+    first_layer_bytes,
+    grid_differences,
+    indexed_differences,
+    plain_outputs,
+    row_differences,
+)
+from twinned.models.neural.network import Shape
+from twinned.models.neural.padding import pad_to
+from twinned.models.neural.problem import Scale
+from twinned.models.neural.reduce_anchors import block_limits, mean_and_variance
+
+# A block of pairs this large stays in the cache of a CPU; larger ones are slower, not faster.
+_CPU_BLOCK_BYTES = 8_000_000
+_GPU_PAIRS = 262_144
+_PLAIN_ROWS = 4_096  # queries of a block of plain networks
+_REDUCED_ROWS = 65_536  # queries of one call of `moments`, which has blocks of its own
+
+
+@dataclass(frozen=True, eq=False)
+class _NetworkEnsemble:
+    """Trained networks and the scale of their data.
+
+    Parameters
+    ----------
+    shape : Shape
+        The sizes of the networks.
+    parameters : dict of ndarray
+        The parameters of the networks; leading axis member.
+    gates : ndarray of shape (n_members,)
+        1 for members with periodic embedding, 0 for others.
+    scale : Scale
+        The scale of X and y.
+    member_weights : ndarray of shape (n_members,)
+        The weights of the members; they sum to one.
+    device : {"auto", "cpu", "gpu"}
+        Where to compute.
+    memory_limit : int or None
+        The bytes that blocks may use, in all threads together.
+    """
+
+    shape: Shape
+    parameters: MemberParameters
+    gates: NDArray[np.float32]
+    scale: Scale
+    member_weights: Floats
+    device: str = "auto"
+    memory_limit: int | None = None
+
+    def matrix(self, rows: Rows) -> Matrix:
+        """(..., feature) float32: the scaled features of rows, padded."""
+        features = rows.features
+        return pad_to(features, *features.shape[:-1], self.shape.n_features)
+
+    def budget(self, n_jobs: int | None) -> MemoryBudget:
+        """The memory of each of `n_jobs` threads."""
+        return MemoryBudget(self.memory_limit, n_jobs)
+
+
+class PlainNetworks(_NetworkEnsemble):
+    """Trained networks that predict y itself."""
+
+    def predict(self, queries: Rows) -> Floats:
+        """(member, query, output): the prediction of each member."""
+        with on_device(self.device):
+            out = plain_outputs(self.shape, self.parameters, self.gates, self.matrix(queries))
+        return self.scale.inverse_transform_y(out.astype(np.float64))
+
+    def queries_per_block(self, n_jobs: int | None) -> int:
+        """Return the number of queries that are predicted at once."""
+        # a layer before and after its activation in float32; three copies of the results
+        each = first_layer_bytes(self.shape) + 2 * 4 * max(self.shape.hidden_sizes)
+        each += 3 * 8 * len(self.member_weights) * self.shape.n_outputs
+        return self.budget(n_jobs).at_most(_PLAIN_ROWS, each)
+
+
+class NeuralDifferenceModel(_NetworkEnsemble):
+    """An ensemble of networks F(a, b), antisymmetric each (a `DifferenceModel`).
+
+    Rows are scaled by `scale`; differences are in units of y.
+    """
+
+    @property
+    def bytes_per_pair(self) -> int:
+        # where no point is in two pairs, each has its own first layer; three copies of the results
+        of_members = 3 * 8 * len(self.member_weights) * self.shape.n_outputs
+        return self._layer_bytes + 2 * first_layer_bytes(self.shape) + of_members
+
+    @property
+    def pairs_per_block(self) -> int:
+        with on_device(self.device):
+            if platform() != "cpu":
+                return _GPU_PAIRS
+        return max(1, _CPU_BLOCK_BYTES // (self._layer_bytes + 8 * 4 * self.shape.n_outputs))
+
+    @property
+    def _layer_bytes(self) -> int:
+        # both orders of a pair, and a layer before and after its activation, in float32
+        return 2 * 2 * 4 * max(self.shape.hidden_sizes)
+
+    def differences(self, first: Rows, second: Rows) -> Floats:
+        """(member, ..., output): F(first, second), for sides whose leading axes broadcast."""
+        a, b = self.matrix(first), self.matrix(second)
+        is_grid = a.ndim == 3 and a.shape[1] == 1 and b.shape[0] == 1
+        with on_device(self.device):
+            if is_grid:
+                out = grid_differences(self.shape, self.parameters, self.gates, a[:, 0], b[0])
+            else:
+                leading = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+                sides = [
+                    np.broadcast_to(side, (*leading, side.shape[-1])).reshape(-1, side.shape[-1])
+                    for side in (a, b)
+                ]
+                out = row_differences(self.shape, self.parameters, self.gates, *sides)
+                out = out.reshape(len(out), *leading, -1)
+        return out.astype(np.float64) * self.scale.y_spread
+
+    def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredNetworks:
+        """Return the fast path for these anchors; it pays for any number of pairs."""
+        return AnchoredNetworks(self, anchors, anchors_y)
+
+
+@dataclass(frozen=True, eq=False)
+class AnchoredNetworks:
+    """A `NeuralDifferenceModel` bound to fixed anchors (an `AnchoredModel`).
+
+    Parameters
+    ----------
+    model : NeuralDifferenceModel
+        The networks.
+    anchors : Rows
+        The anchors, scaled.
+    anchors_y : ndarray of shape (n_anchors, n_outputs)
+        Their known values, in units of y.
+    """
+
+    model: NeuralDifferenceModel
+    anchors: Rows
+    anchors_y: Floats
+
+    @property
+    def bytes_per_query(self) -> int:
+        return first_layer_bytes(self.model.shape)
+
+    @property
+    def queries_per_block(self) -> int:
+        return _REDUCED_ROWS
+
+    def supports(self, queries: Rows) -> bool:
+        return True
+
+    def can_reduce(self, *, weighted: bool, variance: bool) -> bool:
+        return True
+
+    def moments(
+        self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
+    ) -> tuple[Floats, Floats | None]:
+        """Weighted mean and variance of the estimates of all anchors by all members."""
+        model = self.model
+        anchors, anchors_y, merged_into = self._distinct_anchors
+        given = np.ones(len(merged_into)) if weights is None else weights
+        merged_weights: Floats = np.bincount(merged_into, weights=given).astype(np.float64)
+        with on_device(model.device):
+            limits = block_limits(model.shape, model.budget(n_jobs))
+
+        def one_block(rows: slice) -> tuple[Floats, Floats]:
+            with on_device(model.device):
+                return mean_and_variance(
+                    model.shape,
+                    model.parameters,
+                    model.gates,
+                    model.member_weights,
+                    model.matrix(queries.take(rows)),
+                    anchors,
+                    anchors_y,
+                    merged_weights,
+                    limits,
+                )
+
+        means, variances = zip(
+            *map_row_blocks(one_block, len(queries), limits.rows, n_jobs), strict=True
+        )
+        mean = model.scale.inverse_transform_y(np.concatenate(means))
+        if not variance:
+            return mean, None
+        return mean, np.concatenate(variances) * model.scale.y_spread**2
+
+    def differences(self, queries: Rows, indices: Indices | None, *, n_jobs: int | None) -> Floats:
+        """(member, query, anchor, output): predicted y(query) − y(anchor)."""
+        model = self.model
+        n_anchors = len(self.anchors) if indices is None else indices.shape[1]
+        most_pairs = model.budget(n_jobs).at_most(model.pairs_per_block, model.bytes_per_pair)
+        n_rows = max(1, most_pairs // n_anchors)
+
+        def one_block(rows: slice) -> Floats:
+            block = model.matrix(queries.take(rows))
+            step = max(1, most_pairs // len(block))
+            parts = [
+                self._block(block, None if indices is None else indices[rows], slice(i, i + step))
+                for i in range(0, n_anchors, step)
+            ]
+            out = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
+            return out.astype(np.float64) * model.scale.y_spread
+
+        blocks = map_row_blocks(one_block, len(queries), n_rows, n_jobs)
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+
+    def _block(
+        self, queries: Matrix, indices: Indices | None, columns: slice
+    ) -> NDArray[np.float32]:
+        """(member, query, anchor, output) for some columns of the anchors, in scaled units."""
+        model = self.model
+        networks = (model.shape, model.parameters, model.gates)
+        with on_device(model.device):
+            if indices is None:
+                return grid_differences(*networks, queries, self._matrix[columns])
+            distinct, inverse = np.unique(indices[:, columns], return_inverse=True)
+            inverse = inverse.reshape(len(queries), -1)
+            return indexed_differences(*networks, queries, self._matrix[distinct], inverse)
+
+    @cached_property
+    def _matrix(self) -> Matrix:
+        return self.model.matrix(self.anchors)
+
+    @cached_property
+    def _distinct_anchors(self) -> tuple[Matrix, Floats, Indices]:
+        """Features and scaled y of distinct anchors, and the one that each anchor became.
+
+        They are in a fixed order, and a repeated anchor is an anchor of that weight: in single
+        precision the order of a sum changes its last digits.
+        """
+        scaled_y = self.model.scale.transform_y(self.anchors_y)
+        rows, inverse = np.unique(
+            np.column_stack([scaled_y, self._matrix]), axis=0, return_inverse=True
+        )
+        n_outputs = scaled_y.shape[1]
+        features = rows[:, n_outputs:].astype(self._matrix.dtype)
+        return features, rows[:, :n_outputs], inverse.ravel()

@@ -1,0 +1,108 @@
+"""Parameters of the neural estimators: checked, and with the values that `None` stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from twinned._validation import (
+    check_choice,
+    check_integer,
+    check_n_jobs,
+    check_real,
+    parse_memory_limit,
+)
+from twinned.models.neural.ensemble import EFFORTS, SETTINGS, Effort, Setting, largest_n_folds
+from twinned.models.neural.network import ACTIVATIONS
+from twinned.models.neural.published import RECIPES
+from twinned.pairing.weights import as_weight_strategy
+
+
+def check_parameters(estimator: Any, twin: bool) -> None:
+    """Raise an error that names the parameter where a value is not allowed."""
+    check_choice("recipe", estimator.recipe, list(RECIPES))
+    check_choice("scaling", estimator.scaling, ["standard", "signed_max"])
+    check_choice("selection", estimator.selection, ["greedy", "mean"])
+    check_choice("activation", estimator.activation, list(ACTIVATIONS))
+    check_choice("optimizer", estimator.optimizer, ["adamw", "adadelta"])
+    check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
+    check_integer("n_frequencies", estimator.n_frequencies, 0)
+    check_hidden_sizes(estimator.hidden_sizes)
+    check_n_jobs(estimator.n_jobs)
+    parse_memory_limit(estimator.memory_limit)
+    fraction = check_real("validation_fraction", estimator.validation_fraction)
+    if not 0 <= fraction < 1:
+        raise ValueError(f"validation_fraction must be in [0, 1), not {fraction!r}.")
+    resolve_effort(estimator)
+    member_settings(estimator, 1)
+    loop_weight(estimator, twin)
+    if twin:
+        as_weight_strategy(estimator.weights)
+
+
+def resolve_effort(estimator: Any) -> Effort:
+    """Return the sizes that `effort` sets, replaced by those that are given."""
+    check_choice("effort", estimator.effort, list(EFFORTS))
+    effort = EFFORTS[estimator.effort]
+    given = {
+        name: check_integer(name, getattr(estimator, name))
+        for name in ("n_members", "max_steps", "batch_size", "n_folds")
+        if getattr(estimator, name) is not None
+    }
+    effort = effort._replace(**given)
+    if estimator.n_folds is None:
+        effort = effort._replace(n_folds=largest_n_folds(effort.n_members, effort.n_folds))
+    if effort.n_members % effort.n_folds:
+        raise ValueError(
+            f"n_members={effort.n_members} must be a multiple of n_folds={effort.n_folds}."
+        )
+    return effort
+
+
+def member_settings(estimator: Any, n_settings: int) -> list[Setting]:
+    """Return the hyperparameters of the members; those given replace the ensemble's own."""
+    given = {
+        name: check_real(name, getattr(estimator, name))
+        for name in ("learning_rate", "dropout", "weight_decay")
+        if getattr(estimator, name) is not None
+    }
+    if isinstance(estimator.embedding, str):
+        check_choice("embedding", estimator.embedding, ["auto"], ", a number or None")
+    else:
+        none = estimator.embedding is None
+        given["frequency_scale"] = 0.0 if none else check_real("embedding", estimator.embedding)
+    settings = [SETTINGS[i % len(SETTINGS)]._replace(**given) for i in range(n_settings)]
+    for setting in settings:
+        if not (setting.learning_rate > 0 and 0 <= setting.dropout < 1):
+            raise ValueError(
+                f"learning_rate must be positive and dropout in [0, 1), not {setting[:2]}."
+            )
+        if not (setting.weight_decay >= 0 and setting.frequency_scale >= 0):
+            raise ValueError(
+                f"weight_decay and embedding must not be negative, but are {setting[2:]}."
+            )
+    return settings
+
+
+def loop_weight(estimator: Any, twin: bool) -> float:
+    """Return the weight of the loop loss; plain networks have none."""
+    if not twin:
+        return 0.0
+    weight = check_real("loop_weight", estimator.loop_weight)
+    if not 0 <= weight < np.inf:
+        raise ValueError(f"loop_weight must not be negative, but is {estimator.loop_weight!r}.")
+    return weight
+
+
+def check_hidden_sizes(hidden_sizes: Any) -> tuple[int, ...]:
+    """Return the widths of one or more hidden layers."""
+    try:
+        sizes = tuple(check_integer("hidden_sizes", size) for size in hidden_sizes)
+    except TypeError:
+        raise TypeError(
+            f"hidden_sizes must be widths such as (128, 128), not {hidden_sizes!r}."
+        ) from None
+    if not sizes:
+        raise ValueError("hidden_sizes must have at least one layer, not ().")
+    return sizes
