@@ -170,7 +170,7 @@ def test_bad_parameters_are_refused(changes, message):
 
 
 def test_two_labels_are_the_least():
-    with pytest.raises(ValueError, match="y has 1 known values in 50 rows"):
+    with pytest.raises(ValueError, match="y has 1 labelled rows of 50"):
         SemiSupervisedTwinRegressor().fit(X, np.where(np.arange(50) == 4, y, np.nan))
 
 

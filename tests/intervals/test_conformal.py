@@ -356,7 +356,7 @@ def test_the_model_that_was_given_is_not_fitted():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: conformal(m, X[:8], y[:8]).predict_interval(X, 0.9), "needs 9 calibration"),
+        (lambda m: conformal(m, X[:8], y[:8]).predict_interval(X, 0.9), "needs at least 9 calibration"),
         (lambda m: conformal(m, X[CAL], y[CAL]).predict_interval(X, 1.0), "between 0 and 1"),
         (lambda m: conformal(m, X[CAL], y[CAL]).predict_interval(X, "90%"), "confidence"),
         (lambda m: conformal(m, X[CAL], y[FIT]), "X has 100 and y has 60"),
@@ -364,8 +364,8 @@ def test_the_model_that_was_given_is_not_fitted():
         (lambda m: conformal(twin(), X[CAL], y[CAL]), "not fitted"),
         (lambda m: cross_conformal(m, X[FIT], y[FIT], width="narrow"), "'narrow'"),
         (lambda m: conformal(m, X[CAL], y[CAL], width="learned"), "'learned'"),
-        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=ShuffleSplit(1)), "each point once"),
-        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=RepeatedKFold()), "each point once"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=ShuffleSplit(1)), "each row once"),
+        (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=RepeatedKFold()), "each row once"),
         (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=1), "cv must be"),
     ],
 )
@@ -381,7 +381,7 @@ def test_nine_points_are_enough_for_ninety_per_cent():
 
 def test_several_outputs_are_refused():
     model = TwinRegressor(LinearRegression()).fit(X[FIT], np.column_stack([y, y])[FIT])
-    with pytest.raises(ValueError, match="one output, but this one has 2"):
+    with pytest.raises(ValueError, match="single output, but the model has 2"):
         conformal(model, X[CAL], y[CAL])
 
 
