@@ -52,7 +52,7 @@ def _twinned(
     ] = False,
     debug: Annotated[
         bool,
-        typer.Option("--debug", help="Print the traceback of an error, with every command."),
+        typer.Option("--debug", help="Also print the traceback of an error, in any command."),
     ] = False,
 ) -> None:
     """Twinned regression: learn differences between points, predict from anchors.

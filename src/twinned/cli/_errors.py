@@ -69,7 +69,8 @@ def print_usage_error(error: Exception) -> None:
         return
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "twinned"
-    print_message("error", f"{error.format_message()} Try {command} --help.")  # type: ignore[attr-defined]
+    message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    print_message("error", f"{message}. Try {command} --help.")
 
 
 def _one_line(error: Exception) -> str:

@@ -277,7 +277,7 @@ def _is_categorical(table: CsvTable, name: str) -> bool:
         numeric_column(table, name, hint)  # raises the ValueError
     if len(distinct) == len(column) and len(column) > _SMALL:
         raise ValueError(
-            f"{table.path}, column {name!r} has a different text in each of the {len(column)} rows, "
+            f"{table.path}, column {name!r} has a different text in each of {len(column)} rows, "
             f"such as {quoted(texts[0])}: an identifier or a date is no feature. Exclude it with "
             f"--drop {option}."
         )
