@@ -75,18 +75,13 @@ def query(
     power = check_real("diversity", diversity)
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
-    pool, known = _encoded_features(twin, X_pool)
+    # encoded rows, in the space in which the twin measures distances
+    pool, known = twin._open(X_pool).take(slice(None)).features, twin._points.features
     if n > len(pool):
         raise ValueError(f"n={n} exceeds the {len(pool)} rows of the pool.")
     compute_score = SCORES[_ALIASES.get(strategy, strategy)]
     score = compute_score(twin, X_pool, check_random_state(random_state))
     return select_batch(score, pool, known, n, power)
-
-
-def _encoded_features(twin: BaseTwin, X_pool: Any) -> tuple[Floats, Floats]:
-    """Validate the pool; return its rows and the anchors in the space of the twin's distances."""
-    pool = twin._open(X_pool)
-    return pool.take(slice(None)).features, twin._points.features
 
 
 def select_batch(score: Floats, pool: Floats, known: Floats, n: int, diversity: float) -> Indices:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-MISSING = frozenset(
-    ("", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none")  # in any case
-)
+# Spellings of a missing value, in any case.
+MISSING = frozenset(("", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"))
 BOOLEANS = {"true": 1.0, "false": 0.0}
 _SEPARATORS = (",", ";", "\t", "|")
 # With fewer rows or categories, distinct texts are not taken for identifiers or dates.
@@ -53,13 +52,13 @@ class CsvTable:
         """Description of the position of a cell, for messages."""
         return f"{self.path}, line {self.lines[row]}, column {name!r}"
 
-    def require(self, names: Iterable[str], option: str) -> None:
-        """Raise a ValueError for columns that the file does not have; `option` names them."""
+    def require(self, names: Iterable[str], required_by: str) -> None:
+        """Raise a ValueError for columns that an option or a model requires, but are absent."""
         absent = [name for name in names if name not in self.names]
         if absent:
             raise ValueError(
-                f"{self.path} has no column {join_names(absent)} ({option}); its columns are "
-                f"{join_names(self.names)}."
+                f"{self.path} has no column {join_names(absent)} ({required_by}); its columns "
+                f"are {join_names(self.names)}."
             )
 
 
@@ -343,12 +342,12 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def quoted(cell: str) -> str:
-    """Return a cell in quotes, quoted to 60 characters."""
+    """Return a cell in quotes, shortened to 60 characters."""
     return repr(cell if len(cell) <= 60 else cell[:57] + "...")
 
 
 def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") -> Path:
-    """Raise an error for a path that could not be written to after the work.
+    """Raise an error for an output path that cannot be written to, before any work is done.
 
     Returns the path with links resolved, so that the target of a link is replaced.
     """

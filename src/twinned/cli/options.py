@@ -52,8 +52,7 @@ Separator = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def check_seed(seed: int) -> int:
-    """Return a seed that NumPy accepts; raise a ValueError for any other."""
+def check_seed(seed: int) -> None:
+    """Raise a ValueError for a seed that NumPy does not accept."""
     if not 0 <= seed < 2**32:
         raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
-    return seed

@@ -151,7 +151,7 @@ def _read_features(table: CsvTable, model: Any, path: Path) -> tuple[Any, list[s
     has_names = hasattr(twin, "feature_names_in_")
     if has_names:
         names = [str(name) for name in twin.feature_names_in_]
-        table.require(names, f"a feature of {path}")
+        table.require(names, f"features of {path}")
         ignored = [name for name in table.names if name not in names]
     else:
         # fitted in Python to an array: features have an order, but no names

@@ -6,12 +6,12 @@ repository. Only bytes with the recorded SHA-256 are parsed.
 """
 
 import csv
-import hashlib
 import logging
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -119,7 +119,7 @@ def locate(record: Dataset) -> tuple[Path | None, str]:
         return folder / record.file, DATA_VARIABLE
     cached = cache_folder() / record.file
     # A damaged file in the cache counts as absent and is downloaded again.
-    if cached.is_file() and _hash(cached.read_bytes()) == record.sha256:
+    if cached.is_file() and sha256(cached.read_bytes()).hexdigest() == record.sha256:
         return cached, "cache"
     return None, "absent"
 
@@ -170,19 +170,15 @@ def _data_folder() -> Path | None:
     return folder
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
 def _read_verified(path: Path | None, record: Dataset) -> bytes:
     if path is None:
         raise ValueError(f"{record.key} needs no file, so there is nothing to read.")
     content = path.read_bytes()
-    sha256 = _hash(content)
-    if sha256 != record.sha256:
+    digest = sha256(content).hexdigest()
+    if digest != record.sha256:
         raise IntegrityError(
             f"{path} is not the file of data set {record.key}: "
-            f"its SHA-256 is {sha256}, expected {record.sha256}; "
+            f"its SHA-256 is {digest}, expected {record.sha256}; "
             f"replace it by {record.url}, or remove it."
         )
     return content
