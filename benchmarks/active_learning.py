@@ -28,14 +28,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from twinned import TwinRegressor, query
-from twinned.active import SCORES
 from twinned.datasets import KEYS, PAPER_SEEDS, load, paper_split
 
 RESULTS = Path(__file__).parent / "results"
 FIRST, BATCH, N_BATCHES, N_SEEDS = 20, 15, 12, 10
 # model: how it may choose
 CHOICES = {
-    "twin": ["random", *SCORES, "spread, no diversity"],
+    "twin": [
+        *("random", "spread", "inconsistency", "change", "difference"),
+        "spread, no diversity",
+    ],
     "forest": ["random", "spread"],
     "gp": ["random", "spread"],
 }

@@ -22,7 +22,7 @@ from paper import (
 )
 from paper.tables import as_markdown, comparison
 from twinned._validation import check_choice
-from twinned.cli._errors import one_clear_line, say
+from twinned.cli._errors import exit_on_bad_input, print_message
 from twinned.datasets import KEYS, PAPER_SEEDS, fetch
 
 app = typer.Typer(
@@ -102,7 +102,7 @@ def run_command(
     Examples: python -m paper run T5 --flavour modern --splits 25;
     python -m paper run all --quick
     """
-    with one_clear_line():
+    with exit_on_bad_input():
         studies = _studies(_chosen(keys))
         for name in flavour or ():
             check_choice(
@@ -148,7 +148,7 @@ def show_command(
 
     Examples: python -m paper show T5 --flavour modern; python -m paper show A
     """
-    with one_clear_line():
+    with exit_on_bad_input():
         one = _chosen([key])[0]
         name = flavour or one.flavours[0]
         check_choice("flavour", name, list(one.flavours))
@@ -172,7 +172,7 @@ def report_command(results: Results = HERE, quick: QuickResults = False) -> None
 
     Example: python -m paper report
     """
-    with one_clear_line():
+    with exit_on_bad_input():
         folder = results / "quick" if quick else results
         records, written = Records(folder), []
         for one in EXPERIMENTS.values():
@@ -210,7 +210,7 @@ def _at_hand(datasets: list[str]) -> list[str]:
         try:
             fetch(key)
         except OSError as error:
-            say("note", f"{key} is left out: {error}")
+            print_message("note", f"{key} is left out: {error}")
         else:
             found.append(key)
     if not found:

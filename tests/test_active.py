@@ -1,4 +1,4 @@
-"""What to label next: scores against slow versions, batches, and inside scikit-activeml's loop."""
+"""Active learning: scores against slow versions, batches, and loops of scikit-activeml."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from twinned import (
     TwinRegressor,
     query,
 )
-from twinned.active import SCORES, spread_out
+from twinned.active import SCORES, select_batch
 from twinned.datasets import make_tf
 
 X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
@@ -30,7 +30,7 @@ def fitted(**changes):
 
 @pytest.mark.parametrize("strategy", SCORES)
 @pytest.mark.parametrize("diversity", [0.0, 1.0])
-def test_each_strategy_chooses_different_rows_reproducibly(strategy, diversity):
+def test_each_strategy_selects_different_rows_reproducibly(strategy, diversity):
     twin = fitted()
     rows = query(twin, X[POOL], 8, strategy=strategy, diversity=diversity, random_state=3)
     assert len(set(rows)) == 8
@@ -38,12 +38,20 @@ def test_each_strategy_chooses_different_rows_reproducibly(strategy, diversity):
     assert rows.max() < 35
     again = query(twin, X[POOL], 8, strategy=strategy, diversity=diversity, random_state=3)
     np.testing.assert_array_equal(rows, again)
-    # what comes first does not depend on how many are wanted
+    # the first rows do not depend on n
     fewer = query(twin, X[POOL], 3, strategy=strategy, diversity=diversity, random_state=3)
     np.testing.assert_array_equal(rows[:3], fewer)
 
 
-def test_without_diversity_the_largest_scores_are_chosen():
+def test_spread_is_an_alias_of_uncertainty():
+    twin = fitted()
+    expected = query(twin, X[POOL], 5, strategy="uncertainty")
+    np.testing.assert_array_equal(query(twin, X[POOL], 5), expected)  # the default
+    np.testing.assert_array_equal(query(twin, X[POOL], 5, strategy="spread"), expected)
+    assert TwinQuery().strategy == "uncertainty"
+
+
+def test_without_diversity_the_largest_scores_are_selected():
     twin = fitted()
     spread = twin.predict(X[POOL], return_std=True)[1]
     rows = query(twin, X[POOL], 5, diversity=0)
@@ -51,8 +59,8 @@ def test_without_diversity_the_largest_scores_are_chosen():
 
 
 def test_expected_change_is_that_of_one_more_anchor(monkeypatch):
-    # with all references and all labels the score is exact: add the anchor, look, take it away
-    monkeypatch.setattr("twinned.active._REFERENCES", 35)
+    # with all references the score is exact: the change of the predictions by one added anchor
+    monkeypatch.setattr("twinned.active._N_REFERENCES", 35)
     twin = fitted()
     n = len(twin.anchors_y_)
     labels = [0, 7, 19]
@@ -65,15 +73,15 @@ def test_expected_change_is_that_of_one_more_anchor(monkeypatch):
     before = twin.predict(X[POOL])
     _, estimates = twin.predict_anchors(X[POOL])
     for row in (0, 11, 34):
-        moved = [
+        changes = [
             (n + 1)
             * np.abs(twin.add_anchors(X[POOL][[row]], [label]).predict(X[POOL]) - before).mean()
             for label in estimates[row, labels]
         ]
-        assert score[row] == pytest.approx(np.mean(moved), rel=1e-9)
+        assert score[row] == pytest.approx(np.mean(changes), rel=1e-9)
 
 
-def test_difference_is_the_distance_to_the_nearest_known_value():
+def test_difference_is_the_distance_from_the_nearest_known_value():
     twin = fitted()
     slow = [
         min(abs(twin.predict_difference(X[[row]], X[[anchor]])[0]) for anchor in range(25))
@@ -82,19 +90,19 @@ def test_difference_is_the_distance_to_the_nearest_known_value():
     np.testing.assert_allclose(SCORES["difference"](twin, X[POOL], None), slow, atol=1e-12)
 
 
-def test_a_batch_does_not_take_a_point_twice_in_one_place():
+def test_a_batch_avoids_duplicates_of_a_selected_point():
     pool = np.array([[0.0], [0.0], [1.0], [5.0]])
-    rows = spread_out(np.array([9.0, 9.0, 1.0, 1.0]), pool, np.array([[9.0]]), 3, 1.0)
-    assert list(rows) == [0, 3, 2]  # the double of the first is worth nothing any more
+    rows = select_batch(np.array([9.0, 9.0, 1.0, 1.0]), pool, np.array([[9.0]]), 3, 1.0)
+    assert list(rows) == [0, 3, 2]  # the duplicate of the first has a gap of 0
 
 
 def test_missing_values_and_constant_columns_have_a_distance():
     pool = np.array([[np.nan, 3.0], [1.0, 3.0], [7.0, 3.0]])
-    assert spread_out(np.ones(3), pool, np.array([[0.0, 3.0]]), 3, 1.0)[0] == 2
+    assert select_batch(np.ones(3), pool, np.array([[0.0, 3.0]]), 3, 1.0)[0] == 2
 
 
-def test_several_outputs_count_alike():
-    twin = TwinRegressor(KNeighborsRegressor(3))  # which does not mix its outputs
+def test_outputs_have_equal_weight():
+    twin = TwinRegressor(KNeighborsRegressor(3))  # outputs are independent
     rows = [
         query(twin.fit(X[KNOWN], np.column_stack([y, scale * X[:, 0]])[KNOWN]), X[POOL], 6)
         for scale in (1.0, 1e6)
@@ -111,7 +119,7 @@ def test_several_outputs_count_alike():
     ],
 )
 @pytest.mark.parametrize("strategy", SCORES)
-def test_every_twin_can_be_asked(model, strategy):
+def test_each_kind_of_twin_can_be_queried(model, strategy):
     frame = pd.DataFrame(X, columns=["a", "b"])
     model.fit(frame[KNOWN], y[KNOWN])
     assert len(query(model, frame[POOL], 4, strategy=strategy, random_state=0)) == 4
@@ -120,7 +128,7 @@ def test_every_twin_can_be_asked(model, strategy):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n": 36}, "n=36 points cannot be chosen from a pool of 35"),
+        ({"n": 36}, "n=36 exceeds the 35 rows of the pool"),
         ({"n": 0}, "n must be"),
         ({"strategy": "best"}, "'best'"),
         ({"diversity": -1}, "diversity must not be negative, but is -1"),
@@ -128,14 +136,14 @@ def test_every_twin_can_be_asked(model, strategy):
         ({"X_pool": X[:, :1]}, "1 feature"),
     ],
 )
-def test_what_cannot_be_asked_is_told(change, message):
+def test_invalid_arguments_are_refused(change, message):
     arguments = {"model": fitted(), "X_pool": X[POOL], "n": 2, **change}
     with pytest.raises((ValueError, TypeError), match=message):
         query(**arguments)
 
 
-def test_learning_pays_on_a_formula():
-    """From 15 labels in 5 batches: fewer errors than at random, over several starts."""
+def test_queries_are_better_than_random_on_a_formula():
+    """From 15 labels in 5 batches: a smaller error than random selection, over several seeds."""
     X, y = (part.to_numpy() for part in make_tf(300, random_state=1))
     pool, test = np.arange(200), np.arange(200, 300)
 
@@ -164,7 +172,7 @@ class TestScikitActiveml:
         )
 
     @pytest.mark.parametrize("ours", [True, False])
-    def test_its_loop_runs_unmodified(self, skactiveml, ours):
+    def test_a_loop_of_scikit_activeml_runs(self, skactiveml, ours):
         from skactiveml.pool import GreedySamplingTarget
         from skactiveml.regressor import SklearnRegressor
 
@@ -181,7 +189,7 @@ class TestScikitActiveml:
         again = TwinQuery(random_state=0).query(X, known, regressor, fit_reg=False)
         assert np.isnan(known[again]).all()
 
-    def test_a_strategy_that_wants_a_standard_deviation_gets_one(self, skactiveml):
+    def test_a_strategy_of_scikit_activeml_can_use_the_standard_deviation(self, skactiveml):
         from skactiveml.pool import KLDivergenceMaximization
         from skactiveml.regressor import SklearnNormalRegressor
 
@@ -192,38 +200,38 @@ class TestScikitActiveml:
         assert 10 <= rows[0] < 14
 
 
-def test_who_learns_from_loops_gets_the_unlabelled_rows(monkeypatch):
-    asked = []
-    monkeypatch.setattr("twinned.active.query", lambda model, *_, **__: asked.append(model) or [0])
+def test_a_semi_supervised_twin_is_fitted_to_the_unlabelled_rows(monkeypatch):
+    models = []
+    monkeypatch.setattr("twinned.active.query", lambda model, *_, **__: models.append(model) or [0])
     known = np.where(np.arange(60) < 20, y, np.nan)
     semi = SemiSupervisedTwinRegressor(TwinRegressor(DecisionTreeRegressor(max_depth=3)))
     TwinQuery().query(X, known, semi)
-    assert asked[0].n_unlabelled_ == 40
+    assert models[0].n_unlabelled_ == 40
 
 
-def test_a_column_without_any_value_is_no_distance():
+def test_a_column_without_values_adds_no_distance():
     pool = np.array([[np.nan, 3.0], [np.nan, 9.0]])
-    assert list(spread_out(np.ones(2), pool, np.array([[np.nan, 0.0]]), 2, 1.0)) == [1, 0]
+    assert list(select_batch(np.ones(2), pool, np.array([[np.nan, 0.0]]), 2, 1.0)) == [1, 0]
 
 
-def test_gaps_in_blocks(monkeypatch, rng):
+def test_distances_in_blocks(monkeypatch, rng):
     pool, known = rng.normal(size=(30, 2)), rng.normal(size=(7, 2))
-    whole = spread_out(np.ones(30), pool, known, 9, 1.0)
-    monkeypatch.setattr("twinned.active._DISTANCES", 20)
-    np.testing.assert_array_equal(spread_out(np.ones(30), pool, known, 9, 1.0), whole)
+    expected = select_batch(np.ones(30), pool, known, 9, 1.0)
+    monkeypatch.setattr("twinned.active._BLOCK_DISTANCES", 20)
+    np.testing.assert_array_equal(select_batch(np.ones(30), pool, known, 9, 1.0), expected)
 
 
 @pytest.mark.parametrize(
     ("candidates", "message"),
-    [([], "No candidate is left"), ([999], "0 to 59"), ([40, 40], "different rows")],
+    [([], "There is no candidate"), ([999], "0 to 59"), ([40, 40], "different rows")],
 )
-def test_candidates_are_rows(candidates, message):
+def test_invalid_candidates_are_refused(candidates, message):
     known = np.where(np.arange(60) < 20, y, np.nan)
     with pytest.raises(ValueError, match=message):
         TwinQuery().query(X, known, TwinRegressor(Ridge()), candidates=candidates)
 
 
-def test_rows_that_are_no_rows_are_refused():
+def test_candidates_and_regressor_of_the_wrong_type_are_refused():
     with pytest.raises(ValueError, match="candidates must be rows"):
         TwinQuery().query(X, y, TwinRegressor(Ridge()), candidates=[[0.5, 0.2]])
     with pytest.raises(TypeError, match="reg must be a twin"):

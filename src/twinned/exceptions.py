@@ -1,16 +1,16 @@
-"""Errors and warnings. Each message shows the offending value and the way out."""
+"""Exceptions and warnings of twinned. Each message shows the value and how to correct it."""
 
 
 class MemoryLimitError(ValueError):
-    """The pairs asked for do not fit into `memory_limit`."""
+    """The requested pairs do not fit into `memory_limit`."""
 
 
 class IntegrityError(ValueError):
-    """A data file or a model file is not what it should be, and is refused."""
+    """A data file or a model file is damaged, or not of the expected kind."""
 
 
 class MissingExtraError(ImportError):
-    """What was asked for needs a library that is not installed."""
+    """A requested feature needs a library that is not installed."""
 
 
 class VersionMismatchWarning(UserWarning):
@@ -18,7 +18,7 @@ class VersionMismatchWarning(UserWarning):
 
 
 class UnknownCategoryWarning(UserWarning):
-    """A category turned up that the fit never saw; it differs from every known one."""
+    """A category is not in the training set; it is treated as different from every known one."""
 
 
 class IgnoredValidationSetWarning(UserWarning):
@@ -26,8 +26,8 @@ class IgnoredValidationSetWarning(UserWarning):
 
 
 class LeakingValidationWarning(UserWarning):
-    """A base estimator validates by pairs that share points with those it learns from."""
+    """A base estimator validates on pairs that share points with its training pairs."""
 
 
 class GrowingInconsistencyWarning(UserWarning):
-    """Relabelling loops round after round made them less consistent, not more."""
+    """Loops became less consistent with the rounds of relabelling."""

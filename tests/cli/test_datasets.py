@@ -1,3 +1,5 @@
+"""`twinned datasets`: list, fetch and show."""
+
 import json
 import os
 
@@ -19,7 +21,7 @@ def run(*arguments):
 
 @pytest.fixture
 def empty(tmp_path, monkeypatch):
-    """No file at hand, and no network to get one from."""
+    """No data files, and no network."""
     monkeypatch.setenv("TWINNED_DATA", str(tmp_path))
     monkeypatch.setenv("TWINNED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -27,16 +29,16 @@ def empty(tmp_path, monkeypatch):
     return tmp_path
 
 
-def assert_refused(result, *words):
+def assert_refused(result, *texts):
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("twinned: error: ")
     assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
+    for text in texts:
+        assert text in result.stderr
 
 
-def test_list_names_every_set_and_whether_it_is_at_hand(empty):
+def test_list_has_each_set_and_its_location(empty):
     result = run("list")
     assert result.exit_code == 0
     for key in KEYS:
@@ -54,40 +56,40 @@ def test_list_as_json(empty):
     assert {row["rows"] for row in rows if row["key"] == "RCL"} == {4000}
 
 
-def test_fetch_of_a_set_without_a_file(empty):
+def test_fetch_of_a_generated_set(empty):
     assert "needs no file" in run("fetch", "tf").stdout
     assert json.loads(run("fetch", "TF", "tf", "--json").stdout) == [{"key": "TF", "path": None}]
 
 
-def test_fetch_wants_keys_or_all():
+def test_fetch_needs_keys_or_all():
     assert_refused(run("fetch"), "--all", "WSB")
     assert_refused(run("fetch", "BC", "--all"), "--all", "BC")
 
 
 @pytest.mark.parametrize("command", ["fetch", "show"])
-def test_an_unknown_key_is_one_line(command):
+def test_unknown_key_is_reported_in_one_line(command):
     assert_refused(run(command, "nope"), "'nope'", *KEYS)
     assert_refused(run(command, "nope", "--json"), "'nope'")
 
 
 @pytest.mark.parametrize("command", ["fetch", "show"])
-def test_a_wrong_hash_is_one_line(command, empty):
+def test_wrong_hash_is_reported_in_one_line(command, empty):
     (empty / info("YH").file).write_text("not the yachts")
     assert_refused(run(command, "YH"), str(empty / info("YH").file), info("YH").sha256)
 
 
-def test_no_network_is_one_line(empty):
+def test_failed_download_is_reported_in_one_line(empty):
     assert_refused(run("fetch", "BC"), info("BC").file, "http://127.0.0.1:9/", "TWINNED_DATA")
     assert_refused(run("fetch", "--all", "--json"), info("BC").file)
 
 
 @pytest.mark.parametrize("command", [["list"], ["fetch", "BC"], ["show", "BC"]])
-def test_a_data_folder_that_is_none_is_one_line(command, monkeypatch, tmp_path):
+def test_missing_data_folder_is_reported_in_one_line(command, monkeypatch, tmp_path):
     monkeypatch.setenv("TWINNED_DATA", str(tmp_path / "nowhere"))
     assert_refused(run(*command), "TWINNED_DATA", "nowhere")
 
 
-def test_show_without_the_file_tells_how_to_get_it(empty):
+def test_show_without_the_file_names_the_fetch_command(empty):
     result = run("show", "rcl")
     assert result.exit_code == 0
     record = info("RCL")
@@ -97,7 +99,7 @@ def test_show_without_the_file_tells_how_to_get_it(empty):
     assert json.loads(run("show", "rcl", "--json").stdout)["first_rows"] is None
 
 
-def test_show_has_the_first_rows(empty):
+def test_show_prints_the_first_rows(empty):
     result = run("show", "TF")
     assert result.exit_code == 0
     assert "0.0976" in result.stdout  # x1 of the first point
@@ -108,7 +110,7 @@ def test_show_has_the_first_rows(empty):
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["fetch"], ["show"]])
-def test_help_teaches(command):
+def test_help_has_an_example(command):
     result = run(*command, "--help")
     assert result.exit_code == 0
     assert "TWINNED_DATA" in result.stdout or "Example" in result.stdout

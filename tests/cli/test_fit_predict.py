@@ -1,8 +1,11 @@
+"""`twinned fit` and `twinned predict`: results, output, and errors for bad input."""
+
 import io
 import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +19,14 @@ import twinned
 from twinned import TwinRegressor, load
 from twinned.cli import app
 from twinned.datasets import make_wsb
+from twinned.exceptions import UnknownCategoryWarning
 
 QUICK = ("--no-check", "--pairs", "3")
 
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """On tables this small, threads that wait for each other take all the time."""
+    """Threads only slow down fits to tables this small."""
     with threadpool_limits(1):
         yield
 
@@ -32,10 +36,10 @@ def run(*arguments):
 
 
 def start(*arguments, cwd):
-    """A process of its own, as a user starts it."""
+    """Run the command in a new process."""
     command = [sys.executable, "-m", "twinned.cli", *map(str, arguments)]
-    home = str(Path(twinned.__file__).resolve().parents[1])  # found from any folder
-    env = os.environ | {"PYTHONPATH": home, "OMP_NUM_THREADS": "1"}
+    source = str(Path(twinned.__file__).resolve().parents[1])  # works from any folder
+    env = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=env)
 
 
@@ -44,14 +48,14 @@ def succeeded(result):
     return result
 
 
-def assert_refused(result, *words):
+def assert_refused(result, *texts):
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert result.stderr.startswith("twinned: error: ")
     assert result.stderr.count("\n") == 1
     assert result.stderr.endswith("\n")
-    for word in words:
-        assert word in result.stderr
+    for text in texts:
+        assert text in result.stderr
 
 
 def bridge(n=40, seed=0):
@@ -62,8 +66,8 @@ def bridge(n=40, seed=0):
 
 
 @pytest.fixture
-def room(tmp_path):
-    """A folder with a table to learn from, and one to predict."""
+def folder(tmp_path):
+    """A folder with a training table, and one to predict."""
     table = bridge()
     table.iloc[:30].to_csv(tmp_path / "table.csv", index=False)
     table.iloc[30:].drop(columns="y").to_csv(tmp_path / "new.csv", index=False)
@@ -71,9 +75,9 @@ def room(tmp_path):
 
 
 @pytest.fixture
-def model(room):
-    path = room / "model.twin"
-    succeeded(run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", path, *QUICK))
+def model(folder):
+    path = folder / "model.twin"
+    succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", path, *QUICK))
     return path
 
 
@@ -91,100 +95,113 @@ def exact(source):
     return pd.read_csv(source, dtype=str).map(float)
 
 
-# --- the round trip ---------------------------------------------------------------------------
+# --- fit, then predict ---------------------------------------------------------------------------
 
 
-def test_fit_and_predict_equal_the_library(room):
+def test_fit_and_predict_equal_the_python_api(folder):
     from sklearn.ensemble import RandomForestRegressor
 
-    path = room / "forest.twin"
+    path = folder / "forest.twin"
     succeeded(
-        run("fit", room / "table.csv", "--target", "y", "--model", "forest", "--seed", "3",
+        run("fit", folder / "table.csv", "--target", "y", "--model", "forest", "--seed", "3",
             "--anchors", "5", "-o", path, *QUICK)
     )  # fmt: skip
-    result = succeeded(run("predict", path, room / "new.csv", "--std"))
-    known = frame(room / "table.csv")
+    result = succeeded(run("predict", path, folder / "new.csv", "--std"))
+    known = frame(folder / "table.csv")
     twin = TwinRegressor(
         RandomForestRegressor(100, min_samples_leaf=2),
         pairs=3,
         anchors=twinned.NearestAnchors(5),
         random_state=3,
     ).fit(known.drop(columns="y"), known["y"])
-    mean, std = twin.predict(frame(room / "new.csv"), return_std=True)
+    mean, std = twin.predict(frame(folder / "new.csv"), return_std=True)
     predicted = csv_of(result)
     assert list(predicted.columns) == ["prediction", "std"]
     np.testing.assert_allclose(predicted["prediction"], mean, rtol=1e-12)
     np.testing.assert_allclose(predicted["std"], std, rtol=1e-9)
 
 
-def test_the_saved_model_is_the_one_that_predicts(room, model):
+def test_predictions_are_those_of_the_saved_model(folder, model):
     loaded = twinned.load(model)
-    out = room / "out.csv"
-    result = succeeded(run("predict", model, room / "new.csv", "-o", out))
+    out = folder / "out.csv"
+    result = succeeded(run("predict", model, folder / "new.csv", "-o", out))
     assert result.stdout == f"10 predictions in {out}\n"
     predicted = exact(out)
     assert list(predicted.columns) == ["prediction"]
-    np.testing.assert_array_equal(predicted["prediction"], loaded.predict(frame(room / "new.csv")))
+    np.testing.assert_array_equal(
+        predicted["prediction"], loaded.predict(frame(folder / "new.csv"))
+    )
 
 
-def test_columns_that_are_kept_come_along(room, model):
-    new = frame(room / "new.csv")
+def test_keep_copies_columns(folder, model):
+    new = frame(folder / "new.csv")
     names = [f'No. {i}, "B"' for i in range(len(new))]
-    new.assign(name=names, prediction=1).to_csv(room / "named.csv", index=False)
-    result = succeeded(run("predict", model, room / "named.csv", "--keep", "name"))
+    new.assign(name=names, prediction=1).to_csv(folder / "named.csv", index=False)
+    result = succeeded(run("predict", model, folder / "named.csv", "--keep", "name"))
     predicted = pd.read_csv(io.StringIO(result.stdout), dtype=str)
     assert list(predicted.columns) == ["name", "prediction"]
     assert predicted["name"].tolist() == names
-    plain = csv_of(succeeded(run("predict", model, room / "new.csv")))
+    plain = csv_of(succeeded(run("predict", model, folder / "new.csv")))
     assert predicted["prediction"].map(float).tolist() == plain["prediction"].tolist()
-    told = succeeded(run("predict", model, room / "named.csv", "--keep", "name", "--json"))
-    assert json.loads(told.stdout)["kept"] == {"name": names}
-    assert json.loads(told.stdout)["ignored_columns"] == ["prediction"]
-    for name in ("prediction", "nobody"):
-        assert_refused(run("predict", model, room / "named.csv", "--keep", name), "--keep", name)
+    result = succeeded(run("predict", model, folder / "named.csv", "--keep", "name", "--json"))
+    assert json.loads(result.stdout)["copied_columns"] == {"name": names}
+    assert json.loads(result.stdout)["ignored_columns"] == ["prediction"]
+    for name in ("prediction", "absent"):
+        assert_refused(run("predict", model, folder / "named.csv", "--keep", name), "--keep", name)
 
 
 @pytest.mark.parametrize("name", ["default", "knn", "ridge"])
-def test_every_model_goes_round(room, name):
-    path = room / "model.twin"
-    succeeded(run("fit", room / "table.csv", "-t", "y", "-m", name, "-o", path, *QUICK))
-    predicted = csv_of(succeeded(run("predict", path, room / "new.csv")))["prediction"]
+def test_each_model_fits_and_predicts(folder, name):
+    path = folder / "model.twin"
+    succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", name, "-o", path, *QUICK))
+    predicted = csv_of(succeeded(run("predict", path, folder / "new.csv")))["prediction"]
     truth = bridge()["y"].iloc[30:]
     assert np.sqrt(np.mean((predicted.to_numpy() - truth) ** 2)) < 0.8 * truth.std()
 
 
-def test_the_log_target_and_its_deviation(room):
-    path = room / "log.twin"
+def test_log_target_and_its_standard_deviation(folder):
+    path = folder / "log.twin"
     succeeded(
-        run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "--log-target", "-o", path, *QUICK)
+        run(
+            "fit",
+            folder / "table.csv",
+            "-t",
+            "y",
+            "-m",
+            "ridge",
+            "--log-target",
+            "-o",
+            path,
+            *QUICK,
+        )
     )
-    predicted = csv_of(succeeded(run("predict", path, room / "new.csv", "--std")))
-    known = frame(room / "table.csv")
-    plain = csv_of(succeeded(run("predict", path, room / "new.csv")))
+    predicted = csv_of(succeeded(run("predict", path, folder / "new.csv", "--std")))
+    known = frame(folder / "table.csv")
+    plain = csv_of(succeeded(run("predict", path, folder / "new.csv")))
     np.testing.assert_allclose(plain["prediction"], predicted["prediction"], rtol=1e-12)
     inner = twinned.load(path).regressor_
     np.testing.assert_allclose(inner.anchors_y_, np.log(known["y"]), rtol=1e-12)
-    mean, std = inner.predict(frame(room / "new.csv"), return_std=True)
+    mean, std = inner.predict(frame(folder / "new.csv"), return_std=True)
     np.testing.assert_allclose(predicted["prediction"], np.exp(mean), rtol=1e-12)
     np.testing.assert_allclose(predicted["std"], np.exp(mean) * std, rtol=1e-12)
 
 
-def test_the_seed_decides_the_draw(room):
+def test_seed_determines_the_model(folder):
     def predictions(seed):
-        path = room / f"{seed}.twin"
-        succeeded(run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "--seed", seed,
+        path = folder / f"{seed}.twin"
+        succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "--seed", seed,
                       "-o", path, *QUICK))  # fmt: skip
-        return csv_of(run("predict", path, room / "new.csv"))["prediction"].tolist()
+        return csv_of(run("predict", path, folder / "new.csv"))["prediction"].tolist()
 
     assert predictions(1) == predictions(1)
     assert predictions(1) != predictions(2)
 
 
-def test_options_reach_the_twin(room):
-    path = room / "model.twin"
+def test_options_are_passed_to_the_twin(folder):
+    path = folder / "model.twin"
     succeeded(
-        run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "--pairs", "all", "--anchors", "4",
-            "--drop", "R3", "-c", "U", "-o", path, "--no-check")
+        run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "--pairs", "all", "--anchors",
+            "4", "--drop", "R3", "-c", "U", "-o", path, "--no-check")
     )  # fmt: skip
     twin = twinned.load(path)
     assert twin.n_pairs_ == 900
@@ -194,33 +211,34 @@ def test_options_reach_the_twin(room):
 
 
 @pytest.mark.parametrize("options", [("boost",), ("extra-trees", "--anchors", "5")])
-def test_missing_values_where_the_model_takes_them(room, options):
-    table = pd.read_csv(room / "table.csv")
+def test_missing_values_in_models_that_take_them(folder, options):
+    table = pd.read_csv(folder / "table.csv")
     table.loc[3, "U"] = np.nan
     table.loc[5, "material"] = None
-    table.to_csv(room / "gaps.csv", index=False)
-    path = room / "model.twin"
-    succeeded(run("fit", room / "gaps.csv", "-t", "y", "-o", path, *QUICK, "-m", *options))
-    result = succeeded(run("predict", path, room / "gaps.csv"))
+    table.to_csv(folder / "gaps.csv", index=False)
+    path = folder / "model.twin"
+    succeeded(run("fit", folder / "gaps.csv", "-t", "y", "-o", path, *QUICK, "-m", *options))
+    result = succeeded(run("predict", path, folder / "gaps.csv"))
     assert np.isfinite(csv_of(result)["prediction"]).all()
 
 
-# --- what is printed --------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------
 
 
-def test_the_report(room):
-    path = room / "model.twin"
-    result = succeeded(run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", path))
-    for text in ("30 rows", "4: U, R1, R2, R3", "material (3 names)", "900 pairs", "30 anchors",
-                 "5-fold", "plain ridge regression", "always the mean", str(path)):  # fmt: skip
+def test_summary_of_a_fit(folder):
+    path = folder / "model.twin"
+    result = succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", path))
+    for text in ("30 rows", "4: U, R1, R2, R3", "material (3 categories)", "900 pairs",
+                 "30 anchors", "5-fold", "plain ridge regression", "mean of y",
+                 str(path)):  # fmt: skip
         assert text in result.stdout
     assert result.stderr == ""
 
 
-def test_facts_for_machines(room):
-    path = room / "model.twin"
+def test_fit_prints_json(folder):
+    path = folder / "model.twin"
     result = succeeded(
-        run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", path, "--json")
+        run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", path, "--json")
     )
     facts = json.loads(result.stdout)
     assert result.stdout.count("\n") == 1
@@ -234,64 +252,85 @@ def test_facts_for_machines(room):
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_the_check_is_cross_validation(room, log):
+def test_the_check_is_cross_validation(folder, log):
     from sklearn.model_selection import KFold, cross_val_predict
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     options = ["--log-target"] if log else []
-    result = run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", room / "m.twin",
+    result = run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", folder / "m.twin",
                  "--json", "--anchors", "28", *options)  # fmt: skip
     check = json.loads(succeeded(result).stdout)["check"]
-    known = frame(room / "table.csv")
+    known = frame(folder / "table.csv")
     X, y = known.drop(columns="y"), known["y"].to_numpy()
-    learned = np.log(y) if log else y
+    fitted_y = np.log(y) if log else y
     folds = KFold(5, shuffle=True, random_state=0)
     ridge = make_pipeline(StandardScaler(), Ridge())
 
     def rmse(estimator, X):
-        predicted = cross_val_predict(estimator, X, learned, cv=folds)
+        predicted = cross_val_predict(estimator, X, fitted_y, cv=folds)
         return np.sqrt(np.mean(((np.exp(predicted) if log else predicted) - y) ** 2))
 
-    # a fold has 24 rows to learn from, so 28 anchors are 24 there
+    # a fold has 24 training rows, so 28 anchors become 24
     twin = TwinRegressor(ridge, anchors=twinned.NearestAnchors(24), random_state=0)
     assert check["rmse_twin"] == pytest.approx(rmse(twin, X), rel=1e-9)
     assert check["rmse_plain"] == pytest.approx(rmse(ridge, pd.get_dummies(X)), rel=1e-9)
     assert check["folds"] == 5
-    told = pd.read_csv(io.StringIO(succeeded(
-        run("predict", room / "m.twin", room / "table.csv", "--interval", "0.8")
+    predicted = pd.read_csv(io.StringIO(succeeded(
+        run("predict", folder / "m.twin", folder / "table.csv", "--interval", "0.8")
     ).stdout))  # fmt: skip
-    twin = load(room / "m.twin").regressor_ if log else load(room / "m.twin")
+    twin = load(folder / "m.twin").regressor_ if log else load(folder / "m.twin")
     ends = twin.predict_interval(X, 0.8)
-    np.testing.assert_allclose(told[["low", "high"]], np.exp(ends) if log else ends, rtol=1e-9)
+    expected = np.exp(ends) if log else ends
+    np.testing.assert_allclose(predicted[["low", "high"]], expected, rtol=1e-9)
 
 
-def test_no_check_and_too_few_rows_for_one(room):
-    result = run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", room / "m.twin",
+@pytest.mark.parametrize(
+    ("warning", "shown"), [(UnknownCategoryWarning, False), (UserWarning, True)]
+)
+def test_cross_validation_hides_only_warnings_of_unknown_categories(
+    folder, monkeypatch, warning, shown
+):
+    fit = TwinRegressor.fit
+
+    def fit_with_warning(self, X, y):
+        if len(X) < 30:  # in a fold
+            warnings.warn("a rare category", warning, stacklevel=1)
+        return fit(self, X, y)
+
+    monkeypatch.setattr(TwinRegressor, "fit", fit_with_warning)
+    result = run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", folder / "m.twin")
+    assert succeeded(result).stderr == ("twinned: warning: a rare category\n" if shown else "")
+
+
+def test_no_check_and_too_few_rows_for_a_check(folder):
+    result = run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", folder / "m.twin",
                  "--no-check", "--json")  # fmt: skip
     assert json.loads(succeeded(result).stdout)["check"] is None
-    refused = run("predict", room / "m.twin", room / "table.csv", "--interval", "90")
-    assert "--interval is a probability, such as 0.9, not 90" in refused.stderr
-    refused = run("predict", room / "m.twin", room / "table.csv", "--interval", "0.8")
+    refused = run("predict", folder / "m.twin", folder / "table.csv", "--interval", "90")
+    assert "--interval must be between 0 and 1, such as 0.9, not 90" in refused.stderr
+    refused = run("predict", folder / "m.twin", folder / "table.csv", "--interval", "0.8")
     assert refused.exit_code == 2
     assert "with its check" in refused.stderr
     assert result.stderr == ""
-    pd.read_csv(room / "table.csv").head(9).to_csv(room / "few.csv", index=False)
+    pd.read_csv(folder / "table.csv").head(9).to_csv(folder / "few.csv", index=False)
     result = succeeded(
-        run("fit", room / "few.csv", "-t", "y", "-m", "ridge", "-o", room / "m.twin")
+        run("fit", folder / "few.csv", "-t", "y", "-m", "ridge", "-o", folder / "m.twin")
     )
     assert "9 rows are too few" in result.stderr
     assert "check " not in result.stdout
 
 
-def test_predictions_for_machines(room, model):
-    facts = json.loads(succeeded(run("predict", model, room / "new.csv", "--std", "--json")).stdout)
-    mean, std = twinned.load(model).predict(frame(room / "new.csv"), return_std=True)
+def test_predict_prints_json(folder, model):
+    facts = json.loads(
+        succeeded(run("predict", model, folder / "new.csv", "--std", "--json")).stdout
+    )
+    mean, std = twinned.load(model).predict(frame(folder / "new.csv"), return_std=True)
     assert facts["prediction"] == mean.tolist()
     assert facts["std"] == std.tolist()
-    out = room / "out.csv"
+    out = folder / "out.csv"
     facts = json.loads(
-        succeeded(run("predict", model, room / "new.csv", "--json", "-o", out)).stdout
+        succeeded(run("predict", model, folder / "new.csv", "--json", "-o", out)).stdout
     )
     assert facts["output"] == str(out)
     assert facts["rows"] == 10
@@ -299,38 +338,38 @@ def test_predictions_for_machines(room, model):
     assert len(pd.read_csv(out)) == 10
 
 
-def test_order_and_strange_columns_do_not_matter(room, model):
-    expected = run("predict", model, room / "new.csv")
+def test_order_and_unknown_columns_do_not_matter(folder, model):
+    expected = run("predict", model, folder / "new.csv")
     assert expected.stderr == ""
-    table = pd.read_csv(room / "new.csv")
-    table[table.columns[::-1]].assign(note="hello").to_csv(room / "other.csv")  # with an index
-    result = succeeded(run("predict", model, room / "other.csv"))
+    table = pd.read_csv(folder / "new.csv")
+    table[table.columns[::-1]].assign(note="hello").to_csv(folder / "other.csv")  # with an index
+    result = succeeded(run("predict", model, folder / "other.csv"))
     assert result.stdout == expected.stdout
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("twinned: note: ")
     assert "'note'" in result.stderr
 
 
-def test_an_unknown_category_is_one_warning(room, model):
-    table = pd.read_csv(room / "new.csv")
+def test_an_unknown_category_is_one_warning(folder, model):
+    table = pd.read_csv(folder / "new.csv")
     table["material"] = "straw"
-    table.to_csv(room / "straw.csv", index=False)
-    result = succeeded(run("predict", model, room / "straw.csv"))
+    table.to_csv(folder / "straw.csv", index=False)
+    result = succeeded(run("predict", model, folder / "straw.csv"))
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith("twinned: warning: ")
     assert "'straw'" in result.stderr
     assert len(csv_of(result)) == 10
 
 
-def test_another_separator(room):
+def test_another_separator(folder):
     for name in ("table", "new"):
-        pd.read_csv(room / f"{name}.csv").to_csv(room / f"{name}.txt", index=False, sep=";")
-    path = room / "model.twin"
+        pd.read_csv(folder / f"{name}.csv").to_csv(folder / f"{name}.txt", index=False, sep=";")
+    path = folder / "model.twin"
     options = ("--separator", ";")
     succeeded(
-        run("fit", room / "table.txt", "-t", "y", "-m", "ridge", "-o", path, *QUICK, *options)
+        run("fit", folder / "table.txt", "-t", "y", "-m", "ridge", "-o", path, *QUICK, *options)
     )
-    assert len(csv_of(succeeded(run("predict", path, room / "new.txt", *options)))) == 10
+    assert len(csv_of(succeeded(run("predict", path, folder / "new.txt", *options)))) == 10
 
 
 # --- bad input to fit -------------------------------------------------------------------------
@@ -340,7 +379,7 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "words"),
+    ("content", "options", "texts"),
     [
         ("", (), ["table.csv is empty"]),
         ("a,b,y\n", (), ["no rows"]),
@@ -355,12 +394,12 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         ("a,y\n1,2\n3,4\nx,5\n", (), ["line 4", "'x'", "--categorical a"]),
         (IDS, (), ["'id'", "'row0'", "--drop id"]),
         ("a,y\n1,2\n,4\n", (), ["line 3", "'a'", "--model ridge", "forest"]),
-        ("y\n1\n2\n", (), ["no column to learn from"]),
+        ("y\n1\n2\n", (), ["no feature besides 'y'"]),
         ("a,y\n1,2\n", (), ["1 row", "a pair needs two"]),
         (",a,y\n0,1,2\n1,2,3\n", (), ["column 1 has no name", '--drop ""']),
         ("a,y\n1,2\n2,-3.5\n", ("--log-target",), ["line 3", "-3.5", "logarithm"]),
         ("a,y\n1,0\n2,3\n", ("--log-target",), ["line 2", ": 0 "]),
-        (GOOD, ("--model", "tree"), ["no --model tree", "forest"]),
+        (GOOD, ("--model", "tree"), ["--model must be one of", "forest", "not tree"]),
         (GOOD, ("--pairs", "many"), ["--pairs", "'many'", "auto, all"]),
         (GOOD, ("--pairs", "0"), ["--pairs", "'0'"]),
         (GOOD, ("--anchors", "-1"), ["--anchors", "'-1'"]),
@@ -372,7 +411,7 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         (GOOD, ("--separator", "ab"), ["--separator", "'ab'"]),
     ],
 )
-def test_bad_input_to_fit(tmp_path, content, options, words):
+def test_bad_input_to_fit(tmp_path, content, options, texts):
     table, old = tmp_path / "table.csv", tmp_path / "old.twin"
     if isinstance(content, bytes):
         table.write_bytes(content)
@@ -381,14 +420,14 @@ def test_bad_input_to_fit(tmp_path, content, options, words):
     old.write_text("an older model")
     before = sorted(tmp_path.iterdir())
     for output in (old, tmp_path / "new.twin"):
-        # the later of two options counts
+        # the later of two equal options takes effect
         result = run("fit", table, "-t", "y", "-m", "ridge", "-o", output, *options)
-        assert_refused(result, *words)
+        assert_refused(result, *texts)
     assert old.read_text() == "an older model"
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_folder_is_no_table(tmp_path):
+def test_a_folder_is_refused_as_a_table(tmp_path):
     assert_refused(run("fit", tmp_path, "-t", "y", "-o", tmp_path / "m.twin"), "is a folder")
 
 
@@ -401,30 +440,30 @@ def test_a_nameless_column_can_be_dropped(tmp_path):
     assert list(twinned.load(path).feature_names_in_) == ["a"]
 
 
-def test_the_place_of_the_model_is_checked_before_the_fit(room, monkeypatch):
-    monkeypatch.setattr(TwinRegressor, "fit", lambda *_: pytest.fail("fitted in vain"))
-    arguments = ("fit", room / "table.csv", "-t", "y", "-o")
-    before = (room / "table.csv").read_bytes()
-    assert_refused(run(*arguments, room / "nowhere" / "m.twin"), "no folder", "nowhere")
-    assert_refused(run(*arguments, room), "is a folder")
-    assert_refused(run(*arguments, room / "table.csv"), "would replace the input")
-    assert (room / "table.csv").read_bytes() == before
+def test_output_path_is_checked_before_the_fit(folder, monkeypatch):
+    monkeypatch.setattr(TwinRegressor, "fit", lambda *_: pytest.fail("fitted before the check"))
+    arguments = ("fit", folder / "table.csv", "-t", "y", "-o")
+    before = (folder / "table.csv").read_bytes()
+    assert_refused(run(*arguments, folder / "nowhere" / "m.twin"), "no folder", "nowhere")
+    assert_refused(run(*arguments, folder), "is a folder")
+    assert_refused(run(*arguments, folder / "table.csv"), "would replace the input")
+    assert (folder / "table.csv").read_bytes() == before
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), RuntimeError("a bug")])
-def test_an_interrupted_fit_leaves_the_old_model(room, model, monkeypatch, stop):
-    before, files = model.read_bytes(), sorted(room.iterdir())
+def test_an_interrupted_fit_leaves_the_old_model(folder, model, monkeypatch, stop):
+    before, files = model.read_bytes(), sorted(folder.iterdir())
 
     def fit(*_):
         raise stop
 
     monkeypatch.setattr(TwinRegressor, "fit", fit)
-    result = run("fit", room / "table.csv", "-t", "y", "-m", "ridge", "-o", model)
+    result = run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", model)
     assert result.exit_code not in (0, 2)
     assert model.read_bytes() == before
-    assert sorted(room.iterdir()) == files
+    assert sorted(folder.iterdir()) == files
     if isinstance(stop, RuntimeError):
-        assert result.exception is stop  # a bug keeps its traceback
+        assert result.exception is stop  # a bug shows its traceback
 
 
 # --- bad input to predict ---------------------------------------------------------------------
@@ -433,7 +472,7 @@ HEADER = "U,R1,R2,R3,material\n"
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "texts"),
     [
         ("", ["is empty"]),
         (HEADER, ["no rows"]),
@@ -447,85 +486,151 @@ HEADER = "U,R1,R2,R3,material\n"
         (HEADER.replace(",", ";") + "1;2;3;1;wood\n", ["--separator ';'"]),
     ],
 )
-def test_bad_input_to_predict(room, model, content, words):
-    table, out = room / "bad.csv", room / "out.csv"
+def test_bad_input_to_predict(folder, model, content, texts):
+    table, out = folder / "bad.csv", folder / "out.csv"
     if content is not None:
         table.write_text(content)
     out.write_text("older predictions")
-    before = sorted(room.iterdir())
-    assert_refused(run("predict", model, table, "-o", out), *words)
-    assert_refused(run("predict", model, table, "-o", room / "fresh.csv"), *words)
-    assert_refused(run("predict", model, table, "--json"), *words)
+    before = sorted(folder.iterdir())
+    assert_refused(run("predict", model, table, "-o", out), *texts)
+    assert_refused(run("predict", model, table, "-o", folder / "fresh.csv"), *texts)
+    assert_refused(run("predict", model, table, "--json"), *texts)
     assert out.read_text() == "older predictions"
-    assert sorted(room.iterdir()) == before
+    assert sorted(folder.iterdir()) == before
 
 
-def test_what_is_no_model(room):
-    out = room / "out.csv"
+def test_other_files_are_refused_as_models(folder):
+    out = folder / "out.csv"
 
-    def refused(name, *words):
-        assert_refused(run("predict", room / name, room / "new.csv", "-o", out), *words)
+    def refused(name, *texts):
+        assert_refused(run("predict", folder / name, folder / "new.csv", "-o", out), *texts)
         assert not out.exists()
 
     refused("nothing.twin", "there is no model", "twinned fit")
     refused("table.csv", "table.csv", "is not loaded")
     refused("", "is a folder")
-    twinned.save(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), room / "ridge.twin")
+    twinned.save(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), folder / "ridge.twin")
     refused("ridge.twin", "Ridge", "not a twin")
 
 
-def test_the_place_of_the_predictions(room, model):
-    arguments = ("predict", model, room / "new.csv", "-o")
-    before = model.read_bytes(), (room / "new.csv").read_bytes()
-    assert_refused(run(*arguments, room / "nowhere" / "out.csv"), "no folder", "nowhere")
+def test_output_path_of_predict(folder, model):
+    arguments = ("predict", model, folder / "new.csv", "-o")
+    before = model.read_bytes(), (folder / "new.csv").read_bytes()
+    assert_refused(run(*arguments, folder / "nowhere" / "out.csv"), "no folder", "nowhere")
     assert_refused(run(*arguments, model), "would replace the input")
-    assert_refused(run(*arguments, room / "new.csv"), "would replace the input")
-    assert (model.read_bytes(), (room / "new.csv").read_bytes()) == before
+    assert_refused(run(*arguments, folder / "new.csv"), "would replace the input")
+    assert (model.read_bytes(), (folder / "new.csv").read_bytes()) == before
 
 
-def test_a_model_without_names_takes_columns_by_their_order(room):
-    known = pd.read_csv(room / "table.csv")
+def test_model_without_feature_names_uses_the_order_of_columns(folder):
+    known = pd.read_csv(folder / "table.csv")
     twin = TwinRegressor(Ridge(), pairs=3, random_state=0).fit(
         known[["U", "R1"]].to_numpy(), known["y"].to_numpy()
     )
-    twinned.save(twin, room / "array.twin")
-    (room / "two.csv").write_text("p,q\n1,2\n2,1\n")
-    predicted = csv_of(succeeded(run("predict", room / "array.twin", room / "two.csv")))
+    twinned.save(twin, folder / "array.twin")
+    (folder / "two.csv").write_text("p,q\n1,2\n2,1\n")
+    predicted = csv_of(succeeded(run("predict", folder / "array.twin", folder / "two.csv")))
     np.testing.assert_array_equal(predicted["prediction"], twin.predict([[1, 2], [2, 1]]))
-    assert_refused(run("predict", room / "array.twin", room / "new.csv"), "2 columns", "5")
+    assert_refused(run("predict", folder / "array.twin", folder / "new.csv"), "2 columns", "5")
 
 
-def test_a_model_of_several_outputs_has_a_column_for_each(room):
-    known = pd.read_csv(room / "table.csv")
+def test_each_output_has_a_column(folder):
+    known = pd.read_csv(folder / "table.csv")
     twin = TwinRegressor(Ridge(), pairs=3, random_state=0).fit(known[["U"]], known[["y", "R1"]])
-    twinned.save(twin, room / "two.twin")
-    predicted = csv_of(succeeded(run("predict", room / "two.twin", room / "new.csv", "--std")))
+    twinned.save(twin, folder / "two.twin")
+    predicted = csv_of(succeeded(run("predict", folder / "two.twin", folder / "new.csv", "--std")))
     assert list(predicted.columns) == ["prediction_0", "prediction_1", "std_0", "std_1"]
 
 
 # --- as a process -----------------------------------------------------------------------------
 
 
-def test_a_newcomer_s_session(room):
+def test_fit_and_predict_in_processes(folder):
     arguments = ("fit", "table.csv", "--target", "y", "--model", "ridge", "-o", "model.twin")
-    fitted = start(*arguments, "--json", cwd=room)
+    fitted = start(*arguments, "--json", cwd=folder)
     assert fitted.returncode == 0, fitted.stderr
     assert json.loads(fitted.stdout)["output"] == "model.twin"
     assert fitted.stderr == ""
-    predicted = start("predict", "model.twin", "new.csv", "--std", cwd=room)
+    predicted = start("predict", "model.twin", "new.csv", "--std", cwd=folder)
     assert predicted.returncode == 0, predicted.stderr
     assert predicted.stderr == ""
     assert predicted.stdout.splitlines()[0] == "prediction,std"
     assert len(predicted.stdout.splitlines()) == 11
 
 
-def test_a_refusal_in_a_process(room):
-    refused = start("fit", "table.csv", "--target", "price", "-o", "model.twin", cwd=room)
+def test_error_in_a_process(folder):
+    refused = start("fit", "table.csv", "--target", "price", "-o", "model.twin", cwd=folder)
     assert refused.returncode == 2
     assert refused.stdout == ""
     assert refused.stderr.startswith("twinned: error: table.csv has no column 'price'")
     assert refused.stderr.count("\n") == 1
-    assert not (room / "model.twin").exists()
+    assert not (folder / "model.twin").exists()
+
+
+def test_import_does_not_change_the_environment():
+    code = (
+        "import os\n"
+        "before = dict(os.environ)\n"
+        "import twinned.cli\n"
+        "assert dict(os.environ) == before, set(os.environ) - set(before)\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
+def test_main_sets_the_wait_policy_of_openmp_before_scikit_learn_is_imported():
+    code = (
+        "import os, sys\n"
+        "import twinned.cli\n"
+        "def app(**options):\n"
+        "    assert os.environ['OMP_WAIT_POLICY'] == 'PASSIVE'\n"
+        "    assert 'sklearn' not in sys.modules\n"
+        "twinned.cli.app = app\n"
+        "twinned.cli.main()\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("before_command", [True, False])
+def test_debug_prints_the_traceback_of_an_error(folder, monkeypatch, before_command):
+    def fit(*_):
+        raise ValueError("an internal error")
+
+    monkeypatch.setattr(TwinRegressor, "fit", fit)
+    call = ["fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", folder / "model.twin"]
+    assert_refused(run(*call), "an internal error")
+    result = run("--debug", *call) if before_command else run(*call, "--debug")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Traceback (most recent call last):")
+    assert "in fit\n" in result.stderr
+    assert result.stderr.endswith("\ntwinned: error: an internal error\n")
+    assert_refused(run(*call), "an internal error")  # and not in the next call
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["advise", "absent.csv", "-t", "y"],
+        ["fit", "absent.csv", "-t", "y", "-o", "model.twin"],
+        ["predict", "absent.twin", "absent.csv"],
+        ["serve", "absent.twin"],
+        ["datasets", "show", "absent"],
+        ["datasets", "fetch", "absent"],
+    ],
+)
+def test_debug_works_with_each_command(call):
+    result = run(*call, "--debug")
+    assert result.exit_code == 2
+    assert "Traceback" in result.stderr
+    assert "twinned: error: " in result.stderr.splitlines()[-1]
+    assert "Traceback" not in run(*call).stderr
+
+
+def test_debug_is_in_the_help():
+    assert "--debug" in succeeded(run("--help")).stdout
 
 
 def test_help_imports_nothing_heavy():
@@ -533,8 +638,8 @@ def test_help_imports_nothing_heavy():
         "import sys\n"
         "from typer.testing import CliRunner\n"
         "from twinned.cli import app\n"
-        "for words in ([], ['fit'], ['predict']):\n"
-        "    assert CliRunner().invoke(app, [*words, '--help']).exit_code == 0\n"
+        "for command in ([], ['fit'], ['predict']):\n"
+        "    assert CliRunner().invoke(app, [*command, '--help']).exit_code == 0\n"
         "print([m for m in ('numpy', 'pandas', 'sklearn', 'skops') if m in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -550,7 +655,7 @@ def test_version_and_help():
     assert run("fit").exit_code == run("predict", "only.twin").exit_code == 2
 
 
-def test_datasets_is_handed_on():
+def test_datasets_subcommands():
     assert json.loads(succeeded(run("datasets", "show", "TF", "--json")).stdout)["key"] == "TF"
     assert "fetch" in succeeded(run("datasets", "--help")).stdout
     assert_refused(run("datasets", "show", "nope"), "'nope'")
@@ -565,7 +670,7 @@ def test_datasets_is_handed_on():
         ["datasets", "show"],
     ],
 )
-def test_a_wrong_call_is_told_in_one_line(call):
+def test_a_wrong_call_is_reported_in_one_line(call):
     run = subprocess.run(
         [sys.executable, "-m", "twinned.cli", *call], capture_output=True, text=True
     )

@@ -1,3 +1,5 @@
+"""Search, download and verification of data files."""
+
 import dataclasses
 import hashlib
 import importlib
@@ -20,12 +22,12 @@ NOWHERE = "http://127.0.0.1:9/"  # the discard port: nothing listens there
 
 class QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, *args):
-        self.server.asked.append(self.path)
+        self.server.requests.append(self.path)
 
 
 @pytest.fixture(autouse=True)
-def apart(tmp_path, monkeypatch):
-    """No real cache, no real network, and YH is a file of two rows whose hash we know."""
+def isolated(tmp_path, monkeypatch):
+    """No real cache and no network; YH is a file of two rows with a known hash."""
     small = dataclasses.replace(
         info("YH"), rows=2, sha256=hashlib.sha256(ROWS).hexdigest(), file="yacht.data"
     )
@@ -59,7 +61,7 @@ def server(tmp_path, monkeypatch):
     (root / "yacht.data").write_bytes(ROWS)
     handler = partial(QuietHandler, directory=str(root))
     http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    http.asked, http.root = [], root
+    http.requests, http.root = [], root
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     monkeypatch.setattr(registry, "BASE_URL", f"http://127.0.0.1:{http.server_port}/")
@@ -69,49 +71,49 @@ def server(tmp_path, monkeypatch):
     thread.join()
 
 
-def test_the_named_folder_comes_first(folder, cache, server):
-    for place in (folder, cache):
-        (place / "yacht.data").write_bytes(ROWS)
+def test_data_folder_is_searched_first(folder, cache, server):
+    for path in (folder, cache):
+        (path / "yacht.data").write_bytes(ROWS)
     assert fetch("YH") == folder / "yacht.data"
     assert locate(info("YH")) == (folder / "yacht.data", "TWINNED_DATA")
-    assert server.asked == []
+    assert server.requests == []
 
 
-def test_a_file_absent_from_the_folder_is_taken_from_the_cache(folder, cache, server):
+def test_cache_is_searched_next(folder, cache, server):
     (cache / "yacht.data").write_bytes(ROWS)
     assert fetch("yh") == cache / "yacht.data"
     assert locate(info("YH"))[1] == "cache"
-    assert server.asked == []
+    assert server.requests == []
 
 
-def test_a_file_at_neither_place_is_downloaded_once(folder, tmp_path, server):
+def test_absent_file_is_downloaded_once(folder, tmp_path, server):
     assert locate(info("YH")) == (None, "absent")
     path = fetch("YH")
     assert path == tmp_path / "cache" / "yacht.data"
     assert path.read_bytes() == ROWS
     assert fetch("YH") == path
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     X, y = load("YH")
     assert X.shape == (2, 6)
     assert y.tolist() == [0.25, 0.5]
 
 
-def test_a_wrong_file_in_the_folder_is_named_and_refused(folder, cache, server):
+def test_wrong_file_in_the_data_folder_is_refused_by_name(folder, cache, server):
     wrong = folder / "yacht.data"
     wrong.write_bytes(ROWS + b"1 2 3 4 5 6 7\n")
-    (cache / "yacht.data").write_bytes(ROWS)  # must not be fallen through to
-    for ask in (fetch, load):
+    (cache / "yacht.data").write_bytes(ROWS)  # must not be used instead
+    for function in (fetch, load):
         with pytest.raises(IntegrityError) as caught:
-            ask("YH")
+            function("YH")
         message = str(caught.value)
         assert str(wrong) in message
         assert hashlib.sha256(wrong.read_bytes()).hexdigest() in message
         assert info("YH").sha256 in message
         assert "\n" not in message
-    assert server.asked == []
+    assert server.requests == []
 
 
-def test_a_file_changed_after_it_was_loaded_is_refused(folder):
+def test_file_changed_after_loading_is_refused(folder):
     path = folder / "yacht.data"
     path.write_bytes(ROWS)
     load("YH")
@@ -120,21 +122,21 @@ def test_a_file_changed_after_it_was_loaded_is_refused(folder):
         load("YH")
 
 
-def test_a_file_is_parsed_once(folder, monkeypatch):
+def test_file_is_parsed_once(folder, monkeypatch):
     (folder / "yacht.data").write_bytes(ROWS)
     load("YH")
     monkeypatch.setattr("twinned.datasets.files.parse", lambda *_: pytest.fail("parsed again"))
     assert load("YH")[1].tolist() == [0.25, 0.5]
 
 
-def test_a_damaged_cache_is_replaced(cache, server):
+def test_damaged_cached_file_is_replaced(cache, server):
     (cache / "yacht.data").write_bytes(b"half a fi")
     assert locate(info("YH")) == (None, "absent")
     assert fetch("YH").read_bytes() == ROWS
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-def test_a_wrong_download_is_refused_and_not_kept(tmp_path, server):
+def test_wrong_download_is_refused_and_deleted(tmp_path, server):
     (server.root / "yacht.data").write_bytes(b"<html>log in first</html>")
     with pytest.raises(IntegrityError) as caught:
         fetch("YH")
@@ -146,9 +148,11 @@ def test_a_wrong_download_is_refused_and_not_kept(tmp_path, server):
 
 
 @pytest.mark.parametrize("served", [True, False])
-def test_a_failed_download_says_what_to_do(served, request, tmp_path, caplog):
+def test_error_of_a_failed_download_names_the_solution(served, request, tmp_path, caplog):
     if served:
-        (request.getfixturevalue("server").root / "yacht.data").unlink()  # so the answer is 404
+        (
+            request.getfixturevalue("server").root / "yacht.data"
+        ).unlink()  # so that the status is 404
     with pytest.raises(OSError) as caught:
         load("YH")
     message = str(caught.value)
@@ -159,7 +163,7 @@ def test_a_failed_download_says_what_to_do(served, request, tmp_path, caplog):
     assert ("404" in message) is served
 
 
-def test_a_cache_that_cannot_be_written_is_an_os_error(tmp_path, monkeypatch):
+def test_unwritable_cache_is_an_os_error(tmp_path, monkeypatch):
     blocked = tmp_path / "a file"
     blocked.write_text("not a folder")
     monkeypatch.setenv("TWINNED_CACHE", str(blocked))
@@ -169,18 +173,18 @@ def test_a_cache_that_cannot_be_written_is_an_os_error(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["missing", "file"])
-def test_a_data_folder_that_is_none_is_refused(kind, tmp_path, monkeypatch, cache):
+def test_data_folder_must_be_a_folder(kind, tmp_path, monkeypatch, cache):
     (cache / "yacht.data").write_bytes(ROWS)
-    named = tmp_path / "nowhere"
+    data_folder = tmp_path / "nowhere"
     if kind == "file":
-        named.write_bytes(ROWS)
-    monkeypatch.setenv("TWINNED_DATA", str(named))
+        data_folder.write_bytes(ROWS)
+    monkeypatch.setenv("TWINNED_DATA", str(data_folder))
     with pytest.raises(ValueError, match="TWINNED_DATA") as caught:
         fetch("YH")
-    assert str(named) in str(caught.value)
+    assert str(data_folder) in str(caught.value)
 
 
-def test_an_empty_variable_counts_as_unset(monkeypatch, cache):
+def test_empty_variable_counts_as_unset(monkeypatch, cache):
     import pooch
 
     (cache / "yacht.data").write_bytes(ROWS)
@@ -190,7 +194,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch, cache):
     assert cache_folder() == pooch.os_cache("twinned")
 
 
-def test_the_downloaders_log_is_quiet_and_then_as_before(server, caplog, capsys):
+def test_log_level_of_pooch_is_restored(server, caplog, capsys):
     import pooch
 
     level = pooch.get_logger().level
@@ -200,7 +204,7 @@ def test_the_downloaders_log_is_quiet_and_then_as_before(server, caplog, capsys)
     assert not [record for record in caplog.records if record.levelno >= logging.INFO]
 
 
-def test_importing_the_room_does_not_import_the_downloader():
+def test_import_does_not_import_pooch():
     import subprocess
     import sys
 

@@ -1,3 +1,5 @@
+"""Generators of TF, RCL and WSB: formulas, noise and arguments."""
+
 import os
 
 import numpy as np
@@ -57,7 +59,7 @@ def test_make_tf_with_seed_0_is_the_papers_set():
         (make_wsb, wsb_truth, True, 0.1),
     ],
 )
-def test_each_flavour_has_its_own_noise(make, truth, printed, expected):
+def test_noise_of_each_variant(make, truth, printed, expected):
     X, y = make(n=20_000, as_printed=printed, random_state=1)
     residual = y - truth(X)
     assert residual.std() == pytest.approx(expected, rel=0.02)
@@ -65,7 +67,7 @@ def test_each_flavour_has_its_own_noise(make, truth, printed, expected):
 
 
 @pytest.mark.parametrize("make", [make_rcl, make_wsb])
-def test_flavours_share_their_points_and_points_fill_one_to_three(make):
+def test_variants_have_the_same_points_between_1_and_3(make):
     as_file, _ = make(n=2000, random_state=3)
     as_printed, _ = make(n=2000, as_printed=True, random_state=3)
     np.testing.assert_array_equal(as_file[as_printed.columns], as_printed)
@@ -90,8 +92,8 @@ def test_noise_changes_y_but_not_the_points(make):
     assert y_loud.dtype == "float64"
 
 
-def test_the_global_generator_is_left_alone_by_a_seeded_draw():
-    before = np.random.get_state()[1].copy()  # noqa: NPY002 - it is what is being watched
+def test_seeded_generators_do_not_change_the_global_one():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002 - the global state is tested
     make_rcl(n=10, random_state=0)
     np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
 
@@ -112,7 +114,7 @@ def test_the_global_generator_is_left_alone_by_a_seeded_draw():
         ("noise", True, TypeError),
     ],
 )
-def test_bad_arguments_are_shown(make, argument, value, error):
+def test_invalid_arguments_are_refused(make, argument, value, error):
     with pytest.raises(error) as caught:
         make(**{argument: value})
     assert argument in str(caught.value)
@@ -120,8 +122,8 @@ def test_bad_arguments_are_shown(make, argument, value, error):
 
 
 @pytest.mark.parametrize("truth", [tf_truth, rcl_truth, wsb_truth])
-def test_a_wrong_shape_is_shown_with_the_columns_wanted(truth):
-    with pytest.raises(ValueError, match=r"shape \(3, 5\).*columns"):
+def test_error_for_a_wrong_shape_names_the_columns(truth):
+    with pytest.raises(ValueError, match=r"with the columns .*, not shape \(3, 5\)"):
         truth(np.ones((3, 5)))
     with pytest.raises(ValueError, match=r"shape \(6,\)"):
         truth(np.ones(6))
@@ -138,7 +140,7 @@ def test_the_files_leave_the_noise_that_was_found():
 
 @needs_files
 @pytest.mark.parametrize(("key", "make"), [("RCL", make_rcl), ("WSB", make_wsb)])
-def test_generated_sets_look_like_the_files(key, make):
+def test_generated_sets_are_similar_to_the_files(key, make):
     X_file, y_file = load(key)
     X, y = make(n=len(y_file), random_state=0)
     assert list(X.columns) == list(X_file.columns)

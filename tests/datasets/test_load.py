@@ -1,3 +1,5 @@
+"""The nine data sets: shapes, values and records."""
+
 import csv
 import os
 import re
@@ -15,7 +17,7 @@ needs_files = pytest.mark.skipif(
     reason="set TWINNED_DATA to the folder of the data files to run this check",
 )
 
-# rows, features and target, as the data's README has them
+# rows, features and target
 TABLE = {
     "BC": (779, 9, "logBCF"),
     "BH": (506, 13, "MEDV"),
@@ -30,7 +32,7 @@ TABLE = {
 
 
 def read_slowly(record):
-    """Read the file with numpy alone: every column of numbers, none of them named."""
+    """Read the numeric columns of the file with NumPy."""
     path = Path(os.environ["TWINNED_DATA"]) / record.file
     if record.key == "BC":
         rows = list(csv.reader(path.read_text().splitlines()))[1:]
@@ -57,27 +59,27 @@ def test_the_registry_holds_the_nine_sets_of_the_table():
             assert {*record.columns, target} <= set(record.reader.columns)
 
 
-def test_departures_from_the_paper_are_noted():
+def test_differences_from_the_paper_are_in_the_notes():
     for key in ("BC", "EE", "RCL", "TF", "WSB"):
         assert info(key).notes, key
 
 
-def test_a_record_is_frozen():
+def test_records_are_immutable():
     with pytest.raises(AttributeError):
         info("BC").rows = 3
 
 
 @pytest.mark.parametrize("key", ["XY", "", "BC ", "bc,bh"])
-def test_an_unknown_key_is_shown_with_the_known_ones(key):
-    for ask in (info, load):
+def test_error_for_an_unknown_key_lists_the_keys(key):
+    for function in (info, load):
         with pytest.raises(ValueError) as caught:
-            ask(key)
+            function(key)
         assert repr(key) in str(caught.value)
         assert all(known in str(caught.value) for known in KEYS)
 
 
 @pytest.mark.parametrize("key", [None, 3, b"BC"])
-def test_a_key_that_is_no_string_is_a_type_error(key):
+def test_key_must_be_a_string(key):
     with pytest.raises(TypeError, match=re.escape(repr(key))):
         load(key)
 
@@ -135,14 +137,14 @@ def test_case_and_alias_do_not_matter():
 
 
 @needs_files
-def test_the_cooling_load_is_the_target_of_ee():
+def test_target_of_ee_is_the_cooling_load():
     X, y = load("EE")
     assert y[0] == 21.33  # Y2 of the first row; Y1 is 15.55
     assert "heating_load" not in X
 
 
 @needs_files
-def test_what_a_user_changes_stays_with_the_user():
+def test_changes_of_a_loaded_table_do_not_affect_the_next_one():
     X, y = load("YH")
     X.iloc[0, 0] = 1e9
     y.iloc[0] = 1e9
@@ -152,7 +154,7 @@ def test_what_a_user_changes_stays_with_the_user():
 
 
 @needs_files
-def test_repeated_rows_are_as_noted():
+def test_repeated_rows_are_as_in_the_notes():
     for key, expected in [("CS", 25), ("WN", 240), ("YH", 0)]:
         X, y = load(key)
         assert X.assign(target=y).duplicated().sum() == expected
@@ -175,4 +177,4 @@ def test_a_forest_on_the_first_200_rows_of_bc_is_near_the_paper():
         forest.fit(X.iloc[train], y.iloc[train])
         errors.append(np.sqrt(np.mean((forest.predict(X.iloc[test]) - y.iloc[test]) ** 2)))
     assert np.mean(errors) == pytest.approx(0.7407, abs=0.05)
-    assert y.iloc[:200].std() > 0.9  # so 0.74 is learned, not free
+    assert y.iloc[:200].std() > 0.9  # 0.74 is well below the error of the mean

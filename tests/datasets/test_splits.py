@@ -1,10 +1,12 @@
+"""Splits of the paper: equal to the author's."""
+
 import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
 from twinned.datasets import PAPER_SEEDS, forest_split, info, paper_split
 
-# Rows of every set, so that the rounding of int(0.1 n) is checked where it matters.
+# Sizes of all data sets, for the rounding of int(0.1 n).
 SIZES = [info(key).rows for key in ("BC", "BH", "CS", "EE", "RCL", "TF", "WN", "WSB", "YH")]
 
 
@@ -12,7 +14,7 @@ SIZES = [info(key).rows for key in ("BC", "BH", "CS", "EE", "RCL", "TF", "WN", "
 def test_paper_split_is_the_authors_own(n):
     assert list(PAPER_SEEDS) == list(range(25))
     for seed in PAPER_SEEDS:
-        np.random.seed(seed)  # noqa: NPY002 - as the author draws it
+        np.random.seed(seed)  # noqa: NPY002 - the author's code
         order = np.random.permutation(n)  # noqa: NPY002
         n_validation, n_test = int(0.1 * n), int(0.2 * n)
         first, second = n - n_validation - n_test, n - n_test
@@ -25,7 +27,7 @@ def test_paper_split_is_the_authors_own(n):
         )
 
 
-def test_paper_split_leaves_the_global_generator_alone():
+def test_splits_do_not_change_the_global_generator():
     np.random.seed(7)  # noqa: NPY002
     expected = np.random.random(3)  # noqa: NPY002
     np.random.seed(7)  # noqa: NPY002
@@ -39,7 +41,7 @@ def test_seeds_give_different_splits():
     assert len(tests) == 25
 
 
-def test_forest_split_halves_the_first_rows_as_scikit_learn_does():
+def test_forest_split_is_train_test_split_of_the_first_rows():
     rows = np.arange(200)
     for seed in PAPER_SEEDS:
         expected = train_test_split(rows, test_size=0.5, random_state=seed)
@@ -53,11 +55,11 @@ def test_forest_split_halves_the_first_rows_as_scikit_learn_does():
 
 @pytest.mark.parametrize("n", [0, 9, -5])
 def test_too_few_rows_are_refused(n):
-    with pytest.raises(ValueError, match=f"n is {n}; .*at least 10"):
+    with pytest.raises(ValueError, match=f"n must be at least 10, not {n}"):
         paper_split(n, 0)
     train, validation, test = paper_split(10, 0)
     assert (train.size, validation.size, test.size) == (7, 1, 2)
-    with pytest.raises(ValueError, match="n_rows is 1"):
+    with pytest.raises(ValueError, match="n_rows must be at least 2, not 1"):
         forest_split(0, n_rows=1)
 
 
@@ -65,7 +67,7 @@ def test_too_few_rows_are_refused(n):
     ("seed", "error"),
     [(-1, ValueError), (2**32, ValueError), (1.0, TypeError), (None, TypeError), (True, TypeError)],
 )
-def test_bad_seeds_are_shown(seed, error):
+def test_invalid_seeds_are_refused(seed, error):
     for split in (lambda: paper_split(100, seed), lambda: forest_split(seed)):
         with pytest.raises(error, match="seed") as caught:
             split()

@@ -1,35 +1,42 @@
-"""The command line, `twinned`: one file per command.
+"""Command line `twinned`, with one module per command.
 
-Libraries that take long to import are imported inside the commands, so that help is quick.
+Heavy libraries are imported inside the commands, so that `--help` is fast.
 """
 
 import os
 import sys
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from twinned._version import __version__
-from twinned.cli._errors import say
+from twinned.cli._errors import print_message, print_usage_error, set_debug, usage_error_type
 from twinned.cli.advise import advise_command
 from twinned.cli.fit import fit_command
 from twinned.cli.predict import predict_command
 from twinned.cli.serve import serve_command
 
-# Threads of boosting that wait for each other by spinning take far longer on a busy machine, and no
-# less on a quiet one. It counts if it is set before scikit-learn is loaded.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+class _CommandGroup(TyperGroup):
+    """The commands, with the global option `--debug` before or after the name of a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        others = [argument for argument in args if argument != "--debug"]
+        return super().parse_args(ctx, ["--debug", *others] if len(others) < len(args) else args)
+
 
 app = typer.Typer(
+    cls=_CommandGroup,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # a bug shows its plain traceback
+    pretty_exceptions_enable=False,  # a bug shows a plain traceback
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _show_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"twinned {__version__}")
         raise typer.Exit
@@ -40,13 +47,17 @@ def _twinned(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Also print the traceback of an error, in any command."),
     ] = False,
 ) -> None:
     """Twinned regression: learn differences between points, predict from anchors.
 
-    Ask whether a table should be twinned, learn from it, then predict the rows of another:
+    Check whether twinning helps on a table, fit a model, then predict the rows of another table:
 
         twinned advise houses.csv --target price --report advice.html
 
@@ -56,6 +67,7 @@ def _twinned(
 
     Each command has its own help, such as twinned fit --help.
     """
+    set_debug(debug)
 
 
 app.command("advise", no_args_is_help=True)(advise_command)
@@ -64,15 +76,15 @@ app.command("predict", no_args_is_help=True)(predict_command)
 app.command("serve", no_args_is_help=True)(serve_command)
 
 
-def _hand_on(name: str, help_line: str) -> None:
-    """A command with commands of its own, in the file of that name.
+def _add_subcommands(name: str, help_line: str) -> None:
+    """Add the commands of the module `twinned.cli.<name>`, which is imported when it is called.
 
-    Handed on rather than mounted: mounting would import pandas for every `twinned --help`.
+    `app.add_typer` would import the module, and so pandas, for every `twinned --help`.
     """
 
     def command(context: typer.Context) -> None:
-        own = import_module(f"twinned.cli.{name}").app
-        code = own(args=context.args, prog_name=f"twinned {name}", standalone_mode=False)
+        subcommands = import_module(f"twinned.cli.{name}").app
+        code = subcommands(args=context.args, prog_name=f"twinned {name}", standalone_mode=False)
         raise typer.Exit(code or 0)
 
     app.command(
@@ -83,25 +95,19 @@ def _hand_on(name: str, help_line: str) -> None:
     )(command)
 
 
-_hand_on("datasets", "List, fetch and show the data sets of the paper.")
-
-
-# What a wrong call raises: click's own class, or that of the copy that newer typers bring along.
-_WrongCall: type[Exception] = typer.BadParameter.__bases__[0]
+_add_subcommands("datasets", "List, fetch and show the data sets of the paper.")
 
 
 def main() -> None:
-    """The entry point of the command `twinned`; a wrong call, too, is told in one line."""
+    """Run the command `twinned`; a wrong call is reported in one line, with exit code 2."""
+    # OpenMP threads that spin while they wait slow down a busy machine and gain nothing on an idle
+    # one. The variable takes effect because scikit-learn is imported later, inside the commands.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         sys.exit(app(prog_name="twinned", standalone_mode=False))
-    except _WrongCall as error:
-        context = getattr(error, "ctx", None)
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(str(error), file=sys.stderr)
-        else:
-            command = context.command_path if context else "twinned"
-            say("error", f"{error.format_message()} Try {command} --help.")  # type: ignore[attr-defined]
+    except usage_error_type() as error:
+        print_usage_error(error)
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        say("error", "interrupted.")
+        print_message("error", "interrupted.")
         sys.exit(130)

@@ -1,4 +1,4 @@
-"""`python -m twinned.cli` is `twinned`."""
+"""Entry point of `python -m twinned.cli`."""
 
 from twinned.cli import main
 

@@ -1,6 +1,7 @@
-"""How the command line says what is wrong: one line on stderr, and exit code 2."""
+"""Messages of the command line: one line on stderr, and exit code 2 for bad input."""
 
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,45 +10,70 @@ import typer
 
 from twinned.exceptions import MissingExtraError
 
+# Warnings for developers, which a user of the command line cannot act on.
+_DEVELOPER_WARNINGS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+
+_debug = False
+
+
+def set_debug(enabled: bool) -> None:
+    """Set whether `exit_on_bad_input` also prints tracebacks, as with `--debug`."""
+    global _debug
+    _debug = enabled
+
 
 @contextmanager
-def one_clear_line() -> Iterator[None]:
-    """Turn a refusal of what the user gave into one line on stderr and exit code 2.
-
-    Put it around what opens the user's files and options; a bug elsewhere keeps its traceback.
-    """
+def exit_on_bad_input() -> Iterator[None]:
+    """Turn an error into one line on stderr and exit code 2, after a traceback with `--debug`."""
     try:
         yield
     except BrokenPipeError:
-        raise  # the reader of our output has left, which is no fault of the input
+        raise  # the reader of our output has closed it: no error of the input
     except (ValueError, TypeError, OSError, MissingExtraError) as error:
-        say("error", _message(error))
+        if _debug:
+            traceback.print_exception(error)
+        print_message("error", _one_line(error))
         raise typer.Exit(2) from None
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[None]:
-    """Say each distinct warning in one line on stderr, once the work is done."""
+def print_warnings() -> Iterator[None]:
+    """Print each distinct warning in one line on stderr, after the work."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         try:
             yield
         finally:
-            messages = [str(each.message) for each in caught if _is_for_users(each.category)]
-            for message in dict.fromkeys(messages):
-                say("warning", message)
+            shown = [each for each in caught if not issubclass(each.category, _DEVELOPER_WARNINGS)]
+            for message in dict.fromkeys(str(each.message) for each in shown):
+                print_message("warning", message)
 
 
-def say(kind: str, message: str) -> None:
-    """One line on stderr: `twinned: <kind>: <message>`."""
+def print_message(kind: str, message: str) -> None:
+    """Print `twinned: <kind>: <message>` in one line on stderr."""
     print(f"twinned: {kind}: {' '.join(message.split())}", file=sys.stderr)
 
 
-def _is_for_users(category: type[Warning]) -> bool:
-    return not issubclass(category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning))
+def usage_error_type() -> type[Exception]:
+    """Return the class of typer's errors for a wrong call, which typer does not export.
+
+    It is `click.UsageError`, or its copy inside the typer versions that include click.
+    """
+    return typer.BadParameter.__bases__[0]
 
 
-def _message(error: Exception) -> str:
+def print_usage_error(error: Exception) -> None:
+    """Print a `usage_error_type` in one line, or the help that it holds for an empty call."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(str(error), file=sys.stderr)
+        return
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "twinned"
+    message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
+    print_message("error", f"{message}. Try {command} --help.")
+
+
+def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}."
     return str(error) or type(error).__name__

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from twinned.cli._errors import one_clear_line, warnings_as_lines
-from twinned.cli.csv_input import check_output, read_cells
-from twinned.cli.fit import open_cells
+from twinned.cli._errors import exit_on_bad_input, print_warnings
+from twinned.cli.csv_input import check_output_path, read_csv
+from twinned.cli.fit import read_training_data
 from twinned.cli.options import (
     Categorical,
     Drop,
@@ -74,18 +74,20 @@ def advise_command(
 
         twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
     """
-    with one_clear_line(), warnings_as_lines():
+    with exit_on_bad_input(), print_warnings():
         seconds = parse_budget(budget)
         check_seed(seed)
-        page = None if report is None else check_output(report, [table], "--report")
-        place = None if output is None else check_output(output, [table])
-        cells = read_cells(table, separator)
+        page = None if report is None else check_output_path(report, [table], "--report")
+        place = None if output is None else check_output_path(output, [table])
+        cells = read_csv(table, separator)
         if label is not None:
-            cells.demand([label], "--label")
+            cells.require([label], "--label")
             if label == target:
                 raise ValueError(f"--label names {target!r}, which is the --target.")
             drop = [*(drop or []), label]
-        X, y, groups = open_cells(cells, target, categorical or [], drop or [], log_target, group)
+        X, y, groups = read_training_data(
+            cells, target, categorical or [], drop or [], log_target, group
+        )
 
         import numpy as np
 

@@ -1,8 +1,8 @@
-"""From a CSV file to a DataFrame, with the line of whatever is refused; and safely back to disk.
+"""Reading of CSV files into DataFrames, with errors that name the line of the file.
 
-`read_cells` opens the file and splits it into text; `table_to_fit` and `table_to_predict` make
-numbers and names of the text. pandas' own reader is not used, because a refusal has to name the
-line of the file, which it does not keep.
+`read_csv` splits a file into columns of text; `training_frame` and `prediction_frame` convert the
+text to numeric and categorical features. The reader of pandas is not used because it does not
+report the line of a value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-MISSING = frozenset(
-    ("", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none")  # in any case
-)
-TRUTHS = {"true": 1.0, "false": 0.0}
+# Spellings of a missing value, in any case.
+MISSING = frozenset(("", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"))
+BOOLEANS = {"true": 1.0, "false": 0.0}
 _SEPARATORS = (",", ";", "\t", "|")
-_FEW_ROWS = 20  # in a small table every text may differ without being an identifier
+# With fewer rows or categories, distinct texts are not taken for identifiers or dates.
+_SMALL = 20
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?")
-_LIMIT = re.compile(r"[<>≤≥]=?\s*[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")  # of detection, mostly
-_MOST_LISTED = 20
+_DETECTION_LIMIT = re.compile(r"[<>≤≥]=?\s*[-+]?\d*[.,]?\d+([eE][-+]?\d+)?")
+_MAX_LISTED = 20
 
 
 @dataclass(frozen=True)
-class Cells:
-    """A CSV file as text: `columns[j][row]`, and the line of the file each row began on."""
+class CsvTable:
+    """Text of a CSV file: `columns[j][row]`, and the line on which each row begins."""
 
     path: Path
     names: list[str]
@@ -48,26 +48,26 @@ class Cells:
     def column(self, name: str) -> list[str]:
         return self.columns[self.names.index(name)]
 
-    def at(self, row: int, name: str) -> str:
-        """Where a cell is, for messages."""
+    def location(self, row: int, name: str) -> str:
+        """Description of the position of a cell, for messages."""
         return f"{self.path}, line {self.lines[row]}, column {name!r}"
 
-    def demand(self, names: Iterable[str], what: str) -> None:
-        """Refuse names that the file does not have; `what` says who asked for them."""
+    def require(self, names: Iterable[str], required_by: str) -> None:
+        """Raise a ValueError for columns that an option or a model requires, but are absent."""
         absent = [name for name in names if name not in self.names]
         if absent:
             raise ValueError(
-                f"{self.path} has no column {listed(absent)} ({what}); its columns are "
-                f"{listed(self.names)}."
+                f"{self.path} has no column {join_names(absent)} ({required_by}); its columns "
+                f"are {join_names(self.names)}."
             )
 
 
-# --- opening ----------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------
 
 
-def read_cells(path: Path, separator: str) -> Cells:
-    """Open a CSV file and split it into named columns of text; blank lines are skipped."""
-    separator = _one_character(separator)
+def read_csv(path: Path, separator: str) -> CsvTable:
+    """Split a CSV file into named columns of text; blank lines are skipped."""
+    separator = _parse_separator(separator)
     rows = _split(path, _read_text(path), separator)
     header = next(rows, None)
     if header is None:
@@ -84,8 +84,8 @@ def read_cells(path: Path, separator: str) -> Cells:
         lines.append(line)
         records.append([cell.strip() for cell in record])
     if not records:
-        raise ValueError(f"{path} has names of columns, but no rows under them.")
-    return Cells(path, names, [list(column) for column in zip(*records, strict=True)], lines)
+        raise ValueError(f"{path} has a header, but no rows.")
+    return CsvTable(path, names, [list(column) for column in zip(*records, strict=True)], lines)
 
 
 def _read_text(path: Path) -> str:
@@ -109,11 +109,11 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _split(path: Path, text: str, separator: str) -> Any:
-    """Yield (first line, fields) of each record that is not blank."""
+def _split(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line and the fields of each record that is not blank."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     while True:
-        line = reader.line_num + 1  # a quoted field may go over several lines
+        line = reader.line_num + 1  # a quoted field may span several lines
         try:
             record = next(reader)
         except StopIteration:
@@ -124,7 +124,7 @@ def _split(path: Path, text: str, separator: str) -> Any:
             yield line, record
 
 
-def _one_character(separator: str) -> str:
+def _parse_separator(separator: str) -> str:
     separator = {"tab": "\t", "\\t": "\t"}.get(separator, separator)
     if len(separator) != 1 or separator in '"\r\n':
         raise ValueError(
@@ -140,104 +140,111 @@ def _check_header(path: Path, names: list[str], separator: str) -> None:
             if other != separator and other in name:
                 shown = "tab" if other == "\t" else repr(other)
                 raise ValueError(
-                    f"{path} has the single column {shortened(name)}; it seems to be separated by "
+                    f"{path} has the single column {quoted(name)}; it seems to be separated by "
                     f"{shown}: give --separator {shown}."
                 )
     repeated = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
     if repeated:
         raise ValueError(
-            f"{path} has several columns of the name {listed(repeated)}; rename all but one."
+            f"{path} has several columns of the name {join_names(repeated)}; rename all but one."
         )
 
 
-# --- numbers and names ------------------------------------------------------------------------
+# --- numeric and categorical columns ----------------------------------------------------------
 
 
-def table_to_fit(cells: Cells, names: Sequence[str], categorical: Collection[str]) -> pd.DataFrame:
-    """A table to learn from: numbers are float64, text is a pandas category."""
+def training_frame(
+    table: CsvTable, names: Sequence[str], categorical: Collection[str]
+) -> pd.DataFrame:
+    """Convert columns to a training set: numbers to float64, text to a pandas category."""
     import pandas as pd
 
     return pd.DataFrame(
         {
-            name: _as_names(cells, name)
-            if name in categorical or _is_text(cells, name)
-            else read_numbers(cells, name)
+            name: _categorical_column(table, name)
+            if name in categorical or _is_categorical(table, name)
+            else numeric_column(table, name)
             for name in names
         }
     )
 
 
-def table_to_predict(
-    cells: Cells, names: Sequence[str], known: Sequence[Sequence[Any] | None]
+def prediction_frame(
+    table: CsvTable, names: Sequence[str], categories: Sequence[Sequence[Any] | None]
 ) -> pd.DataFrame:
-    """A table like the one a model was fitted on, in the model's order of columns.
+    """Convert columns to the features of a fitted model, in the order of `names`.
 
-    `known` has the categories of each column that has any, and None for a column of numbers.
+    `categories` has the known categories of each feature, None for a numeric one.
     """
     import pandas as pd
 
     return pd.DataFrame(
         {
-            name: read_numbers(cells, name)
-            if categories is None
-            else _as_known_names(cells, name, categories)
-            for name, categories in zip(names, known, strict=True)
+            name: numeric_column(table, name)
+            if known is None
+            else _known_category_column(table, name, known)
+            for name, known in zip(names, categories, strict=True)
         }
     )
 
 
-def read_numbers(cells: Cells, name: str, way_out: str = "") -> np.ndarray:
-    """(n,) float64, missing as NaN; text is refused with its line, and so is infinity."""
+def numeric_column(table: CsvTable, name: str, hint: str = "") -> np.ndarray:
+    """Convert a column to float64 of shape (n_rows,), missing values to NaN.
+
+    Text and infinity raise a ValueError that names the line and ends with `hint`.
+    """
     import numpy as np
 
-    column = cells.column(name)
-    if _all_truths(column):
-        return np.array([TRUTHS.get(cell.lower(), np.nan) for cell in column])
-    parsed = [as_number(cell) for cell in column]
+    column = table.column(name)
+    if _is_boolean(column):
+        return np.array([BOOLEANS.get(cell.lower(), np.nan) for cell in column])
+    parsed = [parse_number(cell) for cell in column]
     text = [row for row, number in enumerate(parsed) if number is None]
     if text:
-        # true and false alone would have been numbers, so they are not the first to blame
-        row = next((row for row in text if column[row].lower() not in TRUTHS), text[0])
-        if _LIMIT.fullmatch(column[row]):
-            way_out = f", a limit; write a number for it, such as half the limit{way_out}"
+        # true and false alone would be a boolean column: report other text first
+        row = next((row for row in text if column[row].lower() not in BOOLEANS), text[0])
+        if _DETECTION_LIMIT.fullmatch(column[row]):
+            hint = f", a limit; write a number for it, such as half the limit{hint}"
         raise ValueError(
-            f"{cells.at(row, name)}: {shortened(column[row])} is text in a number column"
-            f"{_comma_hint(column[row])}{way_out}."
+            f"{table.location(row, name)}: {quoted(column[row])} is text in a numeric column"
+            f"{_comma_hint(column[row])}{hint}."
         )
     numbers = np.array(parsed, dtype=np.float64)
     if np.isinf(numbers).any():
         row = int(np.isinf(numbers).argmax())
-        raise ValueError(f"{cells.at(row, name)}: {shortened(column[row])} is not a finite number.")
+        raise ValueError(
+            f"{table.location(row, name)}: {quoted(column[row])} is not a finite number."
+        )
     return numbers
 
 
-def read_target(cells: Cells, name: str) -> np.ndarray:
-    """(n,) float64, every value known."""
+def target_column(table: CsvTable, name: str) -> np.ndarray:
+    """Convert the target to float64 of shape (n_rows,); a missing value raises a ValueError."""
     import numpy as np
 
-    target = read_numbers(cells, name, "; the target must be a number in every row")
+    target = numeric_column(table, name, "; the target must be a number in every row")
     if np.isnan(target).any():
         row = int(np.argmax(np.isnan(target)))
         raise ValueError(
-            f"{cells.at(row, name)} has no value; leave out the rows whose target is not known."
+            f"{table.location(row, name)} has no value; remove the rows without a target."
         )
     return target
 
 
-def first_missing(cells: Cells, names: Iterable[str]) -> str | None:
-    """Where the first missing value is, for messages; None where every cell has one."""
-    columns = {name: cells.column(name) for name in names}
-    for row in range(len(cells)):
+def first_missing(table: CsvTable, names: Iterable[str]) -> str | None:
+    """Return the location of the first missing value, None if there is none."""
+    columns = {name: table.column(name) for name in names}
+    for row in range(len(table)):
         for name, column in columns.items():
             if is_missing(column[row]):
-                return cells.at(row, name)
+                return table.location(row, name)
     return None
 
 
-def as_number(cell: str) -> float | None:
-    """A number, NaN for a missing one, None for text.
+def parse_number(cell: str) -> float | None:
+    """Return the number in a cell, NaN for a missing value, None for text.
 
-    >>> as_number("1e3"), as_number("NA"), as_number("1_000"), as_number("red")
+    >>> parse_number("1e3"), parse_number("NA"), parse_number("1_000"), parse_number("red")
     (1000.0, nan, None, None)
     """
     if is_missing(cell):
@@ -252,54 +259,54 @@ def is_missing(cell: str) -> bool:
     return cell.lower() in MISSING
 
 
-def _is_text(cells: Cells, name: str) -> bool:
-    """Whether a column holds names; refused where it seems to be meant otherwise."""
-    column = cells.column(name)
+def _is_categorical(table: CsvTable, name: str) -> bool:
+    """Return whether a column holds text; raise a ValueError if that seems to be a mistake."""
+    column = table.column(name)
     distinct = dict.fromkeys(cell for cell in column if not is_missing(cell))
-    texts = [cell for cell in distinct if as_number(cell) is None]
-    if not texts or _all_truths(column):
+    texts = [cell for cell in distinct if parse_number(cell) is None]
+    if not texts or _is_boolean(column):
         return False
     option = shlex.quote(name)
-    offer = f"mend it, or take the column as names with --categorical {option}"
     if (
         2 * len(texts) <= len(distinct)
         or all(_comma_hint(text) for text in texts)
-        or (len(texts) < len(distinct) and all(_LIMIT.fullmatch(text) for text in texts))
+        or (len(texts) < len(distinct) and all(map(_DETECTION_LIMIT.fullmatch, texts)))
     ):
-        read_numbers(cells, name, f"; {offer}")  # refuses
-    if len(distinct) == len(column) and len(column) > _FEW_ROWS:
+        hint = f"; correct it, or make the column categorical with --categorical {option}"
+        numeric_column(table, name, hint)  # raises the ValueError
+    if len(distinct) == len(column) and len(column) > _SMALL:
         raise ValueError(
-            f"{cells.path}, column {name!r} has another text in each of its {len(column)} rows, "
-            f"such as {shortened(texts[0])}: an identifier or a date teaches nothing. Leave it out "
-            f"with --drop {option}."
+            f"{table.path}, column {name!r} has a different text in each of {len(column)} rows, "
+            f"such as {quoted(texts[0])}: an identifier or a date is no feature. Exclude it with "
+            f"--drop {option}."
         )
-    if len(distinct) > _FEW_ROWS and all(_DATE.fullmatch(text) for text in texts):
+    if len(distinct) > _SMALL and all(map(_DATE.fullmatch, texts)):
         raise ValueError(
-            f"{cells.path}, column {name!r} holds dates, such as {shortened(texts[0])}; turn them "
-            f"into numbers, such as days since the first, or leave them out with --drop {option}."
+            f"{table.path}, column {name!r} holds dates, such as {quoted(texts[0])}; convert them "
+            f"to numbers, such as days since the first, or exclude them with --drop {option}."
         )
     return True
 
 
-def _all_truths(column: Sequence[str]) -> bool:
+def _is_boolean(column: Sequence[str]) -> bool:
     present = {cell.lower() for cell in column if not is_missing(cell)}
-    return bool(present) and present <= TRUTHS.keys()
+    return bool(present) and present <= BOOLEANS.keys()
 
 
 def _comma_hint(cell: str) -> str:
-    if cell.count(",") == 1 and as_number(cell.replace(",", ".")) is not None:
+    if cell.count(",") == 1 and parse_number(cell.replace(",", ".")) is not None:
         return " (numbers are written with a decimal point)"
     return ""
 
 
-def _as_names(cells: Cells, name: str) -> pd.Categorical:
+def _categorical_column(table: CsvTable, name: str) -> pd.Categorical:
     import pandas as pd
 
-    return pd.Categorical([None if is_missing(cell) else cell for cell in cells.column(name)])
+    return pd.Categorical([None if is_missing(cell) else cell for cell in table.column(name)])
 
 
-def _as_known_names(cells: Cells, name: str, categories: Sequence[Any]) -> pd.Series:
-    """The model's own categories where a cell spells one, else the text of the cell.
+def _known_category_column(table: CsvTable, name: str, categories: Sequence[Any]) -> pd.Series:
+    """Return the category of the model that each cell matches, else the text of the cell.
 
     A model fitted in Python may have categories that are numbers.
     """
@@ -310,39 +317,39 @@ def _as_known_names(cells: Cells, name: str, categories: Sequence[Any]) -> pd.Se
         float(category): category for category in categories if isinstance(category, int | float)
     }
     values: list[Any] = []
-    for cell in cells.column(name):
+    for cell in table.column(name):
         if is_missing(cell) and cell not in by_text:
             values.append(None)
         else:
-            number = as_number(cell)
-            spelled = cell if number is None else by_number.get(number, cell)
-            values.append(by_text.get(cell, spelled))
+            number = parse_number(cell)
+            default = cell if number is None else by_number.get(number, cell)
+            values.append(by_text.get(cell, default))
     return pd.Series(values, dtype=object)
 
 
-# --- messages and writing ---------------------------------------------------------------------
+# --- messages and output paths ----------------------------------------------------------------
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names for a message, not all of them where they are many.
+def join_names(names: Sequence[str]) -> str:
+    """Join quoted names for a message, at most 20 of them.
 
-    >>> listed(["a", "b"])
+    >>> join_names(["a", "b"])
     "'a', 'b'"
     """
-    shown = ", ".join(shortened(name) if name else "(no name)" for name in names[:_MOST_LISTED])
-    more = len(names) - _MOST_LISTED
+    shown = ", ".join(quoted(name) if name else "(no name)" for name in names[:_MAX_LISTED])
+    more = len(names) - _MAX_LISTED
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def shortened(cell: str) -> str:
-    """A cell as it is shown in a message: quoted, and not longer than a line bears."""
+def quoted(cell: str) -> str:
+    """Return a cell in quotes, shortened to 60 characters."""
     return repr(cell if len(cell) <= 60 else cell[:57] + "...")
 
 
-def check_output(path: Path, inputs: Iterable[Path], option: str = "-o") -> Path:
-    """Refuse, before any work is done, a place that could not be written to afterwards.
+def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") -> Path:
+    """Raise an error for an output path that cannot be written to, before any work is done.
 
-    Returns the path with links resolved, so that what a link points to is replaced.
+    Returns the path with links resolved, so that the target of a link is replaced.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{option} {path} is a folder; give the name of a file in it.")
@@ -351,10 +358,10 @@ def check_output(path: Path, inputs: Iterable[Path], option: str = "-o") -> Path
             f"{option} {path}: there is no folder {path.parent}; create it first."
         )
     if path.exists() and not path.is_file():
-        raise ValueError(f"{option} {path} is not a file that could be replaced.")
+        raise ValueError(f"{option} {path} is not a regular file.")
     resolved = path.resolve()
     if any(resolved == source.resolve() for source in inputs):
         raise ValueError(f"{option} {path} would replace the input; give another name.")
     if not os.access(resolved.parent, os.W_OK):
-        raise PermissionError(f"{option} {path}: the folder {path.parent} may not be written to.")
+        raise PermissionError(f"{option} {path}: the folder {path.parent} is not writable.")
     return resolved

@@ -1,17 +1,16 @@
 """`twinned datasets`: list, fetch and show the data sets of the paper."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-from twinned.cli._errors import one_clear_line
+from twinned.cli._errors import exit_on_bad_input
+from twinned.cli._progress import progress_bar
+from twinned.cli.options import AsJson
 from twinned.datasets import KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
 from twinned.exceptions import IntegrityError
@@ -21,30 +20,28 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
-        "The nine data sets of the paper. Files are looked for in the folder named by the "
-        "environment variable TWINNED_DATA, then in the cache (TWINNED_CACHE), then downloaded; "
-        "each is verified by its SHA-256."
+        "The nine data sets of the paper. Files are searched for in the folder of the environment "
+        "variable TWINNED_DATA, then in the cache (TWINNED_CACHE), then downloaded; each is "
+        "verified by its SHA-256."
     ),
 )
 
 N_FIRST_ROWS = 5
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
 @app.command("list")
 def list_command(as_json: AsJson = False) -> None:
     """List the data sets: size, licence, and whether the file is at hand.
 
-    "at hand" says where the file was found: TWINNED_DATA or cache; "built in" needs no file,
+    "at hand" is where the file was found: TWINNED_DATA or cache; "built in" needs no file,
     "absent" would be downloaded, "refused" has the wrong SHA-256.
 
     Example: twinned datasets list
     """
-    with one_clear_line():
-        records = [(info(key), _place(info(key))) for key in KEYS]
+    with exit_on_bad_input():
+        records = [(info(key), _location(info(key))) for key in KEYS]
     if as_json:
-        _print_json([_summary(record, place) for record, place in records])
+        _print_json([_summary(record, location) for record, location in records])
         return
     # Narrow edges, so that the whole table fits into 80 columns.
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -54,9 +51,8 @@ def list_command(as_json: AsJson = False) -> None:
         table.add_column(heading, justify="right")
     table.add_column("licence")
     table.add_column("at hand", no_wrap=True)
-    for record, place in records:
-        rows, features = str(record.rows), str(record.features)
-        table.add_row(record.key, record.name, rows, features, record.licence, place)
+    for record, location in records:
+        table.add_row(*(str(value) for value in _summary(record, location).values()))
     Console().print(table)
 
 
@@ -65,22 +61,22 @@ def fetch_command(
     keys: Annotated[
         list[str] | None, typer.Argument(help="Keys of data sets, such as BC YH.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Fetch all nine.")] = False,
+    all_sets: Annotated[bool, typer.Option("--all", help="Fetch all nine.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring files onto this machine, verify them, and print where they are.
+    """Download files, verify them, and print their paths.
 
     A file that is already at hand is verified, not downloaded again.
 
     Examples: twinned datasets fetch BC YH; twinned datasets fetch --all
     """
     fetched: list[dict[str, Any]] = []
-    with one_clear_line():
-        # All keys are looked up first: a typing error should not cost a download.
-        records = list(dict.fromkeys(info(key) for key in _chosen(keys, every)))
-        with _progress(len(records)) as advance:
+    with exit_on_bad_input():
+        # All keys are checked before the first download.
+        records = list(dict.fromkeys(info(key) for key in _selected_keys(keys, all_sets)))
+        with progress_bar(len(records)) as begin_step:
             for record in records:
-                advance(record.key)
+                begin_step(f"fetching {record.key}")
                 path = fetch(record.key)
                 fetched.append({"key": record.key, "path": None if path is None else str(path)})
     if as_json:
@@ -95,16 +91,16 @@ def show_command(
     key: Annotated[str, typer.Argument(help=f"One of {', '.join(KEYS)}, in any case.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show one data set: source, licence, columns, departures from the paper, first rows.
+    """Show one data set: source, licence, columns, differences from the paper, first rows.
 
     The first rows are shown if the file is at hand; nothing is downloaded.
 
     Example: twinned datasets show RCL
     """
-    with one_clear_line():
+    with exit_on_bad_input():
         record = info(key)
-        _, place = locate(record)
-        rows = None if place == "absent" else _first_rows(record)
+        _, location = locate(record)
+        rows = None if location == "absent" else _first_rows(record)
     if as_json:
         details = {
             "target": record.target,
@@ -116,12 +112,12 @@ def show_command(
             "notes": list(record.notes),
             "first_rows": rows,
         }
-        _print_json(_summary(record, place) | details)
+        _print_json(_summary(record, location) | details)
         return
-    _print_record(record, place, rows)
+    _print_record(record, location, rows)
 
 
-def _print_record(record: Dataset, place: str, rows: list[dict[str, float]] | None) -> None:
+def _print_record(record: Dataset, location: str, rows: list[dict[str, float]] | None) -> None:
     # Plain lines that the terminal wraps: a URL or a hash stays whole when it is copied.
     typer.echo(f"{record.key}: {record.name}, {record.rows} rows, {record.features} features")
     typer.echo(f"target:   {record.target}")
@@ -129,7 +125,7 @@ def _print_record(record: Dataset, place: str, rows: list[dict[str, float]] | No
     typer.echo(f"source:   {record.source}")
     typer.echo(f"licence:  {record.licence}")
     if record.file is not None:
-        typer.echo(f"file:     {record.file} ({place}), SHA-256 {record.sha256}")
+        typer.echo(f"file:     {record.file} ({location}), SHA-256 {record.sha256}")
     for note in record.notes:
         typer.echo(f"note:     {note}")
     if rows is None:
@@ -152,29 +148,29 @@ def _first_rows(record: Dataset) -> list[dict[str, float]]:
     ]
 
 
-def _place(record: Dataset) -> str:
-    # One refused file should not hide the eight others; fetch and show say what is wrong.
+def _location(record: Dataset) -> str:
+    # A file with a wrong hash must not hide the other eight; fetch and show report the error.
     try:
         return locate(record)[1]
     except IntegrityError:
         return "refused"
 
 
-def _summary(record: Dataset, place: str) -> dict[str, Any]:
+def _summary(record: Dataset, location: str) -> dict[str, Any]:
     return {
         "key": record.key,
         "name": record.name,
         "rows": record.rows,
         "features": record.features,
         "licence": record.licence,
-        "at_hand": place,
+        "at_hand": location,
     }
 
 
-def _chosen(keys: list[str] | None, every: bool) -> list[str]:
-    if every and keys:
+def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:
+    if all_sets and keys:
         raise ValueError(f"both --all and keys ({' '.join(keys)}) are given; give one of them.")
-    if every:
+    if all_sets:
         return list(KEYS)
     if not keys:
         raise ValueError(f"no data set is named; give keys ({', '.join(KEYS)}) or --all.")
@@ -183,19 +179,3 @@ def _chosen(keys: list[str] | None, every: bool) -> list[str]:
 
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar on a terminal's stderr; elsewhere nothing, so that logs stay clean."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("fetching", total=total)
-        started = False
-
-        def advance(key: str) -> None:
-            nonlocal started
-            progress.update(task, advance=int(started), description=f"fetching {key}")
-            started = True
-
-        yield advance

@@ -1,4 +1,4 @@
-"""`twinned fit`: learn a twin from a CSV file, check it honestly, save it."""
+"""`twinned fit`: fit a twin to a CSV file, cross-validate it and save it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from twinned.cli._errors import one_clear_line, say, warnings_as_lines
+from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
+from twinned.cli._progress import progress_bar
 from twinned.cli.csv_input import (
-    check_output,
+    CsvTable,
+    check_output_path,
     first_missing,
-    read_cells,
-    read_target,
-    table_to_fit,
+    read_csv,
+    target_column,
+    training_frame,
 )
-from twinned.cli.model_options import MODELS, TAKE_MISSING, Plan, cross_validate, plan_folds
+from twinned.cli.model_options import (
+    MODELS,
+    MODELS_ALLOWING_NAN,
+    N_FOLDS,
+    ModelOptions,
+    validate_and_calibrate,
+)
 from twinned.cli.options import (
+    AsJson,
     Categorical,
     Drop,
     Group,
@@ -37,23 +44,21 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-    from twinned.cli.csv_input import Cells
-
-FEWEST_TO_CHECK = 10
+MIN_ROWS_FOR_CHECK = 10
 
 
 def fit_command(
     table: Table,
     target: Target,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the model goes, such as model.twin.")
+        Path, typer.Option("--output", "-o", help="File of the model, such as model.twin.")
     ],
     model: Annotated[
         str,
         typer.Option(
             "--model",
             "-m",
-            help=f"What learns the differences: {', '.join(MODELS)}.",
+            help=f"The base estimator, which is fitted to differences: {', '.join(MODELS)}.",
             metavar="NAME",
         ),
     ] = "default",
@@ -65,8 +70,8 @@ def fit_command(
         str,
         typer.Option(
             "--pairs",
-            help="Which pairs are learned: all of them, M random partners for each row, or auto, "
-            "which bounds time and memory.",
+            help="The training pairs: all, M random partners for each row, or auto, which bounds "
+            "time and memory.",
             metavar="auto|all|M",
         ),
     ] = "auto",
@@ -74,8 +79,8 @@ def fit_command(
         str,
         typer.Option(
             "--anchors",
-            help="Which rows a prediction starts from: all, or the K nearest. Nearness is measured "
-            "on the columns as they are, so bring them to one scale first.",
+            help="The anchors of a prediction: all rows, or the K nearest. Distances are computed "
+            "on the columns as they are, so scale them first.",
             metavar="all|K",
         ),
     ] = "all",
@@ -87,18 +92,17 @@ def fit_command(
         bool,
         typer.Option(
             "--check/--no-check",
-            help="Cross-validate the twin beside its plain base estimator, which takes several "
-            "times as long as the fit.",
+            help="Cross-validate the twin and its plain base estimator, which takes several times "
+            "as long as the fit. Prediction intervals need it.",
         ),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Learn a twin from a CSV file and save it.
+    """Fit a twin to a CSV file and save it.
 
-    TableSchema of text become categories; a missing value is an empty cell, NA,
-    n/a, NaN, null or None. The model is
-    checked by cross-validation beside the plain estimator that it is made of, so that you see
-    whether twinning pays on your data.
+    Columns of text become categorical features; a missing value is an empty cell, NA, n/a, NaN,
+    null or None. The twin is cross-validated beside its plain base estimator, so that you see
+    whether twinning helps on your data.
 
     For example:
 
@@ -108,38 +112,36 @@ def fit_command(
 
         twinned fit houses.csv --target price --model forest -c postcode -o houses.twin
     """
-    with one_clear_line(), warnings_as_lines():
-        _check_model(model)
-        pairs_wanted = _count_or("--pairs", pairs, ("auto", "all"))
-        anchors_wanted = _count_or("--anchors", anchors, ("all",))
+    with exit_on_bad_input(), print_warnings():
+        if model not in MODELS:
+            raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {model}.")
+        pair_option = _parse_count("--pairs", pairs, ("auto", "all"))
+        anchor_option = _parse_count("--anchors", anchors, ("all",))
         check_seed(seed)
-        resolved = check_output(output, [table])
-        cells = read_cells(table, separator)
-        X, y, groups = open_cells(cells, target, categorical or [], drop or [], log_target, group)
-        if isinstance(anchors_wanted, int) and anchors_wanted > len(X):
-            raise ValueError(f"--anchors {anchors} asks for more rows than the {len(X)} there are.")
-        missing = first_missing(cells, X.columns)
-        if missing and model not in TAKE_MISSING:
+        resolved = check_output_path(output, [table])
+        csv_table = read_csv(table, separator)
+        X, y, groups = read_training_data(
+            csv_table, target, categorical or [], drop or [], log_target, group
+        )
+        if isinstance(anchor_option, int) and anchor_option > len(X):
+            raise ValueError(f"--anchors {anchors} exceeds the {len(X)} rows of {table}.")
+        missing = first_missing(csv_table, X.columns)
+        if missing and model not in MODELS_ALLOWING_NAN:
             raise ValueError(
                 f"{missing} has no value, and --model {model} takes no missing values; "
-                f"{', '.join(TAKE_MISSING)} do."
+                f"{', '.join(MODELS_ALLOWING_NAN)} do."
             )
-        plan = Plan(model, log_target, pairs_wanted, anchors_wanted, seed, bool(missing))
-        checked = check and len(X) >= FEWEST_TO_CHECK
-        folds = plan_folds(len(X), seed, groups) if checked else []
-        twin = plan.twin(len(X))  # here scikit-learn is imported, which is not the fit's time
-        with _progress(1 + len(folds)) as advance:
-            advance("fitting")
-            start = time.perf_counter()
-            fitted = twin.fit(X, y)
-            seconds = time.perf_counter() - start
-            scores = cross_validate(plan, X, y, folds, fitted, advance) if checked else None
+        options = ModelOptions(model, log_target, pair_option, anchor_option, seed, bool(missing))
+        fitted, seconds, scores = _fit(options, X, y, groups, check)
 
         from twinned import save
 
         save(fitted, resolved)
-    if check and not checked:
-        say("note", f"{len(X)} rows are too few for a check; {FEWEST_TO_CHECK} are the least.")
+    if check and scores is None:
+        print_message(
+            "note",
+            f"{len(X)} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}.",
+        )
     twin = fitted.regressor_ if log_target else fitted
     facts = {
         "table": str(table),
@@ -152,7 +154,7 @@ def fit_command(
         },
         "model": model,
         "pairs": twin.n_pairs_,
-        "anchors": anchors_wanted if isinstance(anchors_wanted, int) else len(twin.anchors_y_),
+        "anchors": anchor_option if isinstance(anchor_option, int) else len(twin.anchors_y_),
         "seed": seed,
         "seconds": round(seconds, 3),
         "check": scores,
@@ -162,146 +164,150 @@ def fit_command(
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False))
     else:
-        _report(facts)
+        _print_summary(facts)
 
 
-# --- opening ----------------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------
 
 
-def _check_model(model: str) -> None:
-    if model not in MODELS:
-        raise ValueError(f"there is no --model {model}; there are {', '.join(MODELS)}.")
+class TrainingData(NamedTuple):
+    """Features, target and groups (None without `--group`) of a CSV file, each with n_rows."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    groups: np.ndarray | None
 
 
-def _count_or(option: str, value: str, words: tuple[str, ...]) -> str | int:
-    if value in words:
-        return value
-    if value.isdecimal() and int(value) > 0:
-        return int(value)
-    raise ValueError(
-        f"{option} must be {', '.join(words)} or a positive whole number, not {value!r}."
-    )
-
-
-def open_cells(
-    cells: Cells,
+def read_training_data(
+    table: CsvTable,
     target: str,
     categorical: list[str],
     drop: list[str],
     log_target: bool,
     group: str | None = None,
-) -> tuple[pd.DataFrame, np.ndarray, np.ndarray | None]:
-    """The table to learn from, the target and the groups, or an error that names the cell."""
+) -> TrainingData:
+    """Convert a CSV file to a training set; a ValueError names the option or the line."""
     if group is not None:
-        cells.demand([group], "--group")
+        table.require([group], "--group")
         drop = [*drop, group]
-    cells.demand([target], "--target")
-    cells.demand(drop, "--drop")
-    cells.demand(categorical, "--categorical")
+    table.require([target], "--target")
+    table.require(drop, "--drop")
+    table.require(categorical, "--categorical")
     for option, names in (("--group", [group]), ("--drop", drop), ("--categorical", categorical)):
         if target in names:
             raise ValueError(f"{option} names {target!r}, which is the --target.")
-    names = [name for name in cells.names if name != target and name not in drop]
+    names = [name for name in table.names if name != target and name not in drop]
     if "" in names:
         raise ValueError(
-            f"{cells.path}, column {cells.names.index('') + 1} has no name; give it one, or leave "
-            'it out with --drop "" (pandas writes its index so, unless told index=False).'
+            f"{table.path}, column {table.names.index('') + 1} has no name; name it, or exclude it "
+            'with --drop "" (pandas writes its index like this without index=False).'
         )
     if not names:
-        raise ValueError(f"{cells.path} has no column to learn from besides {target!r}.")
-    y = read_target(cells, target)
-    if len(cells) < 2:
-        raise ValueError(f"{cells.path} has 1 row; a pair needs two.")
+        raise ValueError(f"{table.path} has no feature besides {target!r}.")
+    y = target_column(table, target)
+    if len(table) < 2:
+        raise ValueError(f"{table.path} has 1 row; a pair needs two.")
     if log_target and (y <= 0).any():
         row = int((y <= 0).argmax())
         raise ValueError(
-            f"{cells.at(row, target)}: {cells.column(target)[row]} has no logarithm; --log-target "
-            "takes positive values only."
+            f"{table.location(row, target)}: {table.column(target)[row]} has no logarithm; "
+            "--log-target takes positive values only."
         )
-    table = table_to_fit(cells, names, [name for name in categorical if name != group])
+    X = training_frame(table, names, [name for name in categorical if name != group])
     if group is None:
-        return table, y, None
+        return TrainingData(X, y, None)
 
     from twinned.pairing.splits import encode_groups
 
-    missing = first_missing(cells, [group])
+    missing = first_missing(table, [group])
     if missing:
         raise ValueError(f"{missing} has no value, and it is the --group.")
-    return table, y, encode_groups(cells.column(group), len(cells))
+    return TrainingData(X, y, encode_groups(table.column(group), len(table)))
 
 
-# --- telling ----------------------------------------------------------------------------------
+def _parse_count(option: str, value: str, names: tuple[str, ...]) -> str | int:
+    if value in names:
+        return value
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
+    raise ValueError(
+        f"{option} must be {', '.join(names)} or a positive whole number, not {value!r}."
+    )
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar on a terminal's stderr; elsewhere nothing, so that logs stay clean."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=total)
-        started = False
-
-        def advance(what: str) -> None:
-            nonlocal started
-            progress.update(task, advance=int(started), description=what)
-            started = True
-
-        yield advance
+# --- fit --------------------------------------------------------------------------------------
 
 
-def _report(facts: dict[str, Any]) -> None:
-    numbers, categories = facts["numbers"], facts["categories"]
-    lines = [
-        ("table", f"{facts['table']}, {_counted(facts['rows'], 'row')}"),
-        ("target", facts["target"] + (", learned as its logarithm" if facts["log_target"] else "")),
-    ]
-    if numbers:
-        lines.append(("numbers", f"{len(numbers)}: {_plainly(numbers)}"))
+def _fit(
+    options: ModelOptions, X: pd.DataFrame, y: np.ndarray, groups: np.ndarray | None, check: bool
+) -> tuple[Any, float, dict[str, Any] | None]:
+    """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
+    from twinned.pairing.splits import row_folds
+
+    check = check and len(X) >= MIN_ROWS_FOR_CHECK
+    folds = row_folds(len(X), N_FOLDS, options.seed, groups) if check else []
+    twin = options.make_twin(len(X))  # imports scikit-learn, which should not count as the fit
+    with progress_bar(1 + len(folds)) as begin_step:
+        begin_step("fitting")
+        start = time.perf_counter()
+        twin.fit(X, y)
+        seconds = time.perf_counter() - start
+        scores = validate_and_calibrate(options, X, y, folds, twin, begin_step) if check else None
+    return twin, seconds, scores
+
+
+# --- output -----------------------------------------------------------------------------------
+
+
+def _print_summary(facts: dict[str, Any]) -> None:
+    numeric, categories = facts["numbers"], facts["categories"]
+    target = facts["target"] + (" (its logarithm is fitted)" if facts["log_target"] else "")
+    lines = [("table", f"{facts['table']}, {_counted(facts['rows'], 'row')}"), ("target", target)]
+    if numeric:
+        lines.append(("numeric", f"{len(numeric)}: {_join(numeric)}"))
     if categories:
-        named = [f"{name} ({_counted(n, 'name')})" for name, n in categories.items()]
-        lines.append(("names", f"{len(categories)}: {_plainly(named)}"))
+        described = [
+            f"{name} ({n} {'category' if n == 1 else 'categories'})"
+            for name, n in categories.items()
+        ]
+        lines.append(("categorical", f"{len(categories)}: {_join(described)}"))
     nearest = "nearest " if facts["anchors"] < facts["rows"] else ""
     lines.append(
         (
             "model",
-            f"{facts['model']}, learned {_counted(facts['pairs'], 'pair')} in "
+            f"{facts['model']}, fitted to {_counted(facts['pairs'], 'pair')} in "
             f"{facts['seconds']:.1f} s, predicts from {facts['anchors']:,} {nearest}anchors",
         )
     )
     if facts["check"]:
         scores = facts["check"]
-        rows = (
-            ("twin", scores["rmse_twin"]),
-            (f"plain {MODELS[facts['model']]}", scores["rmse_plain"]),
-            ("always the mean", scores["rmse_mean"]),
-        )
-        lines.append(
-            ("check", f"error (RMSE) on rows not seen, {scores['folds']}-fold cross-validation:")
-        )
-        width = max(len(name) for name, _ in rows)
-        lines += [("", f"  {name:<{width}}  {_rounded(score)}") for name, score in rows]
+        errors = {
+            "twin": scores["rmse_twin"],
+            f"plain {MODELS[facts['model']]}": scores["rmse_plain"],
+            "mean of y": scores["rmse_mean"],
+        }
+        lines.append(("check", f"RMSE of held-out rows, {scores['folds']}-fold cross-validation:"))
+        width = max(map(len, errors))
+        lines += [("", f"  {name:<{width}}  {_rounded(rmse)}") for name, rmse in errors.items()]
     lines.append(("saved", f"{facts['output']} ({_size(facts['bytes'])})"))
     for heading, text in lines:
-        typer.echo(f"{heading:<8} {text}")
+        typer.echo(f"{heading:<12} {text}")
     if sys.stdout.isatty():
-        more = "--interval 0.9" if facts["check"] else "--std"
-        typer.echo(f"\nNext: twinned predict {facts['output']} NEW.csv {more}")
+        option = "--interval 0.9" if facts["check"] else "--std"
+        typer.echo(f"\nNext: twinned predict {facts['output']} NEW.csv {option}")
 
 
 def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _plainly(names: list[str]) -> str:
+def _join(names: list[str]) -> str:
     shown = ", ".join(names[:12])
     return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"
 
 
 def _rounded(score: float) -> str:
-    """Four digits that count, and an exponent only where the zeros would not be read.
+    """Return four significant digits, with an exponent only for very small or large numbers.
 
     >>> _rounded(65327.42), _rounded(0.0123456), _rounded(1.5e-9)
     ('65,327', '0.01235', '1.5e-09')

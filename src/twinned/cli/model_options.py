@@ -1,16 +1,19 @@
-"""What `twinned fit` can learn with, and how it checks what was learned."""
+"""Models of `twinned fit`: construction from the options, and cross-validation."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from twinned.exceptions import UnknownCategoryWarning
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-# What learns the differences, and how the report calls it when it learns y itself.
+# The base estimator of each --model, as it is called in the output.
 MODELS = {
     "default": "histogram gradient boosting",
     "forest": "random forest",
@@ -20,47 +23,44 @@ MODELS = {
     "ridge": "ridge regression",
     "neural": "neural networks",
 }
-TAKE_MISSING = ("default", "forest", "extra-trees", "boost")
-NEURAL_EFFORT = "fast"  # a command line is waited for; Python has the other efforts
-FOLDS = 5
+MODELS_ALLOWING_NAN = ("default", "forest", "extra-trees", "boost")
+NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
+N_FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What the options ask for, ready to be built for any number of rows."""
+class ModelOptions:
+    """Options of `twinned fit` that determine a model, for any number of rows."""
 
     model: str
     log_target: bool
     pairs: str | int
     anchors: str | int
     seed: int
-    missing: bool
+    missing_values: bool
 
-    def twin(self, n_rows: int) -> Any:
-        """The twin, unfitted; a fold of the check may have fewer rows than anchors wanted."""
+    def make_twin(self, n_rows: int) -> Any:
+        """Return an unfitted twin; it uses at most `n_rows` nearest anchors, as folds are small."""
         from twinned import NearestAnchors, TwinRegressor
 
         anchors: Any = self.anchors
         if isinstance(anchors, int):
-            metric = "nan_euclidean" if self.missing else "euclidean"
+            metric = "nan_euclidean" if self.missing_values else "euclidean"
             anchors = NearestAnchors(min(anchors, n_rows), metric=metric)
+        options: dict[str, Any] = {
+            "pairs": self.pairs,
+            "anchors": anchors,
+            "random_state": self.seed,
+        }
         if self.model == "neural":
             from twinned import TwinNeuralRegressor
 
-            twin: Any = TwinNeuralRegressor(
-                effort=NEURAL_EFFORT, pairs=self.pairs, anchors=anchors, random_state=self.seed
-            )
-            return self._on_the_right_scale(twin)
-        twin = TwinRegressor(
-            None if self.model == "default" else self._base(None),
-            pairs=self.pairs,
-            anchors=anchors,
-            random_state=self.seed,
-        )
-        return self._on_the_right_scale(twin)
+            return self._with_log_target(TwinNeuralRegressor(effort=NEURAL_EFFORT, **options))
+        base = None if self.model == "default" else self._base_estimator(None)
+        return self._with_log_target(TwinRegressor(base, **options))
 
-    def plain(self, X: pd.DataFrame) -> Any:
-        """The base estimator on y itself, with indicators for names as the twin has them."""
+    def make_plain(self, X: pd.DataFrame) -> Any:
+        """Return the unfitted base estimator for y itself, with one-hot encoded categories."""
         from sklearn.compose import make_column_transformer
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import OneHotEncoder
@@ -69,17 +69,17 @@ class Plan:
             from twinned import NeuralRegressor
 
             plain = NeuralRegressor(effort=NEURAL_EFFORT, random_state=self.seed)
-            return self._on_the_right_scale(plain)
-        base = self._base(self.seed)
-        names = [name for name in X.columns if X[name].dtype == "category"]
-        if names:
-            indicators = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+            return self._with_log_target(plain)
+        base = self._base_estimator(self.seed)
+        categorical = [name for name in X.columns if X[name].dtype == "category"]
+        if categorical:
+            one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
             base = make_pipeline(
-                make_column_transformer((indicators, names), remainder="passthrough"), base
+                make_column_transformer((one_hot, categorical), remainder="passthrough"), base
             )
-        return self._on_the_right_scale(base)
+        return self._with_log_target(base)
 
-    def _on_the_right_scale(self, regressor: Any) -> Any:
+    def _with_log_target(self, regressor: Any) -> Any:
         if not self.log_target:
             return regressor
         import numpy as np
@@ -87,7 +87,7 @@ class Plan:
 
         return TransformedTargetRegressor(regressor=regressor, func=np.log, inverse_func=np.exp)
 
-    def _base(self, seed: int | None) -> Any:
+    def _base_estimator(self, seed: int | None) -> Any:
         from sklearn.ensemble import (
             ExtraTreesRegressor,
             HistGradientBoostingRegressor,
@@ -111,49 +111,45 @@ class Plan:
                 return HistGradientBoostingRegressor(random_state=seed)
 
 
-def plan_folds(n: int, seed: int, groups: np.ndarray | None) -> list[tuple[Any, Any]]:
-    """Rows (learned, left out) of each fold of the check."""
-    from twinned.pairing.splits import row_folds
-
-    return row_folds(n, FOLDS, seed, groups)
-
-
-def cross_validate(
-    plan: Plan,
+def validate_and_calibrate(
+    options: ModelOptions,
     X: pd.DataFrame,
     y: np.ndarray,
     folds: list[tuple[Any, Any]],
     fitted: Any,
-    advance: Callable[[str], None],
+    begin_step: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Root mean squared errors over rows that each model had not seen.
+    """Cross-validate the twin, the plain base estimator and the mean of the training rows.
 
-    From what happened there, `fitted`, the model of all rows, learns how wide intervals must be.
+    The errors of the held-out rows also calibrate the prediction intervals that are stored in
+    `fitted`, the twin of all rows.
+
+    Returns
+    -------
+    dict
+        `folds`, the number of folds, and the RMSE over all held-out rows of each model:
+        `rmse_twin`, `rmse_plain` and `rmse_mean`.
     """
-    import warnings
-
     import numpy as np
 
     from twinned.intervals.conformal import calibrate_across
 
-    squares: dict[str, list[np.ndarray]] = {"twin": [], "plain": [], "mean": []}
+    squared_errors: dict[str, list[np.ndarray]] = {"twin": [], "plain": [], "mean": []}
     twins: list[Any] = []
     with warnings.catch_warnings():
-        # a rare category is unknown to some fold, which says nothing about the model that is saved
-        warnings.simplefilter("ignore")
-        for number, (seen, unseen) in enumerate(folds, start=1):
-            advance(f"checking, fold {number} of {len(folds)}")
-            X_seen, X_unseen = X.iloc[seen], X.iloc[unseen]
-            twin = plan.twin(len(seen)).fit(X_seen, y[seen])
-            plain = plan.plain(X).fit(X_seen, y[seen])
-            twins.append(twin.regressor_ if plan.log_target else twin)
-            squares["twin"].append((twin.predict(X_unseen) - y[unseen]) ** 2)
-            squares["plain"].append((plain.predict(X_unseen) - y[unseen]) ** 2)
-            squares["mean"].append((y[seen].mean() - y[unseen]) ** 2)
-        whole = fitted.regressor_ if plan.log_target else fitted
-        learned = np.log(y) if plan.log_target else y
-        calibrate_across(twins, whole, X, learned, folds).store_in()
-    return {
-        "folds": len(folds),
-        **{f"rmse_{name}": float(np.sqrt(np.concatenate(s).mean())) for name, s in squares.items()},
-    }
+        # A rare category may be absent from the training rows of a fold; the saved model knows it.
+        warnings.simplefilter("ignore", UnknownCategoryWarning)
+        for number, (train, test) in enumerate(folds, start=1):
+            begin_step(f"cross-validation, fold {number} of {len(folds)}")
+            X_train, X_test = X.iloc[train], X.iloc[test]
+            twin = options.make_twin(len(train)).fit(X_train, y[train])
+            plain = options.make_plain(X).fit(X_train, y[train])
+            twins.append(twin.regressor_ if options.log_target else twin)
+            squared_errors["twin"].append((twin.predict(X_test) - y[test]) ** 2)
+            squared_errors["plain"].append((plain.predict(X_test) - y[test]) ** 2)
+            squared_errors["mean"].append((y[train].mean() - y[test]) ** 2)
+        whole = fitted.regressor_ if options.log_target else fitted
+        fitted_y = np.log(y) if options.log_target else y
+        calibrate_across(twins, whole, X, fitted_y, folds).store_in()
+    rmse = {name: np.sqrt(np.concatenate(e).mean()) for name, e in squared_errors.items()}
+    return {"folds": len(folds)} | {f"rmse_{name}": float(value) for name, value in rmse.items()}

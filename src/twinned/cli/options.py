@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Arguments and options shared by several commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,28 +11,28 @@ SavedModel = Annotated[
 ]
 Target = Annotated[str, typer.Option("--target", "-t", help="The column to predict.")]
 LogTarget = Annotated[
-    bool, typer.Option("--log-target", help="Learn the logarithm of the target, as for prices.")
+    bool, typer.Option("--log-target", help="Fit the logarithm of the target, as for prices.")
 ]
 Categorical = Annotated[
     list[str] | None,
     typer.Option(
         "--categorical",
         "-c",
-        help="A column of numbers that are names, such as a postcode. May be repeated.",
+        help="A column of numbers that are categories, such as a postcode. May be repeated.",
         metavar="COLUMN",
     ),
 ]
 Drop = Annotated[
     list[str] | None,
-    typer.Option("--drop", "-d", help="A column to leave out. May be repeated.", metavar="COLUMN"),
+    typer.Option("--drop", "-d", help="A column to exclude. May be repeated.", metavar="COLUMN"),
 ]
 Group = Annotated[
     str | None,
     typer.Option(
         "--group",
         "-g",
-        help="A column that tells which rows belong together, such as a sample's number: a check "
-        "leaves them out together. Nothing is learned from it.",
+        help="A column of groups of rows, such as the number of a sample: the rows of a group are "
+        "in the same fold of the cross-validation. It is not a feature.",
         metavar="COLUMN",
     ),
 ]
@@ -41,18 +41,18 @@ Label = Annotated[
     typer.Option(
         "--label",
         "-l",
-        help="A column that says what a row is called, such as an address: the page shows it. "
-        "Nothing is learned from it.",
+        help="A column with the names of the rows, such as an address, to show in the report. It "
+        "is not a feature.",
         metavar="COLUMN",
     ),
 ]
 Separator = Annotated[
-    str, typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR")
+    str, typer.Option("--separator", help="Field separator: , ; | or tab.", metavar="CHAR")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def check_seed(seed: int) -> int:
-    """A seed that random numbers can be drawn by."""
+def check_seed(seed: int) -> None:
+    """Raise a ValueError for a seed that NumPy does not accept."""
     if not 0 <= seed < 2**32:
         raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
-    return seed

@@ -10,49 +10,45 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinned.cli._errors import one_clear_line, say, warnings_as_lines
+from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.cli.csv_input import (
-    check_output,
+    CsvTable,
+    check_output_path,
     first_missing,
-    listed,
-    read_cells,
-    table_to_predict,
+    join_names,
+    prediction_frame,
+    read_csv,
 )
-from twinned.cli.options import SavedModel
+from twinned.cli.options import SavedModel, Separator
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
-
-    from twinned.cli.csv_input import Cells
 
 
 def predict_command(
     model: SavedModel,
     table: Annotated[
-        Path, typer.Argument(help="A CSV file with the model's columns.", metavar="TABLE")
+        Path, typer.Argument(help="A CSV file with the features of the model.", metavar="TABLE")
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="Where the predictions go; without it, they are printed."
-        ),
+        typer.Option("--output", "-o", help="File of the predictions; printed without it."),
     ] = None,
     std: Annotated[
         bool,
         typer.Option(
             "--std",
-            help="Add the spread of the anchors' estimates, a raw standard deviation. After "
-            "--log-target it is carried over to the target by the delta method: prediction times "
-            "the deviation of the logarithm.",
+            help="Add the standard deviation of the anchors' estimates, which is not calibrated. "
+            "After --log-target it is that of the target by the delta method: the prediction "
+            "times the standard deviation of the logarithm.",
         ),
     ] = False,
     interval: Annotated[
         float | None,
         typer.Option(
             "--interval",
-            help="Add the ends, low and high, of intervals that hold the value with this "
-            "probability, such as 0.9. The model must have been checked when it was fitted.",
+            help="Add the ends, low and high, of prediction intervals with this confidence, such "
+            "as 0.9. The model must have been cross-validated when it was fitted.",
             metavar="P",
         ),
     ] = None,
@@ -60,26 +56,20 @@ def predict_command(
         list[str] | None,
         typer.Option(
             "--keep",
-            help="A column of the table to carry along, such as an identifier; may be repeated.",
+            help="A column of the table to copy, such as an identifier. May be repeated.",
             metavar="COLUMN",
         ),
     ] = None,
-    separator: Annotated[
-        str,
-        typer.Option("--separator", help="What is between fields: , ; | or tab.", metavar="CHAR"),
-    ] = ",",
+    separator: Separator = ",",
     as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print JSON, for machines; with -o, facts about what was done."
-        ),
+        bool, typer.Option("--json", help="Print JSON; with -o, without the predictions.")
     ] = False,
 ) -> None:
     """Predict the rows of a CSV file with a saved model.
 
-    The result has the columns that are kept, a column prediction, and std, low and high where asked
-    for, row by row as in the table.
-    TableSchema may come in any order; those that the model does not know are left out of account.
+    The result has the columns of --keep, the column prediction, and std, low and high if
+    requested; its rows are in the order of the table. The columns of the table may be in any
+    order; those that are not features of the model are ignored.
 
     For example:
 
@@ -87,130 +77,137 @@ def predict_command(
 
         twinned predict houses.twin new.csv --interval 0.9 --keep address
     """
-    with one_clear_line():
+    with exit_on_bad_input():
         if interval is not None and not 0 < interval < 1:
-            raise ValueError(f"--interval is a probability, such as 0.9, not {interval:g}.")
-        resolved = None if output is None else check_output(output, [model, table])
-        cells = read_cells(table, separator)
-        cells.demand(keep or [], "--keep")
-        with warnings_as_lines():
+            raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {interval:g}.")
+        resolved = None if output is None else check_output_path(output, [model, table])
+        csv_table = read_csv(table, separator)
+        csv_table.require(keep or [], "--keep")
+        with print_warnings():
             fitted = load_twin(model)
-        X, ignored = _open(cells, fitted, model)
+        X, ignored = _read_features(csv_table, fitted, model)
         ignored = [name for name in ignored if name not in (keep or [])]
-        with warnings_as_lines():
+        with print_warnings():
             columns = _predict(fitted, X, std, model)
             if interval is not None:
-                columns |= _interval(fitted, X, interval, model)
-        kept = {name: cells.column(name) for name in keep or []}
-        for name in kept:
+                columns |= _predict_interval(fitted, X, interval, model)
+        copied = {name: csv_table.column(name) for name in keep or []}
+        for name in copied:
             if name in columns:
                 raise ValueError(f"--keep {name}: the result has a column of that name.")
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
-            write_atomically(resolved, _as_csv(kept, columns).encode())
+            write_atomically(resolved, _to_csv(copied, columns).encode())
     if ignored:
-        say("note", f"columns that the model does not know are left out: {listed(ignored)}.")
+        names = join_names(ignored)
+        print_message("note", f"columns that are not features of the model are ignored: {names}.")
     if as_json:
         facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
         facts |= {"ignored_columns": ignored, "output": None if output is None else str(output)}
         if output is None:
-            facts |= {"kept": kept} if kept else {}
+            facts |= {"copied_columns": copied} if copied else {}
             facts |= {name: values.tolist() for name, values in columns.items()}
         typer.echo(json.dumps(facts, ensure_ascii=False))
     elif output is None:
-        typer.echo(_as_csv(kept, columns), nl=False)
+        typer.echo(_to_csv(copied, columns), nl=False)
     else:
         rows = f"{len(X):,} prediction{'' if len(X) == 1 else 's'}"
         typer.echo(f"{rows} in {output}")
 
 
 def load_twin(path: Path) -> Any:
+    """Load a saved twin, or the regressor with a log-transformed target around one."""
     from twinned import load
     from twinned.estimators.base import BaseTwin
 
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
     if not path.exists():
-        raise FileNotFoundError(
-            f"there is no model {path}; `twinned fit --help` tells how to make one."
-        )
+        raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
     model = load(path)
-    if not isinstance(_twin(model), BaseTwin):
+    if not isinstance(_inner_twin(model), BaseTwin):
         raise ValueError(
-            f"{path} holds a {type(model).__name__}, not a twin; twinned.load opens it in Python."
+            f"{path} holds a {type(model).__name__}, not a twin; use twinned.load in Python."
         )
     return model
 
 
-def _twin(model: Any) -> Any:
-    """The twin itself, where the model learned a transformed target."""
+def _inner_twin(model: Any) -> Any:
+    """Return the twin inside a regressor with a transformed target, else the model itself."""
     return getattr(model, "regressor_", model)
 
 
-def _open(cells: Cells, model: Any, path: Path) -> tuple[Any, list[str]]:
-    """The model's table, and the columns of the file that it has no use for."""
+def _read_features(table: CsvTable, model: Any, path: Path) -> tuple[Any, list[str]]:
+    """Return the features of the model, and the columns of the file that are none."""
     from sklearn.utils import get_tags
 
-    twin = _twin(model)
-    columns = twin._schema
-    known = [
-        categories if kind != "numeric" else None
-        for kind, categories in zip(columns.kinds, columns.categories, strict=True)
+    twin = _inner_twin(model)
+    schema = twin._schema
+    categories = [
+        values if kind != "numeric" else None
+        for kind, values in zip(schema.kinds, schema.categories, strict=True)
     ]
-    if hasattr(twin, "feature_names_in_"):
+    has_names = hasattr(twin, "feature_names_in_")
+    if has_names:
         names = [str(name) for name in twin.feature_names_in_]
-        cells.demand(names, f"{path} was fitted with it")
-        ignored = [name for name in cells.names if name not in names]
+        table.require(names, f"features of {path}")
+        ignored = [name for name in table.names if name not in names]
     else:
-        # fitted in Python on an array: the columns have an order and no names
-        names, ignored = cells.names, []
-        if len(names) != columns.n_features or "" in names:
+        # fitted in Python to an array: features have an order, but no names
+        names, ignored = table.names, []
+        if len(names) != schema.n_features or "" in names:
             raise ValueError(
-                f"{path} was fitted on {columns.n_features} columns without names, but "
-                f"{cells.path} has {len(names)}: {listed(names)}."
+                f"{path} was fitted to {schema.n_features} columns without names, but "
+                f"{table.path} has {len(names)}: {join_names(names)}."
             )
-    missing = first_missing(cells, names)
+    missing = first_missing(table, names)
     if missing and not get_tags(twin).input_tags.allow_nan:
         raise ValueError(f"{missing} has no value, and {path} takes no missing values.")
-    X = table_to_predict(cells, names, known)
-    if not hasattr(twin, "feature_names_in_"):
-        return X.to_numpy(), ignored
-    return X, ignored
+    X = prediction_frame(table, names, categories)
+    return (X if has_names else X.to_numpy()), ignored
 
 
-def _predict(model: Any, X: pd.DataFrame, std: bool, path: Path) -> dict[str, np.ndarray]:
+def _predict(model: Any, X: Any, std: bool, path: Path) -> dict[str, np.ndarray]:
     import numpy as np
 
-    twin = _twin(model)
-    if std and model is not twin:
-        if model.func is not np.log or model.inverse_func is not np.exp:
-            raise ValueError(f"--std: {path} learned a target transformed otherwise than by log.")
-        mean, spread = twin.predict(X, return_std=True)
-        return _columns(np.exp(mean), np.exp(mean) * spread)
-    if std:
-        return _columns(*twin.predict(X, return_std=True))
-    return _columns(model.predict(X))
+    if not std:
+        return _named_columns(model.predict(X))
+    twin = _inner_twin(model)
+    _check_transform(model, "--std", path)
+    mean, deviation = twin.predict(X, return_std=True)
+    if model is not twin:
+        mean = np.exp(mean)
+        deviation = mean * deviation
+    return _named_columns(mean, deviation)
 
 
-def _interval(model: Any, X: Any, confidence: float, path: Path) -> dict[str, np.ndarray]:
+def _predict_interval(model: Any, X: Any, confidence: float, path: Path) -> dict[str, np.ndarray]:
     import numpy as np
 
-    twin = _twin(model)
+    twin = _inner_twin(model)
     if not hasattr(twin, "intervals_"):
         raise ValueError(
-            f"--interval: {path} keeps no errors of rows that were left out; twinned fit, with its "
-            "check, and twinned advise save models that do."
+            f"--interval: {path} has no stored calibration; fit it with its check (without "
+            "--no-check), or save it with twinned advise."
         )
-    if model is not twin and (model.func is not np.log or model.inverse_func is not np.exp):
-        raise ValueError(f"--interval: {path} learned a target transformed otherwise than by log.")
+    _check_transform(model, "--interval", path)
     ends = twin.predict_interval(X, confidence)
     low, high = ends.T if model is twin else np.exp(ends).T
     return {"low": low, "high": high}
 
 
-def _columns(prediction: np.ndarray, std: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """Name them; a model of several outputs, fitted in Python, has one column for each."""
+def _check_transform(model: Any, option: str, path: Path) -> None:
+    """Raise a ValueError if the target of the model is transformed by more than the logarithm."""
+    import numpy as np
+
+    if model is _inner_twin(model) or (model.func is np.log and model.inverse_func is np.exp):
+        return
+    raise ValueError(f"{option}: the target of {path} is transformed, but not by the logarithm.")
+
+
+def _named_columns(prediction: np.ndarray, std: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Name the columns of the result; a model of several outputs has one for each output."""
     columns = {"prediction": prediction} if std is None else {"prediction": prediction, "std": std}
     if prediction.ndim == 1:
         return columns
@@ -221,11 +218,11 @@ def _columns(prediction: np.ndarray, std: np.ndarray | None = None) -> dict[str,
     }
 
 
-def _as_csv(kept: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
-    # repr of a float is the shortest text that reads back as the same number
-    told = [[repr(value) for value in values.tolist()] for values in columns.values()]
+def _to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
+    # repr of a float is the shortest text that parses to the same number
+    numbers = [[repr(value) for value in values.tolist()] for values in columns.values()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*kept, *columns])
-    writer.writerows(zip(*kept.values(), *told, strict=True))
+    writer.writerow([*copied, *columns])
+    writer.writerows(zip(*copied.values(), *numbers, strict=True))
     return text.getvalue()

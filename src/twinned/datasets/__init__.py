@@ -1,8 +1,8 @@
-"""The nine data sets of the paper: loaded, fetched, generated and split as the author did.
+"""Data sets of the paper: loading, generators and the author's splits.
 
-`load` gives any of them as a DataFrame and a Series; `make_tf`, `make_rcl` and `make_wsb`
-draw the three that come from a formula at any size and noise; `paper_split` and
-`forest_split` repeat the paper's 25 splits.
+`load` returns any of the nine as a DataFrame and a Series; `make_tf`, `make_rcl` and `make_wsb`
+generate the three that follow a formula, of any size and noise; `paper_split` and `forest_split`
+return the paper's 25 splits.
 """
 
 from twinned.datasets.files import fetch, load

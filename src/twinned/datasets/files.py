@@ -1,17 +1,17 @@
-"""Finding a data file, downloading it if need be, verifying it always, reading it.
+"""Data files: search, download, verification and parsing.
 
-A file is looked for in the folder that the environment variable `TWINNED_DATA` names, then in
-the cache (`TWINNED_CACHE`, or the system's cache folder), then at the pinned commit of the
-author's repository. Only bytes with the recorded SHA-256 are ever read.
+A file is searched for in the folder of the environment variable `TWINNED_DATA`, then in the cache
+(`TWINNED_CACHE`, or the cache folder of the system), then at the pinned commit of the author's
+repository. Only bytes with the recorded SHA-256 are parsed.
 """
 
 import csv
-import hashlib
 import logging
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -23,8 +23,8 @@ from twinned.exceptions import IntegrityError
 DATA_VARIABLE = "TWINNED_DATA"
 CACHE_VARIABLE = "TWINNED_CACHE"
 
-# Parsed once per process. The key is enough: bytes are verified before this is looked at, and
-# verified bytes of one data set are always the same bytes.
+# Tables parsed in this process, by key. The bytes are verified before each use, so that the table
+# of a key never changes.
 _parsed: dict[str, pd.DataFrame] = {}
 
 
@@ -46,11 +46,11 @@ def load(key: str) -> tuple[pd.DataFrame, pd.Series]:
     Raises
     ------
     ValueError
-        The key is unknown, or `TWINNED_DATA` names no folder.
+        If the key is unknown, or `TWINNED_DATA` is not a folder.
     IntegrityError
-        A file has not the recorded SHA-256.
+        If a file does not have the recorded SHA-256.
     OSError
-        The file is nowhere at hand and could not be downloaded.
+        If the file is absent and cannot be downloaded.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def load(key: str) -> tuple[pd.DataFrame, pd.Series]:
     record = info(key)
     if record.file is None:
         return make_tf(n=record.rows, random_state=0)
-    # The bytes that are hashed are the bytes that are parsed: nothing can change in between.
+    # The bytes that are hashed are those that are parsed: the file cannot change in between.
     content = _read_verified(fetch(key), record)
     if record.key not in _parsed:
         _parsed[record.key] = parse(content, record)
@@ -72,7 +72,7 @@ def load(key: str) -> tuple[pd.DataFrame, pd.Series]:
 
 
 def fetch(key: str) -> Path | None:
-    """Return the verified file of a data set, downloading it if it is not at hand.
+    """Return the path of the verified file of a data set, downloading it if it is absent.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ def fetch(key: str) -> Path | None:
 
 
 def locate(record: Dataset) -> tuple[Path | None, str]:
-    """Look for the verified file of `record` on this machine; nothing is downloaded.
+    """Search for the verified file of `record` on this machine, without a download.
 
     Returns
     -------
     path : pathlib.Path or None
-    place : str
+    location : str
         "built in" (no file needed), "TWINNED_DATA", "cache" or "absent".
 
     Examples
@@ -114,29 +114,28 @@ def locate(record: Dataset) -> tuple[Path | None, str]:
         return None, "built in"
     folder = _data_folder()
     if folder is not None and (folder / record.file).is_file():
-        # The user pointed here, so a wrong file is the user's to know about: refuse it
-        # instead of quietly taking another one.
+        # The user chose this folder: report a wrong file instead of silently using another one.
         _read_verified(folder / record.file, record)
         return folder / record.file, DATA_VARIABLE
     cached = cache_folder() / record.file
-    # The cache is ours: a damaged file there counts as absent and is downloaded again.
-    if cached.is_file() and _hash(cached.read_bytes()) == record.sha256:
+    # A damaged file in the cache counts as absent and is downloaded again.
+    if cached.is_file() and sha256(cached.read_bytes()).hexdigest() == record.sha256:
         return cached, "cache"
     return None, "absent"
 
 
 def cache_folder() -> Path:
-    """Return the folder where downloads are kept: `TWINNED_CACHE`, or the system's cache."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named).expanduser()
+    """Return the folder of downloads: `TWINNED_CACHE`, or the cache folder of the system."""
+    value = os.environ.get(CACHE_VARIABLE)
+    if value:
+        return Path(value).expanduser()
     import pooch
 
     return Path(pooch.os_cache("twinned"))
 
 
 def parse(content: bytes, record: Dataset) -> pd.DataFrame:
-    r"""Turn the bytes of a file into the features and the target of `record`, as float64.
+    r"""Parse the bytes of a file into the features and the target of `record`, as float64.
 
     Examples
     --------
@@ -147,44 +146,40 @@ def parse(content: bytes, record: Dataset) -> pd.DataFrame:
     if record.reader is None:
         raise ValueError(f"{record.key} needs no file, so there is nothing to parse.")
     lines = content.decode("utf-8").splitlines()[record.reader.header_lines :]
-    filled = [line for line in lines if line.strip()]
+    lines = [line for line in lines if line.strip()]
     separator = record.reader.separator
-    rows = csv.reader(filled, delimiter=separator) if separator else map(str.split, filled)
-    wanted = [*record.columns, record.target]
-    places = [record.reader.columns.index(name) for name in wanted]
-    # float() rounds correctly, as the author's loadtxt does; pandas' own parser is a last bit
-    # off in some versions, and the options that mend it come and go.
-    values = [[float(row[place]) for place in places] for row in rows]
-    return pd.DataFrame(values, columns=wanted, dtype="float64")
+    rows = csv.reader(lines, delimiter=separator) if separator else map(str.split, lines)
+    names = [*record.columns, record.target]
+    positions = [record.reader.columns.index(name) for name in names]
+    # float() rounds correctly, as the author's loadtxt does; the parser of pandas is wrong in the
+    # last bit in some versions.
+    values = [[float(row[position]) for position in positions] for row in rows]
+    return pd.DataFrame(values, columns=names, dtype="float64")
 
 
 def _data_folder() -> Path | None:
-    named = os.environ.get(DATA_VARIABLE)
-    if not named:
+    value = os.environ.get(DATA_VARIABLE)
+    if not value:
         return None
-    folder = Path(named).expanduser()
+    folder = Path(value).expanduser()
     if not folder.is_dir():
         raise ValueError(
-            f"{DATA_VARIABLE} is {named!r}, which is no folder; "
-            "name the folder that holds the data files, or unset it."
+            f"{DATA_VARIABLE} is {value!r}, which is not a folder; "
+            "set it to the folder of the data files, or unset it."
         )
     return folder
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _read_verified(path: Path | None, record: Dataset) -> bytes:
     if path is None:
         raise ValueError(f"{record.key} needs no file, so there is nothing to read.")
     content = path.read_bytes()
-    found = _hash(content)
-    if found != record.sha256:
+    digest = sha256(content).hexdigest()
+    if digest != record.sha256:
         raise IntegrityError(
             f"{path} is not the file of data set {record.key}: "
-            f"its SHA-256 is {found}, expected {record.sha256}; "
-            f"replace it by the one at {record.url}, or move it away."
+            f"its SHA-256 is {digest}, expected {record.sha256}; "
+            f"replace it by {record.url}, or remove it."
         )
     return content
 
@@ -192,42 +187,42 @@ def _read_verified(path: Path | None, record: Dataset) -> bytes:
 def _download(record: Dataset) -> Path:
     import pooch
 
-    assert record.url is not None  # fetch asks only for sets that have a file
+    assert record.url is not None  # `fetch` returns earlier for a data set without a file
     folder = cache_folder()
     try:
-        with _quiet(pooch.get_logger()):
-            # Downloads beside the target, verifies, and only then moves into place.
+        with _without_info(pooch.get_logger()):
+            # Downloads to a temporary file beside the target, verifies it, then renames it.
             path = pooch.retrieve(
                 record.url,
                 known_hash=f"sha256:{record.sha256}",
                 fname=record.file,
                 path=folder,
             )
-    except OSError as error:  # every error of requests is one, and so is a full disk
+    except OSError as error:  # includes the errors of requests and a full disk
         raise OSError(
             f"could not download {record.file} of data set {record.key} from {record.url} "
             f"into {folder} ({_reason(error)}); "
-            f"get the file by other means, put it into a folder and set {DATA_VARIABLE} to it."
+            f"download the file elsewhere, put it into a folder and set {DATA_VARIABLE} to it."
         ) from error
-    except ValueError as error:  # how pooch reports a wrong hash
+    except ValueError as error:  # pooch's error for a wrong hash
         raise IntegrityError(
-            f"what came from {record.url} is not the file of data set {record.key}, "
-            f"expected SHA-256 {record.sha256} ({_reason(error)}); "
-            f"get {record.file} by other means, put it into a folder and set {DATA_VARIABLE} to it."
+            f"the download from {record.url} is not the file of data set {record.key}, "
+            f"expected SHA-256 {record.sha256} ({_reason(error)}); download {record.file} "
+            f"elsewhere, put it into a folder and set {DATA_VARIABLE} to it."
         ) from error
     return Path(path)
 
 
 def _reason(error: Exception) -> str:
-    """Say in one short line what went wrong below; the URL stands in our own message."""
+    """Return an error of a download in one line, without the URL that our message has."""
     text = " ".join(str(error).split())
     text = re.split(r" (?:for|with) url: |\. Deleted download", text)[0]
     return f"{type(error).__name__}: {text}"
 
 
 @contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keep pooch's announcements off stderr; what matters is returned or raised."""
+def _without_info(logger: logging.Logger) -> Iterator[None]:
+    """Suppress messages below WARNING: pooch announces each download on stderr."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

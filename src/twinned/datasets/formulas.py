@@ -1,9 +1,8 @@
-"""The three data sets that come from a formula: TF, RCL and WSB.
+"""Generators of the three data sets that follow a formula: TF, RCL and WSB.
 
-Two of the author's files do not follow the formula or the noise that the paper prints (RCL),
-or carry columns it does not count (WSB). Each generator therefore has two flavours: as the
-file really is (the default), and `as_printed`. With one seed both flavours draw the same
-points, so that only what the flavours disagree about differs.
+The author's file of RCL differs from the formula and the noise that the paper prints, that of WSB
+has additional columns. Each generator therefore has two variants: like the file (the default), and
+`as_printed`. Both variants generate the same points from the same seed.
 """
 
 from typing import Any
@@ -11,14 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from twinned.datasets._checks import check_count, check_matrix, check_noise
-
 TF_COLUMNS = ("x1", "x2")
 RCL_COLUMNS = ("V0", "R", "L", "C", "omega", "t")
 WSB_COLUMNS = ("U", "R1", "R2", "R3", "unused1", "unused2")
 
-# The standard deviations left when the file's truth is taken out of the file are 0.00997
-# over 4000 rows (RCL) and 0.0095 over 200 (WSB).
+# The standard deviations of the residuals of the formulas in the files are 0.00997 over 4000 rows
+# (RCL) and 0.0095 over 200 (WSB).
 RCL_NOISE = 0.01
 WSB_NOISE = 0.0095
 PRINTED_NOISE = 0.1
@@ -41,7 +38,7 @@ def tf_truth(X: Any) -> np.ndarray:
     >>> tf_truth([[0.0, 0.0], [1.0, 0.0]])
     array([-1.,  0.])
     """
-    x1, x2 = check_matrix(X, (2,), TF_COLUMNS).T
+    x1, x2 = _check_matrix(X, (2,), TF_COLUMNS).T
     return x1**3 + x1**2 - x1 - 1 + x1 * x2 + np.sin(x2)
 
 
@@ -49,7 +46,7 @@ def rcl_truth(X: Any, as_printed: bool = False) -> np.ndarray:
     """Return the current through an RCL circuit, without noise.
 
     The file follows `V0 cos(ωt) / sqrt(R² + |ωL − 1/(ωC)|)`. The paper prints the reactance
-    `ωL − 1/(ωC)` squared, as physics has it; no regressor finds that in the file.
+    `ωL − 1/(ωC)` squared, as in physics.
 
     Parameters
     ----------
@@ -72,7 +69,7 @@ def rcl_truth(X: Any, as_printed: bool = False) -> np.ndarray:
     >>> rcl_truth(point, as_printed=True).round(4), round(4 / 29**0.5, 4)
     (array([0.7428]), 0.7428)
     """
-    voltage, resistance, inductance, capacity, omega, time = check_matrix(X, (6,), RCL_COLUMNS).T
+    voltage, resistance, inductance, capacity, omega, time = _check_matrix(X, (6,), RCL_COLUMNS).T
     reactance = omega * inductance - 1 / (omega * capacity)
     added = reactance**2 if as_printed else np.abs(reactance)
     return voltage * np.cos(omega * time) / np.sqrt(resistance**2 + added)
@@ -84,7 +81,7 @@ def wsb_truth(X: Any) -> np.ndarray:
     Parameters
     ----------
     X : array-like of shape (n, 4) or (n, 6)
-        The columns U, R1, R2, R3; the two irrelevant ones of the file may follow.
+        The columns U, R1, R2, R3, and optionally the two irrelevant ones of the file.
 
     Returns
     -------
@@ -97,22 +94,21 @@ def wsb_truth(X: Any) -> np.ndarray:
     >>> wsb_truth([[2.0, 1.0, 1.0, 3.0, 7.0, 9.0]])
     array([-0.5])
     """
-    supply, r1, r2, r3 = check_matrix(X, (4, 6), WSB_COLUMNS).T[:4]
+    supply, r1, r2, r3 = _check_matrix(X, (4, 6), WSB_COLUMNS).T[:4]
     return supply * (r2 / (r1 + r2) - r3 / (r2 + r3))
 
 
 def make_tf(
     n: int = 1000, noise: float | None = 0.0, random_state: Any = None
 ) -> tuple[pd.DataFrame, pd.Series]:
-    """Draw the test function (TF) at points uniform on [−1, 1]².
+    """Generate the test function (TF) at points uniform on [−1, 1]².
 
     Parameters
     ----------
     n : int, default=1000
         Number of points.
     noise : float or None, default=0.0
-        Standard deviation of the Gaussian noise added to y. The paper's TF has none, which is
-        also what None means.
+        Standard deviation of the Gaussian noise added to y. None is 0, as in the paper.
     random_state : int, RandomState or None, default=None
         As in scikit-learn. `make_tf(random_state=0)` is the paper's data set.
 
@@ -127,12 +123,10 @@ def make_tf(
     >>> X.shape, round(float(y[0]), 4)
     ((1000, 2), -0.6279)
     """
-    n = check_count(n, "n")
-    noise = check_noise(0.0 if noise is None else noise)
-    random = _generator(random_state)
-    # random_sample and this very expression, because the author's points come from them.
-    points = random.random_sample((n, 2)) * 2 - 1
-    return _with_noise(points, TF_COLUMNS, tf_truth(points), "y", noise, random)
+    n, noise, rng = _check_arguments(n, 0.0 if noise is None else noise, random_state)
+    # The author's expression, which reproduces his points exactly.
+    points = rng.random_sample((n, 2)) * 2 - 1
+    return _with_noise(points, TF_COLUMNS, tf_truth(points), "y", noise, rng)
 
 
 def make_rcl(
@@ -141,17 +135,17 @@ def make_rcl(
     as_printed: bool = False,
     random_state: Any = None,
 ) -> tuple[pd.DataFrame, pd.Series]:
-    """Draw the current through an RCL circuit (RCL) at points uniform on [1, 3]⁶.
+    """Generate the current through an RCL circuit (RCL) at points uniform on [1, 3]⁶.
 
     Parameters
     ----------
     n : int, default=4000
         Number of points.
     noise : float or None, default=None
-        Standard deviation of the Gaussian noise added to y. None is the flavour's own: 0.01
-        as the file is, 0.1 as printed.
+        Standard deviation of the Gaussian noise added to y. None is 0.01 like the file, or 0.1
+        as printed.
     as_printed : bool, default=False
-        Follow the paper's text instead of the author's file; see `rcl_truth`.
+        Follow the text of the paper instead of the author's file; see `rcl_truth`.
     random_state : int, RandomState or None, default=None
         As in scikit-learn. No seed gives the rows of the author's file; `load("RCL")` does.
 
@@ -168,13 +162,11 @@ def make_rcl(
     >>> round(float((y - rcl_truth(X)).std()), 3)
     0.01
     """
-    n = check_count(n, "n")
     if noise is None:
         noise = PRINTED_NOISE if as_printed else RCL_NOISE
-    noise = check_noise(noise)
-    random = _generator(random_state)
-    points = random.uniform(1, 3, (n, 6))
-    return _with_noise(points, RCL_COLUMNS, rcl_truth(points, as_printed), "I", noise, random)
+    n, noise, rng = _check_arguments(n, noise, random_state)
+    points = rng.uniform(1, 3, (n, 6))
+    return _with_noise(points, RCL_COLUMNS, rcl_truth(points, as_printed), "I", noise, rng)
 
 
 def make_wsb(
@@ -183,18 +175,18 @@ def make_wsb(
     as_printed: bool = False,
     random_state: Any = None,
 ) -> tuple[pd.DataFrame, pd.Series]:
-    """Draw the voltage of a Wheatstone bridge (WSB) at points uniform on [1, 3].
+    """Generate the voltage of a Wheatstone bridge (WSB) at points uniform on [1, 3].
 
     Parameters
     ----------
     n : int, default=200
         Number of points.
     noise : float or None, default=None
-        Standard deviation of the Gaussian noise added to y. None is the flavour's own: 0.0095
-        as the file is, 0.1 as printed.
+        Standard deviation of the Gaussian noise added to y. None is 0.0095 like the file, or 0.1
+        as printed.
     as_printed : bool, default=False
-        Follow the paper's text: four features. The author's file has two more, which do not
-        enter the formula.
+        Follow the text of the paper: four features. The author's file has two more, which do
+        not enter the formula.
     random_state : int, RandomState or None, default=None
         As in scikit-learn. No seed gives the rows of the author's file; `load("WSB")` does.
 
@@ -211,24 +203,39 @@ def make_wsb(
     >>> make_wsb(as_printed=True, random_state=0)[0].shape
     (200, 4)
     """
-    n = check_count(n, "n")
     if noise is None:
         noise = PRINTED_NOISE if as_printed else WSB_NOISE
-    noise = check_noise(noise)
-    random = _generator(random_state)
-    # Six columns are drawn in both flavours, so that one seed means the same points in both.
-    points = random.uniform(1, 3, (n, 6))
+    n, noise, rng = _check_arguments(n, noise, random_state)
+    # Six columns in both variants, so that a seed gives the same points in both.
+    points = rng.uniform(1, 3, (n, 6))
     width = 4 if as_printed else 6
-    return _with_noise(
-        points[:, :width], WSB_COLUMNS[:width], wsb_truth(points), "V", noise, random
-    )
+    return _with_noise(points[:, :width], WSB_COLUMNS[:width], wsb_truth(points), "V", noise, rng)
 
 
-def _generator(random_state: Any) -> np.random.RandomState:
-    # Imported here, because the command line lists the data sets without needing scikit-learn.
+def _check_arguments(
+    n: Any, noise: Any, random_state: Any
+) -> tuple[int, float, np.random.RandomState]:
+    # Imported here because `twinned datasets list` does not need scikit-learn.
     from sklearn.utils import check_random_state
 
-    return check_random_state(random_state)
+    from twinned._validation import check_integer, check_real
+
+    noise = check_real("noise", noise)
+    if noise < 0:
+        raise ValueError(f"noise must be at least 0, not {noise!r}.")
+    return check_integer("n", n), noise, check_random_state(random_state)
+
+
+def _check_matrix(X: Any, widths: tuple[int, ...], columns: tuple[str, ...]) -> np.ndarray:
+    """Return `X` as float64 of shape (n, width), with a width of `widths`."""
+    matrix = np.asarray(X, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[1] not in widths:
+        width = " or ".join(map(str, widths))
+        raise ValueError(
+            f"X must have shape (n, {width}) with the columns {', '.join(columns)}, not shape "
+            f"{matrix.shape}."
+        )
+    return matrix
 
 
 def _with_noise(
@@ -237,7 +244,7 @@ def _with_noise(
     truth: np.ndarray,
     target: str,
     noise: float,
-    random: np.random.RandomState,
+    rng: np.random.RandomState,
 ) -> tuple[pd.DataFrame, pd.Series]:
-    values = truth + noise * random.standard_normal(len(truth)) if noise > 0 else truth
+    values = truth + noise * rng.standard_normal(len(truth)) if noise > 0 else truth
     return pd.DataFrame(points, columns=list(columns)), pd.Series(values, name=target)

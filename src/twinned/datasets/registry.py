@@ -1,7 +1,4 @@
-"""The nine data sets as data: where each comes from, how its file reads, where it departs.
-
-Nothing here opens a file; `files` does that.
-"""
+"""Records of the nine data sets: source, file format, and differences from the paper."""
 
 from dataclasses import dataclass, field
 
@@ -9,10 +6,10 @@ from twinned.datasets.formulas import RCL_COLUMNS, TF_COLUMNS, WSB_COLUMNS
 
 REPOSITORY = "sjwetzel/Public-How-to-get-the-most-out-of-Twinned-Regression-Methods"
 COMMIT = "1c19dc14973b2faedd54f88a183f59020d244f42"
-# Pinned to a commit, so that the bytes can only change by breaking their SHA-256.
+# Pinned to a commit, so that the files cannot change.
 BASE_URL = f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/AnnEnsemble/data/"
 
-# As stated where the original is published (in brackets); the author's copies add no terms.
+# As stated by the publisher of the original (in parentheses); the author's copies add no terms.
 _UCI_LICENCE = "CC BY 4.0 (UCI)"
 _AUTHOR_LICENCE = "none found (author)"
 _WHITE_SPACE = None
@@ -20,16 +17,16 @@ _WHITE_SPACE = None
 
 @dataclass(frozen=True)
 class Reader:
-    """How the text of a file becomes columns.
+    """Format of a data file.
 
     Parameters
     ----------
     separator : str or None
-        The character between two values; None is any white space.
+        Character between two values; None is any white space.
     header_lines : int
-        Lines to skip at the top. The headers start with `#`, so their names are given here.
+        Number of lines to skip at the top.
     columns : tuple of str
-        A name for every column of the file, also for those that are dropped.
+        Name of each column of the file, including those that are dropped.
     """
 
     separator: str | None
@@ -39,26 +36,26 @@ class Reader:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One data set of the paper.
+    """Record of a data set of the paper.
 
     Parameters
     ----------
     key, name : str
-        As the paper has them.
+        As in the paper.
     rows, features : int
-        What `load` returns.
+        Shape of the X that `load` returns.
     columns : tuple of str
         Names of the features.
     target : str
         Name of the target.
     source, licence : str
-        Where the data was first published, and on which terms.
+        Where the data were first published, and on which terms.
     file, sha256 : str or None
-        The file's name and hash; None for a set that a formula gives.
+        Name and hash of the file; None for a data set that is generated.
     reader : Reader or None
-        How to read the file.
+        Format of the file.
     notes : tuple of str
-        Where the file departs from the paper, and what else a user should know.
+        Differences between the file and the paper, and other remarks.
     """
 
     key: str
@@ -76,7 +73,7 @@ class Dataset:
 
     @property
     def url(self) -> str | None:
-        """Where the file is downloaded from; None if there is no file."""
+        """Address of the file; None if there is no file."""
         return None if self.file is None else BASE_URL + self.file
 
 
@@ -121,11 +118,11 @@ _ALL = (
         sha256="db3a8f325e4650f9d355602e8c2f89f4948c9f14aa76e638a18140916d443fcf",
         reader=Reader(",", 1, ("CAS", "SMILES", "Set", *_BC_COLUMNS, "Class", "logBCF")),
         notes=(
-            "The paper counts 14 features: that is every column of the file, the target among "
-            "them. 9 remain when CAS, SMILES, Set, Class and the target logBCF are left out.",
-            "The original's own division into training and test rows (Set) is not used.",
+            "The paper counts 14 features: that is every column of the file, including the target. "
+            "9 remain without CAS, SMILES, Set, Class and the target logBCF.",
+            "The division of the original into training and test rows (Set) is not used.",
             "33 rows repeat the features of an earlier one, all but one of them with another "
-            "target: the descriptors do not tell every two substances apart.",
+            "target: the descriptors do not distinguish all substances.",
         ),
     ),
     Dataset(
@@ -145,10 +142,10 @@ _ALL = (
         sha256="a0fa9c84ae718b675d8d73880847e33ac33371edea5290fd938f2e9e05c296e9",
         reader=Reader(",", 0, (*_BH_COLUMNS, "MEDV")),
         notes=(
-            "The rows are in Keras' order, not in the original's; the random forests see the "
+            "The rows are in the order of Keras, not of the original; the random forests use the "
             "first 200 of them.",
-            "Column B is built on the share of Black residents, for which scikit-learn withdrew "
-            "the set; use it to repeat the paper, not to learn about housing.",
+            "Column B is computed from the share of Black residents, for which scikit-learn "
+            "removed the data set; use it to reproduce the paper, not to study housing.",
         ),
     ),
     Dataset(
@@ -168,8 +165,8 @@ _ALL = (
         sha256="63ef5aeb287add256681d54e0b91bc674980b9784428e035a7c7ebf1564ede6f",
         reader=Reader(",", 1, (*_CS_COLUMNS, "compressive_strength")),
         notes=(
-            "25 rows repeat an earlier row in every value, so a split may put one mixture on "
-            "both sides.",
+            "25 rows repeat an earlier row in every value, so that a mixture may be in the "
+            "training and in the test rows.",
         ),
     ),
     Dataset(
@@ -190,8 +187,8 @@ _ALL = (
         reader=Reader(_WHITE_SPACE, 1, (*_EE_COLUMNS, "heating_load", "cooling_load")),
         notes=(
             "The target is Y2, the cooling load; Y1, the heating load, is dropped. The paper "
-            "does not say which.",
-            "The paper's table of data sets calls it EF, which is understood here too.",
+            "does not state which of them it predicts.",
+            "The paper's table of data sets calls it EF, which is an alias here.",
         ),
     ),
     Dataset(
@@ -208,8 +205,9 @@ _ALL = (
         reader=Reader(_WHITE_SPACE, 0, (*RCL_COLUMNS, "I")),
         notes=(
             "The file follows V0 cos(wt) / sqrt(R^2 + |wL - 1/(wC)|); the paper prints the "
-            "reactance squared, which leaves a residual of 0.18.",
-            "The noise is 0.01 (0.00997 found), the floor for any regressor; the paper says 0.1.",
+            "reactance squared, which has a residual of 0.18.",
+            "The noise is 0.01 (0.00997 measured), a lower bound of any test error; the paper "
+            "states 0.1.",
         ),
     ),
     Dataset(
@@ -222,8 +220,8 @@ _ALL = (
         source="the paper's formula at the author's points: make_tf(n=1000, random_state=0)",
         licence="BSD-3-Clause",
         notes=(
-            "The paper does not say where the points lie; the author's code draws them "
-            "uniformly on [-1, 1]^2 with seed 0. There is no noise.",
+            "The paper does not state the points; the author's code draws them uniformly on "
+            "[-1, 1]^2 with seed 0. There is no noise.",
         ),
     ),
     Dataset(
@@ -243,8 +241,8 @@ _ALL = (
         sha256="722faff0dfc20b0b13f9cbeaae99fb25b60158c93b935b4b4be875bc77d2f0fa",
         reader=Reader(";", 1, (*_WN_COLUMNS, "quality")),
         notes=(
-            "240 rows repeat an earlier row in every value, so most splits put some wine on "
-            "both sides, which may favour nearest neighbors.",
+            "240 rows repeat an earlier row in every value, so that most splits have the same wine "
+            "in the training and in the test rows, which may favor nearest neighbors.",
         ),
     ),
     Dataset(
@@ -261,8 +259,8 @@ _ALL = (
         reader=Reader(_WHITE_SPACE, 0, (*WSB_COLUMNS, "V")),
         notes=(
             "The file has 6 features, the paper counts 4: unused1 and unused2 do not enter the "
-            "formula, but the author's models see them.",
-            "The noise is 0.0095; the paper says 0.1.",
+            "formula, but the author's models use them.",
+            "The noise is 0.0095; the paper states 0.1.",
         ),
     ),
     Dataset(
@@ -313,20 +311,20 @@ def info(key: str) -> Dataset:
     >>> info("XY")
     Traceback (most recent call last):
     ...
-    ValueError: 'XY' is no data set; the keys are BC, BH, CS, EE (or EF), RCL, TF, WN, WSB, YH.
+    ValueError: 'XY' is not a data set; the keys are BC, BH, CS, EE (or EF), RCL, TF, WN, WSB, YH.
     """
     if not isinstance(key, str):
         raise TypeError(
-            f"the key of a data set is {key!r} of type {type(key).__name__}; "
-            f"give one of the strings {_keys_in_words()}."
+            f"the key of a data set must be one of the strings {_key_list()}, not {key!r} of type "
+            f"{type(key).__name__}."
         )
     upper = key.upper()
     record = _BY_KEY.get(_ALIASES.get(upper, upper))
     if record is None:
-        raise ValueError(f"{key!r} is no data set; the keys are {_keys_in_words()}.")
+        raise ValueError(f"{key!r} is not a data set; the keys are {_key_list()}.")
     return record
 
 
-def _keys_in_words() -> str:
+def _key_list() -> str:
     other = {key: alias for alias, key in _ALIASES.items()}
     return ", ".join(f"{key} (or {other[key]})" if key in other else key for key in KEYS)

@@ -1,12 +1,13 @@
-"""The paper's 25 splits, index for index.
+"""Training, validation and test splits of the paper, with the author's row indices.
 
-The neural networks and k-nearest neighbors split the whole set 70/10/20 (`paper_split`); the
-random forests split its first 200 rows in halves (`forest_split`). Seeds are 0 to 24.
+The paper splits the whole set 70/10/20 for neural networks and k-nearest neighbors
+(`paper_split`), and the first 200 rows in halves for random forests (`forest_split`). Seeds are 0
+to 24.
 """
 
-import numpy as np
+from typing import Any
 
-from twinned.datasets._checks import check_count, check_seed
+import numpy as np
 
 PAPER_SEEDS = range(25)
 """The seeds of the paper's splits."""
@@ -33,9 +34,9 @@ def paper_split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     >>> train.size, validation.size, test.size
     (217, 30, 61)
     """
-    n = check_count(n, "n", minimum=10)
-    # A generator of our own gives the author's permutation and leaves np.random's alone.
-    order = np.random.RandomState(check_seed(seed)).permutation(n)
+    n, seed = _check_rows_and_seed("n", n, 10, seed)
+    # The author's permutation, without a change of the global generator of np.random.
+    order = np.random.RandomState(seed).permutation(n)
     n_validation, n_test = int(0.1 * n), int(0.2 * n)
     n_train = n - n_validation - n_test
     return order[:n_train], order[n_train : n_train + n_validation], order[n_train + n_validation :]
@@ -44,15 +45,15 @@ def paper_split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def forest_split(seed: int, n_rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
     """Split the first rows of a data set in halves, as the author's random forests do.
 
-    The paper says that 100 training and 100 test points are drawn at random; the code takes
-    the FIRST 200 rows and splits those.
+    According to the paper, 100 training and 100 test points are drawn at random; the author's
+    code splits the FIRST 200 rows.
 
     Parameters
     ----------
     seed : int
         0 to 24 in the paper.
     n_rows : int, default=200
-        How many rows from the top to split, at least 2.
+        Number of first rows to split, at least 2.
 
     Returns
     -------
@@ -65,10 +66,18 @@ def forest_split(seed: int, n_rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
     >>> train.size, test.size, int(max(train.max(), test.max()))
     (100, 100, 199)
     """
-    # Imported here, because the command line lists the data sets without needing scikit-learn.
+    # Imported here because `twinned datasets list` does not need scikit-learn.
     from sklearn.model_selection import train_test_split
 
-    seed = check_seed(seed)
-    rows = np.arange(check_count(n_rows, "n_rows", minimum=2))
-    train, test = train_test_split(rows, test_size=0.5, random_state=seed)
+    n_rows, seed = _check_rows_and_seed("n_rows", n_rows, 2, seed)
+    train, test = train_test_split(np.arange(n_rows), test_size=0.5, random_state=seed)
     return train, test
+
+
+def _check_rows_and_seed(name: str, n_rows: Any, minimum: int, seed: Any) -> tuple[int, int]:
+    from twinned._validation import check_integer  # imports scikit-learn
+
+    n_rows, seed = check_integer(name, n_rows, minimum), check_integer("seed", seed, minimum=0)
+    if seed >= 2**32:
+        raise ValueError(f"seed must be below 2**32, not {seed}.")
+    return n_rows, seed
