@@ -1,7 +1,7 @@
-"""Private attributes of other libraries, each with the versions it was tested with.
+"""Private names of other libraries, each with the versions it was tested with.
 
-No other module uses a name of another library that starts with an underscore, except
-`twinned.persistence`, whose job is to check what such attributes hold in a file.
+No other module uses a private name of another library, except `twinned.persistence`, whose job is
+to check what private attributes hold in a file. Libraries are imported where they are used.
 """
 
 from __future__ import annotations
@@ -9,19 +9,42 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from sklearn.model_selection import GridSearchCV
-from sklearn.utils import _safe_indexing
-from sklearn.utils.metadata_routing import _raise_for_params, _routing_enabled
-from sklearn.utils.validation import _num_samples
+# --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
 
-# scikit-learn 1.7 to 1.9: imported by scikit-learn's own meta-estimators and by third parties.
-num_samples = _num_samples
-safe_indexing = _safe_indexing
-raise_for_params = _raise_for_params
-routing_enabled = _routing_enabled
 
-# scikit-learn 1.7 to 1.9: grid, randomized and halving searches have one common parent class.
-BaseSearchCV: Any = GridSearchCV.__mro__[1]
+def num_samples(X: Any) -> int:
+    """The number of rows of a table or array."""
+    from sklearn.utils.validation import _num_samples
+
+    return int(_num_samples(X))
+
+
+def safe_indexing(X: Any, rows: Any) -> Any:
+    """Rows of a table, array or list."""
+    from sklearn.utils import _safe_indexing
+
+    return _safe_indexing(X, rows)
+
+
+def raise_for_params(params: dict[str, Any], owner: Any, method: str) -> None:
+    """Raise where metadata are passed without metadata routing."""
+    from sklearn.utils.metadata_routing import _raise_for_params
+
+    _raise_for_params(params, owner, method)
+
+
+def routing_enabled() -> bool:
+    """Whether metadata routing is enabled."""
+    from sklearn.utils.metadata_routing import _routing_enabled
+
+    return bool(_routing_enabled())
+
+
+def is_search(estimator: Any) -> bool:
+    """Whether an estimator is a grid, randomized or halving search, which have one parent class."""
+    from sklearn.model_selection import GridSearchCV
+
+    return isinstance(estimator, GridSearchCV.__mro__[1])
 
 
 def unwrap_search(estimator: Any) -> Any:
@@ -29,22 +52,48 @@ def unwrap_search(estimator: Any) -> Any:
 
     Any other estimator is returned as it is, and so is a search with its own `predict`.
     """
+    from sklearn.model_selection import GridSearchCV
+
     predict = inspect.getattr_static(type(estimator), "predict", None)
     if predict is inspect.getattr_static(GridSearchCV, "predict"):
         return getattr(estimator, "best_estimator_", estimator)
     return estimator
 
 
-def set_booster(estimator: Any, booster: Any) -> None:
-    """Give a fitted `LGBMRegressor` another booster (LightGBM 4.5 to 4.7)."""
-    estimator._Booster = booster
+def boosting_trees(estimator: Any) -> tuple[list[Any], Any]:
+    """Node arrays of all trees of a `HistGradientBoostingRegressor`, and its baseline."""
+    nodes = [predictor.nodes for iteration in estimator._predictors for predictor in iteration]
+    return nodes, estimator._baseline_prediction
 
 
 class DocumentationLink:
-    """Mixin that links the HTML diagram of an estimator to our documentation.
-
-    The attributes are those of scikit-learn 1.7 to 1.9.
-    """
+    """Mixin that links the HTML diagram of an estimator to our documentation."""
 
     _doc_link_module = "twinned"
     _doc_link_template = "https://twinned.readthedocs.io/en/latest/api/#twinned.{estimator_name}"
+
+
+# --- LightGBM 4.5 to 4.7 --------------------------------------------------------------------------
+
+
+def set_booster(estimator: Any, booster: Any) -> None:
+    """Give a fitted `LGBMRegressor` another booster."""
+    estimator._Booster = booster
+
+
+# --- numba 0.61 to 0.68 ---------------------------------------------------------------------------
+
+
+def set_cache_stamp(dispatcher: Any, stamp: Any) -> None:
+    """Replace the source stamp by which numba's file cache recognizes changed code."""
+    dispatcher._cache._cache_file._source_stamp = stamp
+
+
+# --- typer 0.16 to 0.29 ---------------------------------------------------------------------------
+
+
+def usage_error_type() -> type[Exception]:
+    """The class of typer's errors for a wrong call: `click.UsageError`, or typer's copy of it."""
+    import typer
+
+    return typer.BadParameter.__bases__[0]

@@ -214,7 +214,7 @@ def validate_target(
 def count_rows(X: Any) -> int:
     """The number of rows of a table or array."""
     _refuse_lazy(X)
-    return int(num_samples(X))
+    return num_samples(X)
 
 
 def _is_unlabelled(y: Floats) -> NDArray[np.bool_]:

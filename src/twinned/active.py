@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._compat import safe_indexing
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import check_choice, check_integer, check_real, count_rows
@@ -76,7 +77,7 @@ def query(
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     # encoded rows, in the space in which the twin measures distances
-    pool, known = twin._open(X_pool).take(slice(None)).features, twin._points.features
+    pool, known = twin._validate_queries(X_pool).take(slice(None)).features, twin._anchors.features
     if n > len(pool):
         raise ValueError(f"n={n} exceeds the {len(pool)} rows of the pool.")
     compute_score = SCORES[_ALIASES.get(strategy, strategy)]
@@ -138,15 +139,15 @@ def _change(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
     """
     n_pool = count_rows(X)
     references = np.sort(rng.choice(n_pool, min(_N_REFERENCES, n_pool), replace=False))
-    predicted = twin.predict(_safe_indexing(X, references))
+    predicted = twin.predict(safe_indexing(X, references))
     out = np.empty((n_pool, *predicted.shape[1:]))
     for low in range(0, n_pool, _BLOCK_ROWS):
         rows = np.arange(low, min(low + _BLOCK_ROWS, n_pool))
-        labels = twin.predict_anchors(_safe_indexing(X, rows))[1]
+        labels = twin.predict_anchors(safe_indexing(X, rows))[1]
         labels = labels[:, rng.choice(labels.shape[1], min(_N_LABELS, labels.shape[1]))]
         differences = twin.predict_difference(
-            _safe_indexing(X, np.tile(references, len(rows))),
-            _safe_indexing(X, np.repeat(rows, len(references))),
+            safe_indexing(X, np.tile(references, len(rows))),
+            safe_indexing(X, np.repeat(rows, len(references))),
         ).reshape(len(rows), len(references), *predicted.shape[1:])
         changes = (differences - predicted)[:, :, None] + labels[:, None]
         out[rows] = np.abs(changes).mean(axis=(1, 2))
@@ -160,7 +161,7 @@ def _difference(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
     step = max(1, _BLOCK_ROWS * 256 // len(known))
     for low in range(0, n_pool, step):
         rows = np.arange(low, min(low + step, n_pool))
-        indices, estimates = twin.predict_anchors(_safe_indexing(X, rows))
+        indices, estimates = twin.predict_anchors(safe_indexing(X, rows))
         out[rows] = np.abs(estimates - known[indices]).min(axis=1)
     return _mean_over_outputs(twin, out)
 
@@ -276,10 +277,10 @@ class TwinQuery(BaseEstimator):
             semi_supervised = getattr(model, "loop_weight", 0) > 0
             train = np.arange(len(values)) if semi_supervised else np.flatnonzero(~unlabelled)
             weight = None if sample_weight is None else np.asarray(sample_weight)[train]
-            model = clone(model).fit(_safe_indexing(X, train), values[train], weight)
+            model = clone(model).fit(safe_indexing(X, train), values[train], weight)
         selected = query(
             model,
-            _safe_indexing(X, rows),
+            safe_indexing(X, rows),
             batch_size,
             strategy=self.strategy,
             diversity=self.diversity,

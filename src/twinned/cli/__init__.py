@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from twinned._compat import usage_error_type
 from twinned._version import __version__
-from twinned.cli._errors import print_message, print_usage_error, set_debug, usage_error_type
+from twinned.cli._errors import print_message, print_usage_error, set_debug
 from twinned.cli.advise import advise_command
 from twinned.cli.fit import fit_command
 from twinned.cli.predict import predict_command

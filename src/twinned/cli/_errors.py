@@ -54,14 +54,6 @@ def print_message(kind: str, message: str) -> None:
     print(f"twinned: {kind}: {' '.join(message.split())}", file=sys.stderr)
 
 
-def usage_error_type() -> type[Exception]:
-    """Return the class of typer's errors for a wrong call, which typer does not export.
-
-    It is `click.UsageError`, or its copy inside the typer versions that include click.
-    """
-    return typer.BadParameter.__bases__[0]
-
-
 def print_usage_error(error: Exception) -> None:
     """Print a `usage_error_type` in one line, or the help that it holds for an empty call."""
     if type(error).__name__ == "NoArgsIsHelpError":

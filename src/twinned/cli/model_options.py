@@ -132,7 +132,7 @@ def validate_and_calibrate(
     """
     import numpy as np
 
-    from twinned.intervals.conformal import calibrate_across
+    from twinned.intervals.conformal import calibrate_from_folds
 
     squared_errors: dict[str, list[np.ndarray]] = {"twin": [], "plain": [], "mean": []}
     twins: list[Any] = []
@@ -150,6 +150,6 @@ def validate_and_calibrate(
             squared_errors["mean"].append((y[train].mean() - y[test]) ** 2)
         whole = fitted.regressor_ if options.log_target else fitted
         fitted_y = np.log(y) if options.log_target else y
-        calibrate_across(twins, whole, X, fitted_y, folds).store_in()
+        calibrate_from_folds(twins, whole, X, fitted_y, folds).store_in()
     rmse = {name: np.sqrt(np.concatenate(e).mean()) for name, e in squared_errors.items()}
     return {"folds": len(folds)} | {f"rmse_{name}": float(value) for name, value in rmse.items()}

@@ -18,7 +18,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.validation import has_fit_parameter
 
-from twinned._compat import BaseSearchCV
+from twinned._compat import is_search
 from twinned.exceptions import LeakingValidationWarning
 
 DEFAULT_PAIRS = 100_000
@@ -67,7 +67,7 @@ def check_base_estimator(estimator: Any) -> Any:
 
 def pair_dtype(base: Any, X: Any) -> np.dtype[Any]:
     """float32 where the estimator computes in it anyway, or where X is float32."""
-    base = base.estimator if isinstance(base, BaseSearchCV) else base
+    base = base.estimator if is_search(base) else base
     is_float32 = isinstance(X, np.ndarray) and X.dtype == np.float32
     fits_in_float32 = isinstance(base, _FITS_IN_FLOAT32) or (
         type(base).__module__.partition(".")[0] == "xgboost"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from twinned._compat import BaseSearchCV
+from twinned._compat import is_search
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
 from twinned.models.lightgbm import LazyPairMatrix, fit_in_blocks
@@ -71,7 +71,7 @@ def fit_on_pairs(
         base.set_params(
             **{name: rng.randint(2**31 - 1) for name in seeds if parameters[name] is None}
         )
-    if isinstance(base, BaseSearchCV):
+    if is_search(base):
         folds = pair_folds(base.cv, training.first, training.second, training.y, training.groups)
         base.set_params(cv=folds)
     set_threads = n_jobs is not None and parameters.get("n_jobs", 1) is None

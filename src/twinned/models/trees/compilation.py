@@ -14,6 +14,8 @@ from typing import Any
 
 from numba import config, njit
 
+from twinned._compat import set_cache_stamp
+
 try:
     import fcntl
 except ImportError:  # Windows: processes may compile the same function at the same time
@@ -39,7 +41,8 @@ def compiled(function: Callable[..., Any]) -> Any:
             dispatcher.enable_caching()
         except RuntimeError:  # no such folder
             return dispatcher
-        _set_cache_stamp(dispatcher, _hash_sources(Path(inspect.getfile(function)).parent))
+        # numba recognizes stale code by one file alone, and constants come from others
+        set_cache_stamp(dispatcher, _hash_sources(Path(inspect.getfile(function)).parent))
     return dispatcher
 
 
@@ -65,11 +68,6 @@ def _hash_sources(folder: Path) -> str:
     for path in sorted(folder.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _set_cache_stamp(dispatcher: Any, stamp: str) -> None:
-    """Replace the stamp by which numba recognizes stale code: by default, of one file alone."""
-    dispatcher._cache._cache_file._source_stamp = stamp
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from sklearn.ensemble import (
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-from twinned._compat import unwrap_search
+from twinned._compat import boosting_trees, unwrap_search
 from twinned.models.trees.ensemble import (
     FLOAT32,
     FLOAT64,
@@ -158,17 +158,13 @@ def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> Tr
 def _hist_gradient_boosting_nodes(
     estimator: HistGradientBoostingRegressor,
 ) -> tuple[list[NDArray[Any]], NDArray[np.float64]]:
-    """Return the nodes of each tree as structured arrays, and the offset (1,).
-
-    scikit-learn has no public access to either: `_predictors`, their `nodes` and
-    `_baseline_prediction` are private.
-    """
+    """Return the nodes of each tree as structured arrays, and the offset (1,)."""
     fields = {
         "is_leaf", "is_categorical", "feature_idx", "num_threshold", "left", "right",
         "missing_go_to_left", "value",
     }  # fmt: skip
-    all_nodes = [predictor.nodes for iteration in estimator._predictors for predictor in iteration]
+    all_nodes, baseline = boosting_trees(estimator)
     for nodes in all_nodes:
         if missing := fields - set(nodes.dtype.names):
             raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
-    return all_nodes, np.asarray(estimator._baseline_prediction, dtype=np.float64).reshape(1)
+    return all_nodes, np.asarray(baseline, dtype=np.float64).reshape(1)
