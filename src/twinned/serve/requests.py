@@ -70,10 +70,7 @@ class InputFeature(NamedTuple):
     def _find_category(self, value: Any) -> Any:
         """Return the category that equals `value`, directly or as text, or None."""
         text = str(value).strip()
-        for category in self.categories or ():
-            if value == category or text == str(category):
-                return category
-        return None
+        return next((c for c in self.categories or () if value == c or text == str(c)), None)
 
 
 @dataclass(frozen=True)
