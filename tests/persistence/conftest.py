@@ -22,7 +22,7 @@ Node = dict[str, Any]
 
 
 class ModelFile:
-    """A saved model whose members can be altered."""
+    """A saved model with members that can be altered."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

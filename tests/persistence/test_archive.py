@@ -61,8 +61,7 @@ def test_missing_array(saved, data):
     file = saved(Ridge().fit(*data))
     members = {k: v for k, v in file.members().items() if not k.endswith(".npy")}
     file.path.write_bytes(pack(members))
-    with pytest.raises(IntegrityError, match="no item named"):
-        twinned.load(file.path)
+    file.assert_refused("no item named")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b"[" * 10**5, b'{"a":' * 10**5])
@@ -70,8 +69,7 @@ def test_missing_array(saved, data):
 def test_malformed_json(saved, data, member, content):
     file = saved(Ridge().fit(*data))
     file.rewrite(**{member: content})
-    with pytest.raises(IntegrityError):
-        twinned.load(file.path)
+    file.assert_refused()
 
 
 def test_wrong_checksum(tree_bytes, damaged_file):
@@ -80,8 +78,7 @@ def test_wrong_checksum(tree_bytes, damaged_file):
     middle = entry.header_offset + 30 + len(SCHEMA) + entry.compress_size // 2
     damaged = bytearray(tree_bytes)
     damaged[middle] ^= 0x10
-    with pytest.raises(IntegrityError, match="damaged"):
-        twinned.load(damaged_file(bytes(damaged)).path)
+    damaged_file(bytes(damaged)).assert_refused("damaged")
 
 
 def test_two_members_with_the_same_name(saved, data):
@@ -115,8 +112,7 @@ def test_array_that_claims_more_than_it_has(saved, data):
     claim = content.replace(b"(3,), }       ", b"(3000000000,)}")
     assert claim != content
     file.rewrite(**{name: claim})
-    with pytest.raises(IntegrityError, match="that its header claims"):
-        twinned.load(file.path)
+    file.assert_refused("that its header claims")
 
 
 def test_pickled_array_is_not_unpickled(data, saved, tmp_path):

@@ -79,9 +79,7 @@ class Archive:
             shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
         n_bytes = math.prod(map(int, shape)) * dtype.itemsize
         require(
-            not dtype.hasobject
-            and n_bytes == len(content) - stream.tell()
-            and min(shape, default=0) >= 0,
+            not dtype.hasobject and n_bytes == len(stream.read()) and min(shape, default=0) >= 0,
             f"{name} is not the {dtype} array of shape {shape} that its header claims",
         )
         return np.load(io.BytesIO(content), allow_pickle=False)

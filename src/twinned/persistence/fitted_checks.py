@@ -34,7 +34,7 @@ from twinned.intervals.stored import find_fault
 from twinned.persistence.archive import require
 from twinned.persistence.tree_checks import check_predictor, has_layout, is_integer
 
-_MERSENNE_TWISTER_WORDS = 624
+_MERSENNE_TWISTER_SIZE = 624
 _MAX_BINS = 256
 _SCALAR_TYPES = (str, int, float, slice, type, np.ufunc, np.dtype)
 _SEARCH_TREES = {"kd_tree": KDTree, "ball_tree": BallTree, "brute": None}
@@ -293,7 +293,7 @@ def _check_one_hot(model: OneHotEncoder) -> None:
 
 def _check_random_state(state: np.random.RandomState) -> None:
     position = state.get_state(legacy=False)["state"]["pos"]
-    _require_sound(0 <= position <= _MERSENNE_TWISTER_WORDS, state, f"its position is {position}")
+    _require_sound(0 <= position <= _MERSENNE_TWISTER_SIZE, state, f"its position is {position}")
 
 
 # type: (an attribute that it has once it is fitted, its check)

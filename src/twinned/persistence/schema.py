@@ -1,6 +1,6 @@
 """The schema of a model: canonicalized when it is saved, validated when it is loaded.
 
-The schema is skops' tree of nodes. The `__loader__` of a node tells how an object is built from it,
+The schema is skops' tree of nodes. The `__loader__` of a node determines how an object is built,
 `__module__` and `__class__` name its type. In the canonical form, which `SchemaValidator` requires,
 an object is defined once and referred to afterwards, each array belongs to one node, and what is
 rebuilt at loading is absent. Validation depends on this form, because skops resolves a repeated

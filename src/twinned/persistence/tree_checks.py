@@ -16,7 +16,7 @@ from twinned.persistence.archive import require
 
 _LEAF = -1
 _NO_FEATURE = -2
-_BITSET_WORDS = 8  # 256 categories, 32 per word
+_BITSET_SIZE = 8  # integers of 32 bits each, for 256 categories
 
 
 def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
@@ -73,7 +73,7 @@ def check_predictor(predictor: Any, *, n_features: int, is_categorical: np.ndarr
     bitsets = getattr(predictor, "raw_left_cat_bitsets", None)
     n_bitsets = bitsets.shape[0] if isinstance(bitsets, np.ndarray) and bitsets.ndim else 0
     for name in ("raw_left_cat_bitsets", "binned_left_cat_bitsets"):
-        shape = (n_bitsets, _BITSET_WORDS)
+        shape = (n_bitsets, _BITSET_SIZE)
         _check_array(getattr(predictor, name, None), name, np.dtype(np.uint32), shape)
     _require_tree(
         (splits["bitset_idx"][categorical] < n_bitsets).all(),
