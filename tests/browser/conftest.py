@@ -1,4 +1,4 @@
-"""One headless Chromium for all pages."""
+"""Fixtures for tests of web pages: one headless Chromium for all of them."""
 
 import shutil
 import tempfile
@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-PICTURES = Path("out/screenshots")
+SCREENSHOTS = Path("out/screenshots")
 
 
 @pytest.fixture(scope="session")
 def browser():
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     if not BROWSER or not DRIVER:
-        pytest.skip("no chromium and chromedriver here; Debian has both as packages")
+        pytest.skip("chromium or chromedriver is not installed")
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     with tempfile.TemporaryDirectory() as profile:
@@ -31,54 +31,54 @@ def browser():
 
 
 @pytest.fixture
-def opened(browser):
-    """Opens an address in a window of a desk's size; at the end the console must be empty."""
+def open_page(browser):
+    """Function that opens an address in a desktop window; no page may log to the console."""
 
-    def go(address):
+    def open_address(address):
         browser.set_window_size(1100, 900)
         browser.get(address)
         return browser
 
-    yield go
-    assert browser.get_log("browser") == []  # no error, no warning
+    yield open_address
+    assert browser.get_log("browser") == []
 
 
 @pytest.fixture
-def picture(browser):
-    """Keeps a screenshot of the whole page, to be looked at."""
+def save_screenshot(browser):
+    """Function that saves a screenshot of the whole page for inspection."""
 
-    def take(name):
-        PICTURES.mkdir(parents=True, exist_ok=True)
+    def save(name):
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         height = browser.execute_script("return document.documentElement.scrollHeight")
         browser.set_window_size(browser.get_window_size()["width"], height)
-        browser.save_screenshot(str(PICTURES / f"{name}.png"))
+        browser.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
 
-    return take
+    return save
 
 
 @pytest.fixture
-def dark(browser):
-    """The reader prefers dark pages."""
+def set_dark(browser):
+    """Function that switches the dark color scheme on or off, and returns the brightness."""
 
-    def prefer(wanted):
-        features = [{"name": "prefers-color-scheme", "value": "dark"}] if wanted else []
+    def switch(dark):
+        features = [{"name": "prefers-color-scheme", "value": "dark"}] if dark else []
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         body = browser.find_element("tag name", "body")
-        numbers = body.value_of_css_property("background-color").strip("rgba()").split(",")[:3]
-        return sum(float(number) for number in numbers) / 3  # how bright it is now
+        colors = body.value_of_css_property("background-color").strip("rgba()").split(",")[:3]
+        return sum(float(color) for color in colors) / 3
 
-    yield prefer
+    yield switch
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 @pytest.fixture
-def telephone(browser):
-    """A narrow screen; gives the width of the page on it."""
-    narrow = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+def set_narrow(browser):
+    """Function that switches to the screen of a phone, and returns the width of the page."""
+    phone = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 
-    def turn():
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    def switch():
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
         return browser.execute_script("return document.documentElement.scrollWidth")
 
-    yield turn
+    yield switch
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

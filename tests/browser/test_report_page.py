@@ -19,13 +19,13 @@ def facts():
 
 
 @pytest.fixture
-def page(opened, facts, tmp_path):
+def page(open_page, facts, tmp_path):
     path = tmp_path / "advice.html"
     path.write_text(render(facts), encoding="utf-8")
-    return opened(path.as_uri())
+    return open_page(path.as_uri())
 
 
-def test_every_section_is_there_and_named(page, picture):
+def test_every_section_is_there_and_named(page, save_screenshot):
     for name in SECTIONS:
         section = page.find_element("id", name)
         assert section.is_displayed()
@@ -33,7 +33,7 @@ def test_every_section_is_there_and_named(page, picture):
     for drawing in page.find_elements("css selector", "main svg"):
         assert drawing.size["height"] > 40
         assert drawing.get_attribute("aria-label")
-    picture("report-light")
+    save_screenshot("report-light")
 
 
 def test_choosing_a_row_changes_the_comparables(page, facts):
@@ -63,12 +63,12 @@ def test_the_keyboard_reaches_the_choice(page):
     assert page.find_element("id", "told").text != before
 
 
-def test_dark_where_the_reader_wants_it(page, dark, picture):
-    assert dark(False) > 200
-    assert dark(True) < 60
-    picture("report-dark")
+def test_dark_where_the_reader_wants_it(page, set_dark, save_screenshot):
+    assert set_dark(False) > 200
+    assert set_dark(True) < 60
+    save_screenshot("report-dark")
 
 
-def test_a_telephone_shows_all_of_it(page, telephone, picture):
-    assert telephone() <= 390
-    picture("report-narrow")
+def test_a_telephone_shows_all_of_it(page, set_narrow, save_screenshot):
+    assert set_narrow() <= 390
+    save_screenshot("report-narrow")

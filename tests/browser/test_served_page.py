@@ -1,4 +1,4 @@
-"""The page of `twinned serve` in a real browser."""
+"""The web page of `twinned serve` in headless Chromium."""
 
 import socket
 import threading
@@ -28,79 +28,78 @@ def address(twin):
 
     from twinned.serve import make_app
 
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(make_app(twin, "bridge.twin"), log_level="warning"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:
         time.sleep(0.02)
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
     thread.join()
 
 
 @pytest.fixture
-def page(opened, address):
-    page = opened(address)
-    wait(page, lambda: page.find_element("id", "answer").text)
+def page(open_page, address):
+    page = open_page(address)
+    wait_until(page, lambda: text_of(page, "predicted-value"))
     return page
 
 
-def wait(page, what):
+def wait_until(page, condition):
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(page, 10).until(lambda _: what())
+    return WebDriverWait(page, 10).until(lambda _: condition())
 
 
-def value(page):
-    return float(page.find_element("id", "answer").get_attribute("data-value"))
+def text_of(page, element_id):
+    return page.find_element("id", element_id).text
 
 
-def test_the_form_gives_the_number_of_predict(page, twin, picture):
+def predicted_value(page):
+    return float(page.find_element("id", "predicted-value").get_attribute("data-value"))
+
+
+def test_form_shows_the_prediction_of_the_model(page, twin, save_screenshot):
     from selenium.webdriver.support.ui import Select
 
-    before = value(page)
-    for place, number in enumerate(("2.25", "1.5", "2.75")):
-        field = page.find_element("id", f"column-{place}")
+    before = predicted_value(page)
+    for index, number in enumerate(("2.25", "1.5", "2.75")):
+        field = page.find_element("id", f"column-{index}")
         field.clear()
         field.send_keys(number)
     Select(page.find_element("id", "column-3")).select_by_visible_text("wood")
     page.find_element("css selector", "form button").click()
-    wait(page, lambda: value(page) != before)
+    wait_until(page, lambda: predicted_value(page) != before)
     row = pd.DataFrame({"U": [2.25], "R1": [1.5], "R2": [2.75]})
     row["material"] = pd.Categorical(["wood"], categories=["brick", "wood"])
-    assert value(page) == pytest.approx(twin.predict(row)[0], rel=1e-12)
+    assert predicted_value(page) == pytest.approx(twin.predict(row)[0], rel=1e-12)
     low, high = twin.predict_interval(row, 0.9)[0]
-    told = page.find_element("id", "interval").text
-    assert told == f"90 % interval: {low:.6g} to {high:.6g}"
+    assert text_of(page, "interval") == f"90 % prediction interval: {low:.6g} to {high:.6g}"
     assert len(page.find_elements("css selector", "#anchors tbody tr")) == 8
-    assert page.find_element("css selector", "#picture svg").size["height"] > 100
-    picture("serve-light")
+    assert page.find_element("css selector", "#plot svg").size["height"] > 100
+    save_screenshot("serve-light")
 
 
-def test_a_table_is_predicted(page, tmp_path):
-    X.to_csv(tmp_path / "some.csv", index=False)
-    page.find_element("id", "file").send_keys(str(tmp_path / "some.csv"))
-    told = page.find_element("id", "batch-answer")
-    wait(page, lambda: "60 rows were predicted" in told.text)
+def test_table_is_predicted(page, tmp_path):
+    X.to_csv(tmp_path / "table.csv", index=False)
+    page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
+    wait_until(page, lambda: "60 rows were predicted" in text_of(page, "batch-result"))
 
 
-def test_a_wrong_number_is_told(opened, address):
-    page = opened(address)
-    wait(page, lambda: page.find_element("id", "answer").text)
+def test_invalid_number_shows_the_error(page):
     field = page.find_element("id", "column-0")
     field.clear()
     field.send_keys("many")
     page.find_element("css selector", "form button").click()
-    wait(page, lambda: "'U' must be a number" in page.find_element("id", "answer").text)
-    # the browser notes the refusal in its console; nothing else may be there
-    noted = page.get_log("browser")
-    assert all("422" in line["message"] for line in noted)
+    wait_until(page, lambda: "'U' must be a number" in text_of(page, "predicted-value"))
+    # the browser logs the failed request; nothing else may be in its console
+    assert all("422" in entry["message"] for entry in page.get_log("browser"))
 
 
-def test_dark_and_narrow(page, dark, telephone, picture):
-    assert dark(True) < 60
-    picture("serve-dark")
-    assert telephone() <= 390
-    picture("serve-narrow")
+def test_dark_and_narrow(page, set_dark, set_narrow, save_screenshot):
+    assert set_dark(True) < 60
+    save_screenshot("serve-dark")
+    assert set_narrow() <= 390
+    save_screenshot("serve-narrow")

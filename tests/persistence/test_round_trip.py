@@ -1,3 +1,5 @@
+"""Models are equal after saving and loading, or are refused when they are saved."""
+
 import functools
 import operator
 import subprocess
@@ -44,7 +46,7 @@ def histogram():
     return HistGradientBoostingRegressor(max_iter=4, min_samples_leaf=5)
 
 
-PLAIN = [
+REGRESSORS = [
     DecisionTreeRegressor(random_state=0),
     DecisionTreeRegressor(max_leaf_nodes=6, criterion="absolute_error", random_state=0),
     DecisionTreeRegressor(ccp_alpha=0.01, random_state=0),
@@ -95,13 +97,13 @@ TWINS = [
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("model", PLAIN + TWINS, ids=lambda model: str(model)[:60])
+@pytest.mark.parametrize("model", REGRESSORS + TWINS, ids=lambda model: str(model)[:60])
 def test_predictions_are_equal_after_loading(model, data, saved):
     X, y = data
     model = clone(model).fit(X, y)
     loaded = twinned.load(saved(model).path)
     assert type(loaded) is type(model)
-    # Between the training points too, where a wrong threshold would show.
+    # also between the training points, where a wrong threshold would show
     queries = np.concatenate([X, X + 0.1])
     assert np.array_equal(loaded.predict(queries), model.predict(queries))
     assert str(loaded) == str(model)
@@ -151,7 +153,7 @@ def table(X):
     ],
     ids=lambda model: str(model)[:60],
 )
-def test_a_table_with_categories(model, data, saved):
+def test_table_with_categories(model, data, saved):
     X, y = data
     frame = table(X)
     model = clone(model).fit(frame, y)
@@ -162,14 +164,14 @@ def test_a_table_with_categories(model, data, saved):
     assert names == ["a", "b", "c", "kind"]
 
 
-def test_histogram_boosting_on_categories_alone(data, saved):
+def test_histogram_boosting_on_categorical_features_only(data, saved):
     X, y = data
     frame = table(X)[["kind"]]
     model = histogram().fit(frame, y)
     assert np.array_equal(twinned.load(saved(model).path).predict(frame), model.predict(frame))
 
 
-def test_a_categorical_split_survives(data, saved):
+def test_categorical_splits(data, saved):
     X, _ = data
     frame = table(X)
     y = frame["kind"].cat.codes.to_numpy() % 2
@@ -178,21 +180,21 @@ def test_a_categorical_split_survives(data, saved):
     assert np.array_equal(twinned.load(saved(model).path).predict(frame), model.predict(frame))
 
 
-def test_other_methods_of_a_twin_work_after_loading(data, saved):
+def test_other_methods_of_a_loaded_twin(data, saved):
     X, y = data
     twin = TwinRegressor(forest(), anchors=twinned.NearestAnchors(k=5)).fit(X, y)
     loaded = twinned.load(saved(twin).path)
-    for one, other in zip(
+    for expected, actual in zip(
         twin.predict(X[:5], return_std=True), loaded.predict(X[:5], return_std=True), strict=True
     ):
-        assert np.array_equal(one, other)
+        assert np.array_equal(actual, expected)
     assert np.array_equal(
         loaded.predict_difference(X[:5], X[5:10]), twin.predict_difference(X[:5], X[5:10])
     )
     assert np.array_equal(loaded.anchors_X_, twin.anchors_X_)
 
 
-def test_saving_leaves_the_model_as_it_was(data, saved):
+def test_saving_does_not_change_the_model(data, saved):
     X, y = data
     model = KNeighborsRegressor(algorithm="kd_tree").fit(X, y)
     tree = model._tree
@@ -201,7 +203,7 @@ def test_saving_leaves_the_model_as_it_was(data, saved):
 
 
 @pytest.mark.parametrize("model", [forest(), TwinRegressor(forest()), histogram()])
-def test_the_same_model_makes_the_same_bytes(model, data, saved):
+def test_equal_models_give_equal_bytes(model, data, saved):
     X, y = data
     file = saved(clone(model).fit(X, y))
     first = file.path.read_bytes()
@@ -209,14 +211,14 @@ def test_the_same_model_makes_the_same_bytes(model, data, saved):
     assert file.path.read_bytes() == first
 
 
-def test_a_shared_part_is_stored_once_and_stays_shared(data, saved):
+def test_shared_object_is_stored_once_and_stays_shared(data, saved):
     X, y = data
     model = VotingRegressor([("forest", forest()), ("ridge", Ridge())]).fit(X, y)
     loaded = twinned.load(saved(model).path)
     assert loaded.named_estimators_["forest"] is loaded.estimators_[0]
 
 
-def a_function(first, second):
+def subtract(first, second):
     return first - second
 
 
@@ -228,7 +230,7 @@ class Callable:
 @pytest.mark.parametrize(
     "function",
     [
-        a_function,
+        subtract,
         lambda X: X,
         functools.partial(np.add, 1.0),
         StandardScaler().fit([[1.0]]).transform,
@@ -239,7 +241,7 @@ class Callable:
     ],
     ids=["function", "lambda", "partial", "method", "numpy", "builtin", "frompyfunc", "instance"],
 )
-def test_a_callable_parameter_is_refused_by_name(function, data, saved):
+def test_callable_parameter_is_refused_by_name(function, data, saved):
     X, y = data
     model = make_pipeline(FunctionTransformer(), Ridge()).fit(X, y)
     model.steps[0][1].func = function
@@ -247,10 +249,10 @@ def test_a_callable_parameter_is_refused_by_name(function, data, saved):
         saved(model)
 
 
-def test_a_twin_with_its_own_pair_features_is_refused_by_name(data, saved):
+def test_callable_pair_features_are_refused_by_name(data, saved):
     X, y = data
-    twin = TwinRegressor(Ridge(), pair_features=a_function).fit(X, y)
-    with pytest.raises(TypeError, match=r"pair_features=<function .*a_function>"):
+    twin = TwinRegressor(Ridge(), pair_features=subtract).fit(X, y)
+    with pytest.raises(TypeError, match=r"pair_features=<function .*subtract>"):
         saved(twin)
 
 
@@ -273,18 +275,18 @@ def test_other_libraries_are_refused_by_type(library, data, saved):
 
 
 @pytest.mark.parametrize("model", [Ridge(), TwinRegressor(), make_pipeline(Ridge())])
-def test_an_unfitted_model_is_refused(model, saved, tmp_path):
+def test_unfitted_model_is_refused(model, saved, tmp_path):
     with pytest.raises(NotFittedError, match=f"{type(model).__name__} is not fitted.*call fit"):
         saved(model)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_estimator_is_refused(saved):
+def test_object_that_is_not_an_estimator_is_refused(saved):
     with pytest.raises(TypeError, match=r"not \{'a': 1\}"):
         saved({"a": 1})
 
 
-def test_a_model_that_contains_itself_is_refused(data, saved):
+def test_model_that_contains_itself_is_refused(data, saved):
     model = Ridge().fit(*data)
     model.self_ = model
     with pytest.raises(TypeError, match="refers back to itself"):
@@ -305,7 +307,9 @@ def test_infrequent_categories_are_refused(data, saved):
         saved(make_pipeline(OneHotEncoder(max_categories=2), Ridge()).fit(frame, y))
 
 
-def test_a_failed_save_leaves_the_old_file_and_no_litter(data, saved, tmp_path, monkeypatch):
+def test_failed_save_preserves_the_old_file_and_removes_the_temporary_one(
+    data, saved, tmp_path, monkeypatch
+):
     X, y = data
     file = saved(Ridge().fit(X, y))
     before = file.path.read_bytes()
@@ -320,7 +324,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_litter(data, saved, tmp_path, 
     assert list(tmp_path.iterdir()) == [file.path]
 
 
-def test_a_missing_folder_is_named(data, tmp_path):
+def test_missing_folder_is_named(data, tmp_path):
     model = Ridge().fit(*data)
     with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere; create it"):
         twinned.save(model, tmp_path / "nowhere" / "model.twin")
@@ -328,17 +332,17 @@ def test_a_missing_folder_is_named(data, tmp_path):
         twinned.save(model, tmp_path)
 
 
-def test_a_path_may_be_text(data, tmp_path):
+def test_path_as_string(data, tmp_path):
     path = str(tmp_path / "model.twin")
     twinned.save(Ridge().fit(*data), path)
     assert isinstance(twinned.load(path), Ridge)
 
 
-def test_a_missing_file_is_a_missing_file(tmp_path):
+def test_missing_file_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError):
         twinned.load(tmp_path / "none.twin")
 
 
-def test_skops_is_imported_when_it_is_needed():
+def test_skops_is_imported_lazily():
     code = "import sys, twinned.persistence; sys.exit('skops' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,5 +1,6 @@
-"""The service answers what the model says, and refuses the rest in one sentence."""
+"""The HTTP service returns the predictions of the model, and one sentence for a bad request."""
 
+import asyncio
 import csv
 import io
 import json
@@ -9,7 +10,9 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import ClassVar
 
+import httpx
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,139 +26,151 @@ from sklearn.tree import DecisionTreeRegressor
 import twinned
 from twinned import NearestAnchors, TwinRegressor, save
 from twinned.datasets import make_wsb
-from twinned.serve.requests import Wrong
-from twinned.serve.service import Answers
+from twinned.serve import make_app
+from twinned.serve.batching import MicroBatcher
+from twinned.serve.requests import BadRequest
+from twinned.serve.service import BatchPredictions, PredictionService
 
-pytest.importorskip("httpx", reason="httpx is in the extra `test`")
-testclient = pytest.importorskip("starlette.testclient", reason="starlette is in the extra `serve`")
-
+testclient = pytest.importorskip("starlette.testclient")  # hides its deprecation of httpx
 X, y = make_wsb(40, random_state=0)
 X = X.iloc[:, :3].assign(material=pd.Categorical(["wood", "brick"] * 20))
 ROW = {"U": 2.0, "R1": 1.5, "R2": 2.5, "material": "wood"}
 
 
-def fitted():
+def fitted_twin():
     return TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0)).fit(X, y)
 
 
 @pytest.fixture(scope="module")
 def twin():
-    return fitted()
+    return fitted_twin()
+
+
+def client_of(model, name):
+    return testclient.TestClient(make_app(model, name), base_url="http://localhost")
 
 
 @pytest.fixture(scope="module")
 def client(twin):
-    from twinned.serve import make_app
-
-    return testclient.TestClient(make_app(twin, "bridge.twin"), base_url="http://localhost")
+    return client_of(twin, "bridge.twin")
 
 
-def told(response, status=200):
+def json_of(response, status=200):
     assert response.status_code == status, response.text
     return response.json()
 
 
-def test_predictions_are_those_of_the_model(client, twin):
+def post_concurrently(twin, requests):
+    """Responses of an application to requests (url, rows) that are sent at the same time."""
+
+    async def send():
+        transport = httpx.ASGITransport(make_app(twin, "m"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await asyncio.gather(
+                *(client.post(url, json={"rows": rows}) for url, rows in requests)
+            )
+
+    return asyncio.run(send())
+
+
+def parse_and_predict(model, rows):
+    service = PredictionService(model, "m")
+    return service.predict(service.schema.parse_rows(rows))
+
+
+def test_predictions_equal_those_of_the_model(client, twin):
     rows = [ROW, {**ROW, "material": "brick", "R1": "3.25"}]
-    answer = told(client.post("/predict", json={"rows": rows}))
+    response = json_of(client.post("/predict", json={"rows": rows}))
     table = pd.DataFrame(rows).astype({"R1": float})
     table["material"] = pd.Categorical(table["material"], categories=["wood", "brick"])
     mean, std = twin.predict(table, return_std=True)
-    np.testing.assert_array_equal(answer["prediction"], mean)
-    np.testing.assert_array_equal(answer["std"], std)
+    np.testing.assert_array_equal(response["prediction"], mean)
+    np.testing.assert_array_equal(response["std"], std)
 
 
-def test_intervals_where_the_model_keeps_scores(client):
-    from twinned.serve import make_app
-
+def test_intervals_of_a_model_that_stores_them(client):
     tree = DecisionTreeRegressor(max_depth=6, random_state=0)
     twin = twinned.cross_conformal(TwinRegressor(tree), X, y, cv=4).store_in()
-    asked = testclient.TestClient(make_app(twin, "m"), base_url="http://localhost")
-    assert told(asked.get("/about"))["intervals"]
-    assert not told(client.get("/about"))["intervals"]
-    answer = told(asked.post("/predict", json={"rows": [ROW], "confidence": 0.8}))
+    with_intervals = client_of(twin, "m")
+    assert json_of(with_intervals.get("/about"))["intervals"]
+    assert not json_of(client.get("/about"))["intervals"]
+    request = {"rows": [ROW], "confidence": 0.8}
+    response = json_of(with_intervals.post("/predict", json=request))
     table = pd.DataFrame([ROW])
     table["material"] = pd.Categorical(table["material"], categories=["brick", "wood"])
     low, high = twin.predict_interval(table, 0.8)[0]
-    assert (answer["low"][0], answer["high"][0]) == (low, high)
-    text = asked.post("/batch?confidence=0.8", content=table.to_csv(index=False)).text
+    assert (response["low"][0], response["high"][0]) == (low, high)
+    text = with_intervals.post("/batch?confidence=0.8", content=table.to_csv(index=False)).text
     (row,) = csv.DictReader(io.StringIO(text))
     assert (float(row["low"]), float(row["high"])) == (low, high)
-    for confidence, words in ((0.999, "needs 999 calibration points"), (1, "between 0 and 1")):
-        question = {"rows": [ROW], "confidence": confidence}
-        assert words in told(asked.post("/predict", json=question), 422)["error"]
-    question = {"rows": [ROW], "confidence": 0.8}
-    assert "keeps no scores" in told(client.post("/predict", json=question), 422)["error"]
-    assert "between" in told(asked.post("/batch?confidence=x", content="U"), 422)["error"]
+    assert "stores no intervals" in json_of(client.post("/predict", json=request), 422)["error"]
+    for confidence, message in ((0.999, "needs 999 calibration points"), (1, "between 0 and 1")):
+        request = {"rows": [ROW], "confidence": confidence}
+        error = json_of(with_intervals.post("/predict", json=request), 422)["error"]
+        assert message in error
+    response = with_intervals.post("/batch?confidence=x", content="U")
+    assert "between 0 and 1" in json_of(response, 422)["error"]
 
 
-def test_requests_at_the_same_time_get_their_own_answers(twin):
-    import asyncio
-
-    import httpx
-
-    from twinned.serve import make_app
-
+def test_concurrent_requests_get_their_own_predictions(twin):
     rows = [{**ROW, "U": float(u)} for u in np.linspace(1, 3, 40)]
-
-    async def ask():
-        transport = httpx.ASGITransport(make_app(twin, "m"))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            asked = [client.post("/predict", json={"rows": [row, ROW]}) for row in rows]
-            return [response.json()["prediction"] for response in await asyncio.gather(*asked)]
-
+    responses = post_concurrently(twin, [("/predict", [row, ROW]) for row in rows])
     table = pd.DataFrame([*rows, ROW])
     table["material"] = pd.Categorical(table["material"], categories=["brick", "wood"])
     expected = twin.predict(table)
-    for (mine, shared), own in zip(asyncio.run(ask()), expected[:-1], strict=True):
-        assert mine == pytest.approx(own, rel=1e-12)
-        assert shared == pytest.approx(expected[-1], rel=1e-12)
+    for response, own in zip(responses, expected[:-1], strict=True):
+        first, last = response.json()["prediction"]
+        assert first == pytest.approx(own, rel=1e-12)
+        assert last == pytest.approx(expected[-1], rel=1e-12)
 
 
-def test_comparables_add_up_and_carry_names(client, twin):
-    (near,) = told(client.post("/explain", json={"rows": [ROW]}))["comparables"]
-    assert len(near) == 8
-    for one in near:
+def test_comparables_add_up_and_have_feature_values(client, twin):
+    (comparables,) = json_of(client.post("/explain", json={"rows": [ROW]}))["comparables"]
+    assert len(comparables) == 8
+    for one in comparables:
         assert one["known"] == pytest.approx(twin.anchors_y_[one["anchor"]])
         assert one["estimate"] == pytest.approx(one["known"] + one["difference"])
         assert one["columns"]["material"] == X["material"].iloc[one["anchor"]]
         assert one["columns"]["U"] == X["U"].iloc[one["anchor"]]
 
 
-def test_a_table_comes_back_with_two_more_columns(client):
+def test_batch_returns_the_table_with_predictions(client):
     text = X.to_csv(index=False)
     response = client.post("/batch", content=text, headers={"Content-Type": "text/csv"})
     assert response.status_code == 200
     rows = list(csv.DictReader(io.StringIO(response.text)))
     assert len(rows) == 40
-    direct = told(client.post("/predict", json={"rows": json.loads(X.to_json(orient="records"))}))
+    direct = json_of(
+        client.post("/predict", json={"rows": json.loads(X.to_json(orient="records"))})
+    )
     np.testing.assert_allclose([float(row["prediction"]) for row in rows], direct["prediction"])
 
 
-def test_a_logarithm_is_told_in_units_of_the_target():
+def test_log_target_is_returned_in_units_of_y():
     model = TransformedTargetRegressor(
         TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0)),
         func=np.log,
         inverse_func=np.exp,
     ).fit(X, np.exp(y))
-    answers = Answers(model, "m")
-    values = answers.checked([ROW])
-    assert answers.shown(answers.predict(values), None)["prediction"][0] > 0
-    (near,) = answers.explain([ROW])["comparables"]
-    assert near[0]["known"] == pytest.approx(np.exp(y.iloc[near[0]["anchor"]]))
+    service = PredictionService(model, "m")
+    rows = service.schema.parse_rows([ROW])
+    assert service.to_columns(service.predict(rows), None)["prediction"][0] > 0
+    (comparables,) = service.explain(rows)
+    assert comparables[0]["known"] == pytest.approx(np.exp(y.iloc[comparables[0]["anchor"]]))
 
 
-def test_missing_values_where_the_model_takes_them():
-    linear = Answers(TwinRegressor(LinearRegression()).fit(X, y), "m")
-    with pytest.raises(Wrong, match="row 1: 'U' has no value"):
-        linear.checked([{**ROW, "U": None}])
-    boosted = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pairs=4).fit(X, y)
-    answers = Answers(boosted, "m")
-    assert np.isfinite(answers.predict(answers.checked([{**ROW, "U": ""}])).mean).all()
+def test_missing_values_only_where_the_model_supports_them():
+    with pytest.raises(BadRequest, match="row 1: 'U' has no value"):
+        parse_and_predict(TwinRegressor(LinearRegression()).fit(X, y), [{**ROW, "U": None}])
+    boosted = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pairs=4)
+    assert np.isfinite(parse_and_predict(boosted.fit(X, y), [{**ROW, "U": ""}]).mean).all()
+    nearest = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), anchors=NearestAnchors(4))
+    with pytest.raises(BadRequest, match="has no value"):
+        parse_and_predict(nearest.fit(X, y), [{**ROW, "U": None}])
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "words"),
+    ("body", "status", "message"),
     [
         (b"", 400, "JSON"),
         (b"\xff\xfe", 400, "JSON"),
@@ -174,70 +189,82 @@ def test_missing_values_where_the_model_takes_them():
         (b" " * 1_000_001, 413, "larger than"),
     ],
 )
-def test_what_cannot_be_answered_is_one_sentence(client, body, status, words):
-    for where in ("/predict", "/explain"):
-        error = told(client.post(where, content=body), status)["error"]
-        assert words in error
+def test_a_bad_request_gets_one_sentence(client, body, status, message):
+    for url in ("/predict", "/explain"):
+        error = json_of(client.post(url, content=body), status)["error"]
+        assert message in error
         assert "\n" not in error
         assert len(error) < 300
 
 
-def test_a_value_too_large_for_the_model_hurts_nobody_else(twin):
-    import asyncio
-
-    import httpx
-
-    from twinned.serve import make_app
-
-    async def ask():
-        transport = httpx.ASGITransport(make_app(twin, "m"))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            rows = [{**ROW, "U": u} for u in (1.0, 1e200, 2.0)]
-            asked = [client.post("/predict", json={"rows": [row]}) for row in rows]
-            asked.append(client.post("/explain", json={"rows": [rows[1]]}))
-            return [response.status_code for response in await asyncio.gather(*asked)]
-
-    assert asyncio.run(ask()) == [200, 422, 200, 422]
+def test_a_value_too_large_for_the_model_fails_only_its_own_request(twin):
+    rows = [{**ROW, "U": u} for u in (1.0, 1e200, 2.0)]
+    requests = [("/predict", [row]) for row in rows] + [("/explain", [rows[1]])]
+    responses = post_concurrently(twin, requests)
+    assert [response.status_code for response in responses] == [200, 422, 200, 422]
 
 
-def test_names_that_look_missing_and_truths():
+def test_a_faulty_request_is_repeated_alone_and_the_model_called_once_for_the_rest():
+    class Service:
+        calls: ClassVar[list[list[int]]] = []
+
+        def predict(self, rows, intervals):
+            self.calls.append(rows)
+            if -1 in rows:
+                raise BadRequest("negative")
+            values = np.array(rows, dtype=float)
+            return BatchPredictions(values, values, None)
+
+    async def send():
+        batcher = MicroBatcher(Service())
+        return await asyncio.gather(
+            *(batcher.predict([value], False) for value in (0, 1, 2, -1, 3)),
+            return_exceptions=True,
+        )
+
+    zero, one, two, error, three = asyncio.run(send())
+    assert [result.mean.tolist() for result in (zero, one, two, three)] == [[0], [1], [2], [3]]
+    assert isinstance(error, BadRequest)
+    assert Service.calls.count([-1]) == 1
+
+
+def test_category_named_none_and_booleans():
     frame = pd.DataFrame({"a": [True, False] * 10, "c": pd.Categorical(["none", "brick"] * 10)})
     values = np.tile([5.0, 1.0], 10)
-    answers = Answers(TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(frame, values), "m")
+    twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(frame, values)
     rows = [{"a": "true", "c": "none"}, {"a": False, "c": " brick"}]
-    assert answers.predict(answers.checked(rows))[0] == pytest.approx([5.0, 1.0])
+    assert parse_and_predict(twin, rows).mean == pytest.approx([5.0, 1.0])
 
 
-def test_what_cannot_be_served_is_told():
+def test_models_that_cannot_be_served():
     twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0))
     squared = TransformedTargetRegressor(twin, func=np.sqrt, inverse_func=np.square).fit(X, y**2)
-    with pytest.raises(ValueError, match="otherwise than by log"):
-        Answers(squared, "m")
-    near = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), anchors=NearestAnchors(4))
-    with pytest.raises(Wrong, match="has no value"):
-        Answers(near.fit(X, y), "m").checked([{**ROW, "U": None}])
+    with pytest.raises(ValueError, match="other functions than log and exp"):
+        PredictionService(squared, "m")
+    with pytest.raises(ValueError, match="several outputs"):
+        PredictionService(twin.fit(X, np.column_stack([y, y])), "m")
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"U,U\n1,2\n", b"a,b\n1", b'"U', b"\xff", b"U,R1,R2,material\n1,2,x,wood\n"]
 )
-def test_a_bad_table_is_told(client, body):
+def test_a_bad_table_gets_an_error(client, body):
     response = client.post("/batch", content=body)
     assert response.status_code in (400, 422)
     assert response.json()["error"]
 
 
-def test_only_local_names_are_answered(client):
+def test_only_local_host_names_are_accepted(client):
     assert client.get("/about", headers={"Host": "evil.example"}).status_code == 400
     assert client.get("/about", headers={"Host": "127.0.0.1:8000"}).status_code == 200
     assert client.get("/../etc/passwd").status_code == 404
     assert client.get("/predict").status_code == 405
 
 
-def test_the_description_names_the_columns(client):
-    described = told(client.get("/openapi.json"))
-    assert set(described["paths"]) == {"/about", "/predict", "/explain", "/batch"}
-    content = described["paths"]["/predict"]["post"]["requestBody"]["content"]
+def test_openapi_description_names_the_columns(client):
+    description = json_of(client.get("/openapi.json"))
+    assert set(description["paths"]) == {"/about", "/predict", "/explain", "/batch"}
+    content = description["paths"]["/predict"]["post"]["requestBody"]["content"]
     row = content["application/json"]["schema"]["properties"]["rows"]["items"]
     assert row["required"] == list(ROW)
     assert row["properties"]["material"]["enum"] == ["brick", "wood"]
@@ -251,48 +278,48 @@ anything = st.recursive(
     max_leaves=6,
 )
 cells = st.sampled_from([1.0, -2, "3", "wood", "", None, "1e999", 1e308]) | anything
-nearly = st.fixed_dictionaries(dict.fromkeys(ROW, cells))
+plausible_rows = st.fixed_dictionaries(dict.fromkeys(ROW, cells))
 requests = (
     st.fixed_dictionaries(
-        {"rows": st.lists(nearly | anything, max_size=3)},
+        {"rows": st.lists(plausible_rows | anything, max_size=3)},
         optional={"confidence": st.floats() | anything},
     )
     | anything
 )
-quickly = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+no_deadline = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
-@pytest.mark.parametrize("where", ["/predict", "/explain", "/batch"])
+@pytest.mark.parametrize("url", ["/predict", "/explain", "/batch"])
 @given(request=requests)
-@settings(max_examples=60, **quickly)
-def test_no_request_breaks_it(client, where, request):
-    response = client.post(where, content=json.dumps(request).encode())
+@settings(max_examples=60, **no_deadline)
+def test_any_request_gets_a_result_or_an_error(client, url, request):
+    response = client.post(url, content=json.dumps(request).encode())
     assert response.status_code in (200, 400, 413, 422)
     if response.status_code != 200:
         assert response.json()["error"]
 
 
 @pytest.mark.slow
-@given(request=requests, where=st.sampled_from(["/predict", "/explain", "/batch"]))
-@settings(max_examples=10_000, **quickly)
-def test_ten_thousand_requests(client, where, request):
-    response = client.post(where, content=json.dumps(request).encode())
+@given(request=requests, url=st.sampled_from(["/predict", "/explain", "/batch"]))
+@settings(max_examples=10_000, **no_deadline)
+def test_ten_thousand_requests(client, url, request):
+    response = client.post(url, content=json.dumps(request).encode())
     assert response.status_code in (200, 400, 413, 422)
 
 
 def test_the_command_serves_on_loopback(tmp_path):
-    save(fitted(), tmp_path / "m.twin")
-    home = str(Path(twinned.__file__).resolve().parents[1])
+    save(fitted_twin(), tmp_path / "m.twin")
+    source = str(Path(twinned.__file__).resolve().parents[1])
     command = [sys.executable, "-m", "twinned.cli", "serve", "m.twin", "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
-        env={"PYTHONPATH": home, "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin"},
     ) as process:  # fmt: skip
         try:
-            place = process.stdout.readline().split()[0]
+            url = process.stdout.readline().split()[0]
             for _ in range(100):
                 try:
-                    about = json.load(urllib.request.urlopen(f"{place}/about", timeout=5))
+                    about = json.load(urllib.request.urlopen(f"{url}/about", timeout=5))
                     break
                 except OSError:
                     time.sleep(0.1)
@@ -302,12 +329,12 @@ def test_the_command_serves_on_loopback(tmp_path):
             process.terminate()
 
 
-def test_a_port_that_is_taken_is_told(tmp_path):
+def test_a_port_in_use_is_reported(tmp_path):
     from typer.testing import CliRunner
 
     from twinned.cli import app
 
-    save(fitted(), tmp_path / "m.twin")
+    save(fitted_twin(), tmp_path / "m.twin")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

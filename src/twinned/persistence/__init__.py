@@ -1,4 +1,4 @@
-"""Save a fitted model to a file that holds no code, and load it without running any.
+"""Saving and loading of fitted models, in files that hold no code.
 
 >>> from pathlib import Path
 >>> from tempfile import TemporaryDirectory
@@ -11,14 +11,14 @@
 'sklearn.linear_model._ridge.Ridge'
 Ridge()
 
-A `.twin` file is a zip: `twinned.json` (the header), `schema.json` (skops' description of the
-model) and arrays. Loading passes through the rooms of this package in turn:
+A `.twin` file is a zip of `twinned.json` (the header), `schema.json` (skops' description of the
+model) and arrays. Loading is done in five steps:
 
-- `archive`: is it a zip of reasonable size, with sound checksums?
-- `header`: do we know this format; which versions saved it?
-- `schema`: is every type in it one of `trust`'s, with no code among them; are all trees sound?
-- skops builds the objects;
-- `fitted_checks`: do the parts fit together; the search trees of neighbors are regrown here.
+1. `archive` checks that the file is a zip of reasonable size with correct checksums;
+2. `header` checks the format and compares the versions;
+3. `schema` checks that all types are in `allowed_types` and all trees are valid (`tree_checks`);
+4. skops builds the objects;
+5. `fitted_checks` checks that the parts fit together, and rebuilds the search trees of neighbors.
 """
 
 import json
@@ -34,27 +34,32 @@ from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
-from twinned.persistence import header as headers
 from twinned.persistence.archive import HEADER, SCHEMA, Archive, pack, unpack, write_atomically
-from twinned.persistence.fitted_checks import settle
-from twinned.persistence.schema import Audit, canonical
+from twinned.persistence.fitted_checks import verify_and_rebuild
+from twinned.persistence.header import (
+    check_header_describes,
+    make_header,
+    parse_header,
+    warn_on_version_mismatch,
+)
+from twinned.persistence.schema import SchemaValidator, canonicalize_schema
 
 __all__ = ["load", "read_header", "save"]
 
 
-def save(model: Any, path: str | PathLike[str]) -> None:
+def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
     """Save a fitted model to a file that holds no code.
 
-    The file appears whole or not at all; an older one at `path` stays until then.
+    The file is written completely or not at all; an older one at `path` remains until then.
 
     Parameters
     ----------
     model : fitted estimator
         A twin, or a regressor of scikit-learn. A function among its parameters is refused with a
-        `TypeError` that names the parameter (numpy's ufuncs, such as `np.log`, are welcome), and
-        so is a part of a type that `load` would not accept.
+        `TypeError` that names the parameter (numpy's ufuncs, such as `np.log`, are allowed), and
+        so is an object of a type that `load` would not accept.
     path : str or PathLike
-        Where to; by custom the name ends in `.twin`.
+        The file; its name usually ends in `.twin`.
     """
     path = Path(path)
     if not isinstance(model, BaseEstimator):
@@ -73,34 +78,35 @@ def save(model: Any, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """Load a model saved by `save`; nothing in the file is executed.
+    """Load a model saved by `save`, without executing anything in the file.
 
-    Anything but a sound model raises `IntegrityError`. A model saved by another version of
+    A file that is not a valid model raises `IntegrityError`. A model saved by another version of
     twinned or scikit-learn is loaded with a `VersionMismatchWarning`.
     """
-    path = Path(path)
-    data = path.read_bytes()
-    with _refusing(f"{path} is not loaded"):
+    data = Path(path).read_bytes()
+    with _any_error_as_integrity_error(f"{path} is not loaded"):
         archive = Archive(data)
-        header = headers.read(archive)
-    headers.warn_of_other_versions(header, str(path))
-    with _refusing(f"{path} is not loaded"):
-        return _from_bytes(data)
+        header = parse_header(archive)
+    warn_on_version_mismatch(header, str(path))
+    with _any_error_as_integrity_error(f"{path} is not loaded"):
+        return _build_model(archive)
 
 
 def read_header(path: str | PathLike[str]) -> dict[str, Any]:
-    """What a model file says about itself; nothing of the model is built.
+    """Return the header of a model file without building the model.
 
-    Returns a dict with `format_version`, `versions`, `model` (the class) and `schema`
-    (`n_features_in_`, `feature_names_in_`, `n_outputs`).
+    Returns
+    -------
+    dict
+        With `format_version`, `versions`, `model` (the class) and `schema` (`n_features_in_`,
+        `feature_names_in_`, `n_outputs`).
     """
-    path = Path(path)
-    data = path.read_bytes()
-    with _refusing(f"{path} has no readable header"):
-        return headers.read(Archive(data))
+    data = Path(path).read_bytes()
+    with _any_error_as_integrity_error(f"{path} has no readable header"):
+        return parse_header(Archive(data))
 
 
-def _to_bytes(model: Any) -> bytes:
+def _to_bytes(model: BaseEstimator) -> bytes:
     import skops.io
 
     name = type(model).__name__
@@ -108,56 +114,56 @@ def _to_bytes(model: Any) -> bytes:
         dumped = skops.io.dumps(model)
     except RecursionError as error:
         raise TypeError(
-            f"{name} cannot be saved: a part of it refers back to itself, as what "
-            "set_fit_request and its like leave behind does."
+            f"{name} cannot be saved: a part of it refers back to itself, as after "
+            "set_fit_request and similar methods."
         ) from error
-    except Exception as error:  # whatever an unknown object raises when it is taken apart
+    except Exception as error:  # an object of an unknown type may raise anything
         raise TypeError(f"{name} cannot be saved: {_first_line(error)}") from error
-    parts = unpack(dumped)
-    schema, arrays = canonical(json.loads(parts.pop(SCHEMA)), parts)
+    members = unpack(dumped)
+    schema, arrays = canonicalize_schema(json.loads(members.pop(SCHEMA)), members)
     data = pack(
         {
-            HEADER: json.dumps(headers.describe(model), indent=2).encode(),
+            HEADER: json.dumps(make_header(model), indent=2).encode(),
             SCHEMA: json.dumps(schema, separators=(",", ":")).encode(),
             **arrays,
         }
     )
+    archive = Archive(data)
     try:
-        Audit(Archive(data), refusal=TypeError).run(schema)
+        SchemaValidator(archive, type_error=TypeError).validate(schema)
     except (TypeError, IntegrityError) as error:
         raise type(error)(f"{name} cannot be saved: {error}.") from None
-    # What cannot be loaded is not worth saving: find out now, while the model is still at hand.
-    with _refusing(f"{name} cannot be saved"):
-        _from_bytes(data)
+    # A model that cannot be loaded must fail now, while it is still in memory.
+    with _any_error_as_integrity_error(f"{name} cannot be saved"):
+        _build_model(archive)
     return data
 
 
-def _from_bytes(data: bytes) -> Any:
+def _build_model(archive: Archive) -> BaseEstimator:
     import skops.io
 
-    archive = Archive(data)
-    audit = Audit(archive)
-    audit.run(archive.read_json(SCHEMA))
+    validator = SchemaValidator(archive)
+    validator.validate(archive.read_json(SCHEMA))
     with warnings.catch_warnings():
-        # The header has been compared already, once for the whole file.
+        # The versions in the header have been compared, once for the whole file.
         warnings.simplefilter("ignore", InconsistentVersionWarning)
-        model = skops.io.loads(data, trusted=sorted(audit.types))
+        model = skops.io.loads(archive.data, trusted=sorted(validator.types))
     if not isinstance(model, BaseEstimator):
         raise IntegrityError(f"it holds a {type(model).__name__}, not a model")
-    settle(model)
-    headers.check_against(headers.read(archive), model)
+    verify_and_rebuild(model)
+    check_header_describes(parse_header(archive), model)
     return model
 
 
 @contextmanager
-def _refusing(what: str) -> Iterator[None]:
+def _any_error_as_integrity_error(prefix: str) -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
-        raise IntegrityError(f"{what}: {_first_line(error)}.") from None
-    except Exception as error:  # zip, zlib, JSON, numpy, skops: damage may surface as anything
+        raise IntegrityError(f"{prefix}: {_first_line(error)}.") from None
+    except Exception as error:  # zip, zlib, JSON, numpy, skops: damage may raise anything
         reason = f"it is damaged ({type(error).__name__}: {_first_line(error)})"
-        raise IntegrityError(f"{what}: {reason}.") from error
+        raise IntegrityError(f"{prefix}: {reason}.") from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,13 +1,14 @@
-"""Which types a model file may name. A type is listed because its content is checked, or harmless.
+"""The types that a model file may name.
 
-Being scikit-learn's is not enough: compiled code believes the arrays it is handed. A type enters
-these lists when it computes in numpy and scipy alone (which check their indices), or when
-`fitted_checks` verifies or rebuilds what its compiled code reads. Sparse matrices, spline
-transformers and clusterings are left out for that reason, not by oversight.
+A type is listed only if its content is checked or harmless, since compiled code does not check the
+arrays it is given. It must either compute with numpy and scipy alone, which check indices, or
+`fitted_checks` must verify or rebuild what its compiled code reads. Sparse matrices, spline
+transformers and clusterings are therefore excluded on purpose.
 """
 
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,7 +20,7 @@ HISTOGRAM_BOOSTING = (
 )
 NEIGHBOR_TREES = ("sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree")
 
-# Rooms whose estimators and strategies may be saved, and the plain classes that they keep.
+# Modules of twinned: all their estimators and strategies are allowed.
 _OWN_MODULES = (
     "pairing.pairs",
     "pairing.anchors",
@@ -28,11 +29,12 @@ _OWN_MODULES = (
     "estimators.twin",
     "estimators.semi_supervised",
 )
+# Other classes of twinned that a fitted estimator holds.
 _OWN_CLASSES = (
     ("_table", "TableSchema"),
     ("_neighbors", "NeighborIndex"),
     ("pairing.features", "PairFeatures"),
-    # named rather than found, so that saving a forest does not import JAX
+    # by name, so that saving a forest does not import JAX
     ("estimators.twin_neural", "TwinNeuralRegressor"),
     ("estimators.neural", "NeuralRegressor"),
 )
@@ -67,7 +69,7 @@ _SKLEARN = {
     "sklearn.random_projection": "GaussianRandomProjection",
     "sklearn.svm": "LinearSVR NuSVR SVR",
     "sklearn.tree": "DecisionTreeRegressor ExtraTreeRegressor",
-    # Not estimators: what the fitted ones above keep.
+    # not estimators, but attributes of the fitted estimators above
     "sklearn._loss.link": "HalfLogitLink IdentityLink Interval LogLink LogitLink",
     "sklearn._loss.loss": "AbsoluteError HalfGammaLoss HalfPoissonLoss HalfSquaredError "
     "HalfTweedieLoss HalfTweedieLossIdentity HuberLoss PinballLoss",
@@ -81,88 +83,77 @@ _COMPILED_LOSSES = {
     "sklearn.linear_model._sgd_fast": "EpsilonInsensitive SquaredEpsilonInsensitive",
 }
 _SCALARS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 str_"
+_PLAIN_TYPES = {
+    "TreeNode": TREE,
+    "DictNode": "builtins.dict collections.OrderedDict sklearn.utils._bunch.Bunch",
+    "ListNode": "builtins.list",
+    "TupleNode": "builtins.tuple",
+    "SetNode": "builtins.set",
+    "SliceNode": "builtins.slice",
+    "JsonNode": "builtins.str",
+    "NdArrayNode": "numpy.ndarray",
+    "DTypeNode": "numpy.dtype",
+    "TypeNode": "builtins.bool builtins.float builtins.int builtins.str builtins.NoneType",
+}
 
 
 @cache
-def permitted(loader: str) -> frozenset[str]:
-    """Full names of the types that a node of the file with this loader may have."""
+def allowed_type_names(loader: str) -> frozenset[str]:
+    """Return the full names of the types that nodes with this skops loader may have."""
     match loader:
         case "ObjectNode":
-            return _own() | _named(_SKLEARN) | _kernels()
+            return _own_types() | _listed_types(_SKLEARN) | _subclasses_in(kernels, kernels.Kernel)
         case "LossNode":
-            return _named(_COMPILED_LOSSES)
-        case "TreeNode":
-            return frozenset({TREE})
-        case "DictNode":
-            return frozenset(
-                {"builtins.dict", "collections.OrderedDict", "sklearn.utils._bunch.Bunch"}
-            )
-        case "ListNode" | "TupleNode" | "SetNode" | "SliceNode":
-            return frozenset({f"builtins.{loader.removesuffix('Node').lower()}"})
-        case "JsonNode":
-            return frozenset({"builtins.str"})
-        case "NdArrayNode":
-            return _scalars() | {"numpy.ndarray"}
-        case "DTypeNode":
-            return frozenset({"numpy.dtype"})
-        case "TypeNode":
-            builtin = {f"builtins.{name}" for name in ("bool", "float", "int", "str", "NoneType")}
-            return _scalars() | builtin
+            return _listed_types(_COMPILED_LOSSES)
         case "RandomStateNode":
-            return frozenset({_full_name(np.random.RandomState)})
+            return frozenset({_type_name(np.random.RandomState)})
         case "RandomGeneratorNode":
-            return frozenset({_full_name(np.random.Generator)})
-    return frozenset()
+            return frozenset({_type_name(np.random.Generator)})
+    names = frozenset(_PLAIN_TYPES.get(loader, "").split())
+    if loader in ("NdArrayNode", "TypeNode"):
+        names |= {_type_name(getattr(np, name)) for name in _SCALARS.split()}
+    return names
 
 
-def is_ufunc(module: str, name: str) -> bool:
-    """Whether numpy or scipy.special has a compiled elementwise function of this name.
+def is_allowed_ufunc(module: str, name: str) -> bool:
+    """Return whether numpy or scipy.special has a ufunc of this name.
 
-    >>> is_ufunc("numpy", "log"), is_ufunc("numpy", "mean"), is_ufunc("os", "system")
-    (True, False, False)
+    >>> [is_allowed_ufunc("numpy", name) for name in ("log", "mean")]
+    [True, False]
+    >>> is_allowed_ufunc("os", "system")
+    False
     """
     if module not in ("numpy", "scipy.special"):
         return False
     return isinstance(getattr(import_module(module), name, None), np.ufunc)
 
 
-def _own() -> frozenset[str]:
-    names = {f"twinned.{module}.{name}" for module, name in _OWN_CLASSES}
-    for module_name in _OWN_MODULES:
-        module = import_module(f"twinned.{module_name}")
-        names.update(
-            _full_name(value)
-            for value in vars(module).values()
-            if isinstance(value, type)
-            and issubclass(value, BaseEstimator)
-            and value.__module__ == module.__name__
-        )
-    return frozenset(names)
+def _own_types() -> frozenset[str]:
+    names = frozenset(f"twinned.{module}.{name}" for module, name in _OWN_CLASSES)
+    modules = (import_module(f"twinned.{name}") for name in _OWN_MODULES)
+    return names.union(*(_subclasses_in(module, BaseEstimator) for module in modules))
 
 
-def _named(table: dict[str, str]) -> frozenset[str]:
-    # A class that this scikit-learn does not have cannot be in a file that it can load.
+def _subclasses_in(module: ModuleType, base: type) -> frozenset[str]:
+    """Return the names of the subclasses of `base` that are defined in this module."""
     return frozenset(
-        _full_name(getattr(module, name))
+        _type_name(value)
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, base)
+        and value.__module__ == module.__name__
+    )
+
+
+def _listed_types(table: dict[str, str]) -> frozenset[str]:
+    # A class that the installed scikit-learn lacks cannot be in a file that it can load.
+    return frozenset(
+        _type_name(getattr(module, name))
         for module, names in ((import_module(key), names) for key, names in table.items())
         for name in names.split()
         if hasattr(module, name)
     )
 
 
-def _kernels() -> frozenset[str]:
-    return frozenset(
-        _full_name(value)
-        for value in vars(kernels).values()
-        if isinstance(value, type)
-        and issubclass(value, kernels.Kernel)
-        and value.__module__ == kernels.__name__
-    )
-
-
-def _scalars() -> frozenset[str]:
-    return frozenset(_full_name(getattr(np, name)) for name in _SCALARS.split())
-
-
-def _full_name(cls: type) -> str:
+def _type_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__name__}"

@@ -1,7 +1,8 @@
-"""The zip around a model: read within bounds, written the same way every time."""
+"""The zip archive of a model file: read within limits, written reproducibly."""
 
 import io
 import json
+import math
 import os
 import uuid
 import zipfile
@@ -15,84 +16,87 @@ from twinned.exceptions import IntegrityError
 HEADER = "twinned.json"
 SCHEMA = "schema.json"
 
-# Node arrays shrink ten- or twentyfold, a constant array a thousandfold; a small file that
-# claims to be a large model is refused before it is unpacked.
-_FREE_SIZE = 256 * 1024**2
-_HIGHEST_RATIO = 100
-_ONE_MOMENT = (1980, 1, 1, 0, 0, 0)
+# Arrays of tree nodes compress ten- or twentyfold, a constant array a thousandfold. A small file
+# that claims to hold a large model is refused before it is decompressed.
+_ALWAYS_ALLOWED_SIZE = 256 * 1024**2
+_MAX_COMPRESSION_RATIO = 100
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+
+
+def require(condition: bool | np.bool_, fault: str) -> None:
+    """Raise `IntegrityError` with this fault unless the condition holds."""
+    if not condition:
+        raise IntegrityError(fault)
 
 
 class Archive:
-    """The members of a model file. `data` is the whole file, so what is checked is what is read."""
+    """The members of a model file; `data` is all of it, so what is checked is what is read."""
 
     def __init__(self, data: bytes) -> None:
-        if not data:
-            raise IntegrityError("it is empty")
-        if not data.startswith(b"PK"):
-            raise IntegrityError("it is no model file, but something else")
+        require(bool(data), "it is empty")
+        require(data.startswith(b"PK"), "it is not a model file")
+        self.data = data
         self._zip = zipfile.ZipFile(io.BytesIO(data))
         entries = self._zip.infolist()
         self.names = frozenset(entry.filename for entry in entries)
-        if len(self.names) < len(entries):
-            raise IntegrityError("two of its members have the same name")
-        for needed in (HEADER, SCHEMA):
-            if needed not in self.names:
-                raise IntegrityError(f"it has no {needed}, so it was not written by twinned.save")
-        if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries):
-            raise IntegrityError("a member is compressed in a way that twinned.save never uses")
-        unpacked = sum(entry.file_size for entry in entries)
-        if unpacked > max(_FREE_SIZE, _HIGHEST_RATIO * len(data)):
-            raise IntegrityError(
-                f"its {len(data):,} bytes would unpack to {unpacked:,}, more than a model does"
-            )
+        require(len(self.names) == len(entries), "two of its members have the same name")
+        for name in (HEADER, SCHEMA):
+            require(name in self.names, f"it has no {name}, so it was not written by twinned.save")
+        require(
+            {e.compress_type for e in entries} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED},
+            "a member is compressed by a method that twinned.save never uses",
+        )
+        size = sum(entry.file_size for entry in entries)
+        require(
+            size <= max(_ALWAYS_ALLOWED_SIZE, _MAX_COMPRESSION_RATIO * len(data)),
+            f"its {len(data):,} bytes would decompress to {size:,}, more than a model does",
+        )
 
     def read(self, name: str) -> bytes:
-        """One member, its checksum verified."""
+        """Return the content of a member after verifying its checksum."""
         return self._zip.read(name)
 
     def read_json(self, name: str) -> dict[str, Any]:
+        """Return the JSON object of a member."""
         value = json.loads(self.read(name))
         if not isinstance(value, dict):
             raise IntegrityError(f"its {name} is not a JSON object")
         return value
 
     def read_array(self, name: str) -> np.ndarray:
-        """The array of a `.npy` member.
+        """Return the array of a `.npy` member.
 
-        Its size is compared with what its header claims first: numpy reserves the memory that
-        a header asks for before it finds out that the rest is missing.
+        Its size is compared with its header first: numpy allocates the memory that the header
+        claims before it notices that the content is missing.
         """
         content = self.read(name)
         stream = io.BytesIO(content)
         version = np.lib.format.read_magic(stream)
+        require(version in ((1, 0), (2, 0)), f"{name} is an array of unknown format {version}")
         if version == (1, 0):
             shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-        elif version == (2, 0):
-            shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
         else:
-            raise IntegrityError(f"{name} is an array of unknown format {version}")
-        n_bytes = dtype.itemsize
-        for length in shape:
-            n_bytes *= int(length)
-        if dtype.hasobject or n_bytes != len(content) - stream.tell() or min(shape, default=0) < 0:
-            raise IntegrityError(
-                f"{name} is not the {dtype} array of shape {shape} it claims to be"
-            )
+            shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+        n_bytes = math.prod(map(int, shape)) * dtype.itemsize
+        require(
+            not dtype.hasobject and n_bytes == len(stream.read()) and min(shape, default=0) >= 0,
+            f"{name} is not the {dtype} array of shape {shape} that its header claims",
+        )
         return np.load(io.BytesIO(content), allow_pickle=False)
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """All members of a zip that we made ourselves."""
+    """Return all members of a zip from a trusted source."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
 def pack(members: dict[str, bytes]) -> bytes:
-    """Make a zip whose bytes depend on the members alone, not on the time or the platform."""
+    """Return a zip that depends on the members alone, not on the time or the platform."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in members.items():
-            entry = zipfile.ZipInfo(name, date_time=_ONE_MOMENT)
+            entry = zipfile.ZipInfo(name, date_time=_TIMESTAMP)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
@@ -101,7 +105,7 @@ def pack(members: dict[str, bytes]) -> bytes:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """The file appears whole or not at all; an older one stays until then."""
+    """Write a file completely or not at all; an older one remains until then."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with temporary.open("xb") as file:

@@ -1,7 +1,7 @@
-"""What compiled code reads from a fitted estimator: verified, or rebuilt from plain data.
+"""Checks of fitted estimators: what compiled code reads is verified, or rebuilt from plain data.
 
-`settle` runs on the built model before anyone can call it. It looks at every object in it,
-whoever holds it, so an estimator deep inside a pipeline is checked like the model itself.
+`verify_and_rebuild` runs on the built model before it is returned. It visits every object in it, so
+that an estimator deep inside a pipeline is checked like the model itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -29,202 +30,175 @@ from sklearn.tree import BaseDecisionTree, DecisionTreeRegressor, ExtraTreeRegre
 from sklearn.tree._tree import Tree
 from sklearn.utils import check_array
 
-from twinned.exceptions import IntegrityError
 from twinned.intervals.stored import find_invalid_part
-from twinned.persistence.tree_checks import check_predictor, is_integer
+from twinned.persistence.archive import require
+from twinned.persistence.tree_checks import check_predictor, has_layout, is_integer
 
-_MERSENNE_WORDS = 624
+_MERSENNE_TWISTER_SIZE = 624
 _MAX_BINS = 256
-_PLAIN = (str, int, float, slice, type, np.ufunc, np.dtype)
+_SCALAR_TYPES = (str, int, float, slice, type, np.ufunc, np.dtype)
+_SEARCH_TREES = {"kd_tree": KDTree, "ball_tree": BallTree, "brute": None}
 
 
-def settle(model: Any) -> None:
-    """Verify every object in the model, and rebuild what the file leaves out."""
-    for part in _parts(model):
-        check = _CHECKS.get(type(part))
-        if check is not None:
+def verify_and_rebuild(model: BaseEstimator) -> None:
+    """Verify every object in the model, and rebuild what the file does not hold."""
+    for part in _objects_in(model):
+        attribute, check = _CHECKS.get(type(part), ("", None))
+        if check is not None and hasattr(part, attribute):
             check(part)
         if "intervals_" in getattr(part, "__dict__", ()):
             fault = find_invalid_part(part)
-            _demand(fault is None, part, str(fault))
+            _require_sound(fault is None, part, str(fault))
 
 
-def _parts(model: Any) -> Iterator[Any]:
+def _objects_in(model: BaseEstimator) -> Iterator[Any]:
     seen: set[int] = set()
-    waiting = [model]
-    while waiting:
-        part = waiting.pop()
-        if part is None or isinstance(part, _PLAIN) or id(part) in seen:
+    pending: list[Any] = [model]
+    while pending:
+        part = pending.pop()
+        if part is None or isinstance(part, _SCALAR_TYPES) or id(part) in seen:
             continue
         seen.add(id(part))
         yield part
         if isinstance(part, dict):
-            waiting.extend(part.values())
+            pending.extend(part.values())
         elif isinstance(part, list | tuple | set):
-            waiting.extend(part)
+            pending.extend(part)
         elif isinstance(part, np.ndarray):
             if part.dtype == object:
-                waiting.extend(part.ravel())
+                pending.extend(part.ravel())
         elif hasattr(part, "__dict__"):
-            _refuse_overridden_methods(part)
-            waiting.extend(vars(part).values())
-
-
-def _refuse_overridden_methods(part: Any) -> None:
-    for name in vars(part):
-        _demand(
-            not callable(getattr(type(part), name, None)),
-            part,
-            f"its method {name!r} is replaced by an attribute",
-        )
+            for name in vars(part):
+                is_method = callable(getattr(type(part), name, None))
+                _require_sound(not is_method, part, f"its method {name!r} is overwritten")
+            pending.extend(vars(part).values())
 
 
 def _check_decision_tree(model: BaseDecisionTree) -> None:
-    if not hasattr(model, "tree_"):
-        return
     tree = model.tree_
-    _demand(type(tree) is Tree, model, f"its tree is a {type(tree).__name__}")
-    _demand(tree.node_count > 0, model, "its tree has no nodes")
-    _demand_features(model, tree.n_features, "tree")
-    _demand(
-        tree.n_outputs == getattr(model, "n_outputs_", None),
-        model,
-        f"its tree has {tree.n_outputs} outputs, itself {getattr(model, 'n_outputs_', None)!r}",
-    )
+    _require_sound(type(tree) is Tree, model, f"its tree is a {type(tree).__name__}")
+    _require_sound(tree.node_count > 0, model, "its tree has no nodes")
+    _require_n_features(model, tree.n_features, "tree")
+    _require_n_outputs(model, tree.n_outputs, "tree")
 
 
-def _check_forest(model: Any) -> None:
-    for member in getattr(model, "estimators_", ()):
-        _demand_tree_member(model, member)
-        _demand(
-            member.n_outputs_ == getattr(model, "n_outputs_", None),
-            model,
-            f"a member has {member.n_outputs_} outputs, itself "
-            f"{getattr(model, 'n_outputs_', None)!r}",
-        )
+def _check_forest(model: RandomForestRegressor | ExtraTreesRegressor) -> None:
+    for member in model.estimators_:
+        _check_tree_member(model, member)
+        _require_n_outputs(model, member.n_outputs_, "member")
 
 
 def _check_gradient_boosting(model: GradientBoostingRegressor) -> None:
-    if not hasattr(model, "estimators_"):
-        return
     members = model.estimators_
-    _demand(
+    _require_sound(
         isinstance(members, np.ndarray)
         and members.dtype == object
         and members.ndim == 2
         and members.shape[1] == 1
         and getattr(model, "n_trees_per_iteration_", 1) == 1,
         model,
-        "its members are not one tree in each iteration",
+        "it does not have one tree in each iteration",
     )
     for member in members.ravel():
-        _demand_tree_member(model, member)
-        _demand(member.n_outputs_ == 1, model, f"a member has {member.n_outputs_} outputs")
+        _check_tree_member(model, member)
+        _require_sound(member.n_outputs_ == 1, model, f"a member has {member.n_outputs_} outputs")
 
 
-def _demand_tree_member(model: Any, member: Any) -> None:
-    _demand(
+def _check_tree_member(model: BaseEstimator, member: Any) -> None:
+    _require_sound(
         isinstance(member, DecisionTreeRegressor | ExtraTreeRegressor) and hasattr(member, "tree_"),
         model,
         f"a member is a {type(member).__name__}, not a fitted tree",
     )
     _check_decision_tree(member)
-    _demand_features(model, member.n_features_in_, "member")
+    _require_n_features(model, member.n_features_in_, "member")
 
 
 def _check_histogram_boosting(model: HistGradientBoostingRegressor) -> None:
-    if not hasattr(model, "_predictors"):
-        return
     n_features: Any = getattr(model, "n_features_in_", None)
-    _demand(is_integer(n_features), model, f"n_features_in_ is {n_features!r}")
+    _require_sound(is_integer(n_features), model, f"n_features_in_ is {n_features!r}")
     is_categorical = _check_bins(model, n_features)
     if getattr(model, "_preprocessor", None) is not None:
         _restore_preprocessor(model, n_features)
     for iteration in model._predictors:
         for predictor in iteration:
-            _demand(
-                type(predictor) is TreePredictor,
-                model,
-                f"a member is a {type(predictor).__name__}",
-            )
+            kind = type(predictor)
+            _require_sound(kind is TreePredictor, model, f"a member is a {kind.__name__}")
             check_predictor(predictor, n_features=n_features, is_categorical=is_categorical)
 
 
 def _check_bins(model: HistGradientBoostingRegressor, n_features: int) -> np.ndarray:
     bins = model._bin_mapper
-    is_categorical = bins.is_categorical_
-    _demand(
-        isinstance(is_categorical, np.ndarray)
-        and is_categorical.shape == (n_features,)
-        and is_categorical.dtype == np.uint8,
+    _require_sound(
+        has_layout(bins.is_categorical_, np.dtype(np.uint8), (n_features,)),
         model,
-        f"it does not say for each of its {n_features} features whether it is categorical",
+        f"is_categorical_ is not a flag for each of its {n_features} features",
     )
     thresholds = bins.bin_thresholds_
-    _demand(len(thresholds) == n_features, model, f"it has bins of {len(thresholds)} features")
-    for edges, nominal in zip(thresholds, is_categorical, strict=True):
+    _require_sound(
+        len(thresholds) == n_features, model, f"it has bins of {len(thresholds)} features"
+    )
+    for edges, is_categorical in zip(thresholds, bins.is_categorical_, strict=True):
         sorted_numbers = (
             isinstance(edges, np.ndarray)
             and edges.ndim == 1
             and edges.dtype.kind == "f"
             and len(edges) <= _MAX_BINS
             and not np.isnan(edges).any()
-            and bool((np.diff(edges) > 0).all())
+            and (np.diff(edges) > 0).all()
         )
-        _demand(sorted_numbers, model, "its bin thresholds are not sorted numbers")
-        if nominal:
-            codes = bool(((edges >= 0) & (edges < _MAX_BINS)).all())
-            _demand(codes, model, f"a category's code is not in 0 … {_MAX_BINS - 1}")
-    return is_categorical
+        _require_sound(sorted_numbers, model, "its bin thresholds are not sorted numbers")
+        in_range = not is_categorical or ((edges >= 0) & (edges < _MAX_BINS)).all()
+        _require_sound(in_range, model, f"a category code is not in 0 … {_MAX_BINS - 1}")
+    return bins.is_categorical_
 
 
 def _restore_preprocessor(model: HistGradientBoostingRegressor, n_features: int) -> None:
-    """Check that as many columns leave the encoder as the trees index; put its function back.
+    """Check that the preprocessor returns the columns that the trees index; restore its function.
 
-    Nothing between this transformer and the compiled trees counts the columns again.
+    Nothing between the preprocessor and the compiled trees counts the columns again.
     """
     columns = model._preprocessor
-    (encoder_name, encoder, nominal), (rest_name, rest, numbers), *remainder = columns.transformers_
+    (encoder_name, encoder, categorical), (rest_name, rest, numeric), *remainder = (
+        columns.transformers_
+    )
     indices = columns._transformer_to_input_indices
-    _demand(
+    mask_layout = (np.dtype(bool), (n_features,))
+    _require_sound(
         columns.n_features_in_ == n_features
         and (encoder_name, rest_name) == ("encoder", "numerical")
         and type(encoder) is OrdinalEncoder
         and type(rest) is FunctionTransformer
-        and all(is_mask(mask, n_features) for mask in (nominal, numbers))
-        and np.array_equal(nominal, ~numbers)
-        and list(indices["encoder"]) == list(np.flatnonzero(nominal))
-        and list(indices["numerical"]) == list(np.flatnonzero(numbers))
+        and has_layout(categorical, *mask_layout)
+        and has_layout(numeric, *mask_layout)
+        and np.array_equal(categorical, ~numeric)
+        and list(indices["encoder"]) == list(np.flatnonzero(categorical))
+        and list(indices["numerical"]) == list(np.flatnonzero(numeric))
         and all(transformer == "drop" for _, transformer, _ in remainder)
         and columns.transformer_weights is None,
         model,
-        "its categorical columns are not encoded one to one",
+        "its categorical features are not encoded one to one",
     )
-    given = columns.transformers[1][1]
-    # The very same one where every column is categorical, for then it is never fitted.
-    for transformer in (rest,) if rest is given else (rest, given):
-        _demand(
+    unfitted = columns.transformers[1][1]
+    # They are the same object where all features are categorical, as it is never fitted then.
+    for transformer in (rest,) if rest is unfitted else (rest, unfitted):
+        _require_sound(
             type(transformer) is FunctionTransformer
             and transformer.func is None
             and not transformer.validate
             and transformer.kw_args is None,
             model,
-            "its numerical columns are transformed by something of their own",
+            "its numeric features have a transformer of another kind",
         )
         transformer.func = partial(check_array, dtype=[np.float64], ensure_all_finite=False)
 
 
-def is_mask(value: Any, length: int) -> bool:
-    """Whether value is a boolean array of this length."""
-    return isinstance(value, np.ndarray) and value.dtype == bool and value.shape == (length,)
-
-
-def _rebuild_neighbors(model: Any) -> None:
-    """Grow the search tree of a neighbors model again, from its points."""
-    if not hasattr(model, "_fit_X"):
-        return
+def _rebuild_neighbors(
+    model: KNeighborsRegressor | RadiusNeighborsRegressor | NearestNeighbors,
+) -> None:
+    """Check the points of a neighbors model, and build its search tree from them."""
     points = model._fit_X
-    _demand(
+    _require_sound(
         isinstance(points, np.ndarray)
         and points.ndim == 2
         and points.dtype in (np.float32, np.float64)
@@ -232,48 +206,43 @@ def _rebuild_neighbors(model: Any) -> None:
         model,
         "its points are not a matrix of numbers",
     )
-    _demand_features(model, points.shape[1], "matrix of points")
-    _demand(
+    _require_n_features(model, points.shape[1], "matrix of points")
+    _require_sound(
         model.n_samples_fit_ == len(points) and len(getattr(model, "_y", points)) == len(points),
         model,
         f"it has {len(points)} points and claims {model.n_samples_fit_!r}",
     )
     tree = getattr(model, "_tree", None)
     if type(tree) in (KDTree, BallTree):
-        return  # Grown a moment ago by a twin for its anchors; no file can name these types.
-    _demand(
+        return  # built just now by a twin for its anchors; a file cannot name these types
+    _require_sound(
         tree is None and isinstance(model.effective_metric_, str),
         model,
-        "its search tree is not left to be rebuilt",
+        "its search tree cannot be rebuilt",
     )
-    growers = {"kd_tree": KDTree, "ball_tree": BallTree, "brute": None}
     method = model._fit_method
-    _demand(method in growers, model, f"its method is {method!r}")
-    grow = growers[method]
-    if grow is not None:
-        model._tree = grow(
-            points,
-            model.leaf_size,
-            metric=model.effective_metric_,
-            **model.effective_metric_params_,
+    _require_sound(method in _SEARCH_TREES, model, f"its method is {method!r}")
+    if (search_tree := _SEARCH_TREES[method]) is not None:
+        parameters = model.effective_metric_params_
+        model._tree = search_tree(
+            points, model.leaf_size, metric=model.effective_metric_, **parameters
         )
 
 
-def _check_support_vectors(model: Any) -> None:
-    if not hasattr(model, "support_vectors_"):
-        return
+def _check_support_vectors(model: SVR | NuSVR) -> None:
     vectors = model.support_vectors_
-    _demand(
+    _require_sound(
         not model._sparse and model.kernel in ("linear", "poly", "rbf", "sigmoid"),
         model,
         f"kernel={model.kernel!r} on {'sparse' if model._sparse else 'dense'} data cannot be "
         "verified; use a dense 'linear', 'poly', 'rbf' or 'sigmoid' one",
     )
-    _demand("_impl" not in vars(model), model, "it names another method than its own")
-    _demand(isinstance(vectors, np.ndarray) and vectors.ndim == 2, model, "it has no vectors")
-    _demand_features(model, vectors.shape[1], "support vectors")
+    _require_sound("_impl" not in vars(model), model, "it names another method than its own")
+    is_matrix = isinstance(vectors, np.ndarray) and vectors.ndim == 2
+    _require_sound(is_matrix, model, "its support vectors are not a matrix")
+    _require_n_features(model, vectors.shape[1], "support vectors")
     n_vectors = len(vectors)
-    shapes = {
+    layouts = {
         "support_vectors_": (np.float64, vectors.shape),
         "support_": (np.int32, (n_vectors,)),
         "_n_support": (np.int32, (2,)),
@@ -284,35 +253,26 @@ def _check_support_vectors(model: Any) -> None:
         "_probA": (np.float64, (0,)),
         "_probB": (np.float64, (0,)),
     }
-    for name, (dtype, shape) in shapes.items():
-        array = getattr(model, name, None)
-        _demand(
-            isinstance(array, np.ndarray)
-            and array.dtype == dtype
-            and array.shape == shape
-            and array.flags.c_contiguous,
-            model,
-            f"its {name} is not an array of shape {shape}",
-        )
+    for name, (dtype, shape) in layouts.items():
+        sound = has_layout(getattr(model, name, None), np.dtype(dtype), shape)
+        _require_sound(sound, model, f"its {name} is not an array of shape {shape}")
     counts = model._n_support
-    _demand(
-        bool((counts == n_vectors).all()),
+    _require_sound(
+        (counts == n_vectors).all(),
         model,
         f"it counts {counts.tolist()} support vectors and has {n_vectors}",
     )
     n_points = model.shape_fit_[0]
-    _demand(
-        bool(((model.support_ >= 0) & (model.support_ < n_points)).all()),
+    _require_sound(
+        ((model.support_ >= 0) & (model.support_ < n_points)).all(),
         model,
         f"a support vector is none of its {n_points} points",
     )
 
 
 def _check_one_hot(model: OneHotEncoder) -> None:
-    """Check that no code exceeds the width of the indicators, which are filled by compiled code."""
-    if not hasattr(model, "categories_"):
-        return
-    _demand(
+    """Check that no code exceeds the width of the indicators, which compiled code fills."""
+    _require_sound(
         not getattr(model, "_infrequent_enabled", False),
         model,
         "infrequent categories cannot be verified; encode without min_frequency and max_categories",
@@ -324,7 +284,7 @@ def _check_one_hot(model: OneHotEncoder) -> None:
         for index, size in zip(dropped, sizes, strict=False)
     )
     widths = [size - (index is not None) for size, index in zip(sizes, dropped, strict=False)]
-    _demand(
+    _require_sound(
         in_range and list(model._n_features_outs) == widths,
         model,
         "its number of indicators is not its number of categories",
@@ -333,36 +293,42 @@ def _check_one_hot(model: OneHotEncoder) -> None:
 
 def _check_random_state(state: np.random.RandomState) -> None:
     position = state.get_state(legacy=False)["state"]["pos"]
-    _demand(0 <= position <= _MERSENNE_WORDS, state, f"its position is {position}")
+    _require_sound(0 <= position <= _MERSENNE_TWISTER_SIZE, state, f"its position is {position}")
 
 
-_CHECKS: dict[type, Callable[[Any], None]] = {
-    DecisionTreeRegressor: _check_decision_tree,
-    ExtraTreeRegressor: _check_decision_tree,
-    RandomForestRegressor: _check_forest,
-    ExtraTreesRegressor: _check_forest,
-    GradientBoostingRegressor: _check_gradient_boosting,
-    HistGradientBoostingRegressor: _check_histogram_boosting,
-    KNeighborsRegressor: _rebuild_neighbors,
-    RadiusNeighborsRegressor: _rebuild_neighbors,
-    NearestNeighbors: _rebuild_neighbors,
-    SVR: _check_support_vectors,
-    NuSVR: _check_support_vectors,
-    OneHotEncoder: _check_one_hot,
-    np.random.RandomState: _check_random_state,
+# type: (an attribute that it has once it is fitted, its check)
+_CHECKS: dict[type, tuple[str, Callable[[Any], None]]] = {
+    DecisionTreeRegressor: ("tree_", _check_decision_tree),
+    ExtraTreeRegressor: ("tree_", _check_decision_tree),
+    RandomForestRegressor: ("estimators_", _check_forest),
+    ExtraTreesRegressor: ("estimators_", _check_forest),
+    GradientBoostingRegressor: ("estimators_", _check_gradient_boosting),
+    HistGradientBoostingRegressor: ("_predictors", _check_histogram_boosting),
+    KNeighborsRegressor: ("_fit_X", _rebuild_neighbors),
+    RadiusNeighborsRegressor: ("_fit_X", _rebuild_neighbors),
+    NearestNeighbors: ("_fit_X", _rebuild_neighbors),
+    SVR: ("support_vectors_", _check_support_vectors),
+    NuSVR: ("support_vectors_", _check_support_vectors),
+    OneHotEncoder: ("categories_", _check_one_hot),
+    np.random.RandomState: ("get_state", _check_random_state),
 }
 
 
-def _demand_features(model: Any, n_features: int, what: str) -> None:
+def _require_n_features(model: BaseEstimator, n_features: int, part: str) -> None:
     # scikit-learn checks X against n_features_in_, and not at all where there is none.
     expected = getattr(model, "n_features_in_", None)
-    _demand(
+    _require_sound(
         is_integer(expected) and expected == n_features,
         model,
-        f"n_features_in_ is {expected!r}, but its {what} has {n_features}",
+        f"n_features_in_ is {expected!r}, but its {part} has {n_features}",
     )
 
 
-def _demand(condition: bool, part: Any, otherwise: str) -> None:
-    if not condition:
-        raise IntegrityError(f"a {type(part).__name__} cannot be trusted: {otherwise}")
+def _require_n_outputs(model: BaseEstimator, n_outputs: int, part: str) -> None:
+    expected = getattr(model, "n_outputs_", None)
+    fault = f"n_outputs_ is {expected!r}, but its {part} has {n_outputs}"
+    _require_sound(n_outputs == expected, model, fault)
+
+
+def _require_sound(condition: bool | np.bool_, part: Any, fault: str) -> None:
+    require(condition, f"a {type(part).__name__} cannot be trusted: {fault}")

@@ -1,11 +1,10 @@
-"""The model as skops describes it in `schema.json`: put into one form, and audited.
+"""The schema of a model: canonicalized when it is saved, validated when it is loaded.
 
-skops writes a tree of nodes; a node's `__loader__` says how it is turned into an object, its
-`__module__` and `__class__` into what. `canonical` brings the tree that skops wrote into the
-form that `Audit` demands of every file: an object is written once and referred to thereafter,
-each array belongs to one node, and what is rebuilt at loading is not in the file. The audit
-needs that form, for skops resolves a repeated `__id__` to the first node that bore it, wherever
-the repetition stands.
+The schema is skops' tree of nodes. The `__loader__` of a node determines how an object is built,
+`__module__` and `__class__` name its type. In the canonical form, which `SchemaValidator` requires,
+an object is defined once and referred to afterwards, each array belongs to one node, and what is
+rebuilt at loading is absent. Validation depends on this form, because skops resolves a repeated
+`__id__` to the first node with that id, wherever the repetition is.
 """
 
 import io
@@ -20,18 +19,18 @@ from twinned.exceptions import IntegrityError
 from twinned.persistence.allowed_types import (
     HISTOGRAM_BOOSTING,
     NEIGHBOR_TREES,
-    is_ufunc,
-    permitted,
+    allowed_type_names,
+    is_allowed_ufunc,
 )
-from twinned.persistence.archive import HEADER, SCHEMA, Archive
+from twinned.persistence.archive import HEADER, SCHEMA, Archive, require
 from twinned.persistence.tree_checks import check_tree
 
 Node = dict[str, Any]
 
-# The protocol of skops 0.16, the first that twinned writes. Loaders of older protocols stay
-# registered in skops and a file may ask for them: ours never does.
-_OLDEST_PROTOCOL = 2
-_NOTHING = {
+# The protocol of skops 0.16, the first that twinned writes. Loaders of older protocols remain
+# registered in skops, but a file may not use them.
+_MIN_PROTOCOL = 2
+_NULL_NODE = {
     "__class__": "str",
     "__module__": "builtins",
     "__loader__": "JsonNode",
@@ -41,186 +40,175 @@ _NOTHING = {
 # skops writes a builtin function as if it were a type, hence TypeNode.
 _CALLABLE_LOADERS = ("FunctionNode", "MethodNode", "PartialNode", "OperatorFuncNode", "TypeNode")
 _MAX_POOL_SIZE = 64
+_TREE_STATE = {"max_depth", "node_count", "nodes", "values"}
 
 
-def canonical(schema: Node, arrays: dict[str, bytes]) -> tuple[Node, dict[str, bytes]]:
-    """Bring a schema that skops wrote, and its array members, into the form of a `.twin` file."""
-    numbers: dict[int, int] = {}
-    kept: dict[str, bytes] = {}
+def canonicalize_schema(schema: Node, arrays: dict[str, bytes]) -> tuple[Node, dict[str, bytes]]:
+    """Return a schema that skops wrote, and its array members, in canonical form."""
+    numbers: dict[int, int] = {}  # skops' id → number in the file
+    members: dict[str, bytes] = {}
 
-    def visit(holder: Any, key: Any, inside: str) -> None:
-        node = holder[key]
-        loader, name = node["__loader__"], full_name(node)
+    def visit(parent: Any, key: Any, inside: str) -> None:
+        node = parent[key]
+        loader, name = node["__loader__"], node_type(node)
         identity = node.pop("__id__", None)
-        if name in NEIGHBOR_TREES or (inside == "preprocessor" and _checks_numbers(node)):
-            holder[key] = dict(_NOTHING)  # rebuilt by fitted_checks, never trusted
+        if name in NEIGHBOR_TREES or (inside == "preprocessor" and _is_number_check(node)):
+            parent[key] = dict(_NULL_NODE)  # rebuilt by fitted_checks
             return
         if loader == "FunctionNode":
-            node["__module__"] = _home_of_ufunc(node)
+            node["__module__"] = _public_module_of_ufunc(node)
         if loader in ("JsonNode", "TypeNode", "FunctionNode"):
             return
         if identity in numbers:
-            named = {part: node[part] for part in ("__class__", "__module__")}
-            holder[key] = {**named, "__loader__": "CachedNode", "__id__": numbers[identity]}
+            type_part = {part: node[part] for part in ("__class__", "__module__")}
+            parent[key] = {**type_part, "__loader__": "CachedNode", "__id__": numbers[identity]}
             return
         number = node["__id__"] = numbers[identity] = len(numbers) + 1
         if loader == "NdArrayNode" and node["type"] == "numpy":
             content = arrays[node["file"]]
             node["file"] = f"{number}.npy"
-            kept[node["file"]] = _without_gaps(content)
+            members[node["file"]] = _zero_padding(content)
         if name == HISTOGRAM_BOOSTING:
             inside = "boosting"
-        for child_holder, child_key, label in _slots(node):
+        for child_parent, child_key, label in _children(node):
             entered = inside == "boosting" and label == "._preprocessor"
-            visit(child_holder, child_key, "preprocessor" if entered else inside)
+            visit(child_parent, child_key, "preprocessor" if entered else inside)
 
     root = {"model": schema}
     visit(root, "model", "")
-    return root["model"], kept
+    return root["model"], members
 
 
-class Audit:
-    """Walks a schema before anything of it is built, and raises `refusal` at the first fault.
+class SchemaValidator:
+    """Checks a schema before anything of it is built.
 
-    After `run`, `types` holds the full names of all types in the file, each of them permitted.
+    The first fault raises `type_error` where a type is not allowed, else `IntegrityError`. After
+    `validate`, `types` holds the full names of all types in the file, all of them allowed.
     """
 
-    def __init__(self, archive: Archive, refusal: type[Exception] = IntegrityError) -> None:
+    def __init__(self, archive: Archive, type_error: type[Exception] = IntegrityError) -> None:
         self._archive = archive
-        self._refusal = refusal
-        self._defined: dict[int, Node] = {}
+        self._type_error = type_error
+        self._objects: dict[int, Node] = {}
         self._members = {HEADER, SCHEMA}
         self.types: set[str] = set()
 
-    def run(self, schema: Node) -> None:
+    def validate(self, schema: Node) -> None:
         protocol = schema.get("protocol")
-        if type(protocol) is not int or protocol < _OLDEST_PROTOCOL:
-            self._refuse(f"its skops protocol is {protocol!r}, not {_OLDEST_PROTOCOL} or later")
+        require(
+            type(protocol) is int and protocol >= _MIN_PROTOCOL,
+            f"its skops protocol is {protocol!r}, not {_MIN_PROTOCOL} or later",
+        )
         self._visit(schema, "")
-        if foreign := self._archive.names - self._members:
-            self._refuse(f"it holds {min(foreign)!r}, which no part of the model refers to")
+        unused = self._archive.names - self._members
+        require(not unused, f"it holds {min(unused, default='')!r}, which the model does not use")
 
     def _visit(self, node: Node, path: str) -> None:
-        loader, name, where = node["__loader__"], full_name(node), path.lstrip(".") or "model"
+        loader, name, label = node["__loader__"], node_type(node), path.lstrip(".") or "model"
         if loader == "CachedNode":
             self._resolve(node)
             return
         if loader in _CALLABLE_LOADERS:
-            self._check_callable(node, where)
-        elif name not in permitted(loader):
-            self._refuse(
-                f"{where}=<{name}> is of a type that a model file may not hold; only twinned's and "
-                f"scikit-learn's own regressors and transformers can be saved and loaded"
+            self._check_callable(node, label)
+        elif name not in allowed_type_names(loader):
+            raise self._type_error(
+                f"{label}=<{name}> is of a type that a model file may not hold; only the "
+                "estimators of twinned and the regressors and transformers of scikit-learn can be "
+                "saved and loaded"
             )
         self.types.add(name)
         self._define(node)
-        match loader:
-            case "JsonNode":
-                _demand(isinstance(node["content"], str), f"{where} is not JSON text")
-            case "SliceNode":
-                ends = (node["content"][end] for end in ("start", "stop", "step"))
-                _demand(
-                    all(end is None or type(end) is int for end in ends), f"{where} is no slice"
-                )
-            case "DictNode":
-                _check_key_types(node, where)
-            case "NdArrayNode" if node["type"] == "numpy":
-                self._check_array(node, where)
-            case "LossNode":
-                _demand(not node["content"]["content"], f"{where} is a loss with a state")
-            case "RandomGeneratorNode":
-                self._check_generator(node, where)
-        for holder, key, label in _slots(node):
-            self._visit(holder[key], path + label)
+        self._check_content(node, label)
+        for parent, key, child_label in _children(node):
+            self._visit(parent[key], path + child_label)
         if loader == "TreeNode":
             self._check_tree(node)
 
-    def _check_callable(self, node: Node, where: str) -> None:
-        loader, name = node["__loader__"], full_name(node)
-        if loader == "FunctionNode" and is_ufunc(node["__module__"], node["__class__"]):
+    def _check_content(self, node: Node, label: str) -> None:
+        match node["__loader__"]:
+            case "JsonNode":
+                require(isinstance(node["content"], str), f"{label} is not JSON text")
+            case "SliceNode":
+                ends = (node["content"][end] for end in ("start", "stop", "step"))
+                is_slice = all(end is None or type(end) is int for end in ends)
+                require(is_slice, f"{label} is not a slice")
+            case "DictNode":
+                _check_key_types(node, label)
+            case "NdArrayNode" if node["type"] == "numpy":
+                self._check_array_member(node["file"], label)
+            case "LossNode":
+                require(not node["content"]["content"], f"{label} is a loss with a state")
+            case "RandomGeneratorNode":
+                _check_generator(node, label)
+
+    def _check_callable(self, node: Node, label: str) -> None:
+        loader, name = node["__loader__"], node_type(node)
+        if loader == "FunctionNode" and is_allowed_ufunc(node["__module__"], node["__class__"]):
             return
-        if loader == "TypeNode" and name in permitted(loader):
+        if loader == "TypeNode" and name in allowed_type_names(loader):
             return
         kind = loader.removesuffix("Node").lower()
-        self._refuse(
-            f"{where}=<{kind} {name}> is code, which a model file does not hold; use a named "
-            "option or a numpy ufunc such as np.log in its place"
+        raise self._type_error(
+            f"{label}=<{kind} {name}> is code, which a model file may not hold; use a named "
+            "option or a numpy ufunc such as np.log instead"
         )
 
     def _define(self, node: Node) -> None:
         number = node.get("__id__")
         if number is None:
             return
-        _demand(type(number) is int and number > 0, f"an object's number is {number!r}")
-        _demand(number not in self._defined, f"two objects have the number {number}")
-        self._defined[number] = node
+        require(type(number) is int and number > 0, f"an object's number is {number!r}")
+        require(number not in self._objects, f"two objects have the number {number}")
+        self._objects[number] = node
 
     def _resolve(self, node: Node) -> Node:
         if node["__loader__"] != "CachedNode":
             return node
         number = node["__id__"]
-        _demand(type(number) is int and number in self._defined, f"there is no object {number!r}")
-        return self._defined[number]
+        require(type(number) is int and number in self._objects, f"there is no object {number!r}")
+        return self._objects[number]
 
-    def _check_array(self, node: Node, where: str) -> None:
-        file = node["file"]
-        _demand(isinstance(file, str) and file.endswith(".npy"), f"{where} has no array member")
-        _demand(file not in self._members, f"two objects share the member {file}")
+    def _check_array_member(self, file: Any, label: str) -> None:
+        require(isinstance(file, str) and file.endswith(".npy"), f"{label} has no array member")
+        require(file not in self._members, f"two objects share the member {file}")
         self._members.add(file)
         self._archive.read_array(file)
 
-    def _check_generator(self, node: Node, where: str) -> None:
-        # Other bit generators keep a position in a buffer that numpy never checks.
-        state = node["content"]["bit_generator"]["content"]
-        kind = json.loads(state["bit_generator"]["content"])
-        _demand(kind == "PCG64", f"{where} is a random generator of kind {kind!r}, not 'PCG64'")
-        pool_size = json.loads(node["content"]["seed_seq"]["content"]["pool_size"]["content"])
-        _demand(
-            type(pool_size) is int and pool_size <= _MAX_POOL_SIZE,
-            f"{where} is a random generator with a pool of {pool_size!r}",
-        )
-
     def _check_tree(self, node: Node) -> None:
-        # Now rather than once it is built: building already reads what the arguments promise.
+        # Before the tree is built: building it already reads what the arguments promise.
         arguments, state = node["__reduce__"]["args"], node["content"]
-        parts = {"max_depth", "node_count", "nodes", "values"}
-        _demand(
+        require(
             arguments["__loader__"] == "TupleNode" and len(arguments["content"]) == 3,
             "a tree is damaged: it does not have three arguments",
         )
-        _demand(
+        require(
             state["__loader__"] == "DictNode"
-            and set(state["content"]) == parts
-            and {full_name(key) for key in state["key_types"]["content"]} == {"builtins.str"},
-            f"a tree is damaged: its state is not {sorted(parts)}",
+            and set(state["content"]) == _TREE_STATE
+            and {node_type(key) for key in state["key_types"]["content"]} == {"builtins.str"},
+            f"a tree is damaged: its state is not {sorted(_TREE_STATE)}",
         )
-        n_features, n_classes, n_outputs = arguments["content"]
         check_tree(
-            n_features=self._plain(n_features),
-            n_classes=self._plain(n_classes),
-            n_outputs=self._plain(n_outputs),
-            **{part: self._plain(state["content"][part]) for part in parts},
+            {part: self._value(state["content"][part]) for part in _TREE_STATE},
+            *(self._value(argument) for argument in arguments["content"]),
         )
 
-    def _plain(self, node: Node) -> Any:
+    def _value(self, node: Node) -> Any:
+        """Return the array or the JSON value of a node."""
         node = self._resolve(node)
         if node["__loader__"] == "JsonNode":
             return json.loads(node["content"])
-        if full_name(node) == "numpy.ndarray" and node["type"] == "numpy":
+        if node_type(node) == "numpy.ndarray" and node["type"] == "numpy":
             return self._archive.read_array(node["file"])
-        raise IntegrityError(f"a tree is damaged: it holds a {full_name(node)}")
-
-    def _refuse(self, reason: str) -> None:
-        raise self._refusal(reason)
+        raise IntegrityError(f"a tree is damaged: it holds a {node_type(node)}")
 
 
-def full_name(node: Node) -> str:
-    """Module and class of a node, joined by a dot."""
+def node_type(node: Node) -> str:
+    """Return the module and the class of a node, joined by a dot."""
     return f"{node['__module__']}.{node['__class__']}"
 
 
-def _slots(node: Node) -> Iterator[tuple[Any, Any, str]]:
-    """Where a node's children hang: (container, key, label), in the order skops visits them."""
+def _children(node: Node) -> Iterator[tuple[Any, Any, str]]:
+    """Yield (container, key, label) of a node's children, in the order skops visits them."""
     match node["__loader__"]:
         case "DictNode":
             yield node, "key_types", ".keys()"
@@ -245,40 +233,52 @@ def _slots(node: Node) -> Iterator[tuple[Any, Any, str]]:
             yield node["content"], "seed_seq", ".seed_seq"
 
 
-def _check_key_types(node: Node, where: str) -> None:
+def _check_key_types(node: Node, label: str) -> None:
     """Check that a dict is read back with the keys that are written here.
 
     skops calls each key's type on the key, and drops the keys that have none.
     """
     key_types = node["key_types"]
-    _demand(
+    require(
         key_types["__loader__"] == "ListNode"
         and len(key_types["content"]) == len(node["content"])
         and all(key["__loader__"] == "TypeNode" for key in key_types["content"]),
-        f"{where} does not have a type for each of its keys",
+        f"{label} does not have a type for each of its keys",
     )
 
 
-def _home_of_ufunc(node: Node) -> str:
-    """The public module of a ufunc; skops names whichever module it found it in first."""
+def _check_generator(node: Node, label: str) -> None:
+    # Other bit generators store a position in a buffer that numpy never checks.
+    state = node["content"]["bit_generator"]["content"]
+    kind = json.loads(state["bit_generator"]["content"])
+    require(kind == "PCG64", f"{label} is a random generator of kind {kind!r}, not 'PCG64'")
+    pool_size = json.loads(node["content"]["seed_seq"]["content"]["pool_size"]["content"])
+    require(
+        type(pool_size) is int and pool_size <= _MAX_POOL_SIZE,
+        f"{label} is a random generator with a pool of {pool_size!r}",
+    )
+
+
+def _public_module_of_ufunc(node: Node) -> str:
+    """Return the public module of a ufunc; skops names the module where it found it first."""
     module, name = node["__module__"], node["__class__"]
     if module.partition(".")[0] in ("numpy", "scipy"):
         function = getattr(import_module(module), name, None)
-        for home in ("numpy", "scipy.special"):
-            if is_ufunc(home, name) and getattr(import_module(home), name) is function:
-                return home
+        for public in ("numpy", "scipy.special"):
+            if is_allowed_ufunc(public, name) and getattr(import_module(public), name) is function:
+                return public
     return module
 
 
-def _without_gaps(content: bytes) -> bytes:
-    """A `.npy` file with zeros between the fields of its records.
+def _zero_padding(content: bytes) -> bytes:
+    """Return a `.npy` file with zeros between the fields of its records.
 
-    numpy writes what happens to lie there in memory, which is nobody's business.
+    numpy writes whatever is in that memory, which makes files differ and may reveal other data.
     """
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.dtype.names is None:
         return content
-    clean = np.zeros(array.shape, array.dtype)  # zeros_like would leave the gaps as they come
+    clean = np.zeros(array.shape, array.dtype)  # zeros_like would not clear the padding
     for field in array.dtype.names:
         clean[field] = array[field]
     buffer = io.BytesIO()
@@ -286,14 +286,9 @@ def _without_gaps(content: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def _checks_numbers(node: Node) -> bool:
-    """Whether this is the partial function by which histogram boosting checks its numbers."""
+def _is_number_check(node: Node) -> bool:
+    """Return whether this is the partial function by which histogram boosting checks numbers."""
     return (
         node["__loader__"] == "PartialNode"
-        and full_name(node["content"]["func"]) == "sklearn.utils.validation.check_array"
+        and node_type(node["content"]["func"]) == "sklearn.utils.validation.check_array"
     )
-
-
-def _demand(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise IntegrityError(otherwise)

@@ -1,8 +1,8 @@
-"""The arrays of one tree: proof that walking them stays inside them.
+"""Checks that the node arrays of a decision tree form one valid tree.
 
-Compiled prediction code follows `left`, `right` and `feature` without looking, so a crafted
-index reads foreign memory and a cycle never ends. Both kinds of tree number a child after its
-parent. With that, and with every node but the root named as a child exactly once, each walk
+Compiled prediction code follows `left`, `right` and `feature` without checks, so that a crafted
+index would read foreign memory and a cycle would never end. scikit-learn numbers a child after its
+parent. With that, and if every node except the root is the child of exactly one node, each path
 from the root ends at a leaf.
 """
 
@@ -12,90 +12,76 @@ import numpy as np
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.tree._tree import NODE_DTYPE
 
-from twinned.exceptions import IntegrityError
+from twinned.persistence.archive import require
 
 _LEAF = -1
 _NO_FEATURE = -2
-_BITSET_WORDS = 8  # 256 categories, 32 to a word
+_BITSET_SIZE = 8  # integers of 32 bits each, for 256 categories
 
 
-def check_tree(
-    *,
-    n_features: Any,
-    n_classes: Any,
-    n_outputs: Any,
-    max_depth: Any,
-    node_count: Any,
-    nodes: Any,
-    values: Any,
-) -> None:
-    """Check the state of a `sklearn.tree._tree.Tree` of a regressor, before it is built.
+def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
+    """Check the state and the arguments of a regressor's `sklearn.tree._tree.Tree`.
 
-    `nodes` has shape (node_count,), `values` (node_count, n_outputs, 1), `n_classes` (n_outputs,).
+    `n_classes` has shape (n_outputs,); in the state, `nodes` has shape (node_count,) and `values`
+    (node_count, n_outputs, 1).
     """
-    for name, number in (
-        ("n_features", n_features),
-        ("n_outputs", n_outputs),
-        ("node_count", node_count),
-    ):
-        _demand(is_integer(number) and number >= 1, f"{name} is {number!r}, not a positive integer")
-    _demand(is_integer(max_depth) and max_depth >= 0, f"max_depth is {max_depth!r}")
-    _demand(
-        isinstance(n_classes, np.ndarray)
-        and n_classes.shape == (n_outputs,)
-        and n_classes.dtype == np.intp
-        and bool((n_classes == 1).all()),
-        f"n_classes is {n_classes!r}, not a one for each of {n_outputs} outputs",
-    )
-    _demand_array(nodes, "nodes", NODE_DTYPE, (node_count,))
-    _demand_array(values, "values", np.dtype(np.float64), (node_count, n_outputs, 1))
+    max_depth, node_count = state["max_depth"], state["node_count"]
+    nodes, values = state["nodes"], state["values"]
+    sizes = {"n_features": n_features, "n_outputs": n_outputs, "node_count": node_count}
+    for name, size in sizes.items():
+        _require_tree(is_integer(size) and size >= 1, f"{name} is {size!r}, not a positive integer")
+    _require_tree(is_integer(max_depth) and max_depth >= 0, f"max_depth is {max_depth!r}")
+    _check_array(n_classes, "n_classes", np.dtype(np.intp), (n_outputs,))
+    _require_tree((n_classes == 1).all(), f"n_classes is {n_classes!r}, not ones")
+    _check_array(nodes, "nodes", NODE_DTYPE, (node_count,))
+    _check_array(values, "values", np.dtype(np.float64), (node_count, n_outputs, 1))
 
     left, right, feature = nodes["left_child"], nodes["right_child"], nodes["feature"]
     inner = left != _LEAF
-    _demand(bool((right[~inner] == _LEAF).all()), "a leaf has a right child")
-    _demand(bool((feature[~inner] == _NO_FEATURE).all()), "a leaf splits on a feature")
+    _require_tree((right[~inner] == _LEAF).all(), "a leaf has a right child")
+    _require_tree((feature[~inner] == _NO_FEATURE).all(), "a leaf splits on a feature")
     depth = check_children(left, right, inner)
-    _demand(max_depth == depth, f"max_depth is {max_depth}, but its deepest leaf is at {depth}")
-    _check_features(feature[inner], n_features)
-    _demand(not np.isnan(nodes["threshold"]).any(), "a threshold is NaN")
-    _demand(bool((nodes["n_node_samples"] >= 0).all()), "a node has a negative number of samples")
+    _require_tree(max_depth == depth, f"max_depth is {max_depth}, but its depth is {depth}")
+    _check_split_features(feature[inner], n_features)
+    _require_tree(not np.isnan(nodes["threshold"]).any(), "a threshold is NaN")
+    _require_tree((nodes["n_node_samples"] >= 0).all(), "a node has a negative number of samples")
     weights = nodes["weighted_n_node_samples"]
-    _demand(bool((np.isfinite(weights) & (weights >= 0)).all()), "a node's weight is not a weight")
-    _demand(bool((nodes["missing_go_to_left"] <= 1).all()), "missing_go_to_left is neither 0 nor 1")
-    _demand(bool(np.isfinite(values).all()), "a node's value is not finite")
+    _require_tree((np.isfinite(weights) & (weights >= 0)).all(), "a node's weight is invalid")
+    _require_tree((nodes["missing_go_to_left"] <= 1).all(), "missing_go_to_left is neither 0 nor 1")
+    _require_tree(np.isfinite(values).all(), "a node's value is not finite")
 
 
 def check_predictor(predictor: Any, *, n_features: int, is_categorical: np.ndarray) -> None:
     """Check one `TreePredictor` of a histogram gradient boosting model.
 
-    `is_categorical`, shape (n_features,): the columns that have a bitset of known categories.
+    `is_categorical`, shape (n_features,): the features that have a bitset of known categories.
     """
     nodes = getattr(predictor, "nodes", None)
-    _demand(isinstance(nodes, np.ndarray) and nodes.ndim == 1 and nodes.size > 0, "no nodes")
+    _require_tree(isinstance(nodes, np.ndarray) and nodes.ndim == 1 and nodes.size > 0, "no nodes")
     assert isinstance(nodes, np.ndarray)
-    _demand_array(nodes, "nodes", PREDICTOR_RECORD_DTYPE, nodes.shape)
+    _check_array(nodes, "nodes", PREDICTOR_RECORD_DTYPE, nodes.shape)
     for flag in ("is_leaf", "is_categorical", "missing_go_to_left"):
-        _demand(bool((nodes[flag] <= 1).all()), f"{flag} is neither 0 nor 1")
+        _require_tree((nodes[flag] <= 1).all(), f"{flag} is neither 0 nor 1")
     inner = nodes["is_leaf"] == 0
     check_children(nodes["left"].astype(np.int64), nodes["right"].astype(np.int64), inner)
-    split = nodes[inner]
-    _check_features(split["feature_idx"], n_features)
-    nominal = split["is_categorical"] == 1
-    _demand(not np.isnan(split["num_threshold"][~nominal]).any(), "a threshold is NaN")
-    _demand(bool(np.isfinite(nodes["value"]).all()), "a node's value is not finite")
+    splits = nodes[inner]
+    _check_split_features(splits["feature_idx"], n_features)
+    categorical = splits["is_categorical"] == 1
+    _require_tree(not np.isnan(splits["num_threshold"][~categorical]).any(), "a threshold is NaN")
+    _require_tree(np.isfinite(nodes["value"]).all(), "a node's value is not finite")
 
     bitsets = getattr(predictor, "raw_left_cat_bitsets", None)
     n_bitsets = bitsets.shape[0] if isinstance(bitsets, np.ndarray) and bitsets.ndim else 0
     for name in ("raw_left_cat_bitsets", "binned_left_cat_bitsets"):
-        shape = (n_bitsets, _BITSET_WORDS)
-        _demand_array(getattr(predictor, name, None), name, np.dtype(np.uint32), shape)
-    _demand(
-        bool((split["bitset_idx"][nominal] < n_bitsets).all()),
-        f"a categorical split names a bitset beyond the {n_bitsets} there are",
+        shape = (n_bitsets, _BITSET_SIZE)
+        _check_array(getattr(predictor, name, None), name, np.dtype(np.uint32), shape)
+    _require_tree(
+        (splits["bitset_idx"][categorical] < n_bitsets).all(),
+        f"a categorical split has a bitset index beyond its {n_bitsets}",
     )
-    _demand(
-        bool(np.asarray(is_categorical, dtype=bool)[split["feature_idx"][nominal]].all()),
-        "a categorical split uses a numerical column",
+    _require_tree(
+        np.asarray(is_categorical, dtype=bool)[splits["feature_idx"][categorical]].all(),
+        "a categorical split uses a numeric feature",
     )
 
 
@@ -115,18 +101,12 @@ def check_children(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> in
     (parents,) = np.nonzero(inner)
     children = np.concatenate([left[inner], right[inner]])
     n_nodes = len(inner)
-    _demand(
-        bool(((children > 0) & (children < n_nodes)).all()),
-        f"a child index is outside its {n_nodes} nodes",
-    )
-    _demand(
-        bool((children > np.concatenate([parents, parents])).all()),
-        "a node's child does not come after it",
-    )
-    _demand(
-        np.array_equal(np.sort(children), np.arange(1, n_nodes)),
-        "a node has no parent, or several",
-    )
+    in_range = ((children > 0) & (children < n_nodes)).all()
+    _require_tree(in_range, f"a child index is outside its {n_nodes} nodes")
+    after_parent = (children > np.concatenate([parents, parents])).all()
+    _require_tree(after_parent, "a node's child does not come after it")
+    each_once = np.array_equal(np.sort(children), np.arange(1, n_nodes))
+    _require_tree(each_once, "a node has no parent, or several")
     depth, level = 0, np.zeros(1, dtype=np.int64)
     while (level := level[inner[level]]).size:
         level = np.concatenate([left[level], right[level]])
@@ -135,32 +115,32 @@ def check_children(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> in
 
 
 def is_integer(value: Any) -> bool:
-    """Whether value is an integer of Python or numpy, and not a boolean."""
+    """Return whether value is an integer of Python or numpy, and not a boolean."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _check_features(features: np.ndarray, n_features: int) -> None:
-    _demand(
-        bool(((features >= 0) & (features < n_features)).all()),
-        f"a split uses a feature outside its {n_features}",
-    )
-
-
-def _demand_array(value: Any, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-    found = (
-        f"{value.dtype} of shape {value.shape}"
-        if isinstance(value, np.ndarray)
-        else type(value).__name__
-    )
-    _demand(
+def has_layout(value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> bool:
+    """Return whether value is a C-contiguous array of this dtype and shape."""
+    return (
         isinstance(value, np.ndarray)
         and value.dtype == dtype
         and value.shape == shape
-        and value.flags.c_contiguous,
-        f"{name} is {found}, not {dtype} of shape {shape}",
+        and value.flags.c_contiguous
     )
 
 
-def _demand(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise IntegrityError(f"a tree is damaged: {otherwise}")
+def _check_split_features(features: np.ndarray, n_features: int) -> None:
+    in_range = ((features >= 0) & (features < n_features)).all()
+    _require_tree(in_range, f"a split uses a feature outside its {n_features}")
+
+
+def _check_array(value: Any, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+    found = type(value).__name__
+    if isinstance(value, np.ndarray):
+        found = f"{value.dtype} of shape {value.shape}"
+    fault = f"{name} is {found}, not {dtype} of shape {shape}"
+    _require_tree(has_layout(value, dtype, shape), fault)
+
+
+def _require_tree(condition: bool | np.bool_, fault: str) -> None:
+    require(condition, f"a tree is damaged: {fault}")

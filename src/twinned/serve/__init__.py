@@ -1,7 +1,8 @@
-"""A small local service around a saved twin: a page with a form, and a JSON interface.
+"""Local HTTP service for a fitted twin: a web page with a form, and a JSON interface.
 
-`questions` turns what comes in into a table that the model can take, or into a clear message;
-`answers` asks the model; `app` is what speaks HTTP. Nothing in a request names a file.
+`requests` parses and validates requests, `service` computes predictions, `batching` predicts
+concurrent requests together, `openapi` describes the interface, and `app` is the ASGI application.
+A request never names a file.
 """
 
 from twinned.serve.app import make_app

@@ -1,4 +1,4 @@
-"""What comes in, as a table that the model can take; or a message that says what is wrong."""
+"""Parsing and validation of requests: from bytes to rows of feature values."""
 
 from __future__ import annotations
 
@@ -6,158 +6,184 @@ import csv
 import io
 import json
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-MOST_ROWS = 1_000
-MOST_BYTES = 1_000_000
-_TRUTHS = {"true": 1.0, "false": 0.0}
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+
+from twinned._table import NUMERIC
+
+MAX_ROWS = 1_000
+MAX_BODY_BYTES = 1_000_000
+_MAX_ABSOLUTE_VALUE = 1e300
+_BOOLEANS = {"true": 1.0, "false": 0.0}
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 
 
-class Wrong(ValueError):
-    """A request that cannot be answered: a status of HTTP and one sentence."""
+class BadRequest(ValueError):
+    """A request that cannot be processed: an HTTP status and one sentence."""
 
     def __init__(self, message: str, status: int = 422) -> None:
         super().__init__(message)
         self.status = status
 
 
-class Field(NamedTuple):
-    """A column of the model: a number, or one of some names."""
+class InputFeature(NamedTuple):
+    """A feature of the model, which is a column of the request."""
 
     name: str
-    choices: list[Any] | None  # None for a number
+    categories: list[Any] | None  # None for a numeric feature
 
-    def read(self, value: Any, row: int, missing: bool) -> Any:
-        """A value as the model takes it."""
-        if self.choices is not None and (choice := self._choice(value)) is not None:
-            return choice  # also one that is called "none"
+    @property
+    def labels(self) -> list[str] | None:
+        """The categories as text."""
+        return None if self.categories is None else [str(value) for value in self.categories]
+
+    def parse(self, value: Any, row: int, allow_missing: bool) -> Any:
+        """Return `value` as a number or a known category, or None where it is missing."""
+        if self.categories is not None and (category := self._find_category(value)) is not None:
+            return category  # before missing values, as a category may be named "none"
         if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
-            if missing:
+            if allow_missing:
                 return None
-            raise Wrong(f"row {row}: {self.name!r} has no value, and the model needs one.")
-        if self.choices is not None:
-            some = ", ".join(map(str, self.choices[:8]))
-            raise Wrong(f"row {row}: {self.name!r} must be one of {some}, not {_shown(value)}.")
-        if isinstance(value, (bool, str)) and str(value).strip().lower() in _TRUTHS:
-            return _TRUTHS[str(value).strip().lower()]
-        if not isinstance(value, (int, float, str)):
-            raise Wrong(f"row {row}: {self.name!r} must be a number, not {_shown(value)}.")
+            raise BadRequest(f"row {row}: {self.name!r} has no value, and the model needs one.")
+        if self.categories is not None:
+            allowed = ", ".join(map(str, self.categories[:8]))
+            raise BadRequest(
+                f"row {row}: {self.name!r} must be one of {allowed}, not {_short_repr(value)}."
+            )
+        if isinstance(value, bool | str) and (text := str(value).strip().lower()) in _BOOLEANS:
+            return _BOOLEANS[text]
         try:
-            number = float(value)
+            number = float(value) if isinstance(value, int | float | str) else math.nan
         except (ValueError, OverflowError):
             number = math.nan
-        if not math.isfinite(number) or abs(number) > 1e300:
-            raise Wrong(f"row {row}: {self.name!r} must be a number, not {_shown(value)}.")
+        if not abs(number) <= _MAX_ABSOLUTE_VALUE:  # true of NaN as well
+            raise BadRequest(
+                f"row {row}: {self.name!r} must be a number, not {_short_repr(value)}."
+            )
         return number
 
-    def _choice(self, value: Any) -> Any:
-        """The known name that is meant, or None."""
-        told = str(value).strip()
-        for choice in self.choices or ():
-            if value == choice or told == str(choice):
-                return choice
-        return None
+    def _find_category(self, value: Any) -> Any:
+        """Return the category that equals `value`, directly or as text, or None."""
+        text = str(value).strip()
+        return next((c for c in self.categories or () if value == c or text == str(c)), None)
 
 
-def fields_of(twin: Any) -> list[Field]:
-    """The columns that a fitted twin wants."""
-    columns = twin._schema
-    names = getattr(twin, "feature_names_in_", [f"x{i}" for i in range(columns.n_features)])
-    return [
-        Field(str(name), None if kind == "numeric" else list(known))
-        for name, kind, known in zip(names, columns.kinds, columns.categories, strict=True)
-    ]
+@dataclass(frozen=True)
+class RequestSchema:
+    """The features that each row of a request must have, in the order of the model."""
+
+    features: list[InputFeature]
+    named: bool  # whether the model was fitted with feature names
+    allow_missing: bool
+
+    @classmethod
+    def from_twin(cls, twin: BaseEstimator) -> RequestSchema:
+        """Return the schema of a fitted twin."""
+        table = twin._schema
+        names = getattr(twin, "feature_names_in_", [f"x{i}" for i in range(table.n_features)])
+        # the neighbors of a row with a missing value need a metric that supports it
+        metric = getattr(twin.anchors, "metric", "nan_euclidean")
+        return cls(
+            features=[
+                InputFeature(str(name), None if kind == NUMERIC else list(known))
+                for name, kind, known in zip(names, table.kinds, table.categories, strict=True)
+            ],
+            named=hasattr(twin, "feature_names_in_"),
+            allow_missing=metric == "nan_euclidean" and bool(get_tags(twin).input_tags.allow_nan),
+        )
+
+    @property
+    def all_numeric(self) -> bool:
+        """Whether there is no categorical feature."""
+        return all(feature.categories is None for feature in self.features)
+
+    def parse_rows(self, rows: list[Any]) -> list[list[Any]]:
+        """Return the values of each row, a dict from the client, in the order of the features."""
+        if not rows:
+            raise BadRequest("there are no rows.")
+        if len(rows) > MAX_ROWS:
+            raise BadRequest(f"{len(rows):,} rows are too many; send at most {MAX_ROWS:,}.", 413)
+        parsed = []
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, dict):
+                raise BadRequest(f"row {number} must be an object, not {_short_repr(row)}.")
+            for feature in self.features:
+                if feature.name not in row:
+                    names = _short_repr([f.name for f in self.features])
+                    raise BadRequest(f"row {number} lacks {feature.name!r}; it must have {names}.")
+            parsed.append([f.parse(row[f.name], number, self.allow_missing) for f in self.features])
+        return parsed
+
+    def to_table(self, rows: list[list[Any]]) -> np.ndarray | pd.DataFrame:
+        """Return parsed rows as the input of `predict`; a missing value becomes NaN."""
+        if self.all_numeric:
+            return np.array(rows, dtype=float)
+        table = pd.DataFrame(
+            {
+                feature.name: np.array(values, dtype=float)
+                if feature.categories is None
+                else pd.Categorical(values, categories=feature.categories)
+                for feature, values in zip(self.features, zip(*rows, strict=True), strict=True)
+            }
+        )
+        return table if self.named else table.to_numpy()
 
 
-def read_json(body: bytes) -> tuple[list[Any], float | None]:
-    """The rows of {"rows": [...]}, and the confidence of intervals, where that is asked for."""
+def parse_json_body(body: bytes) -> tuple[list[Any], float | None]:
+    """Return the rows of {"rows": [...]}, and the confidence of intervals or None."""
     try:
-        told = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
+        content = json.loads(body.decode("utf-8"), parse_constant=_reject_constant)
     except (UnicodeDecodeError, ValueError, RecursionError):
-        raise Wrong('the body must be JSON: {"rows": [{column: value, …}, …]}.', 400) from None
-    if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
-        raise Wrong('the body must be an object with a list "rows".')
-    if others := sorted(set(told) - {"rows", "confidence"}):
-        raise Wrong(f'the body may have "rows" and "confidence", but has {_shown(others[0])}.')
-    return told["rows"], read_confidence(told.get("confidence"))
+        raise BadRequest('the body must be JSON: {"rows": [{name: value, …}, …]}.', 400) from None
+    if not isinstance(content, dict) or not isinstance(content.get("rows"), list):
+        raise BadRequest('the body must be an object with a list "rows".')
+    if unknown := sorted(set(content) - {"rows", "confidence"}):
+        raise BadRequest(f'{_short_repr(unknown[0])} is unknown; use "rows" and "confidence".')
+    return content["rows"], parse_confidence(content.get("confidence"))
 
 
-def read_confidence(value: Any) -> float | None:
-    """A probability; None where there is none."""
+def parse_confidence(value: Any) -> float | None:
+    """Return the confidence as a number, or None where the request has none."""
     if value is None:
         return None
     try:
-        level = math.nan if isinstance(value, bool) else float(value)
+        confidence = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
-        level = math.nan
-    if not 0 < level < 1:
-        raise Wrong(f"confidence must lie between 0 and 1, but is {_shown(value)}.")
-    return level
+        confidence = math.nan
+    if not 0 < confidence < 1:
+        raise BadRequest(f"confidence must lie between 0 and 1, but is {_short_repr(value)}.")
+    return confidence
 
 
-def _no_constant(text: str) -> Any:
-    raise ValueError(text)
-
-
-def read_csv(body: bytes) -> list[Any]:
-    """The rows of a CSV file with a header line."""
+def parse_csv_body(body: bytes) -> list[dict[str, str]]:
+    """Return the rows of a CSV file with a header line."""
     try:
         text = body.decode("utf-8-sig")
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+        lines = [line for line in csv.reader(io.StringIO(text, newline=""), strict=True) if line]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise Wrong(f"the body must be CSV in UTF-8: {error}.", 400) from None
-    if not rows:
-        raise Wrong("the table is empty; its first line should name the columns.")
-    header, *lines = rows
-    header = [name.strip() for name in header]
+        raise BadRequest(f"the body must be CSV in UTF-8: {error}.", 400) from None
+    if not lines:
+        raise BadRequest("the table is empty; its first line must name the columns.")
+    header = [name.strip() for name in lines[0]]
     if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise Wrong(f"the header names {_shown(twice)} twice.")
-    for place, line in enumerate(lines, 1):
+        repeated = next(name for name in header if header.count(name) > 1)
+        raise BadRequest(f"the header names {_short_repr(repeated)} twice.")
+    for number, line in enumerate(lines[1:], 1):
         if len(line) != len(header):
-            raise Wrong(f"row {place} has {len(line)} fields, but the header names {len(header)}.")
-    return [dict(zip(header, line, strict=True)) for line in lines]
+            raise BadRequest(f"row {number} has {len(line)} values, the header {len(header)}.")
+    return [dict(zip(header, line, strict=True)) for line in lines[1:]]
 
 
-def checked(rows: list[Any], fields: list[Field], *, missing: bool) -> list[list[Any]]:
-    """The values of each row in the model's order, each as the model takes it."""
-    if not rows:
-        raise Wrong("there are no rows.")
-    if len(rows) > MOST_ROWS:
-        raise Wrong(f"{len(rows):,} rows are too many; at most {MOST_ROWS:,} at once.", 413)
-    found = []
-    for place, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise Wrong(f"row {place} must be an object of columns, not {_shown(row)}.")
-        for field in fields:
-            if field.name not in row:
-                wanted = [field.name for field in fields]
-                raise Wrong(f"row {place} lacks {field.name!r}; the model has {_shown(wanted)}.")
-        found.append([field.read(row[field.name], place, missing) for field in fields])
-    return found
+def _reject_constant(text: str) -> Any:
+    raise ValueError(text)  # NaN and Infinity are not JSON
 
 
-def as_table(values: list[list[Any]], fields: list[Field], *, named: bool) -> Any:
-    """A table of checked rows."""
-    import numpy as np
-    import pandas as pd
-
-    if all(field.choices is None for field in fields):
-        return np.array(
-            values, dtype=float
-        )  # in the model's order, so it needs no names; None: NaN
-    columns: dict[str, Any] = {}
-    for field, column in zip(fields, zip(*values, strict=True), strict=True):
-        if field.choices is None:
-            columns[field.name] = np.array(column, dtype=float)
-        else:
-            columns[field.name] = pd.Categorical(column, categories=field.choices)
-    table = pd.DataFrame(columns)
-    return table if named else table.to_numpy()
-
-
-def _shown(value: Any) -> str:
-    """A value for a message, never long."""
+def _short_repr(value: Any) -> str:
+    """Return the repr of a value, cut to 80 characters."""
     text = repr(value[:60]) if isinstance(value, str) else repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"

@@ -1,180 +1,173 @@
-"""What a saved twin says of a table of questions."""
+"""Predictions, intervals and comparable cases of one fitted twin, as plain JSON values."""
 
 from __future__ import annotations
 
 import copy
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import get_tags
+from sklearn.base import BaseEstimator
 
 from twinned._table import Floats
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
-from twinned.serve.requests import Field, Wrong, as_table, checked, fields_of
+from twinned.serve.requests import BadRequest, InputFeature, RequestSchema
 
-COMPARABLES = 8
-INTERVALS_FROM = 9  # scores, which are enough for the 90 % that the page asks for
+N_COMPARABLES = 8
+_MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
+_logger = logging.getLogger("twinned")
 
 
-class Told(NamedTuple):
-    """What the model says of rows, as it learned y."""
+class BatchPredictions(NamedTuple):
+    """Predictions of several rows, on the scale of the fitted target."""
 
     mean: Floats
-    std: Floats  # raw
-    sigma: Floats | None  # of intervals, where they are asked for
+    std: Floats  # raw, not calibrated
+    error_scale: Floats | None  # None where no intervals are requested
 
-    def take(self, rows: slice) -> Told:
-        sigma = None if self.sigma is None else self.sigma[rows]
-        return Told(self.mean[rows], self.std[rows], sigma)
+    def take(self, rows: slice) -> BatchPredictions:
+        """Return the predictions of a slice of the rows."""
+        scale = None if self.error_scale is None else self.error_scale[rows]
+        return BatchPredictions(self.mean[rows], self.std[rows], scale)
 
 
-class Answers:
-    """A loaded model, ready to be asked.
+class PredictionService:
+    """A fitted twin prepared for serving.
 
     Parameters
     ----------
-    model : a fitted twin
-        Of one output; or one whose target was learned as a logarithm by `twinned fit`.
+    model : fitted twin
+        With one output; or a `TransformedTargetRegressor` around a twin, with log and exp.
     name : str
-        For the page.
+        The title of the page.
     """
 
-    def __init__(self, model: Any, name: str) -> None:
-        self.model, self.name = model, name
-        self.twin = getattr(model, "regressor_", model)
-        self.log = self.twin is not model
-        if self.log and (model.func is not np.log or model.inverse_func is not np.exp):
-            raise ValueError(f"{name} learned a target transformed otherwise than by log.")
-        self.fields: list[Field] = fields_of(self.twin)
-        self._named = hasattr(self.twin, "feature_names_in_")
-        if self._named and all(field.choices is None for field in self.fields):
-            # numbers come in the model's own order: an array, which is opened faster than a table
-            self.twin = copy.copy(self.twin)
-            del self.twin.feature_names_in_
-        # neighbors of a point with a missing value need a metric that knows them
-        metric = getattr(self.twin.anchors, "metric", "nan_euclidean")
-        takes_missing = bool(get_tags(self.twin).input_tags.allow_nan)
-        self._missing = takes_missing and metric == "nan_euclidean"
-        if np.ndim(self.twin.anchors_y_) != 1:
-            raise ValueError(f"{name} has several outputs; only a twin of one can be served.")
-        if isinstance(self.twin, TwinRegressor):
-            self.twin._get_ready()
-        # the scores of left-out rows, which `twinned fit` makes a model keep
-        self._kept = StoredIntervals(self.twin) if hasattr(self.twin, "intervals_") else None
+    def __init__(self, model: BaseEstimator, name: str) -> None:
+        twin = getattr(model, "regressor_", model)
+        self.name = name
+        self._log_target = twin is not model
+        if self._log_target and (model.func is not np.log or model.inverse_func is not np.exp):
+            raise ValueError(f"{name} transforms its target by other functions than log and exp.")
+        if np.ndim(twin.anchors_y_) != 1:
+            raise ValueError(f"{name} has several outputs; only a model with one can be served.")
+        self.schema = RequestSchema.from_twin(twin)
+        if self.schema.named and self.schema.all_numeric:
+            # arrays are validated faster than tables, and the columns are in the right order
+            twin = copy.copy(twin)
+            del twin.feature_names_in_
+        if isinstance(twin, TwinRegressor):
+            twin._prepare_fast_path()
+        self._twin = twin
+        self._intervals = StoredIntervals(twin) if hasattr(twin, "intervals_") else None
 
     def about(self) -> dict[str, Any]:
-        """The columns, with what may stand in them, and the number of anchors."""
-        middles = self._middles()
+        """Return the number of anchors, whether there are intervals, and the features."""
         return {
             "name": self.name,
-            "anchors": len(self.twin.anchors_y_),
-            "intervals": self._kept is not None and len(self._kept.scores) >= INTERVALS_FROM,
+            "anchors": len(self._twin.anchors_y_),
+            "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
             "columns": [
-                {
-                    "name": field.name,
-                    "choices": None if field.choices is None else [str(c) for c in field.choices],
-                    "middle": middle,
-                }
-                for field, middle in zip(self.fields, middles, strict=True)
+                {"name": feature.name, "choices": feature.labels, "middle": _middle(feature, known)}
+                for feature, known in zip(
+                    self.schema.features, np.asarray(self._twin.anchors_X_).T, strict=True
+                )
             ],
         }
 
-    def _middles(self) -> list[Any]:
-        """A value of each column to start from: the median of the anchors, or the first name."""
-        return [
-            _median(column) if field.choices is None else str(field.choices[0])
-            for field, column in zip(self.fields, np.asarray(self.twin.anchors_X_).T, strict=True)
-        ]
-
-    def checked(self, rows: list[Any]) -> list[list[Any]]:
-        """Rows that the model can take, or `Wrong`."""
-        return checked(rows, self.fields, missing=self._missing)
-
-    def table(self, values: list[list[Any]]) -> Any:
-        return as_table(values, self.fields, named=self._named)
-
-    def check_confidence(self, confidence: float | None) -> None:
-        """Whether there can be such intervals."""
+    def check_intervals_available(self, confidence: float | None) -> None:
+        """Raise `BadRequest` where intervals of this confidence are requested and impossible."""
         if confidence is None:
             return
-        if self._kept is None:
-            raise Wrong(
-                f"{self.name} keeps no scores, so it has no intervals; fit it with a check."
+        if self._intervals is None:
+            raise BadRequest(
+                f"{self.name} stores no intervals; fit it with `twinned fit`, which stores them."
             )
-        try:
-            check_confidence(confidence, len(self._kept.scores))
-        except ValueError as error:
-            raise Wrong(_one_line(error)) from None
+        with _value_error_as_bad_request():
+            check_confidence(confidence, len(self._intervals.scores))
 
-    def predict(self, values: list[list[Any]], intervals: bool = False) -> Told:
-        """What the model says of checked rows."""
-        X = self.table(values)
-        wanted = self._kept if intervals else None
-        try:
-            mean, std = self.twin.predict(X, return_std=True)
-            return Told(mean, std, None if wanted is None else wanted.sigma(X, mean, std))
-        except ValueError as error:
-            raise Wrong(_one_line(error)) from None
+    def predict(self, rows: list[list[Any]], intervals: bool = False) -> BatchPredictions:
+        """Return the predictions of parsed rows, with the error scale if `intervals`."""
+        X = self.schema.to_table(rows)
+        with _value_error_as_bad_request():
+            mean, std = self._twin.predict(X, return_std=True)
+            if not intervals or self._intervals is None:
+                return BatchPredictions(mean, std, None)
+            matrix = self.twin._validate_queries(X).matrix
+            return BatchPredictions(mean, std, self._intervals.error_scale(matrix, mean, std))
 
-    def shown(self, told: Told, confidence: float | None) -> dict[str, list[float]]:
-        """What is answered, by name: of y itself, and with intervals where they are asked for."""
-        mean, std, sigma = told
-        found = {"prediction": mean, "std": std}
-        if self.log:
-            found = {"prediction": np.exp(mean), "std": np.exp(mean) * std}
-        if confidence is not None and self._kept is not None and sigma is not None:
-            ends = self._kept.ends(mean, sigma, confidence)
-            found["low"], found["high"] = np.exp(ends).T if self.log else ends.T
-        return {name: column.tolist() for name, column in found.items()}
+    def to_columns(
+        self, predictions: BatchPredictions, confidence: float | None
+    ) -> dict[str, list[float]]:
+        """Return `prediction`, `std` and, with a confidence, `low` and `high`, in units of y."""
+        mean, std, error_scale = predictions
+        columns = {"prediction": mean, "std": std}
+        if self._log_target:
+            columns = {"prediction": np.exp(mean), "std": np.exp(mean) * std}
+        if confidence is not None and self._intervals is not None and error_scale is not None:
+            bounds = self._to_target(self._intervals.interval(mean, error_scale, confidence))
+            columns["low"], columns["high"] = bounds.T
+        return {name: values.tolist() for name, values in columns.items()}
 
-    def explain(self, rows: list[Any]) -> dict[str, Any]:
-        """For each row its nearest anchors, and what they say."""
-        X = self.table(self.checked(rows))
-        try:
-            said = self.twin.explain(X, n=COMPARABLES)
-        except ValueError as error:
-            raise Wrong(_one_line(error)) from None
-        unlog = np.exp if self.log else (lambda values: values)
-        known, estimate = unlog(said["anchor_y"].to_numpy()), unlog(said["estimate"].to_numpy())
-        answers: list[list[dict[str, Any]]] = [[] for _ in rows]
-        for place, (query, anchor, weight) in enumerate(
-            zip(said["query"], said["anchor"], said["weight"], strict=True)
+    def explain(self, rows: list[list[Any]]) -> list[list[dict[str, Any]]]:
+        """Return, for each parsed row, its most important anchors and their estimates."""
+        X = self.schema.to_table(rows)
+        with _value_error_as_bad_request():
+            table = self._twin.explain(X, n=N_COMPARABLES)
+        known = self._to_target(table["anchor_y"].to_numpy())
+        estimates = self._to_target(table["estimate"].to_numpy())
+        comparables: list[list[dict[str, Any]]] = [[] for _ in rows]
+        for query, anchor, weight, y, estimate in zip(
+            table["query"], table["anchor"], table["weight"], known, estimates, strict=True
         ):
-            answers[query].append(
+            comparables[query].append(
                 {
                     "anchor": int(anchor),
-                    "known": float(known[place]),
-                    "difference": float(estimate[place] - known[place]),
-                    "estimate": float(estimate[place]),
+                    "known": float(y),
+                    "difference": float(estimate - y),
+                    "estimate": float(estimate),
                     "weight": float(weight),
-                    "columns": self._cells(int(anchor)),
+                    "columns": self._anchor_values(int(anchor)),
                 }
             )
-        return {"comparables": answers}
+        return comparables
 
-    def _cells(self, anchor: int) -> dict[str, Any]:
-        row = np.asarray(self.twin.anchors_X_)[anchor]
+    def _to_target(self, values: Floats) -> Floats:
+        return np.exp(values) if self._log_target else values
+
+    def _anchor_values(self, anchor: int) -> dict[str, Any]:
+        row = np.asarray(self._twin.anchors_X_)[anchor]
         return {
-            field.name: _plain(value, field) for field, value in zip(self.fields, row, strict=True)
+            feature.name: _json_value(feature, value)
+            for feature, value in zip(self.schema.features, row, strict=True)
         }
 
 
-def _one_line(error: Exception) -> str:
-    """What a model has against values, for instance that one is too large."""
-    return " ".join(str(error).split())[:300]
+@contextmanager
+def _value_error_as_bad_request() -> Iterator[None]:
+    """Report what the model rejects, for instance a value that is too large, in one line."""
+    try:
+        yield
+    except ValueError as error:
+        _logger.debug("The model rejected a request.", exc_info=True)
+        raise BadRequest(" ".join(str(error).split())[:300]) from error
 
 
-def _median(column: Any) -> float:
-    known = column[~np.isnan(column)]
-    return float(np.median(known)) if len(known) else 0.0
+def _middle(feature: InputFeature, known: Floats) -> float | str:
+    """Return an initial value for the form: the median of the anchors, or the first category."""
+    if feature.categories is not None:
+        return str(feature.categories[0])
+    present = known[~np.isnan(known)]
+    return float(np.median(present)) if len(present) else 0.0
 
 
-def _plain(value: Any, field: Field) -> Any:
-    """For JSON: a number, a name for its code, or null where it is missing."""
+def _json_value(feature: InputFeature, value: float) -> float | str | None:
+    """Return a number, the category of a code, or None where the value is missing."""
     if np.isnan(value):
         return None
-    if field.choices is None:
+    if feature.categories is None:
         return float(value)
     code = int(value)
-    return str(field.choices[code]) if 0 <= code < len(field.choices) else None
+    return str(feature.categories[code]) if 0 <= code < len(feature.categories) else None

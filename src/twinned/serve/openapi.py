@@ -1,0 +1,74 @@
+"""The OpenAPI description of the service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twinned._version import __version__
+from twinned.serve.requests import MAX_ROWS, RequestSchema
+
+Json = dict[str, Any]
+_JSON, _CSV = "application/json", "text/csv"
+_CONFIDENCE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+
+
+def openapi_description(name: str, schema: RequestSchema) -> Json:
+    """Return the OpenAPI description of the service for a model with this input schema."""
+    rows = _rows_schema(schema)
+    columns = {
+        column: {"type": "array", "items": {"type": "number"}}
+        for column in ("prediction", "std", "low", "high")
+    }
+    predict = _post(
+        "Predictions and raw standard deviations of all rows; with a confidence also prediction "
+        "intervals, where the model stores them",
+        rows,
+        {"type": "object", "properties": columns},
+    )
+    explain = _post("The comparable known cases of each row", rows, {"type": "object"})
+    text = {"type": "string"}
+    batch = _post("A CSV table with a header line, returned with predictions", text, text, _CSV)
+    batch["parameters"] = [{"name": "confidence", "in": "query", "schema": _CONFIDENCE}]
+    about = {
+        "summary": "The input columns of the model",
+        "responses": {"200": _content("The result.", {"type": "object"})},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": f"twinned: {name}", "version": __version__},
+        "paths": {
+            "/about": {"get": about},
+            "/predict": {"post": predict},
+            "/explain": {"post": explain},
+            "/batch": {"post": batch},
+        },
+    }
+
+
+def _rows_schema(schema: RequestSchema) -> Json:
+    properties = {
+        feature.name: {"type": "number"} if feature.labels is None else {"enum": feature.labels}
+        for feature in schema.features
+    }
+    row = {"type": "object", "properties": properties, "required": list(properties)}
+    rows = {"type": "array", "items": row, "minItems": 1, "maxItems": MAX_ROWS}
+    return {
+        "type": "object",
+        "properties": {"rows": rows, "confidence": _CONFIDENCE},
+        "required": ["rows"],
+        "additionalProperties": False,
+    }
+
+
+def _post(summary: str, request: Json, response: Json, media_type: str = _JSON) -> Json:
+    error = {"type": "object", "properties": {"error": {"type": "string"}}}
+    responses = dict.fromkeys(("400", "413", "422"), _content("The error in one sentence.", error))
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, **_content("The input.", request, media_type)},
+        "responses": {"200": _content("The result.", response, media_type), **responses},
+    }
+
+
+def _content(description: str, schema: Json, media_type: str = _JSON) -> Json:
+    return {"description": description, "content": {media_type: {"schema": schema}}}
