@@ -358,7 +358,7 @@ def test_the_model_that_was_given_is_not_fitted():
     [
         (
             lambda m: conformal(m, X[:8], y[:8]).predict_interval(X, 0.9),
-            "needs at least 9 calibration",
+            "at least 9 calibration",
         ),
         (lambda m: conformal(m, X[CAL], y[CAL]).predict_interval(X, 1.0), "between 0 and 1"),
         (lambda m: conformal(m, X[CAL], y[CAL]).predict_interval(X, "90%"), "confidence"),

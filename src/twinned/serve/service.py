@@ -95,7 +95,7 @@ class PredictionService:
             mean, std = self._twin.predict(X, return_std=True)
             if not intervals or self._intervals is None:
                 return BatchPredictions(mean, std, None)
-            matrix = self.twin._validate_queries(X).matrix
+            matrix = self._twin._validate_queries(X).matrix
             return BatchPredictions(mean, std, self._intervals.error_scale(matrix, mean, std))
 
     def to_columns(

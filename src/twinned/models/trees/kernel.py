@@ -319,19 +319,17 @@ def _descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_ty
 def _add_leaves(trees, q, output, queries, out, n_single, n_ended, work):
     """Add the values of the leaves that sets and single anchors of query `q` have reached."""
     positions, sums = queries.positions, out.sums
+    n_slots, n_positions, n_outputs = sums.shape[1:]
     per_anchor = positions.shape[1] > 0
-    row = q if len(positions) > 1 else 0
+    first_position = q * positions.shape[1] if len(positions) > 1 else 0
     n_values = trees.leaf_values.shape[1]
     for k in range(max(n_values, 1)):
         for i in range(n_ended):
             leaf, order = load(work.leaf_sets, 3 * i), load(work.leaf_sets, 3 * i + 2)
-            value = load(trees.thresholds, 2 * leaf + 1)
-            if n_values:
-                value = trees.leaf_values[load(trees.nodes, 4 * leaf + 1), k]
-            value *= load(out.signs, order)
-            slot = load(out.slots, order)
+            value = load(out.signs, order) * _leaf_value(trees, leaf, k)
+            start = (q * n_slots + load(out.slots, order)) * n_positions * n_outputs + output + k
             if not per_anchor:
-                sums[q, slot, 0, output + k] += value * load(work.leaf_sets, 3 * i + 1)
+                _add(sums, start, value * load(work.leaf_sets, 3 * i + 1))
                 continue
             words = nonzero_words(work.leaf_masks, i)
             while words:
@@ -339,19 +337,33 @@ def _add_leaves(trees, q, output, queries, out, n_single, n_ended, work):
                 words &= words - np.uint64(1)
                 word = load(work.leaf_masks, MASK_WORDS * i + w)
                 while word:
-                    sums[q, slot, positions[row, 64 * w + lowest_bit(word)], output + k] += value
+                    position = load(positions, first_position + 64 * w + lowest_bit(word))
+                    _add(sums, start + position * n_outputs, value)
                     word &= word - np.uint64(1)
         for i in range(n_single):
-            leaf, anchor_order = (
-                load(work.single_leaves, 2 * i),
-                load(work.single_leaves, 2 * i + 1),
-            )
+            leaf = load(work.single_leaves, 2 * i)
+            anchor_order = load(work.single_leaves, 2 * i + 1)
             order = anchor_order & 1
-            value = load(trees.thresholds, 2 * leaf + 1)
-            if n_values:
-                value = trees.leaf_values[load(trees.nodes, 4 * leaf + 1), k]
-            position = positions[row, anchor_order >> 1] if per_anchor else 0
-            sums[q, load(out.slots, order), position, output + k] += load(out.signs, order) * value
+            position = 0
+            if per_anchor:
+                position = np.int64(load(positions, first_position + (anchor_order >> 1)))
+            position += (q * n_slots + load(out.slots, order)) * n_positions
+            value = load(out.signs, order) * _leaf_value(trees, leaf, k)
+            _add(sums, position * n_outputs + output + k, value)
+
+
+@compiled
+def _leaf_value(trees, leaf, k):
+    """Return value `k` of a leaf."""
+    if trees.leaf_values.shape[1]:
+        return trees.leaf_values[load(trees.nodes, 4 * leaf + 1), k]
+    return load(trees.thresholds, 2 * leaf + 1)
+
+
+@compiled
+def _add(array, index, value):
+    """Add to `array.ravel()[index]`."""
+    store(array, index, load(array, index) + value)
 
 
 # --- all trees and queries ------------------------------------------------------------------------
