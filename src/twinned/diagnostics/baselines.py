@@ -88,13 +88,6 @@ def features_for(estimator: BaseEstimator, features: Floats) -> Floats:
     return features if allow_nan else np.nan_to_num(features, nan=0.0)
 
 
-def standardize(features: Floats) -> Floats:
-    """Return features with mean 0 and standard deviation 1; missing values become 0 before."""
-    known = np.nan_to_num(features, nan=0.0)
-    std = known.std(axis=0)
-    return (known - known.mean(axis=0)) / np.where(std > 0, std, 1.0)
-
-
 def describe(estimator: BaseEstimator) -> str:
     """Return an estimator on one line, with all settings that are not defaults.
 

@@ -65,7 +65,7 @@ def compare(
         if name != "twin"
     }
     ratio = ratios["base estimator"]
-    conclusion = conclude(ratio)
+    conclusion = _conclude(ratio)
     best = min(errors, key=errors.__getitem__)
     summary = _summarize(conclusion, ratio)
     if best not in ("twin", "base estimator"):
@@ -83,12 +83,7 @@ def compare(
     return CheckResult("comparison", "Does twinning help?", summary, numbers, _draw)
 
 
-def conclude(ratio: Ratio) -> str:
-    """Return whether a twin with this ratio of errors helps.
-
-    >>> conclude(Ratio(0.9, 0.8, 0.99)), conclude(Ratio(0.9, 0.8, 1.01))
-    ('helps', 'no clear difference')
-    """
+def _conclude(ratio: Ratio) -> str:
     if abs(ratio.value - 1) <= _MIN_CHANGE:
         return UNCLEAR
     return HELPS if ratio.high < 1 else HURTS if ratio.low > 1 else UNCLEAR

@@ -29,7 +29,6 @@ from twinned.diagnostics.baselines import (
     nearest_neighbors,
     plain_estimator,
     ridge,
-    standardize,
 )
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
@@ -39,6 +38,7 @@ from twinned.models.trees.reader import read_trees
 from twinned.pairing.anchors import NearestAnchors, as_anchor_strategy
 from twinned.pairing.splits import row_folds
 
+N_FOLDS = 5
 MIN_ROWS = 20
 MIN_SUBSET = 1_000  # rows that are cross-validated whatever the time budget
 MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
@@ -66,46 +66,21 @@ class AnchorEstimates(NamedTuple):
 
 @dataclass
 class CrossValidation:
-    """Out-of-fold predictions of a twin and of baselines.
-
-    Attributes
-    ----------
-    X, y : table of n rows and array of shape (n,)
-        The cross-validated rows.
-    twin : BaseTwin
-        Not fitted.
-    folds : list of (training rows, held-out rows)
-    groups : array of shape (n,) or None
-        Groups of rows that are held out together.
-    subset : array of shape (n,) or None
-        Which rows of a larger table these are; None: the whole table.
-    twins : list of BaseTwin
-        The twins of the folds.
-    predictions : dict of str to array of shape (n,)
-        Out-of-fold predictions by the name of the model; "twin" is the diagnosed one.
-    std : array of shape (n,)
-        Out-of-fold standard deviations of the twin.
-    descriptions : dict of str to str
-        The estimator behind each name, with its settings.
-    fold_seconds, pair_seconds : float
-        The time to fit and predict one fold, and to predict one pair of query and anchor.
-    full_fit_seconds : float
-        The time to fit the twin to the training rows of a fold of the whole table.
-    """
+    """Out-of-fold predictions of a twin and of baselines for n rows."""
 
     X: Any
-    y: Floats
-    twin: BaseTwin
+    y: Floats  # (n,)
+    twin: BaseTwin  # not fitted
     folds: list[Fold]
-    groups: Indices | None = None
-    subset: Indices | None = None
-    twins: list[BaseTwin] = field(default_factory=list)
-    predictions: dict[str, Floats] = field(default_factory=dict)
-    std: Floats = field(default_factory=lambda: np.empty(0))
-    descriptions: dict[str, str] = field(default_factory=dict)
-    fold_seconds: float = 0.0
-    pair_seconds: float = 0.0
-    full_fit_seconds: float = 0.0
+    groups: Indices | None = None  # (n,) rows of one group are held out together
+    subset: Indices | None = None  # (n,) which rows of a larger table these are
+    twins: list[BaseTwin] = field(default_factory=list)  # fitted, one per fold
+    predictions: dict[str, Floats] = field(default_factory=dict)  # (n,) by the name of the model
+    descriptions: dict[str, str] = field(default_factory=dict)  # estimators with their settings
+    std: Floats = field(default_factory=lambda: np.empty(0))  # (n,) of the twin
+    fold_seconds: float = 0.0  # to fit the twin in one fold and to predict
+    pair_seconds: float = 0.0  # to predict one pair of query and anchor
+    full_fit_seconds: float = 0.0  # to fit the twin in one fold of the larger table
 
     def rows(self, indices: Indices) -> Any:
         """Return these rows of X."""
@@ -123,7 +98,9 @@ class CrossValidation:
     @cached_property
     def standardized_features(self) -> Floats:
         """The features with mean 0 and standard deviation 1, missing values as 0."""
-        return standardize(self.features)
+        known = np.nan_to_num(self.features, nan=0.0)
+        std = known.std(axis=0)
+        return (known - known.mean(axis=0)) / np.where(std > 0, std, 1.0)
 
     def fit_twin(self, fold: int) -> FittedFold:
         """Fit the twin to the training rows of a fold."""
@@ -191,7 +168,7 @@ class CrossValidation:
 
         self.add_model("base estimator", base, progress)
         text = (
-            "KNeighborsRegressor(weights='distance'), standardized features, k by cross-validation"
+            "KNeighborsRegressor(weights='distance'), standardized features, best k inside a fold"
         )
         self.add_model("k-NN", neighbors, progress, description=text)
         text = "RidgeCV(), standardized features"
@@ -235,7 +212,6 @@ def cross_validate_models(
     y: Any,
     twin: BaseTwin | None = None,
     *,
-    cv: int = 5,
     groups: Indices | None = None,
     random_state: int = 0,
     progress: Progress = lambda message: None,
@@ -249,15 +225,15 @@ def cross_validate_models(
     n = count_rows(X)
     values = check_diagnosable(y, n)
     twin = TwinRegressor(random_state=random_state) if twin is None else twin
-    result = CrossValidation(X, values, twin, row_folds(n, cv, random_state, groups), groups)
+    result = CrossValidation(X, values, twin, row_folds(n, N_FOLDS, random_state, groups), groups)
     with ignore_unknown_categories():
         progress(_fold_message("twin", 0, result.folds))
         first = result.fit_twin(0)
         result.full_fit_seconds = first.seconds
-        subset = _affordable_subset(result, first, seconds, cv, random_state)
+        subset = _affordable_subset(result, first, seconds, random_state)
         if subset is not None:
             groups = result.groups_of(subset)
-            folds = row_folds(len(subset), cv, random_state, groups)
+            folds = row_folds(len(subset), N_FOLDS, random_state, groups)
             result = CrossValidation(
                 result.rows(subset), values[subset], twin, folds, groups, subset
             )
@@ -311,7 +287,7 @@ def affordable_rows(
 
 
 def _affordable_subset(
-    whole: CrossValidation, first: FittedFold, seconds: float | None, cv: int, random_state: int
+    whole: CrossValidation, first: FittedFold, seconds: float | None, random_state: int
 ) -> Indices | None:
     """Return a random subset of rows that fits into the time; None: use all rows."""
     n = len(whole.y)
@@ -324,7 +300,7 @@ def _affordable_subset(
         return None
     if whole.groups is not None:
         n_groups = len(np.unique(whole.groups[subset]))
-        if n_groups < min(cv, len(np.unique(whole.groups))):
+        if n_groups < min(N_FOLDS, len(np.unique(whole.groups))):
             return None
     return subset
 
@@ -340,7 +316,7 @@ def use_all_cores(twin: BaseTwin, n_queries: int) -> Iterator[None]:
     by_kernel = (
         isinstance(twin, TwinRegressor)
         and twin.n_jobs is None
-        and pays(twin.estimator_, n_queries * n_anchors_used(twin))
+        and pays(twin.estimator_, n_queries * n_anchors_used(twin) * (1 + twin.symmetric))
         and read_trees(twin.estimator_) is not None
     )
     if not by_kernel:
@@ -373,13 +349,11 @@ def rmse(predictions: Floats, y: Floats) -> float:
 
 
 def _describe_twin(twin: BaseTwin, fitted: BaseTwin) -> str:
-    """Describe a twin together with its default estimator, where that is used."""
-    if not isinstance(twin, TwinRegressor) or twin.estimator is not None:
-        return describe(twin)
-    base = clone(fitted.estimator_)
-    if "random_state" in base.get_params():
-        base.set_params(random_state=None)  # drawn in fit
-    return describe(clone(twin).set_params(estimator=base))
+    """Describe a twin together with its default estimator, where it has that."""
+    if isinstance(twin, TwinRegressor) and twin.estimator is None:
+        base = clone(fitted.estimator_).set_params(random_state=None)  # that is drawn in fit
+        twin = clone(twin).set_params(estimator=base)
+    return describe(twin)
 
 
 def _fold_message(name: str, fold: int, folds: list[Fold]) -> str:

@@ -138,12 +138,11 @@ def multiplier_check(
     errors = [rmse(own, known) for own in predictions]
     ratio = rmse_ratio(predictions[-1], predictions[0], known, cv.groups_of(held_out))
     trend = "falls" if ratio.high < 1 else "grows" if ratio.low > 1 else "level"
-    change = f"{format_percent(ratio.value - 1)} {{}} with {sizes[-1]} partners per row than with "
-    change += f"{sizes[0]}"
+    error = f"the error with {sizes[-1]} partners per row is {format_percent(ratio.value - 1)}"
     summary = {
-        "falls": f"More pairs help: the error is {change.format('lower')}, as it should be.",
-        "grows": f"More pairs hurt: the error is {change.format('higher')}. The paper advises "
-        "against twinning such data.",
+        "falls": f"More pairs help: {error} lower than with {sizes[0]}, as it should be.",
+        "grows": f"More pairs hurt: {error} higher than with {sizes[0]}. The paper advises against "
+        "twinning such data.",
         "level": "The number of pairs makes no clear difference.",
     }[trend]
     numbers = _curve_numbers(
