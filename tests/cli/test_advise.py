@@ -130,7 +130,7 @@ def test_groups_are_held_out_together_and_are_no_feature(table, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "parts"),
     [
         (("--budget", "soon"), ("--budget", "soon")),
         (("--budget", "0s"), ("--budget", "0s")),
@@ -141,12 +141,12 @@ def test_groups_are_held_out_together_and_are_no_feature(table, tmp_path):
         (("--report", "no/such/folder/page.html"), ("no/such/folder",)),
     ],
 )
-def test_bad_option_is_reported_on_one_line(table, arguments, words):
+def test_bad_option_is_reported_on_one_line(table, arguments, parts):
     result = run("advise", table[0], "--target", "price", *arguments)
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
+    for part in parts:
+        assert part in result.stderr
 
 
 def test_too_few_rows_are_refused(tmp_path):

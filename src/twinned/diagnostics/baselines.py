@@ -31,8 +31,8 @@ def plain_estimator(
 ) -> BaseEstimator:
     """Return the base estimator of a twin, unfitted and with the same settings, for plain rows.
 
-    `fitted` is a fitted clone of the twin, whose `estimator_` has the settings of the default
-    estimator; `random_state` seeds an estimator that has no seed.
+    `fitted` is a fitted clone of the twin; its `estimator_` has the settings of the default
+    estimator. `random_state` seeds an estimator that has no seed.
     """
     if not isinstance(twin, TwinRegressor):
         return plain_network(twin)

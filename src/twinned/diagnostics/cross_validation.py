@@ -263,10 +263,10 @@ def affordable_rows(
     fit_seconds: float,
     seconds: float | None,
 ) -> int:
-    """Return how many of `n_rows` rows can be cross-validated in so many seconds.
+    """Return how many of `n_rows` rows can be cross-validated within `seconds`.
 
-    All of them, unless it is much fewer; never fewer than `MIN_SUBSET`. `twin` is fitted to the
-    training rows of the first fold and is timed on some of its held-out rows.
+    All of them, unless it is much fewer; at least `MIN_SUBSET`. `twin` is fitted to the training
+    rows of the first fold, and its predictions of `held_out` rows are timed.
     """
     if seconds is None or n_rows * _SUBSET_SHARE <= MIN_SUBSET:
         return n_rows

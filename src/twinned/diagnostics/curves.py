@@ -83,7 +83,7 @@ def neighbor_curve(
     every = np.concatenate(rows)
     ratio = rmse_ratio(nested, with_all, cv.y[every], cv.groups_of(every))
     lowest = sizes[int(np.argmin(errors.mean(axis=0)))]
-    best = lowest if ratio.high < 1 else None
+    best = lowest if ratio.high < 1 and lowest < sizes[-1] else None
     if best is None:
         summary = "No number of nearest anchors is clearly better than all anchors."
     else:

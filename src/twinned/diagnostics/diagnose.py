@@ -251,7 +251,7 @@ class CheckRun:
                 self.results[result.key] = result
 
     def starts(self, name: str, seconds: float) -> bool:
-        """Return whether so many seconds are left, and report the start or the skip."""
+        """Return whether the time is enough; report the start or note that it is skipped."""
         if self._budget.allows(seconds + self._final_seconds()):
             self.progress(name)
             return True

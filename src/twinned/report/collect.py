@@ -321,7 +321,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
     if (y > 0).all() and y.max() > _LARGE_RATIO * y.min():
         steps.append(
             f"The largest value is {y.max() / y.min():,.0f} times the smallest: try the logarithm "
-            "(--log-target), whose differences are ratios."
+            "(--log-target); its differences are ratios."
         )
     if diagnosis.skipped:
         steps.append(f"Give more time (--budget) for: {', '.join(diagnosis.skipped)}.")
