@@ -52,10 +52,10 @@ def main():
         start = time.perf_counter()
         found = diagnose(*load(key), budget=arguments.budget)
         render(collect(found, title=key))  # as the command does
-        numbers = found.findings["comparison"].numbers
+        numbers = found.checks["comparison"].numbers
         kind = type(found.recommended).__name__
-        row = [key, numbers["answer"], numbers["ratio"], *numbers["interval"]]
-        row += [time.perf_counter() - start, kind, "; ".join(found.left_out)]
+        row = [key, numbers["conclusion"], numbers["ratio"], *numbers["interval"]]
+        row += [time.perf_counter() - start, kind, "; ".join(found.skipped)]
         with path.open("a", newline="") as file:
             csv.writer(file).writerow([f"{v:.4g}" if isinstance(v, float) else v for v in row])
         print(*row, flush=True)

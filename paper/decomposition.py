@@ -20,7 +20,7 @@ import numpy as np
 from paper.networks import member_estimates
 from paper.records import Run
 from twinned._table import Floats
-from twinned.diagnostics.uncertainty_checks import decompose
+from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
 
 FORMULAS = ("TF", "RCL", "WSB")
 N_SETS, N_LEARN, N_TEST, N_MEMBERS = 25, 300, 200, 8
@@ -76,7 +76,7 @@ def execute_decomposition(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any
         yield (
             run,
             {
-                name: decompose(seen, truth)
+                name: bias_variance_covariance(seen, truth)
                 | {"error": float(np.mean((seen.mean(axis=1) - truth) ** 2))}
                 for name, seen in views.items()
             },

@@ -1,4 +1,4 @@
-"""The page of `twinned advise` in a real browser. `make test-browser` installs what it needs."""
+"""The report of `twinned advise` in a real browser; `make test-browser` runs it."""
 
 import pytest
 from sklearn.tree import DecisionTreeRegressor
@@ -12,31 +12,31 @@ SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "co
 
 
 @pytest.fixture(scope="module")
-def facts():
+def report():
     X, y = make_wsb(80, random_state=0)
     twin = TwinRegressor(DecisionTreeRegressor(max_depth=8, random_state=0), random_state=0)
     return collect(diagnose(X, y, estimator=twin), title="bridge.csv", target="V")
 
 
 @pytest.fixture
-def page(open_page, facts, tmp_path):
+def page(open_page, report, tmp_path):
     path = tmp_path / "advice.html"
-    path.write_text(render(facts), encoding="utf-8")
+    path.write_text(render(report), encoding="utf-8")
     return open_page(path.as_uri())
 
 
-def test_every_section_is_there_and_named(page, save_screenshot):
+def test_every_section_has_a_heading(page, save_screenshot):
     for name in SECTIONS:
         section = page.find_element("id", name)
         assert section.is_displayed()
         assert section.find_element("tag name", "h2").text
-    for drawing in page.find_elements("css selector", "main svg"):
-        assert drawing.size["height"] > 40
-        assert drawing.get_attribute("aria-label")
+    for chart in page.find_elements("css selector", "main svg"):
+        assert chart.size["height"] > 40
+        assert chart.get_attribute("aria-label")
     save_screenshot("report-light")
 
 
-def test_choosing_a_row_changes_the_comparables(page, facts):
+def test_selecting_a_row_changes_the_comparables(page, report):
     from selenium.webdriver.support.ui import Select
 
     def shown():
@@ -44,31 +44,31 @@ def test_choosing_a_row_changes_the_comparables(page, facts):
 
     first = shown()
     assert len(first) == 8
-    assert f"row {facts['comparables'][0]['anchors'][0]['row']}" in first[0]
+    assert f"row {report['comparables'][0]['anchors'][0]['row']}" in first[0]
     Select(page.find_element("id", "query")).select_by_index(5)
     assert shown() != first
-    query = facts["comparables"][5]
-    assert f"for row {query['row']}:" in page.find_element("id", "told").text
+    query = report["comparables"][5]
+    assert f"for row {query['row']}:" in page.find_element("id", "prediction").text
     assert f"row {query['anchors'][0]['row']}" in shown()[0]
 
 
-def test_the_keyboard_reaches_the_choice(page):
+def test_keyboard_reaches_the_selection(page):
     from selenium.webdriver.common.keys import Keys
 
     page.find_element("tag name", "body").send_keys(Keys.TAB)
     assert page.switch_to.active_element.get_attribute("class") == "skip"
-    choice = page.find_element("id", "query")
-    before = page.find_element("id", "told").text
-    choice.send_keys(Keys.ARROW_DOWN)
-    assert page.find_element("id", "told").text != before
+    select = page.find_element("id", "query")
+    before = page.find_element("id", "prediction").text
+    select.send_keys(Keys.ARROW_DOWN)
+    assert page.find_element("id", "prediction").text != before
 
 
-def test_dark_where_the_reader_wants_it(page, set_dark, save_screenshot):
-    assert set_dark(False) > 200
-    assert set_dark(True) < 60
+def test_dark_color_scheme(page, dark, save_screenshot):
+    assert dark(False) > 200
+    assert dark(True) < 60
     save_screenshot("report-dark")
 
 
-def test_a_telephone_shows_all_of_it(page, set_narrow, save_screenshot):
-    assert set_narrow() <= 390
+def test_page_fits_on_a_telephone(page, telephone, save_screenshot):
+    assert telephone() <= 390
     save_screenshot("report-narrow")

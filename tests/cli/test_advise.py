@@ -1,4 +1,4 @@
-"""`twinned advise`: verdict, page, model, and clear refusals."""
+"""`twinned advise`: summary, report, model and error messages."""
 
 import json
 
@@ -15,8 +15,8 @@ from twinned.datasets import make_wsb
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """One thread, and a default estimator of few rounds: the advice need not be good."""
+def _fast(monkeypatch):
+    """One thread, and a default estimator of few iterations: the advice need not be good."""
     few = HistGradientBoostingRegressor(max_iter=40, min_samples_leaf=10)
     monkeypatch.setattr(
         "twinned.estimators.twin.default_estimator", lambda n_points, n_outputs: few
@@ -37,75 +37,80 @@ def table(tmp_path):
     return tmp_path / "bridge.csv", frame
 
 
-def test_verdict_page_and_model(table, tmp_path):
+def test_summary_report_and_model(table, tmp_path):
     path, frame = table
     page, model = tmp_path / "page.html", tmp_path / "m.twin"
     result = run("advise", path, "-t", "price", "--budget", "0.1s", "-r", page, "-o", model)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("Twinning ")
     assert "twin.fit(X, y)" in result.stdout
-    assert "Left out for lack of time" in result.stdout
+    assert "Skipped for lack of time" in result.stdout
+    # what the twin is compared with, and its settings
+    line = next(line for line in result.stdout.splitlines() if "base estimator  " in line)
+    assert "HistGradientBoostingRegressor(max_iter=40, min_samples_leaf=4" in line
     assert '<section id="comparables"' in page.read_text("utf-8")
     X, y = frame.drop(columns="price"), frame["price"]
     again = TwinRegressor(random_state=0).fit(X, y).predict(X)
     np.testing.assert_allclose(load(model).predict(X), again, rtol=1e-9)
 
 
-def test_rows_are_called_by_their_labels(table):
+def test_labels_name_the_rows(table):
     path, frame = table
     names = [f"No. {i}" for i in range(40)]
     frame.assign(house=names).to_csv(path, index=False)
     result = run("advise", path, "-t", "price", "--budget", "0.1s", "--label", "house", "--json")
     assert result.exit_code == 0, result.output
-    facts = json.loads(result.stdout)
-    assert "house" not in facts["columns"]
-    for query in facts["comparables"]:
+    report = json.loads(result.stdout)
+    assert "house" not in report["columns"]
+    for query in report["comparables"]:
         for one in (query, *query["anchors"]):
             assert one["name"] == f"{names[one['row'] - 1]} (row {one['row']})"
-    for wrong in ("nobody", "price"):
+    for wrong in ("absent", "price"):
         result = run("advise", path, "-t", "price", "--label", wrong)
         assert result.exit_code == 2
         assert "--label" in result.stderr
 
 
-def test_facts_for_machines_and_the_logarithm(table, tmp_path):
+def test_json_output_and_log_target(table, tmp_path):
     path, frame = table
     model = tmp_path / "m.twin"
     result = run(
         "advise", path, "-t", "price", "--log-target", "--budget", "1", "--json", "-o", model
     )
     assert result.exit_code == 0, result.output
-    facts = json.loads(result.stdout)
-    assert facts["target"] == "log price"
-    assert facts["rows"] == 40
-    assert {"twin", "base", "k-NN"} <= set(facts["findings"]["comparison"]["numbers"]["rmse"])
-    assert any("logarithm" in step for step in facts["next"])
-    told = load(model).predict(frame.drop(columns="price"))
-    assert np.all(told > 0)  # in units of the target again
-    assert np.corrcoef(told, frame["price"])[0, 1] > 0.9
+    report = json.loads(result.stdout)
+    assert report["target"] == "log price"
+    assert report["rows"] == 40
+    errors = report["checks"]["comparison"]["numbers"]["rmse"]
+    assert {"twin", "base estimator", "k-NN"} <= set(errors)
+    assert any("logarithm" in step for step in report["next_steps"])
+    predicted = load(model).predict(frame.drop(columns="price"))
+    assert np.all(predicted > 0)  # in units of the target again
+    assert np.corrcoef(predicted, frame["price"])[0, 1] > 0.9
     low, high = np.exp(load(model).regressor_.predict_interval(frame.drop(columns="price"))).T
-    assert np.all((low < told) & (told < high))
-    room = {}
-    exec(facts["code"], room)  # the lines that it prints open the table and make the same model
-    np.testing.assert_allclose(np.exp(room["twin"].predict(room["X"])), told, rtol=1e-9)
+    assert np.all((low < predicted) & (predicted < high))
+    namespace = {}
+    exec(report["code"], namespace)  # the printed code reads the table and makes the same model
+    again = np.exp(namespace["twin"].predict(namespace["X"]))
+    np.testing.assert_allclose(again, predicted, rtol=1e-9)
 
 
-def test_what_is_not_tried_is_told(table, tmp_path):
+def test_skipped_networks_and_hints_are_printed(table, tmp_path):
     path, frame = table
     wide = frame.assign(price=np.exp(2 * np.log(frame["price"])), maker=["a", "b"] * 20)
     wide.loc[3, "R1"] = np.nan
     wide.to_csv(path, index=False)
     result = run("advise", path, "-t", "price", "--budget", "0.1s", "-r", tmp_path / "page.html")
     assert result.exit_code == 0, result.output
-    assert "Networks were not tried: they take no missing values." in result.stdout
+    assert "Networks were not tried: they do not accept missing values." in result.stdout
     assert "times the smallest: try the logarithm (--log-target)" in result.stdout
     assert ".astype({'maker': 'category'})" in result.stdout
-    assert 'href="#curves"' not in (tmp_path / "page.html").read_text("utf-8")  # nothing is there
+    assert 'href="#curves"' not in (tmp_path / "page.html").read_text("utf-8")  # no curve fits
     refused = run("advise", path, "-t", "price", "-r", tmp_path / "no" / "page.html")
     assert "--report" in refused.stderr
 
 
-def test_groups_are_left_out_together_and_not_learned(table, tmp_path):
+def test_groups_are_held_out_together_and_are_no_feature(table, tmp_path):
     path, frame = table
     frame.assign(sample=[f"s{i // 4}" for i in range(40)]).to_csv(path, index=False)
     model = tmp_path / "m.twin"
@@ -125,7 +130,7 @@ def test_groups_are_left_out_together_and_not_learned(table, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "parts"),
     [
         (("--budget", "soon"), ("--budget", "soon")),
         (("--budget", "0s"), ("--budget", "0s")),
@@ -136,20 +141,20 @@ def test_groups_are_left_out_together_and_not_learned(table, tmp_path):
         (("--report", "no/such/folder/page.html"), ("no/such/folder",)),
     ],
 )
-def test_what_cannot_be_done_is_one_line(table, arguments, words):
+def test_bad_option_is_reported_on_one_line(table, arguments, parts):
     result = run("advise", table[0], "--target", "price", *arguments)
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
+    for part in parts:
+        assert part in result.stderr
 
 
-def test_few_rows_are_told(tmp_path):
+def test_too_few_rows_are_refused(tmp_path):
     (tmp_path / "few.csv").write_text("a,y\n1,2\n2,3\n3,4\n")
     result = run("advise", tmp_path / "few.csv", "--target", "y")
     assert result.exit_code == 2
-    assert "20 rows at least; there are 3" in result.stderr
+    assert "at least 20 rows; there are 3" in result.stderr
 
 
-def test_times_are_read():
+def test_parse_budget():
     assert [parse_budget(text) for text in ("90", "1.5s", "2 m", "3min")] == [90, 1.5, 120, 180]

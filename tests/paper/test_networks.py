@@ -8,7 +8,7 @@ from paper.decomposition import expected_error
 from paper.records import Run
 from twinned import NearestAnchors, SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.datasets import make_tf
-from twinned.diagnostics.uncertainty_checks import decompose
+from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
 from twinned.neural import TwinNeuralRegressor
 
 X, y = (part.to_numpy() for part in make_tf(90, random_state=0))
@@ -132,7 +132,7 @@ def _close(one, other):
 def test_the_formula_of_the_appendix_holds_for_any_numbers():
     rng = np.random.RandomState(1)
     estimates, truth = rng.normal(size=(12, 5, 7)) + rng.normal(size=(12, 1, 7)), rng.normal(size=7)
-    parts = decompose(estimates, truth)
+    parts = bias_variance_covariance(estimates, truth)
     off = estimates - estimates.mean(axis=0)
     pairs = [np.mean(off[:, i] * off[:, j]) for i in range(5) for j in range(5) if i != j]
     assert parts["variance"] == pytest.approx(np.mean(off**2))

@@ -1,4 +1,4 @@
-"""`twinned advise`: should this table be twinned, how, and how far can it be trusted?"""
+"""`twinned advise`: check whether twinning helps on a table, and recommend a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,23 +26,30 @@ from twinned.cli.options import (
     check_seed,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from twinned.diagnostics import Diagnosis
+    from twinned.report.collect import Content
+
 
 def advise_command(
     table: Table,
     target: Target,
     report: Annotated[
         Path | None,
-        typer.Option("--report", "-r", help="Where the page goes, such as advice.html."),
+        typer.Option("--report", "-r", help="The HTML report to write: advice.html."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where the recommended model goes: model.twin."),
+        typer.Option("--output", "-o", help="The recommended model to write: model.twin."),
     ] = None,
     budget: Annotated[
         str,
         typer.Option(
             "--budget",
-            help="About how long it may take. What is essential is done in any case.",
+            help="About how long it may take. The cross-validation is always done.",
             metavar="60s|2m",
         ),
     ] = "60s",
@@ -55,18 +62,18 @@ def advise_command(
         int,
         typer.Option(
             "--seed",
-            help="The same seed gives the same advice, where there is time for the same checks.",
+            help="The same seed gives the same advice, if the same checks fit into the time.",
             metavar="N",
         ),
     ] = 0,
     separator: Separator = ",",
-    as_json: Annotated[bool, typer.Option("--json", help="Print all facts as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Say whether and how to twin a table, and how far to trust the result.
+    """Check whether twinning helps on a table, and recommend a model.
 
-    A twin, the plain estimator it is made of, k-NN and networks are cross-validated side by side;
-    then come the paper's checks: do more pairs help, how many anchors, would more labels help?
-    All errors are of rows that the model had not seen.
+    A twin, its base estimator on plain rows, k-NN, ridge regression and networks are
+    cross-validated on the same folds; further checks vary the number of pairs, anchors and labels.
+    All errors are errors of held-out rows.
 
     For example:
 
@@ -77,51 +84,56 @@ def advise_command(
     with exit_on_bad_input(), print_warnings():
         seconds = parse_budget(budget)
         check_seed(seed)
-        page = None if report is None else check_output_path(report, [table], "--report")
-        place = None if output is None else check_output_path(output, [table])
-        cells = read_csv(table, separator)
+        report_path = None if report is None else check_output_path(report, [table], "--report")
+        model_path = None if output is None else check_output_path(output, [table])
+        csv_table = read_csv(table, separator)
         if label is not None:
-            cells.require([label], "--label")
+            csv_table.require([label], "--label")
             if label == target:
                 raise ValueError(f"--label names {target!r}, which is the --target.")
             drop = [*(drop or []), label]
         X, y, groups = read_training_data(
-            cells, target, categorical or [], drop or [], log_target, group
+            csv_table, target, categorical or [], drop or [], log_target, group
         )
 
         import numpy as np
 
         from twinned.diagnostics import diagnose
+        from twinned.persistence.archive import write_atomically
         from twinned.report import collect, render
 
-        learned = np.log(y) if log_target else y
-        with _spinner() as tell:
-            found = diagnose(
-                X, learned, budget=seconds, groups=groups, random_state=seed, progress=tell
+        with _spinner() as progress:
+            diagnosis = diagnose(
+                X,
+                np.log(y) if log_target else y,
+                budget=seconds,
+                groups=groups,
+                random_state=seed,
+                progress=progress,
             )
-            tell("collecting the facts")
+            progress("collecting the report")
             name = f"log {target}" if log_target else target
-            labels = None if label is None else cells.column(label)
-            facts = collect(found, title=table.name, target=name, labels=labels, random_state=seed)
-            facts["code"] = _code(facts["code"], table, target, X, cells.names, log_target)
-        if log_target:
-            facts["next"].append(
-                "All errors here are of the logarithm: 0.1 is an error of about 10 %."
+            labels = None if label is None else csv_table.column(label)
+            content = collect(
+                diagnosis, title=table.name, target=name, labels=labels, random_state=seed
             )
-        if place is not None:
-            _save(found, X, y, log_target, place)
-            facts["output"] = str(output)
-        if page is not None:
-            page.write_text(render(facts), encoding="utf-8")
-            facts["report"] = str(report)
-    if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False))
-    else:
-        _tell(facts)
+        opening = _opening_code(table, target, X, csv_table.names, log_target)
+        content["code"] = f"{opening}\n{content['code']}"
+        if log_target:
+            content["next_steps"].append(
+                "All errors here are errors of the logarithm: 0.1 is about 10 %."
+            )
+        if model_path is not None:
+            _save(diagnosis, X, y, log_target, model_path)
+            content["output"] = str(output)
+        if report_path is not None:
+            write_atomically(report_path, render(content).encode())
+            content["report"] = str(report)
+    typer.echo(json.dumps(content, ensure_ascii=False) if as_json else format_text(content))
 
 
 def parse_budget(text: str) -> float:
-    """Seconds.
+    """Return a time as seconds.
 
     >>> parse_budget("90"), parse_budget("60s"), parse_budget("2m")
     (90.0, 60.0, 120.0)
@@ -132,39 +144,44 @@ def parse_budget(text: str) -> float:
     return float(found[1]) * (60.0 if found[2] in ("m", "min") else 1.0)
 
 
-def _code(
-    lines: str, table: Path, target: str, X: Any, columns: list[str], log_target: bool
+def _opening_code(
+    table: Path, target: str, X: pd.DataFrame, columns: list[str], log_target: bool
 ) -> str:
-    """The lines that make the twin, and before them those that open the table as it was here."""
-    names = {name: "category" for name in X.columns if X[name].dtype == "category"}
+    """Return the lines of Python that read the table as it was read here."""
+    categories = {name: "category" for name in X.columns if X[name].dtype == "category"}
     dropped = [name for name in columns if name not in X.columns]
     y = f"data[{target!r}]"
-    opening = [
+    lines = ["import numpy as np"] if log_target else []
+    lines += [
         "import pandas as pd",
-        f"data = pd.read_csv({str(table)!r})" + (f".astype({names!r})" if names else ""),
+        f"data = pd.read_csv({str(table)!r})" + (f".astype({categories!r})" if categories else ""),
         f"X, y = data.drop(columns={dropped!r}), {f'np.log({y})' if log_target else y}",
     ]
-    return "\n".join([*(["import numpy as np"] if log_target else []), *opening, lines])
+    return "\n".join(lines)
 
 
-def _save(found: Any, X: Any, y: Any, log_target: bool, place: Path) -> None:
+def _save(
+    diagnosis: Diagnosis, X: pd.DataFrame, y: np.ndarray, log_target: bool, path: Path
+) -> None:
+    """Save the recommended model; with a log target it takes and returns the target itself."""
     from twinned import save
 
-    model = found.model
+    model = twin = diagnosis.model
     if log_target:
         import numpy as np
         from sklearn.compose import TransformedTargetRegressor
 
         model = TransformedTargetRegressor(
-            regressor=found.recommended, func=np.log, inverse_func=np.exp
+            regressor=diagnosis.recommended, func=np.log, inverse_func=np.exp
         ).fit(X, y)
-    found.calibrated.store_in(model.regressor_ if log_target else model)
-    save(model, place)
+        twin = model.regressor_
+    diagnosis.calibrated.store_in(twin)
+    save(model, path)
 
 
 @contextmanager
 def _spinner() -> Iterator[Callable[[str], None]]:
-    """Say what is under way on a terminal's stderr; elsewhere nothing, so that logs stay clean."""
+    """Show the current step on stderr where that is a terminal, so that logs stay clean."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -174,28 +191,32 @@ def _spinner() -> Iterator[Callable[[str], None]]:
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as progress:
         task = progress.add_task("")
-        yield lambda what: progress.update(task, description=what)
+        yield lambda message: progress.update(task, description=message)
 
 
-def _tell(facts: dict[str, Any]) -> None:
-    typer.echo(facts["verdict"])
-    for key, finding in facts["findings"].items():
-        if key != "comparison":
-            typer.echo(f"  {finding['title']:<36}{finding['verdict']}")
-    errors = facts["findings"]["comparison"]["numbers"]["rmse"]
-    typer.echo(f"Errors (RMSE) of {facts['target']}, of rows not seen, by cross-validation:")
-    for name in sorted(errors, key=errors.get):
-        typer.echo(f"  {name:<18}{errors[name]:.4g}")
-    for note in facts["notes"]:
-        typer.echo(note)
-    if facts["left_out"]:
-        typer.echo(f"Left out for lack of time: {', '.join(facts['left_out'])}.")
-    for step in facts["next"]:
-        if "--log-target" in step:
-            typer.echo(step)
-    typer.echo("To make it in Python:")
-    for line in facts["code"].splitlines():
-        typer.echo(f"  {line}")
-    for word in ("output", "report"):
-        if word in facts:
-            typer.echo(f"{'model' if word == 'output' else 'page'}: {facts[word]}")
+def format_text(content: Content) -> str:
+    """Return the summary, the errors and the code as lines of text."""
+    comparison = content["checks"]["comparison"]["numbers"]
+    lines = [content["summary"]]
+    lines += [
+        f"  {check['title']:<40}{check['summary']}"
+        for key, check in content["checks"].items()
+        if key != "comparison"
+    ]
+    lines.append(f"Errors (RMSE) of {content['target']} on held-out rows, by cross-validation:")
+    lines += [
+        f"  {name:<18}{error:<12.4g}{comparison['estimators'].get(name, '')}"
+        for name, error in sorted(comparison["rmse"].items(), key=lambda item: item[1])
+    ]
+    lines += content["notes"]
+    if content["skipped"]:
+        lines.append(f"Skipped for lack of time: {', '.join(content['skipped'])}.")
+    lines += [step for step in content["next_steps"] if "--log-target" in step]
+    lines.append("To make it in Python:")
+    lines += [f"  {line}" for line in content["code"].splitlines()]
+    lines += [
+        f"{name}: {content[key]}"
+        for key, name in (("output", "model"), ("report", "report"))
+        if key in content
+    ]
+    return "\n".join(line.rstrip() for line in lines)

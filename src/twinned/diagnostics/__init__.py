@@ -1,7 +1,8 @@
-"""Should these data be twinned? Diagnostics that answer with numbers, a sentence and a picture.
+"""Cross-validated checks of a data set: does twinning help, and with which settings?
 
-`evidence` gathers out-of-fold predictions, `comparison`, `curves` and `trust` ask them one question
-each, and `guide` asks all within a time budget.
+`cross_validation` computes out-of-fold predictions, `comparison`, `curves` and
+`uncertainty_checks` hold one function per check, and `diagnose` runs all checks within a time
+budget.
 """
 
 from twinned.diagnostics.comparison import compare
@@ -12,12 +13,12 @@ from twinned.diagnostics.curves import (
     neighbor_curve,
 )
 from twinned.diagnostics.diagnose import Diagnosis, diagnose
-from twinned.diagnostics.finding import Finding
+from twinned.diagnostics.result import CheckResult
 from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_check, noise_estimate
 
 __all__ = [
+    "CheckResult",
     "Diagnosis",
-    "Finding",
     "anchor_curve",
     "anchor_decomposition",
     "compare",

@@ -1,105 +1,135 @@
-"""Does twinning help on these data? Paired, on points that nobody learned from."""
+"""Comparison of a twin with its base estimator and other baselines, paired on held-out rows."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned.diagnostics.cross_validation import Evidence, gather, rmse
-from twinned.diagnostics.finding import Finding, per_cent
+from twinned.diagnostics.cross_validation import CrossValidation, cross_validate_models, rmse
+from twinned.diagnostics.result import CheckResult, Numbers, format_percent
+from twinned.estimators.base import BaseTwin
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"
-_DRAWS = 2_000  # of the bootstrap
+_N_BOOTSTRAP = 2_000
 _CONFIDENCE = 0.95
-_FEWEST_GROUPS = 5
-_NEGLIGIBLE = 0.005  # a ratio so near to 1 is none, however sure
+_MIN_GROUPS = 5
+_MIN_CHANGE = 0.005  # a ratio closer to 1 is no difference, however narrow its interval
 
 
-def compare(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None) -> Finding:
-    """The twin beside its base, k-NN and whoever else is in the evidence.
+class Ratio(NamedTuple):
+    """Ratio of the RMSE of two models, with the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def compare(
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Compare a twin with its base estimator, k-NN and ridge regression.
+
+    The base estimator is fitted to plain rows with the settings that it has in the twin.
 
     Parameters
     ----------
-    X, y : table and values
-        All points.
-    twin : a twin that is not fitted, default=None
+    X : table or array of shape (n, n_features)
+        All rows.
+    y : array of shape (n,)
+        Their values.
+    twin : unfitted twin, default=None
         None is `TwinRegressor()`.
-    evidence : Evidence, default=None
-        What was gathered before; None gathers it.
+    cross_validation : CrossValidation, default=None
+        Out-of-fold predictions, where they are computed already.
 
     Returns
     -------
-    Finding
-        `numbers["answer"]` is "helps", "does not help" or "no clear difference": the first two
+    CheckResult
+        `numbers["conclusion"]` is "helps", "does not help" or "no clear difference": the first two
         where the 95 % interval of the ratio of the two errors lies on one side of 1, and the ratio
-        differs from 1 by half a per cent at least. It is a bootstrap over left-out points (or
-        groups of them), paired.
+        differs from 1 by at least half a percent. The interval is a paired bootstrap over held-out
+        rows, or groups of them. `numbers["estimators"]` are the compared estimators with their
+        settings.
     """
-    evidence = gather(X, y, twin) if evidence is None else evidence
-    y = evidence.y
-    errors = {name: rmse(told, y) for name, told in evidence.told.items()}
-    errors["always the mean"] = float(np.std(y))
-    twin, groups = evidence.told["twin"], evidence.groups
-    ratio, low, high = ratio_interval(twin, evidence.told["base"], y, groups)
-    matters = abs(ratio - 1) > _NEGLIGIBLE
-    answer = HELPS if matters and high < 1 else HURTS if matters and low > 1 else UNCLEAR
-    change = per_cent(ratio - 1)
-    verdict = {
-        HELPS: f"Twinning helps: the twin's error is {change} below that of its base estimator.",
-        HURTS: f"Twinning does not help: the twin's error is {change} above that of its base.",
-        UNCLEAR: f"Twinning makes no clear difference: the errors differ by {change}, "
-        "less than these points can tell.",
-    }[answer]
-    best = min((name for name in evidence.told), key=lambda name: errors[name])
-    if best not in ("twin", "base"):
-        verdict += f" The lowest error is that of {best}."
-    numbers = {
-        "rmse": errors,
-        "answer": answer,
-        "ratio": ratio,
-        "interval": [low, high],
-        "best": best,
-        "points": len(y),
-        "against": {
-            name: list(ratio_interval(twin, told, y, groups))
-            for name, told in evidence.told.items()
-            if name != "twin"
-        },
+    cv = cross_validation or cross_validate_models(X, y, twin)
+    errors = {name: rmse(values, cv.y) for name, values in cv.predictions.items()}
+    ratios = {
+        name: rmse_ratio(cv.predictions["twin"], values, cv.y, cv.groups)
+        for name, values in cv.predictions.items()
+        if name != "twin"
     }
-    return Finding("comparison", "Does twinning help?", verdict, numbers, _draw)
+    ratio = ratios["base estimator"]
+    conclusion = _conclude(ratio)
+    best = min(errors, key=errors.__getitem__)
+    summary = _summarize(conclusion, ratio)
+    if best not in ("twin", "base estimator"):
+        summary += f" {best} has the lowest error."
+    numbers = {
+        "rmse": {**errors, "mean of y": float(np.std(cv.y))},
+        "conclusion": conclusion,
+        "ratio": ratio.value,
+        "interval": [ratio.low, ratio.high],
+        "best": best,
+        "n_rows": len(cv.y),
+        "ratios": {name: list(own) for name, own in ratios.items()},
+        "estimators": cv.descriptions,
+    }
+    return CheckResult("comparison", "Does twinning help?", summary, numbers, _draw)
 
 
-def ratio_interval(
-    told: Floats, other: Floats, y: Floats, groups: Any = None
-) -> tuple[float, float, float]:
-    """RMSE of one by that of the other, with a 95 % interval: a paired bootstrap over points.
+def _conclude(ratio: Ratio) -> str:
+    if abs(ratio.value - 1) <= _MIN_CHANGE:
+        return UNCLEAR
+    return HELPS if ratio.high < 1 else HURTS if ratio.low > 1 else UNCLEAR
 
-    Where points come in `groups` (n,), whole groups are drawn.
+
+def _summarize(conclusion: str, ratio: Ratio) -> str:
+    change = format_percent(ratio.value - 1)
+    return {
+        HELPS: f"Twinning helps: the error of the twin is {change} lower than that of its base "
+        "estimator on plain rows.",
+        HURTS: f"Twinning does not help: the error of the twin is {change} higher than that of "
+        "its base estimator on plain rows.",
+        UNCLEAR: "Twinning makes no clear difference: the errors of the twin and of its base "
+        f"estimator on plain rows differ by {change}.",
+    }[conclusion]
+
+
+def rmse_ratio(
+    predictions: Floats, other: Floats, y: Floats, groups: Indices | None = None
+) -> Ratio:
+    """Return the RMSE of one model divided by that of another, with a paired bootstrap interval.
+
+    Rows are resampled, or whole groups of them where `groups` (n,) are given. With fewer than five
+    groups the interval is unbounded.
     """
-    squares = np.column_stack([(told - y) ** 2, (other - y) ** 2])
+    squares = np.column_stack([(predictions - y) ** 2, (other - y) ** 2])
     squares = np.maximum(squares, 1e-300)
-    middle = np.sqrt(squares[:, 0].mean() / squares[:, 1].mean())
+    value = float(np.sqrt(squares[:, 0].mean() / squares[:, 1].mean()))
     if groups is not None:
-        _, numbers = np.unique(groups, return_inverse=True)
-        squares = np.column_stack([np.bincount(numbers, weights=column) for column in squares.T])
-        if len(squares) < _FEWEST_GROUPS:
-            return float(middle), 0.0, float("inf")  # so few tell nothing of others
+        _, codes = np.unique(groups, return_inverse=True)
+        squares = np.column_stack([np.bincount(codes, weights=column) for column in squares.T])
+        if len(squares) < _MIN_GROUPS:
+            return Ratio(value, 0.0, float("inf"))
     rng = np.random.RandomState(0)
     n = len(squares)
-    # how often each point is drawn; in slices, as all draws of many points would be large
     ratios = []
-    for _ in range(0, _DRAWS, 100):
+    for _ in range(0, _N_BOOTSTRAP, 100):  # in blocks: the counts of all at once would be large
         counts = rng.multinomial(n, np.full(n, 1.0 / n), size=100)
-        means = counts @ squares
-        ratios.append(np.sqrt(means[:, 0] / means[:, 1]))
+        sums = counts @ squares
+        ratios.append(np.sqrt(sums[:, 0] / sums[:, 1]))
     tail = 50 * (1 - _CONFIDENCE)
     low, high = np.percentile(np.concatenate(ratios), [tail, 100 - tail])
-    return float(middle), float(low), float(high)
+    return Ratio(value, float(low), float(high))
 
 
-def _draw(axes: Any, numbers: dict[str, Any]) -> None:
+def _draw(axes: Axes, numbers: Numbers) -> None:
     names = sorted(numbers["rmse"], key=numbers["rmse"].get, reverse=True)
     axes.barh(names, [numbers["rmse"][name] for name in names])
-    axes.set_xlabel("RMSE of left-out points")
+    axes.set_xlabel("RMSE of held-out rows")

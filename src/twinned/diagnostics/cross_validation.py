@@ -1,7 +1,7 @@
-"""What models say of points that they did not learn from: the ground of all other diagnostics.
+"""Cross-validation of a twin and of baselines: out-of-fold predictions and the fitted twins.
 
-Rows are left out in folds. The twin that is diagnosed and its rivals are fitted once for each
-fold; everything else (anchors, neighbors, spread, loops, intervals) is asked of those twins.
+The twin is fitted once in each fold. All checks use its predictions of the held-out rows, or let
+the twins of the folds predict once more.
 """
 
 from __future__ import annotations
@@ -9,338 +9,352 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.linear_model import RidgeCV
-from sklearn.model_selection import GridSearchCV, GroupKFold
-from sklearn.neighbors import KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing
+from sklearn.base import BaseEstimator, clone
 
+from twinned._compat import safe_indexing
+from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned._validation import count_rows, validate_target, validate_training_table
+from twinned._validation import count_rows, validate_target
+from twinned.diagnostics.baselines import (
+    describe,
+    encode_features,
+    features_for,
+    nearest_neighbors,
+    plain_estimator,
+    ridge,
+)
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
+from twinned.exceptions import UnknownCategoryWarning
+from twinned.models.trees import pays
+from twinned.models.trees.reader import read_trees
+from twinned.pairing.anchors import NearestAnchors, as_anchor_strategy
 from twinned.pairing.splits import row_folds
 
-FEWEST_ROWS = 20
-MOST_ESTIMATES = 1_000_000  # a fold: what a curve over anchors needs, and a computer bears
-PROBED = 100  # rows by which it is told how long many take
-FEWEST_JUDGED = 1_000  # whatever the time
-WORTH_FEWER = 0.8  # of the rows: for no more than that it is worth to begin anew
-Report = Callable[[str], None]
+N_FOLDS = 5
+MIN_ROWS = 20
+MIN_SUBSET = 1_000  # rows that are cross-validated whatever the time budget
+MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
+_SUBSET_SHARE = 0.8  # a larger subset would save too little to fit the first fold again
+_TIMED_ROWS = 100
+
+Progress = Callable[[str], None]
+Fold = tuple[Indices, Indices]  # training rows, held-out rows
 
 
-class Clock:
-    """How much of a time budget is left; None is no bound."""
+class FittedFold(NamedTuple):
+    """A twin fitted to the training rows of a fold, and the seconds that took."""
 
-    def __init__(self, budget: float | None) -> None:
-        self._start, self._budget = time.perf_counter(), budget
+    twin: BaseTwin
+    seconds: float
 
-    def has(self, seconds: float) -> bool:
-        """Whether so much is left."""
-        return self._budget is None or self.spent + seconds <= self._budget
 
-    @property
-    def spent(self) -> float:
-        return time.perf_counter() - self._start
+class AnchorEstimates(NamedTuple):
+    """Estimates of held-out rows of one fold by each anchor of its twin, nearest anchor first."""
+
+    rows: Indices  # (query,)
+    anchors: Indices  # (query, anchor) indices into the anchors of the twin
+    estimates: Floats  # (query, anchor)
 
 
 @dataclass
-class Evidence:
-    """Out-of-fold predictions of a twin and its rivals.
-
-    `told` has (n,) predictions by name; "twin" is the one that is diagnosed. `twins` are its fitted
-    models, one a fold, `spread` (n,) their standard deviations. `fit_seconds` is how long one of
-    them took, fitted and asked, `pair_seconds` one pair of query and anchor, and `last_seconds` the
-    fit of most rows of the table. `groups` (n,) are rows that belong together, None where each
-    stands for itself. `places` (n,) are the rows of a larger table that these are, None where they
-    are all of it.
-    """
+class CrossValidation:
+    """Out-of-fold predictions of a twin and of baselines for n rows."""
 
     X: Any
-    y: Floats
-    twin: Any  # not fitted
-    folds: list[tuple[Any, Any]]
-    groups: Any = None
-    twins: list[Any] = field(default_factory=list)
-    told: dict[str, Floats] = field(default_factory=dict)
-    spread: Floats | None = None
-    fit_seconds: float = 0.0
-    pair_seconds: float = 0.0
-    last_seconds: float = 0.0
-    places: Any = None
+    y: Floats  # (n,)
+    twin: BaseTwin  # not fitted
+    folds: list[Fold]
+    groups: Indices | None = None  # (n,) rows of one group are held out together
+    subset: Indices | None = None  # (n,) which rows of a larger table these are
+    twins: list[BaseTwin] = field(default_factory=list)  # fitted, one per fold
+    predictions: dict[str, Floats] = field(default_factory=dict)  # (n,) by the name of the model
+    descriptions: dict[str, str] = field(default_factory=dict)  # estimators with their settings
+    std: Floats = field(default_factory=lambda: np.empty(0))  # (n,) of the twin
+    fold_seconds: float = 0.0  # to fit the twin in one fold and to predict
+    pair_seconds: float = 0.0  # to predict one pair of query and anchor
+    full_fit_seconds: float = 0.0  # to fit the twin in one fold of the larger table
 
-    def rows(self, some: Any) -> Any:
-        """These rows of the table."""
-        return _safe_indexing(self.X, some)
+    def rows(self, indices: Indices) -> Any:
+        """Return these rows of X."""
+        return safe_indexing(self.X, indices)
+
+    def groups_of(self, indices: Indices) -> Indices | None:
+        """Return the groups of these rows, or None without groups."""
+        return None if self.groups is None else self.groups[indices]
 
     @cached_property
-    def encoder(self) -> Encoder:
-        """The whole table as numbers, with the names that the twin takes for such."""
-        return Encoder(self.X, getattr(self.twin, "categorical_features", "from_dtype"))
+    def features(self) -> Floats:
+        """(n, n_features) numbers, with indicators of the twin's categorical features."""
+        return encode_features(self.X, getattr(self.twin, "categorical_features", "from_dtype"))
 
-    def add(self, name: str, make: Callable[[Any], Any], tell: Report) -> list[Any]:
-        """Fit one more model in every fold, and keep its out-of-fold predictions.
+    @cached_property
+    def standardized_features(self) -> Floats:
+        """The features with mean 0 and standard deviation 1, missing values as 0."""
+        known = np.nan_to_num(self.features, nan=0.0)
+        std = known.std(axis=0)
+        return (known - known.mean(axis=0)) / np.where(std > 0, std, 1.0)
 
-        `make` gets the rows to learn from and returns a model that is not fitted.
+    def fit_twin(self, fold: int) -> FittedFold:
+        """Fit the twin to the training rows of a fold."""
+        start = time.perf_counter()
+        train = self.folds[fold][0]
+        twin = clone(self.twin).fit(self.rows(train), self.y[train])
+        return FittedFold(twin, time.perf_counter() - start)
+
+    def add_twin(self, first: FittedFold, progress: Progress) -> None:
+        """Fit the twin in all folds but the first, and predict the held-out rows of all."""
+        mean, std = np.empty_like(self.y), np.empty_like(self.y)
+        fit_seconds = predict_seconds = n_pairs = 0.0
+        for fold, (_, held_out) in enumerate(self.folds):
+            if fold > 0:
+                progress(_fold_message("twin", fold, self.folds))
+            twin, seconds = first if fold == 0 else self.fit_twin(fold)
+            start = time.perf_counter()
+            with use_all_cores(twin, len(held_out)):
+                mean[held_out], std[held_out] = twin.predict(self.rows(held_out), return_std=True)
+            predict_seconds += time.perf_counter() - start
+            fit_seconds += seconds
+            n_pairs += n_anchors_used(twin) * len(held_out)
+            self.twins.append(twin)
+        self.predictions["twin"], self.std = mean, std
+        self.descriptions["twin"] = _describe_twin(self.twin, self.twins[0])
+        self.fold_seconds = (fit_seconds + predict_seconds) / len(self.folds)
+        self.pair_seconds = predict_seconds / n_pairs
+
+    def add_model(
+        self,
+        name: str,
+        make: Callable[[int], BaseEstimator],
+        progress: Progress,
+        *,
+        encoded: bool = True,
+        description: str | None = None,
+    ) -> list[BaseEstimator]:
+        """Fit one more model in every fold, store its predictions, and return the fitted models.
+
+        `make` returns an unfitted model for a fold. It is fitted to the features as numbers where
+        `encoded`, and to the rows of X otherwise.
         """
-        told = np.empty_like(self.y)
-        models = []
-        for number, (learned, left_out) in enumerate(self.folds, 1):
-            tell(f"{name}, fold {number} of {len(self.folds)}")
-            model = make(learned).fit(self.rows(learned), self.y[learned])
-            told[left_out] = np.ravel(model.predict(self.rows(left_out)))
+        predictions, models = np.empty_like(self.y), []
+        for fold, (train, held_out) in enumerate(self.folds):
+            progress(_fold_message(name, fold, self.folds))
+            model = make(fold)
+            self.descriptions.setdefault(name, description or describe(model))
+            X = features_for(model, self.features) if encoded else self.X
+            model.fit(safe_indexing(X, train), self.y[train])
+            predictions[held_out] = np.ravel(model.predict(safe_indexing(X, held_out)))
             models.append(model)
-        self.told[name] = told
+        self.predictions[name] = predictions
         return models
 
-    def add_twin(self, tell: Report, seconds: float | None = None) -> int:
-        """Fit the twin in every fold; ask for its mean and standard deviation at once.
+    def add_baselines(self, random_state: int, progress: Progress) -> None:
+        """Fit the twin's base estimator to plain rows, k-NN and ridge regression in every fold."""
 
-        Returns of how many rows that is. Where there is time for much fewer, nothing is added, and
-        it is for how many.
-        """
-        told, spread = np.empty_like(self.y), np.empty_like(self.y)
-        fitting = asking = 0.0
-        for number, (learned, left_out) in enumerate(self.folds, 1):
-            tell(f"twin, fold {number} of {len(self.folds)}")
-            start = time.perf_counter()
-            model = clone(self.twin).fit(self.rows(learned), self.y[learned])
-            model = ask_on_all_cores(model)
-            fitted = time.perf_counter()
-            fitting += fitted - start
-            if number == 1:
-                self.last_seconds = fitting
-                most = self._askable(model, left_out, seconds)
-                if most < len(self.y):
-                    return most
-                fitted = time.perf_counter()
-            said = model.predict(self.rows(left_out), return_std=True)
-            told[left_out], spread[left_out] = (np.ravel(part) for part in said)
-            self.twins.append(model)
-            asking += time.perf_counter() - fitted
-        self.told["twin"], self.spread = told, spread
-        self.fit_seconds = (fitting + asking) / len(self.folds)
-        self.pair_seconds = asking / sum(
-            own._n_used() * len(left_out)
-            for own, (_, left_out) in zip(self.twins, self.folds, strict=True)
+        def neighbors(fold: int) -> BaseEstimator:
+            train = self.folds[fold][0]
+            return nearest_neighbors(len(train), self.groups_of(train))
+
+        def base(fold: int) -> BaseEstimator:
+            n_rows = len(self.folds[fold][0])
+            return plain_estimator(self.twin, self.twins[fold], n_rows, random_state)
+
+        self.add_model("base estimator", base, progress)
+        text = (
+            "KNeighborsRegressor(weights='distance'), standardized features, best k inside a fold"
         )
-        return len(self.y)
+        self.add_model("k-NN", neighbors, progress, description=text)
+        text = "RidgeCV(), standardized features"
+        self.add_model("ridge", lambda fold: ridge(), progress, description=text)
 
-    def _askable(self, model: Any, left_out: Any, seconds: float | None) -> int:
-        """Of how many rows the folds can be asked in so many seconds, after such a fit of each.
-
-        All of them, unless it is much fewer.
-        """
-        n = len(self.y)
-        if seconds is None or n * WORTH_FEWER <= FEWEST_JUDGED:
-            return n
-        some = self.rows(left_out[:PROBED])
-        for _ in range(2):  # the first time something is compiled
-            start = time.perf_counter()
-            model.predict(some, return_std=True)
-            row = max(time.perf_counter() - start, 1e-9) / count_rows(some)
-        left = max(seconds / len(self.folds) - self.last_seconds, 0.0)
-        most = left / row * n / len(left_out)  # as many anchors asked for each as now
-        if model._n_used() == len(model.anchors_y_):
-            most = np.sqrt(most * n)  # with fewer rows there are fewer anchors
-        if most >= WORTH_FEWER * n:
-            return n
-        # coarse, so that mostly the same rows are judged again
-        doublings = int(np.log2(max(most / FEWEST_JUDGED, 1.0)))
-        return FEWEST_JUDGED * 2**doublings
-
-    def left_out(self) -> list[tuple[Floats, Floats]]:
-        """What each fold's twin said of the points that it left out: mean, standard deviation."""
-        assert self.spread is not None
-        told = self.told["twin"]
-        return [(told[left_out], self.spread[left_out]) for _, left_out in self.folds]
-
-    @cached_property
-    def estimates(self) -> list[tuple[Any, Floats]]:
-        """For each fold some left-out rows, and what each anchor says of them (row, anchor).
-
-        All the anchors that a twin keeps, whatever was wanted of them.
-        """
-        found = []
-        for model, some in zip(with_all_anchors(self.twins), self.asked(), strict=True):
-            found.append((some, model.predict_anchors(self.rows(some))[1]))
+    def query_rows(self) -> list[Indices]:
+        """Return held-out rows of each fold for the curves: all of few rows, else a sample."""
+        rng, found = np.random.RandomState(0), []
+        for twin, (_, held_out) in zip(self.twins, self.folds, strict=True):
+            most = max(MIN_ROWS, MAX_ESTIMATES // len(twin.anchors_y_))
+            found.append(held_out if len(held_out) <= most else rng.permutation(held_out)[:most])
         return found
 
-    def asked(self) -> list[Any]:
-        """For each fold as many of its left-out rows as a curve needs; of few rows, all."""
-        rng, found = np.random.RandomState(0), []
-        for model, (_, left_out) in zip(self.twins, self.folds, strict=True):
-            most = max(FEWEST_ROWS, MOST_ESTIMATES // len(model.anchors_y_))
-            some = left_out if len(left_out) <= most else rng.permutation(left_out)[:most]
-            found.append(some)
+    @property
+    def metric(self) -> str:
+        """The Euclidean metric of `NearestAnchors` that suits these rows."""
+        return "nan_euclidean" if np.isnan(self.features).any() else "euclidean"
+
+    @cached_property
+    def anchor_estimates(self) -> list[AnchorEstimates]:
+        """Estimates of the query rows of each fold by all anchors that its twin stores."""
+        found = []
+        for twin, rows in zip(self.twins, self.query_rows(), strict=True):
+            nearest_first = NearestAnchors(len(twin.anchors_y_), metric=self.metric)
+            ordered = copy.copy(twin).set_params(anchors=nearest_first)
+            with use_all_cores(ordered, len(rows)):
+                found.append(AnchorEstimates(rows, *ordered.predict_anchors(self.rows(rows))))
         return found
 
     @property
     def estimate_seconds(self) -> float:
-        """About how long the estimates take, or none once they are there."""
-        if "estimates" in self.__dict__:
+        """About how long the estimates of all anchors take; 0 once they are computed."""
+        if "anchor_estimates" in self.__dict__:
             return 0.0
-        rows = zip(self.twins, self.asked(), strict=True)
-        return self.pair_seconds * sum(len(one.anchors_y_) * len(some) for one, some in rows)
+        sizes = zip(self.twins, self.query_rows(), strict=True)
+        return self.pair_seconds * sum(len(twin.anchors_y_) * len(rows) for twin, rows in sizes)
 
 
-def ask_on_all_cores(twin: Any) -> Any:
-    """Let a fitted twin of trees predict on all cores, unless it was told otherwise.
-
-    Other bases may not bear it. Fitting is left to the base's own ways: more threads than cores are
-    free would hinder it.
-    """
-    trees = getattr(twin, "_at_anchors", lambda: None)()
-    if trees is not None and twin.n_jobs is None:
-        twin.set_params(n_jobs=-1)
-    return twin
-
-
-def with_all_anchors(twins: list[Any]) -> list[Any]:
-    """Fitted twins, asked with all the anchors they keep."""
-    return [copy.copy(model).set_params(anchors="all") for model in twins]
-
-
-def gather(
+def cross_validate_models(
     X: Any,
     y: Any,
-    twin: Any = None,
+    twin: BaseTwin | None = None,
     *,
-    cv: int = 5,
-    groups: Any = None,
+    groups: Indices | None = None,
     random_state: int = 0,
-    tell: Report = lambda what: None,
+    progress: Progress = lambda message: None,
     seconds: float | None = None,
-) -> Evidence:
-    """Fit the twin, its base, k-NN and a linear model in every fold; `groups` stay together.
+) -> CrossValidation:
+    """Cross-validate a twin, its base estimator, k-NN and ridge regression on the same folds.
 
-    Where cross-validating the twin would take longer than some `seconds`, it is of random rows.
+    Rows of one group are held out together. Where cross-validating the twin would take longer than
+    `seconds`, a random subset of the rows is used.
     """
     n = count_rows(X)
-    values = check_values(y, n)
+    values = check_diagnosable(y, n)
     twin = TwinRegressor(random_state=random_state) if twin is None else twin
-    folds = row_folds(n, cv, random_state, groups)
-    evidence = Evidence(X, values, twin, folds, groups)
-    with warnings.catch_warnings():
-        # a rare category is unknown to some fold, which says nothing about the model of all rows
-        warnings.simplefilter("ignore")
-        most = evidence.add_twin(tell, seconds)
-        if most < n:
-            some = np.sort(np.random.RandomState(random_state).permutation(n)[:most])
-            own = None if groups is None else groups[some]
-            if np.ptp(values[some]) > 0 and _many(own) >= min(cv, _many(groups)):
-                X, y = evidence.rows(some), values[some]
-                options: Any = {"cv": cv, "groups": own, "random_state": random_state, "tell": tell}
-                fewer = gather(X, y, twin, **options)
-                fewer.places, fewer.last_seconds = some, evidence.last_seconds
-                return fewer
-            evidence.add_twin(tell)
-        encode = evidence.encoder
-        evidence.add("base", lambda learned: Encoded(encode, base_of(twin, random_state)), tell)
-
-        def neighbors(learned: Any) -> Any:
-            own = None if groups is None else groups[learned]
-            return Encoded(encode, nearest_neighbors(len(learned), own))
-
-        evidence.add("k-NN", neighbors, tell)
-        evidence.add("linear", lambda learned: Encoded(encode, linear()), tell)
-    return evidence
+    result = CrossValidation(X, values, twin, row_folds(n, N_FOLDS, random_state, groups), groups)
+    with ignore_unknown_categories():
+        progress(_fold_message("twin", 0, result.folds))
+        first = result.fit_twin(0)
+        result.full_fit_seconds = first.seconds
+        subset = _affordable_subset(result, first, seconds, random_state)
+        if subset is not None:
+            groups = result.groups_of(subset)
+            folds = row_folds(len(subset), N_FOLDS, random_state, groups)
+            result = CrossValidation(
+                result.rows(subset), values[subset], twin, folds, groups, subset
+            )
+            result.full_fit_seconds = first.seconds
+            progress(_fold_message("twin", 0, folds))
+            first = result.fit_twin(0)
+        result.add_twin(first, progress)
+        result.add_baselines(random_state, progress)
+    return result
 
 
-def _many(groups: Any) -> int:
-    return 0 if groups is None else len(np.unique(groups))
-
-
-def check_values(y: Any, n: int) -> Floats:
-    """(n,) numbers that something can be learned from."""
+def check_diagnosable(y: Any, n: int) -> Floats:
+    """Return y as (n,) numbers; too few rows and a constant y are refused."""
     values = validate_target(None, y, n, multi_output=False)
-    if n < FEWEST_ROWS:
-        raise ValueError(f"A diagnosis needs {FEWEST_ROWS} rows at least; there are {n}.")
+    if n < MIN_ROWS:
+        raise ValueError(f"A diagnosis needs at least {MIN_ROWS} rows; there are {n}.")
     if np.ptp(values) == 0:
-        raise ValueError(f"All values of y are {values[0]:g}; there is nothing to learn.")
+        raise ValueError(f"All values of y are {values[0]:g}; a diagnosis needs different values.")
     return values
 
 
-def base_of(twin: Any, random_state: int) -> Any:
-    """The plain regressor that a twin is made of."""
-    if type(twin).__name__ == "TwinNeuralRegressor":
-        from twinned.neural import NeuralRegressor
+def affordable_rows(
+    twin: BaseTwin,
+    held_out: Any,
+    n_rows: int,
+    n_folds: int,
+    fit_seconds: float,
+    seconds: float | None,
+) -> int:
+    """Return how many of `n_rows` rows can be cross-validated within `seconds`.
 
-        return NeuralRegressor(effort=twin.effort, random_state=random_state)
-    if twin.estimator is None:
-        return HistGradientBoostingRegressor(random_state=random_state)
-    return clone(twin.estimator)
-
-
-def linear() -> Any:
-    """Ridge regression on standardised columns."""
-    return make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 15)))
-
-
-def nearest_neighbors(n_rows: int, groups: Any) -> Any:
-    """k-NN on standardised columns, with the best of some k."""
-    pipeline = make_pipeline(StandardScaler(), KNeighborsRegressor(weights="distance"))
-    sizes = [k for k in (1, 2, 4, 8, 16, 32) if k <= n_rows // 2]
-    search = {"kneighborsregressor__n_neighbors": sizes}
-    n_groups = 0 if groups is None else len(np.unique(groups))
-    cv = None
-    if n_groups > 1:
-        cv = list(GroupKFold(min(5, n_groups)).split(np.arange(n_rows), groups=groups))
-    return GridSearchCV(pipeline, search, scoring="neg_root_mean_squared_error", cv=cv)
-
-
-class Encoder:
-    """Any table as numbers: names become indicators, as twins see them."""
-
-    def __init__(self, X: Any, categorical_features: Any = "from_dtype") -> None:
-        self._door = TwinRegressor()
-        matrix, self._columns = validate_training_table(
-            self._door, X, categorical_features, allow_nan=True, pair_dtype=np.dtype(np.float64)
-        )
-        self.features = self._columns.to_rows(matrix).features
-
-    def __call__(self, X: Any) -> Floats:
-        from twinned._validation import validate_table
-
-        matrix, columns = validate_table(
-            self._door, X, self._columns, allow_nan=True, pair_dtype=np.dtype(np.float64)
-        )
-        return columns.to_rows(matrix).features
-
-    @property
-    def standardised(self) -> Floats:
-        """All rows, each column with mean 0 and spread 1; what is missing is 0."""
-        wide = np.nan_to_num(self.features, nan=0.0)
-        spread = wide.std(axis=0)
-        return (wide - wide.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    All of them, unless it is much fewer; at least `MIN_SUBSET`. `twin` is fitted to the training
+    rows of the first fold, and its predictions of `held_out` rows are timed.
+    """
+    if seconds is None or n_rows * _SUBSET_SHARE <= MIN_SUBSET:
+        return n_rows
+    timed = safe_indexing(held_out, slice(_TIMED_ROWS))
+    for _ in range(2):  # the first call may compile
+        start = time.perf_counter()
+        with use_all_cores(twin, count_rows(timed)):
+            twin.predict(timed, return_std=True)
+        row_seconds = max(time.perf_counter() - start, 1e-9) / count_rows(timed)
+    left = max(seconds / n_folds - fit_seconds, 0.0)
+    most = left / row_seconds * n_rows / count_rows(held_out)
+    if n_anchors_used(twin) == len(twin.anchors_y_):
+        most = np.sqrt(most * n_rows)  # fewer rows are fewer anchors, too
+    if most >= _SUBSET_SHARE * n_rows:
+        return n_rows
+    # powers of two, so that a repeated diagnosis mostly uses the same rows
+    return MIN_SUBSET * 2 ** int(np.log2(max(most / MIN_SUBSET, 1.0)))
 
 
-class Encoded:
-    """A regressor of arrays, for tables."""
+def _affordable_subset(
+    whole: CrossValidation, first: FittedFold, seconds: float | None, random_state: int
+) -> Indices | None:
+    """Return a random subset of rows that fits into the time; None: use all rows."""
+    n = len(whole.y)
+    held_out = whole.rows(whole.folds[0][1])
+    size = affordable_rows(first.twin, held_out, n, len(whole.folds), first.seconds, seconds)
+    if size >= n:
+        return None
+    subset = np.sort(np.random.RandomState(random_state).permutation(n)[:size])
+    if np.ptp(whole.y[subset]) == 0:
+        return None
+    if whole.groups is not None:
+        n_groups = len(np.unique(whole.groups[subset]))
+        if n_groups < min(N_FOLDS, len(np.unique(whole.groups))):
+            return None
+    return subset
 
-    def __init__(self, encode: Encoder, model: Any) -> None:
-        self._encode, self._model = encode, model
 
-    def fit(self, X: Any, y: Floats) -> Encoded:
-        self._model.fit(self._numbers(X), y)
-        return self
+@contextmanager
+def use_all_cores(twin: BaseTwin, n_queries: int) -> Iterator[None]:
+    """Let a fitted twin predict on all cores where the tree kernel does the work.
 
-    def predict(self, X: Any) -> Floats:
-        return np.ravel(self._model.predict(self._numbers(X)))
+    The kernel has no threads but those of `n_jobs`. Any other prediction calls the base estimator,
+    which may start a thread on every core: with several such calls at once there would be more
+    threads than cores.
+    """
+    by_kernel = (
+        isinstance(twin, TwinRegressor)
+        and twin.n_jobs is None
+        and pays(twin.estimator_, n_queries * n_anchors_used(twin) * (1 + twin.symmetric))
+        and read_trees(twin.estimator_) is not None
+    )
+    if not by_kernel:
+        yield
+        return
+    twin.set_params(n_jobs=-1)
+    try:
+        yield
+    finally:
+        twin.set_params(n_jobs=None)
 
-    def _numbers(self, X: Any) -> Floats:
-        wide = self._encode(X)
-        takes_missing = isinstance(self._model, HistGradientBoostingRegressor)
-        return wide if takes_missing else np.nan_to_num(wide, nan=0.0)
+
+@contextmanager
+def ignore_unknown_categories() -> Iterator[None]:
+    """Ignore categories that are absent from a fold: the final model is fitted to all rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownCategoryWarning)
+        yield
 
 
-def rmse(told: Any, y: Any) -> float:
-    return float(np.sqrt(np.mean((told - y) ** 2)))
+def n_anchors_used(twin: BaseTwin) -> int:
+    """Return from how many anchors a fitted twin predicts a query."""
+    nearest = as_anchor_strategy(twin.anchors).nearest(len(twin.anchors_y_))
+    return len(twin.anchors_y_) if nearest is None else nearest[0]
+
+
+def rmse(predictions: Floats, y: Floats) -> float:
+    """Return the root mean squared error."""
+    return float(np.sqrt(np.mean((predictions - y) ** 2)))
+
+
+def _describe_twin(twin: BaseTwin, fitted: BaseTwin) -> str:
+    """Describe a twin together with its default estimator, where it has that."""
+    if isinstance(twin, TwinRegressor) and twin.estimator is None:
+        base = clone(fitted.estimator_).set_params(random_state=None)  # that is drawn in fit
+        twin = clone(twin).set_params(estimator=base)
+    return describe(twin)
+
+
+def _fold_message(name: str, fold: int, folds: list[Fold]) -> str:
+    return f"{name}, fold {fold + 1} of {len(folds)}"

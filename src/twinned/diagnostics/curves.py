@@ -1,143 +1,158 @@
-"""How many anchors, how many neighbors, how many partners, how many labels?"""
+"""Error against the number of anchors, nearest anchors, pairs and labelled rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from twinned._neighbors import distance_matrix
+from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned.diagnostics.comparison import ratio_interval
-from twinned.diagnostics.cross_validation import Evidence, ask_on_all_cores, gather, rmse
-from twinned.diagnostics.finding import Finding, draw_curve, per_cent
+from twinned.diagnostics.comparison import rmse_ratio
+from twinned.diagnostics.cross_validation import (
+    CrossValidation,
+    cross_validate_models,
+    rmse,
+    use_all_cores,
+)
+from twinned.diagnostics.result import CheckResult, Numbers, draw_curve, format_percent
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 
-PARTNERS = (1, 4, 16, 64)
-SHARES = (0.25, 0.5, 0.75, 1.0)
+_PARTNERS = (1, 4, 16, 64)
+_TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 
 
-def _sizes(most: int) -> list[int]:
-    """1, 2, 4, … and the largest."""
-    return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
+def anchor_curve(
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Compute the error with 1, 2, 4, … random anchors, and with all.
 
-
-def _more(one: float, other: float) -> float:
-    return one / other - 1 if other > 0 else 0.0
-
-
-def _curve(at: list[Any], errors: Any, across: str, **more: Any) -> dict[str, Any]:
-    """Numbers of (fold, place) errors: their mean over folds, and its standard error."""
-    errors = np.asarray(errors)
-    spread = errors.std(axis=0, ddof=1) / np.sqrt(len(errors)) if len(errors) > 1 else 0 * errors[0]
-    return {
-        "at": list(at),
-        "rmse": errors.mean(axis=0).tolist(),
-        "error": spread.tolist(),
-        "across": across,
-        **more,
-    }
-
-
-def anchor_curve(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None) -> Finding:
-    """The error with 1, 2, 4, … random anchors, and with all. Parameters as of `compare`."""
-    evidence = gather(X, y, twin) if evidence is None else evidence
+    See `compare` for the parameters.
+    """
+    cv = cross_validation or cross_validate_models(X, y, twin)
     rng = np.random.RandomState(0)
-    most = min(len(one.anchors_y_) for one in evidence.twins)
-    sizes = _sizes(most)
+    sizes = _anchor_counts(cv)
     errors = []
-    for rows, estimates in evidence.estimates:
-        totals = np.cumsum(estimates[:, rng.permutation(estimates.shape[1])], axis=1)
-        known = evidence.y[rows]
-        errors.append([rmse(totals[:, size - 1] / size, known) for size in sizes])
+    for rows, anchors, estimates in cv.anchor_estimates:
+        by_anchor = np.take_along_axis(estimates, np.argsort(anchors, axis=1), axis=1)
+        totals = np.cumsum(by_anchor[:, rng.permutation(by_anchor.shape[1])], axis=1)
+        errors.append([rmse(totals[:, size - 1] / size, cv.y[rows]) for size in sizes])
     means = np.mean(errors, axis=0)
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
-    verdict = (
-        f"One anchor errs by {per_cent(_more(means[0], means[-1]))} more than all {most:,}; "
-        f"{enough} random {'one is' if enough == 1 else 'ones are'} within 2 % of all."
+    excess = means[0] / means[-1] - 1 if means[-1] > 0 else 0.0
+    summary = (
+        f"The error with one random anchor is {format_percent(excess)} higher than with all "
+        f"{sizes[-1]:,}; with {enough} it is within 2 % of that."
     )
-    numbers = _curve(sizes, errors, "random anchors", enough=enough)
-    return Finding("anchors", "How many anchors?", verdict, numbers, draw_curve)
+    numbers = _curve_numbers(sizes, errors, "random anchors", enough=enough)
+    return CheckResult("anchors", "How many anchors?", summary, numbers, draw_curve)
 
 
 def neighbor_curve(
-    X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None
-) -> Finding:
-    """The error with the nearest 1, 2, 4, … anchors. Parameters as of `compare`.
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Compute the error with the nearest 1, 2, 4, … anchors.
 
-    `numbers["best"]` is the number of nearest anchors to use, or None where all of them are as
-    good: it must beat all anchors beyond doubt, on the same points.
+    The gain over all anchors is nested: for each fold, k is chosen by the errors of the other
+    folds. See `compare` for the parameters.
+
+    Returns
+    -------
+    CheckResult
+        `numbers["best"]` is the number of nearest anchors to use, or None where all anchors are as
+        good; `numbers["ratio"]` is the nested ratio of errors, `numbers["interval"]` its 95 %
+        interval, and `numbers["fold_k"]` the k of each fold.
     """
-    evidence = gather(X, y, twin) if evidence is None else evidence
-    most = min(len(one.anchors_y_) for one in evidence.twins)
-    sizes = _sizes(most)
-    errors, told = [], np.zeros((len(sizes), len(evidence.y)))
-    missing = False
-    for model, (rows, estimates) in zip(evidence.twins, evidence.estimates, strict=True):
-        wide = model._open(evidence.rows(rows)).take(slice(None)).features
-        missing |= bool(np.isnan(wide).any() or np.isnan(model._points.features).any())
-        distances = distance_matrix(wide, model._points.features)
-        if np.isnan(distances).any():
-            raise ValueError("some points share no known column with others.")
-        nearest = np.argsort(distances, axis=1, kind="stable")
-        totals = np.cumsum(np.take_along_axis(estimates, nearest, axis=1), axis=1)
-        for place, size in enumerate(sizes):
-            told[place, rows] = totals[:, size - 1] / size
-        known = evidence.y[rows]
-        errors.append([rmse(told[place, rows], known) for place in range(len(sizes))])
-    place = int(np.argmin(np.mean(errors, axis=0)))
-    asked = np.concatenate([rows for rows, _ in evidence.estimates])
-    groups = None if evidence.groups is None else evidence.groups[asked]
-    ratio, _, high = ratio_interval(told[place, asked], told[-1, asked], evidence.y[asked], groups)
-    best = sizes[place] if high < 1 else None
+    cv = cross_validation or cross_validate_models(X, y, twin)
+    sizes = _anchor_counts(cv)
+    at_k = [_predict_nearest(estimates, sizes) for _, _, estimates in cv.anchor_estimates]
+    rows = [own.rows for own in cv.anchor_estimates]
+    errors = np.array(
+        [
+            [rmse(predictions, cv.y[own]) for predictions in fold.T]
+            for fold, own in zip(at_k, rows, strict=True)
+        ]
+    )
+    chosen = choose_without_own_fold(errors)
+    nested = np.concatenate([fold[:, k] for fold, k in zip(at_k, chosen, strict=True)])
+    with_all = np.concatenate([fold[:, -1] for fold in at_k])
+    every = np.concatenate(rows)
+    ratio = rmse_ratio(nested, with_all, cv.y[every], cv.groups_of(every))
+    lowest = sizes[int(np.argmin(errors.mean(axis=0)))]
+    best = lowest if ratio.high < 1 and lowest < sizes[-1] else None
     if best is None:
-        verdict = "All anchors are as good as any number of nearest ones."
+        summary = "No number of nearest anchors is clearly better than all anchors."
     else:
-        verdict = (
-            f"The {best} nearest anchors err by {per_cent(ratio - 1)} less than all: use "
-            f"NearestAnchors({best})."
+        summary = (
+            f"The error with the {best} nearest anchors is {format_percent(ratio.value - 1)} lower "
+            f"than with all: use NearestAnchors({best})."
         )
-    metric = "nan_euclidean" if missing else "euclidean"
-    numbers = _curve(sizes, errors, "nearest anchors", best=best, lowest=sizes[place], ratio=ratio)
-    numbers["metric"] = metric
-    return Finding("neighbors", "All anchors, or the nearest?", verdict, numbers, draw_curve)
+    numbers = _curve_numbers(
+        sizes,
+        errors,
+        "nearest anchors",
+        best=best,
+        lowest=lowest,
+        ratio=ratio.value,
+        interval=[ratio.low, ratio.high],
+        fold_k=[sizes[k] for k in chosen],
+    )
+    return CheckResult("neighbors", "All anchors, or the nearest?", summary, numbers, draw_curve)
+
+
+def _predict_nearest(estimates: Floats, sizes: list[int]) -> Floats:
+    """(query, size) means over the nearest anchors, from (query, anchor) nearest first."""
+    totals = np.cumsum(estimates, axis=1)
+    return np.column_stack([totals[:, size - 1] / size for size in sizes])
+
+
+def choose_without_own_fold(errors: Floats) -> Indices:
+    """Return for each fold the setting of lowest mean error in the other folds.
+
+    `errors` is (fold, setting), with at least two folds.
+
+    >>> choose_without_own_fold(np.array([[1.0, 0.0], [1.0, 9.0], [1.0, 9.0]]))
+    array([0, 0, 0])
+    """
+    return np.argmin(errors.sum(axis=0) - errors, axis=1)
 
 
 def multiplier_check(
-    X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None
-) -> Finding:
-    """The paper's check: twins that learn 1, 4, 16, … random partners of each point.
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
 
-    Where the error grows with the number of pairs, twinning does not suit the data. One fold is
-    left out; parameters as of `compare`. `numbers["answer"]` is "falls", "grows" or "level".
+    Where the error grows with the number of pairs, twinning does not suit the data. Only the first
+    fold is used. See `compare` for the parameters. `numbers["trend"]` is "falls", "grows" or
+    "level".
     """
-    evidence = gather(X, y, twin) if evidence is None else evidence
-    learned, left_out = evidence.folds[0]
-    queries, known = evidence.rows(left_out), evidence.y[left_out]
-    sizes = [m for m in PARTNERS if m < len(learned)]
-    told = []
-    for m in sizes:
-        few = _with_partners(evidence.twin, m).fit(evidence.rows(learned), evidence.y[learned])
-        told.append(ask_on_all_cores(few).predict(queries))
-    errors = [rmse(one, known) for one in told]
-    groups = None if evidence.groups is None else evidence.groups[left_out]
-    ratio, low, high = ratio_interval(told[-1], told[0], known, groups)
-    answer = "falls" if high < 1 else "grows" if low > 1 else "level"
-    verdict = {
-        "falls": f"More pairs help: with {sizes[-1]} partners of each point the error is "
-        f"{per_cent(ratio - 1)} lower than with {sizes[0]}, as it should be.",
-        "grows": f"More pairs hurt: with {sizes[-1]} partners of each point the error is "
-        f"{per_cent(ratio - 1)} higher than with {sizes[0]}. The paper would not twin these data.",
+    cv = cross_validation or cross_validate_models(X, y, twin)
+    train, held_out = cv.folds[0]
+    known = cv.y[held_out]
+    sizes = [m for m in _PARTNERS if m < len(train)]
+    predictions = [_fit_and_predict(_with_partners(cv.twin, m), cv, train) for m in sizes]
+    errors = [rmse(own, known) for own in predictions]
+    ratio = rmse_ratio(predictions[-1], predictions[0], known, cv.groups_of(held_out))
+    trend = "falls" if ratio.high < 1 else "grows" if ratio.low > 1 else "level"
+    error = f"the error with {sizes[-1]} partners per row is {format_percent(ratio.value - 1)}"
+    summary = {
+        "falls": f"More pairs help: {error} lower than with {sizes[0]}, as it should be.",
+        "grows": f"More pairs hurt: {error} higher than with {sizes[0]}. The paper advises against "
+        "twinning such data.",
         "level": "The number of pairs makes no clear difference.",
-    }[answer]
-    numbers = _curve(sizes, [errors], "partners of each point", answer=answer, interval=[low, high])
-    return Finding("multiplier", "Do more pairs help?", verdict, numbers, draw_curve)
+    }[trend]
+    numbers = _curve_numbers(
+        sizes, [errors], "partners per row", trend=trend, interval=[ratio.low, ratio.high]
+    )
+    return CheckResult("multiplier", "Do more pairs help?", summary, numbers, draw_curve)
 
 
-def _with_partners(twin: Any, partners: int) -> Any:
-    """The same twin with few pairs; the default's leaves are as large in proportion."""
+def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
+    """Return the twin with few pairs; the leaves of the default estimator shrink in proportion."""
     own = clone(twin).set_params(pairs=partners)
     if isinstance(own, TwinRegressor) and own.estimator is None:
         own.set_params(
@@ -149,46 +164,80 @@ def _with_partners(twin: Any, partners: int) -> Any:
 
 
 def learning_curve(
-    X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None
-) -> Finding:
-    """Would more labels help? The twin of a quarter, a half and three quarters of the points.
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Compute the error of the twin with a quarter, half and three quarters of the training rows.
 
-    One fold is left out; parameters as of `compare`. `numbers["doubled"]` is the ratio of errors
-    that twice as many labels promise, if the error goes on falling as a power of their number.
+    Only the first fold is used. See `compare` for the parameters. `numbers["doubled"]` is the
+    expected ratio of errors with twice as many labels, if the error goes on falling as a power of
+    their number.
     """
-    evidence = gather(X, y, twin) if evidence is None else evidence
-    learned, left_out = evidence.folds[0]
-    order = np.random.RandomState(0).permutation(learned)
-    if evidence.groups is not None:  # whole groups, one after the other
-        _, which = np.unique(evidence.groups[order], return_inverse=True)
-        turns = np.random.RandomState(0).permutation(which.max() + 1)
-        order = order[np.argsort(turns[which], kind="stable")]
-    queries, known = evidence.rows(left_out), evidence.y[left_out]
-    sizes = [max(4, round(share * len(order))) for share in SHARES]
+    cv = cross_validation or cross_validate_models(X, y, twin)
+    held_out = cv.folds[0][1]
+    order = _order_by_groups(cv, np.random.RandomState(0).permutation(cv.folds[0][0]))
+    sizes = [max(4, round(share * len(order))) for share in _TRAIN_SHARES]
     errors = []
     for size in sizes:
-        some = order[:size]
         if size == len(order):
-            told = evidence.told["twin"][left_out]
+            predictions = cv.predictions["twin"][held_out]
         else:
-            own = clone(evidence.twin).fit(evidence.rows(some), evidence.y[some])
-            told = ask_on_all_cores(own).predict(queries)
-        errors.append(rmse(told, known))
-    power = _power(np.array(sizes, float), np.array(errors))
-    doubled = 2.0**power
+            predictions = _fit_and_predict(clone(cv.twin), cv, order[:size])
+        errors.append(rmse(predictions, cv.y[held_out]))
+    doubled = 2.0 ** _power(np.array(sizes, float), np.array(errors))
     if doubled < 0.95:
-        verdict = f"Twice as many labels would lower the error by about {per_cent(1 - doubled)}."
+        change = format_percent(1 - doubled)
+        summary = f"Twice as many labels would lower the error by about {change}."
     else:
-        verdict = "More labels would change little; better features or cleaner labels might."
-    numbers = _curve(sizes, [errors], "labelled points", doubled=doubled)
-    return Finding("learning", "Would more labels help?", verdict, numbers, draw_curve)
+        summary = "More labels would change little; better features or less noise might help."
+    numbers = _curve_numbers(sizes, [errors], "labelled rows", doubled=doubled)
+    return CheckResult("learning", "Would more labels help?", summary, numbers, draw_curve)
+
+
+def _fit_and_predict(twin: BaseTwin, cv: CrossValidation, train: Indices) -> Floats:
+    """Fit a twin to these rows and predict the held-out rows of the first fold."""
+    held_out = cv.folds[0][1]
+    twin.fit(cv.rows(train), cv.y[train])
+    with use_all_cores(twin, len(held_out)):
+        return twin.predict(cv.rows(held_out))
+
+
+def _order_by_groups(cv: CrossValidation, rows: Indices) -> Indices:
+    """Return rows with those of one group next to each other, the groups in random order."""
+    groups = cv.groups_of(rows)
+    if groups is None:
+        return rows
+    _, codes = np.unique(groups, return_inverse=True)
+    order = np.random.RandomState(0).permutation(codes.max() + 1)
+    return rows[np.argsort(order[codes], kind="stable")]
 
 
 def _power(sizes: Floats, errors: Floats) -> float:
-    """The slope of log error over log size, never upwards.
+    """Return the slope of log error against log size, at most 0.
 
     >>> round(_power(np.array([1.0, 2.0, 4.0]), np.array([4.0, 2.0, 1.0])), 6)
     -1.0
     """
     slope = np.polyfit(np.log(sizes), np.log(np.maximum(errors, 1e-300)), 1)[0]
     return float(min(slope, 0.0))
+
+
+def _anchor_counts(cv: CrossValidation) -> list[int]:
+    """1, 2, 4, … and the number of anchors that the twins of all folds have."""
+    most = min(len(twin.anchors_y_) for twin in cv.twins)
+    return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
+
+
+def _curve_numbers(
+    x: list[int], errors: Floats | Sequence[Sequence[float]], x_label: str, **more: Any
+) -> Numbers:
+    """Numbers of a curve from (fold, x) errors: their mean over folds, and its standard error."""
+    errors = np.asarray(errors)
+    n_folds = len(errors)
+    std = errors.std(axis=0, ddof=1) if n_folds > 1 else np.zeros(len(x))
+    return {
+        "x": list(x),
+        "rmse": errors.mean(axis=0).tolist(),
+        "standard_error": (std / np.sqrt(n_folds)).tolist(),
+        "x_label": x_label,
+        **more,
+    }

@@ -1,79 +1,93 @@
-"""The practitioner's guide in one call: should these data be twinned, and how?"""
+"""Diagnosis of a data set: all checks within a time budget, and a recommended model."""
 
 from __future__ import annotations
 
-import copy
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
+from twinned._table import Floats
 from twinned._validation import count_rows
-from twinned.diagnostics.comparison import compare, ratio_interval
-from twinned.diagnostics.cross_validation import Clock, Evidence, Report, check_values, gather
+from twinned.diagnostics.baselines import plain_network
+from twinned.diagnostics.comparison import compare
+from twinned.diagnostics.cross_validation import (
+    CrossValidation,
+    Progress,
+    check_diagnosable,
+    cross_validate_models,
+    ignore_unknown_categories,
+)
 from twinned.diagnostics.curves import (
     anchor_curve,
     learning_curve,
     multiplier_check,
     neighbor_curve,
 )
-from twinned.diagnostics.finding import Finding
+from twinned.diagnostics.recommendation import TWIN_NETWORK, recommend
+from twinned.diagnostics.result import CheckResult
 from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_check, noise_estimate
-from twinned.intervals.conformal import CrossCalibrated, calibrate_across
+from twinned.estimators.base import BaseTwin
+from twinned.intervals.conformal import CrossCalibrated, calibrate_from_folds
 from twinned.pairing.splits import encode_groups
 
-_NETWORK_SECONDS = 20.0  # about what five folds of small networks take, with compiling
-_ESSENTIAL = 0.5  # the share of a budget that cross-validating the twin may take
+_NETWORK_SECONDS = 20.0  # about what five folds of small networks take, with compilation
+_CROSS_VALIDATION_SHARE = 0.5  # of the time budget
 
 
 @dataclass
 class Diagnosis:
-    """What was found, and what follows from it.
+    """Results of the checks of a data set, and the recommended model.
 
     Attributes
     ----------
-    findings : dict of str to Finding
-        By their keys.
-    left_out : list of str
-        What the time budget had no room for.
-    recommended : estimator
-        Not fitted.
+    checks : dict of str to CheckResult
+        Results by the key of the check.
+    skipped : list of str
+        Checks that did not fit into the time budget.
+    recommended : unfitted twin
     code : str
-        Three lines of Python that make it.
-    model : fitted estimator
-        The recommended one, of all points.
+        Three lines of Python that make and fit it.
+    model : fitted twin
+        The recommended twin, fitted to all rows.
     calibrated : CrossCalibrated
-        Its intervals.
-    evidence : Evidence
+        Its prediction intervals.
+    held_out : list of (mean, std)
+        For each fold, the predictions of its held-out rows by a twin like the recommended one.
+    cross_validation : CrossValidation
         Out-of-fold predictions.
     n_rows : int
-        Of the table; the evidence is of fewer where there are too many for the budget.
+        Rows of the table; with a small time budget fewer are cross-validated.
+    seconds : float
+        The time that the diagnosis took.
+    notes : list of str
+        What else limits the results.
     """
 
-    findings: dict[str, Finding]
-    left_out: list[str]
-    recommended: Any
+    checks: dict[str, CheckResult]
+    skipped: list[str]
+    recommended: BaseTwin
     code: str
-    model: Any
+    model: BaseTwin
     calibrated: CrossCalibrated
-    evidence: Evidence
+    held_out: list[tuple[Floats, Floats]]
+    cross_validation: CrossValidation
     n_rows: int
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
     @property
-    def verdict(self) -> str:
+    def summary(self) -> str:
         """One sentence: does twinning help?"""
-        return self.findings["comparison"].verdict
+        return self.checks["comparison"].summary
 
     def __str__(self) -> str:
-        lines = [str(finding) for finding in self.findings.values()]
-        if self.left_out:
-            lines.append(f"Left out for lack of time: {', '.join(self.left_out)}.")
+        lines = [str(check) for check in self.checks.values()]
+        if self.skipped:
+            lines.append(f"Skipped for lack of time: {', '.join(self.skipped)}.")
         return "\n".join(lines)
 
 
@@ -81,33 +95,33 @@ def diagnose(
     X: Any,
     y: Any,
     *,
-    estimator: Any = None,
+    estimator: BaseTwin | None = None,
     budget: float | None = None,
     groups: Any = None,
     random_state: int = 0,
-    progress: Report | None = None,
+    progress: Progress | None = None,
 ) -> Diagnosis:
-    """Should these data be twinned, with how many anchors, and how far can it be trusted?
+    """Check whether twinning helps on a data set, and recommend a twin.
 
     Parameters
     ----------
     X : table or array of shape (n, n_features)
-        All points whose values are known; twenty at least.
+        All labelled rows; at least twenty.
     y : array of shape (n,)
         Their values.
-    estimator : a twin that is not fitted, default=None
-        What to diagnose; None is `TwinRegressor()`, with `TwinNeuralRegressor` as its rival.
+    estimator : unfitted twin, default=None
+        The twin to diagnose; None is `TwinRegressor()`, compared also with `TwinNeuralRegressor`.
     budget : float, default=None
-        Seconds. What is essential (five-fold cross-validation of the twin, its base and k-NN) is
-        done in any case, of many rows with as many random ones as it has time for; each further
+        Seconds. Five-fold cross-validation of the twin, its base estimator, k-NN and ridge
+        regression is always done, on a random subset where there are too many rows; each further
         check only if it is expected to fit. The model is fitted to all rows.
     groups : array of shape (n,), default=None
-        Names of what rows belong to, where several belong together (measurements of one sample,
-        flats of one house): they are left out together, and an answer must hold for new groups.
+        Names of groups of rows that belong together (measurements of one sample, flats of one
+        building): they are held out together, so that the results hold for new groups.
     random_state : int, default=0
         Draws the folds and seeds the models.
     progress : callable, default=None
-        Is told what begins.
+        Called with a short text before each step.
 
     Returns
     -------
@@ -120,183 +134,154 @@ def diagnose(
     >>> from twinned.datasets import make_wsb
     >>> X, y = make_wsb(60, random_state=0)
     >>> twin = TwinRegressor(DecisionTreeRegressor(max_depth=8, random_state=0))
-    >>> found = diagnose(X, y, estimator=twin, budget=5)
-    >>> found.findings["comparison"].numbers["answer"]
+    >>> diagnosis = diagnose(X, y, estimator=twin, budget=5)
+    >>> diagnosis.checks["comparison"].numbers["conclusion"]
     'helps'
     """
-    clock = Clock(budget)
-    tell: Report = progress or (lambda what: None)
-    if groups is not None:
-        groups = encode_groups(groups, count_rows(X))
-    every = X, check_values(y, count_rows(X))
-    evidence = gather(
-        *every,
+    time_budget = TimeBudget(budget)
+    progress = progress or (lambda message: None)
+    n_rows = count_rows(X)
+    groups = None if groups is None else encode_groups(groups, n_rows)
+    values = check_diagnosable(y, n_rows)
+    cv = cross_validate_models(
+        X,
+        values,
         estimator,
         groups=groups,
         random_state=random_state,
-        tell=tell,
-        seconds=None if budget is None else _ESSENTIAL * budget,
+        progress=progress,
+        seconds=None if budget is None else _CROSS_VALIDATION_SHARE * budget,
     )
-    X, y = evidence.X, evidence.y
-    left_out: list[str] = []
-
-    def wanted(name: str, fits: float, seconds: float = 0.0) -> bool:
-        # the model of all points, and its intervals, must have their time
-        seconds += _last_seconds(evidence, findings)
-        if clock.has(fits * evidence.fit_seconds + seconds):
-            tell(name)
-            return True
-        left_out.append(name)
-        return False
-
-    findings: list[Finding] = []
-    notes: list[str] = []
-    if evidence.places is not None:
-        notes.append(
-            f"For lack of time all was judged by {len(y):,} random rows of {len(every[1]):,}. The "
-            "model is of all, so it will err less than is said here, and its intervals are wide."
+    run = CheckRun(cv, time_budget, progress)
+    if cv.subset is not None:
+        run.notes.append(
+            f"For lack of time {len(cv.y):,} random rows of {n_rows:,} were cross-validated. The "
+            "model is fitted to all rows, so its errors will be lower than stated here, and its "
+            "intervals are too wide."
         )
-
-    def ask(checks: list[tuple[str, float, Callable[..., Finding]]]) -> None:
-        for name, fits, check in checks:
-            curve = check in (anchor_curve, neighbor_curve)
-            if not wanted(name, fits, evidence.estimate_seconds if curve else 0.0):
-                continue
-            try:
-                findings.append(check(X, y, evidence=evidence))
-            except ValueError as error:
-                notes.append(f"{name}: {error}")
-
-    networks: list[Any] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ask(
-            [
-                ("anchor curve", 0.0, anchor_curve),
-                ("neighbor curve", 0.0, neighbor_curve),
-                ("loop check", 0.5, loop_check),
-                ("noise estimate", 0.0, noise_estimate),
-                ("multiplier check", 1.5, multiplier_check),
-            ]
+    with ignore_unknown_categories():
+        run.run_all(_QUICK_CHECKS)
+        networks = _add_networks(run, random_state) if estimator is None else []
+        run.run_all(_SLOW_CHECKS)
+        checks = {"comparison": compare(X, y, cross_validation=cv), **run.results}
+        recommendation = recommend(cv, checks, networks)
+        progress("fitting the recommended twin to all rows")
+        model = clone(recommendation.twin).fit(X, values)
+        calibrated = calibrate_from_folds(
+            recommendation.fold_twins,
+            model,
+            cv.X,
+            cv.y,
+            cv.folds,
+            predicted=recommendation.held_out,
+            final_training=(X, values),
         )
-        if estimator is None and _takes_networks(evidence):
-            networks = _add_networks(evidence, random_state, wanted, tell)
-        elif estimator is None:
-            notes.append("Networks were not tried: they take no missing values.")
-        ask(
-            [
-                ("learning curve", 2.0, learning_curve),
-                ("variance of anchors", 4.0, anchor_decomposition),
-            ]
-        )
-    findings.insert(0, compare(X, y, evidence=evidence))
-    by_key = {finding.key: finding for finding in findings}
-    recommended, models, said, code = _recommend(
-        evidence, by_key, networks, random_state, default=estimator is None
-    )
-    tell("fitting the recommended twin to all points")
-    model = clone(recommended).fit(*every)
-    calibrated = calibrate_across(models, model, X, y, evidence.folds, said=said, learned=every)
     return Diagnosis(
-        by_key,
-        left_out,
-        recommended,
-        code,
+        checks,
+        run.skipped,
+        recommendation.twin,
+        recommendation.code,
         model,
         calibrated,
-        evidence,
-        n_rows=len(every[1]),
-        seconds=clock.spent,
-        notes=notes,
+        recommendation.held_out,
+        cv,
+        n_rows,
+        time_budget.spent,
+        run.notes,
     )
 
 
-def _last_seconds(evidence: Evidence, findings: list[Finding]) -> float:
-    """About how long the model of all points and its intervals take."""
-    asking = 0.0
-    for finding in findings:
-        if finding.key == "neighbors" and finding.numbers["best"] is not None:
-            # the twins of the folds are asked again, with their nearest anchors
-            asking = evidence.pair_seconds * finding.numbers["best"] * len(evidence.y)
-    return 1.5 * max(evidence.fit_seconds, evidence.last_seconds) + asking + 2.0
+class TimeBudget:
+    """Seconds for all checks, counted from the start; None is unlimited."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._start, self._seconds = time.perf_counter(), seconds
+
+    @property
+    def spent(self) -> float:
+        return time.perf_counter() - self._start
+
+    def allows(self, seconds: float) -> bool:
+        return self._seconds is None or self.spent + seconds <= self._seconds
 
 
-def _takes_networks(evidence: Evidence) -> bool:
-    """Networks take no missing values."""
-    return bool(np.isfinite(evidence.encoder.features).all())
+class PlannedCheck(NamedTuple):
+    """A check, with its expected time in units of one fold of the twin."""
+
+    name: str
+    n_fits: float
+    function: Callable[..., CheckResult]
 
 
-def _add_networks(
-    evidence: Evidence, random_state: int, wanted: Callable[..., bool], tell: Report
-) -> list[Any]:
-    """Twin networks of a small effort, and plain ones beside them; the fitted twins."""
-    from twinned.neural import NeuralRegressor, TwinNeuralRegressor
+_QUICK_CHECKS = [
+    PlannedCheck("anchor curve", 0.0, anchor_curve),
+    PlannedCheck("neighbor curve", 0.0, neighbor_curve),
+    PlannedCheck("loop check", 0.5, loop_check),
+    PlannedCheck("noise estimate", 0.0, noise_estimate),
+    PlannedCheck("multiplier check", 1.5, multiplier_check),
+]
+_SLOW_CHECKS = [
+    PlannedCheck("learning curve", 2.0, learning_curve),
+    PlannedCheck("anchor decomposition", 4.0, anchor_decomposition),
+]
 
-    options: dict[str, Any] = {"effort": "fast", "random_state": random_state}
-    if not wanted("twin network", 0.0, _NETWORK_SECONDS):
+
+class CheckRun:
+    """Checks run on one cross-validation, as long as the time budget allows."""
+
+    def __init__(self, cv: CrossValidation, budget: TimeBudget, progress: Progress) -> None:
+        self.cv, self.progress, self._budget = cv, progress, budget
+        self.results: dict[str, CheckResult] = {}
+        self.skipped: list[str] = []
+        self.notes: list[str] = []
+
+    def run_all(self, checks: list[PlannedCheck]) -> None:
+        """Run each check that fits into the time; a ValueError becomes a note."""
+        for name, n_fits, function in checks:
+            seconds = n_fits * self.cv.fold_seconds
+            if function in (anchor_curve, neighbor_curve):
+                seconds += self.cv.estimate_seconds
+            if not self.starts(name, seconds):
+                continue
+            try:
+                result = function(self.cv.X, self.cv.y, cross_validation=self.cv)
+            except ValueError as error:
+                self.notes.append(f"{name}: {error}")
+            else:
+                self.results[result.key] = result
+
+    def starts(self, name: str, seconds: float) -> bool:
+        """Return whether the time is enough; report the start or note that it is skipped."""
+        if self._budget.allows(seconds + self._final_seconds()):
+            self.progress(name)
+            return True
+        self.skipped.append(name)
+        return False
+
+    def _final_seconds(self) -> float:
+        """About how long the model of all rows and its intervals take."""
+        cv, predict_seconds = self.cv, 0.0
+        if "neighbors" in self.results:
+            k = self.results["neighbors"].numbers["best"] or 0
+            predict_seconds = cv.pair_seconds * k * len(cv.y)
+        return 1.5 * max(cv.fold_seconds, cv.full_fit_seconds) + predict_seconds + 2.0
+
+
+def _add_networks(run: CheckRun, random_state: int) -> list[BaseTwin]:
+    """Cross-validate small twin networks and plain ones; return the twin networks of the folds."""
+    if np.isnan(run.cv.features).any():
+        run.notes.append("Networks were not tried: they do not accept missing values.")
         return []
-    start = time.monotonic()
-    twins = evidence.add("twin network", lambda n: TwinNeuralRegressor(**options), tell)
-    if wanted("plain network", 0.0, time.monotonic() - start):
-        evidence.add("network", lambda n: NeuralRegressor(**options), tell)
-    return twins
+    if not run.starts(TWIN_NETWORK, _NETWORK_SECONDS):
+        return []
+    from twinned.neural import TwinNeuralRegressor
 
-
-def _recommend(
-    evidence: Evidence,
-    findings: dict[str, Finding],
-    networks: list[Any],
-    random_state: int,
-    *,
-    default: bool,
-) -> tuple[Any, list[Any], Any, str]:
-    """The better twin, with nearest anchors where they are better; its models of the folds.
-
-    Also what these said of the points they left out, where they have been asked.
-    """
-    told, y, groups = evidence.told, evidence.y, evidence.groups
-    if networks and ratio_interval(told["twin network"], told["twin"], y, groups)[2] < 1:
-        from twinned.neural import TwinNeuralRegressor
-
-        twin = TwinNeuralRegressor(effort="fast", random_state=random_state)
-        code = (
-            "from twinned import TwinNeuralRegressor\n"
-            f'twin = TwinNeuralRegressor(effort="fast", random_state={random_state})\n'
-            "twin.fit(X, y)"
-        )
-        return twin, networks, None, code
-    twin, models = evidence.twin, evidence.twins
-    said: Any = evidence.left_out()
-    nearest = findings["neighbors"].numbers["best"] if "neighbors" in findings else None
-    names, options = "TwinRegressor", f"random_state={random_state}"
-    if nearest is not None:
-        from twinned.pairing.anchors import NearestAnchors
-
-        metric = findings["neighbors"].numbers["metric"]
-        anchors = NearestAnchors(nearest, metric=metric)
-        twin = clone(twin).set_params(anchors=anchors)
-        models, said = [copy.copy(model) for model in models], None
-        for model in models:
-            fewer = min(nearest, len(model.anchors_y_))
-            model.set_params(anchors=NearestAnchors(fewer, metric=metric))
-        names, options = "NearestAnchors, TwinRegressor", f"anchors={anchors!r}, {options}"
-    if not default:
-        return twin, models, said, _written_out(twin)
-    code = f"from twinned import {names}\ntwin = TwinRegressor({options})\ntwin.fit(X, y)"
-    return twin, models, said, code
-
-
-def _written_out(twin: Any) -> str:
-    """Three lines of Python: imports, the twin with all that was set, and its fit."""
-    parts = {type(twin)} | {
-        type(value) for value in twin.get_params().values() if hasattr(value, "get_params")
-    }
-    homes: dict[str, list[str]] = {}
-    for part in sorted(parts, key=lambda part: part.__name__):
-        # scikit-learn's classes are in public packages, their modules are private
-        home = part.__module__.split("._")[0]
-        home = "twinned" if home.startswith("twinned") else home
-        homes.setdefault(home, []).append(part.__name__)
-    imports = "; ".join(f"from {home} import {', '.join(names)}" for home, names in homes.items())
-    made = " ".join(twin.__repr__(N_CHAR_MAX=10**6).split())
-    return f"{imports}\ntwin = {made}\ntwin.fit(X, y)"
+    network = TwinNeuralRegressor(effort="fast", random_state=random_state)
+    plain = plain_network(network)
+    start = time.perf_counter()
+    networks = run.cv.add_model(
+        TWIN_NETWORK, lambda fold: clone(network), run.progress, encoded=False
+    )
+    if run.starts("plain network", time.perf_counter() - start):
+        run.cv.add_model("plain network", lambda fold: clone(plain), run.progress, encoded=False)
+    return networks

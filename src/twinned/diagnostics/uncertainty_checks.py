@@ -1,8 +1,8 @@
-"""How far to trust a twin: what its spread and its loops say of errors, and how noisy y is."""
+"""Checks of uncertainty: spread and loops against errors, noise of y, variance over anchors."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -10,92 +10,103 @@ from sklearn.base import clone
 
 from twinned._neighbors import NeighborIndex
 from twinned._table import Floats
-from twinned.diagnostics.cross_validation import Evidence, ask_on_all_cores, gather, rmse
-from twinned.diagnostics.finding import Finding, per_cent
+from twinned.diagnostics.cross_validation import (
+    CrossValidation,
+    cross_validate_models,
+    rmse,
+    use_all_cores,
+)
+from twinned.diagnostics.result import CheckResult, Numbers, format_percent
+from twinned.estimators.base import BaseTwin
 
-_NEIGHBORS = 10
-_SETS = 4  # training sets of the decomposition
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_N_NEIGHBORS = 10
+_N_TRAINING_SETS = 4  # of the decomposition
+_MAX_ANCHORS = 64  # of the decomposition
 
 
-def loop_check(X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None) -> Finding:
-    """Are loops through a point further from closing where its prediction errs more?
+def loop_check(
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Correlate errors with the twin's standard deviation and with the inconsistency of loops.
 
-    Parameters as of `compare`. `numbers` has the rank correlations of the absolute error with the
-    loop inconsistency and with the standard deviation, and the points themselves.
+    See `compare` for the parameters. `numbers` has both rank correlations with the absolute error,
+    and the values of each held-out row.
     """
-    evidence = gather(X, y, twin) if evidence is None else evidence
-    assert evidence.spread is not None  # gathered with the twin's predictions
-    asked = evidence.asked()
+    cv = cross_validation or cross_validate_models(X, y, twin)
+    query_rows = cv.query_rows()
     loops = np.concatenate(
         [
-            model.loop_inconsistency(evidence.rows(rows), random_state=0)
-            for model, rows in zip(evidence.twins, asked, strict=True)
+            own.loop_inconsistency(cv.rows(rows), random_state=0)
+            for own, rows in zip(cv.twins, query_rows, strict=True)
         ]
     )
-    rows = np.concatenate(asked)
-    spread, error = evidence.spread[rows], np.abs(evidence.told["twin"] - evidence.y)[rows]
-    of_spread, of_loops = (_rank_correlation(what, error) for what in (spread, loops))
-    better, word = max((of_spread, "standard deviation"), (of_loops, "loop inconsistency"))
+    rows = np.concatenate(query_rows)
+    std, error = cv.std[rows], np.abs(cv.predictions["twin"] - cv.y)[rows]
+    of_std, of_loops = (_rank_correlation(values, error) for values in (std, loops))
+    better, name = max((of_std, "standard deviation"), (of_loops, "loop inconsistency"))
     if better > 0.3:
-        verdict = f"Yes: the {word} ranks the errors well (rank correlation {better:.2f})."
+        summary = f"Yes: the {name} ranks the errors well (rank correlation {better:.2f})."
     elif better > 0.1:
-        verdict = f"Roughly: the {word} ranks the errors weakly (rank correlation {better:.2f})."
+        summary = f"Roughly: the {name} ranks the errors weakly (rank correlation {better:.2f})."
     else:
-        verdict = "Hardly: neither the standard deviation nor loops tell large errors from small."
+        summary = "Hardly: neither the standard deviation nor the loops rank the errors."
     numbers = {
-        "spread": spread.tolist(),
+        "std": std.tolist(),
         "loops": loops.tolist(),
         "error": error.tolist(),
-        "spread_correlation": of_spread,
+        "std_correlation": of_std,
         "loop_correlation": of_loops,
     }
-    return Finding("loops", "Does the twin know where it errs?", verdict, numbers, _draw_loops)
+    title = "Does the uncertainty rank the errors?"
+    return CheckResult("loops", title, summary, numbers, _draw_loops)
 
 
-def _rank_correlation(one: Floats, other: Floats) -> float:
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
+def _rank_correlation(first: Floats, second: Floats) -> float:
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
-    return float(spearmanr(one, other)[0])
+    return float(spearmanr(first, second)[0])
 
 
-def _draw_loops(axes: Any, numbers: dict[str, Any]) -> None:
+def _draw_loops(axes: Axes, numbers: Numbers) -> None:
     axes.loglog(numbers["loops"], numbers["error"], ".", alpha=0.5)
     axes.set_xlabel("loop inconsistency")
     axes.set_ylabel("absolute error")
 
 
 def noise_estimate(
-    X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None
-) -> Finding:
-    """How much of the error no model could remove: the gamma test.
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Estimate by a gamma test how much of the error is noise of y that no model removes.
 
-    Half the mean square difference of y between a point and its k-th neighbor falls with their
-    distance; where the distance is zero, the noise is left. Parameters as of `compare`.
-    `numbers["noise"]` is its standard deviation; 0 where none is seen.
+    See `compare` for the parameters. `numbers["noise"]` is the standard deviation of the noise.
     """
-    evidence = gather(X, y, twin) if evidence is None else evidence
-    error = rmse(evidence.told["twin"], evidence.y)
-    noise = gamma_test(evidence.encoder.standardised, evidence.y)
+    cv = cross_validation or cross_validate_models(X, y, twin)
+    error = rmse(cv.predictions["twin"], cv.y)
+    noise = gamma_test(cv.standardized_features, cv.y)
     share = (noise / error) ** 2 if error > 0 else 0.0
     if share > 1:
-        verdict = "It cannot be told: neighboring points differ by more than the twin errs."
+        summary = "No estimate: neighboring rows differ by more than the error of the twin."
     elif share < 0.1:
-        verdict = "Little noise is seen: a better model or more labels can lower the error much."
+        summary = "Little noise: a better model or more labels can lower the error much."
     elif share < 0.8:
-        verdict = (
-            f"About {per_cent(share)} of the squared error looks like noise that no model removes."
-        )
+        summary = f"About {format_percent(share)} of the squared error is noise."
     else:
-        verdict = (
-            "The error is about as large as the scatter of near points: little is left to gain, "
-            "unless the law behind them is simple."
+        summary = (
+            "Most of the error is noise: it is about as large as the differences between "
+            "neighboring rows, so a better model can gain little."
         )
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
-    return Finding("noise", "How noisy are the values?", verdict, numbers, _draw_noise)
+    return CheckResult("noise", "How noisy are the values?", summary, numbers, _draw_noise)
 
 
-def gamma_test(wide: Floats, y: Floats) -> float:
-    """The standard deviation of the noise in y.
+def gamma_test(features: Floats, y: Floats) -> float:
+    """Return the standard deviation of the noise in y; 0 where no noise is seen.
+
+    Half the mean squared difference of y between a row and its k-th neighbor falls with their
+    squared distance; its intercept at distance 0 is the variance of the noise.
 
     >>> rng = np.random.RandomState(0)
     >>> x = rng.uniform(size=(2000, 2))
@@ -103,76 +114,77 @@ def gamma_test(wide: Floats, y: Floats) -> float:
     >>> bool(0.08 < noise < 0.12)
     True
     """
-    k = min(_NEIGHBORS, len(y) - 1)
-    rows = NeighborIndex(wide).kneighbors_self(k)
-    squares = np.sum((wide[rows] - wide[:, None]) ** 2, axis=2)
-    halves = 0.5 * (y[rows] - y[:, None]) ** 2
-    delta, gamma = squares.mean(axis=0), halves.mean(axis=0)
-    if np.ptp(delta) == 0:
-        return float(np.sqrt(gamma.mean()))
-    intercept = np.polyfit(delta, gamma, 1)[1]
+    k = min(_N_NEIGHBORS, len(y) - 1)
+    neighbors = NeighborIndex(features).kneighbors_self(k)
+    distances = np.sum((features[neighbors] - features[:, None]) ** 2, axis=2).mean(axis=0)
+    halves = (0.5 * (y[neighbors] - y[:, None]) ** 2).mean(axis=0)
+    if np.ptp(distances) == 0:
+        return float(np.sqrt(halves.mean()))
+    intercept = np.polyfit(distances, halves, 1)[1]
     return float(np.sqrt(max(intercept, 0.0)))
 
 
-def _draw_noise(axes: Any, numbers: dict[str, Any]) -> None:
+def _draw_noise(axes: Axes, numbers: Numbers) -> None:
     axes.barh(["noise", "RMSE"], [numbers["noise"], numbers["rmse"]])
 
 
 def anchor_decomposition(
-    X: Any, y: Any, twin: Any = None, *, evidence: Evidence | None = None
-) -> Finding:
-    """What averaging over anchors removes: variance, but not bias and covariance.
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Decompose the error of single anchors into bias², variance and covariance.
 
-    The twin is fitted to four random 80 % of the points outside the first fold, whose points it
-    predicts. Parameters as of `compare`. The truth is not known, so bias² holds the noise of y.
+    The mean over anchors removes the variance, but not the bias and the covariance. The twin is
+    fitted to four random 80 % of the training rows of the first fold and predicts its held-out
+    rows. bias² contains the noise of y. See `compare` for the parameters.
     """
-    evidence = gather(X, y, twin) if evidence is None else evidence
-    learned, left_out = evidence.folds[0][0], evidence.asked()[0]
-    known = evidence.y[left_out]
+    cv = cross_validation or cross_validate_models(X, y, twin)
+    train, queries = cv.folds[0][0], cv.query_rows()[0]
     rng = np.random.RandomState(0)
-    size = min(64, int(0.8 * len(learned)))
+    size = int(0.8 * len(train))
     estimates = []
-    for _ in range(_SETS):
-        some = rng.permutation(learned)[: int(0.8 * len(learned))]
-        model = clone(evidence.twin).set_params(anchors="all")
-        model.fit(evidence.rows(some), evidence.y[some])
-        told = ask_on_all_cores(model).predict_anchors(evidence.rows(left_out))[1]
-        estimates.append(told[:, rng.permutation(told.shape[1])[:size]].T)
-    parts = decompose(np.stack(estimates), known)
+    for _ in range(_N_TRAINING_SETS):
+        subset = rng.permutation(train)[:size]
+        own = clone(cv.twin).set_params(anchors="all").fit(cv.rows(subset), cv.y[subset])
+        with use_all_cores(own, len(queries)):
+            by_anchor = own.predict_anchors(cv.rows(queries))[1]
+        sample = rng.permutation(by_anchor.shape[1])[: min(_MAX_ANCHORS, size)]
+        estimates.append(by_anchor[:, sample].T)
+    parts = bias_variance_covariance(np.stack(estimates), cv.y[queries])
     one = parts["bias"] + parts["variance"]
     many = parts["bias"] + parts["covariance"]
     removed = 1 - many / one if one > 0 else 0.0
-    verdict = (
-        f"Averaging over many anchors removes {per_cent(removed)} of the squared error of "
-        "one; the rest is bias, noise, and what all anchors have in common."
+    summary = (
+        f"The mean over many anchors removes {format_percent(removed)} of the squared error of a "
+        "single anchor; bias, noise and the covariance of the anchors remain."
     )
-    return Finding("variance", "What do many anchors buy?", verdict, parts, _draw_parts)
+    title = "What does averaging over anchors remove?"
+    return CheckResult("variance", title, summary, parts, _draw_parts)
 
 
-def decompose(estimates: Floats, truth: Floats) -> dict[str, float]:
-    """Bias², variance and covariance of (training set, estimate, point) against (point,).
+def bias_variance_covariance(estimates: Floats, truth: Floats) -> dict[str, float]:
+    """Return bias², variance and covariance of (training set, estimate, query) estimates.
 
-    Means over points. The mean square error of an ensemble of M estimates is
-    bias² + variance / M + (1 − 1/M) covariance (Ueda and Nakano).
+    Means over queries; `truth` is (query,). The mean squared error of an ensemble of M estimates
+    is bias² + variance / M + (1 − 1/M) covariance (Ueda and Nakano).
 
     >>> rng = np.random.RandomState(0)
     >>> estimates, truth = rng.normal(size=(25, 4, 3)), np.zeros(3)
-    >>> parts = decompose(estimates, truth)
+    >>> parts = bias_variance_covariance(estimates, truth)
     >>> error = np.mean((estimates.mean(axis=1) - truth) ** 2)
     >>> formula = parts["bias"] + parts["variance"] / 4 + 0.75 * parts["covariance"]
     >>> bool(abs(error - formula) < 1e-12)
     True
     """
     size = estimates.shape[1]
-    off = estimates - estimates.mean(axis=0)
-    variance = float(np.mean(off**2))
-    # the sum over all pairs, less each with itself
-    together = float(np.mean(off.sum(axis=1) ** 2))
-    covariance = (together - size * variance) / (size * (size - 1)) if size > 1 else 0.0
+    centered = estimates - estimates.mean(axis=0)
+    variance = float(np.mean(centered**2))
+    # the sum over all pairs of estimates, less each with itself
+    total = float(np.mean(centered.sum(axis=1) ** 2))
+    covariance = (total - size * variance) / (size * (size - 1)) if size > 1 else 0.0
     bias = float(np.mean((estimates.mean(axis=(0, 1)) - truth) ** 2))
     return {"bias": bias, "variance": variance, "covariance": covariance, "size": size}
 
 
-def _draw_parts(axes: Any, numbers: dict[str, Any]) -> None:
+def _draw_parts(axes: Axes, numbers: Numbers) -> None:
     names = ("bias", "variance", "covariance")
     axes.bar(["bias² and noise", *names[1:]], [numbers[name] for name in names])

@@ -1,10 +1,10 @@
-"""The page that `twinned advise` writes: facts first, then rendering.
+"""HTML report of `twinned advise`: collect, then render.
 
-`facts` collects everything that the page says, as plain numbers and texts; `charts` draws lines and
-points as SVG that follows the page's colours; `render` puts both into one file.
+`collect` turns a diagnosis into numbers and texts, `charts` draws them as SVG, and `render` writes
+one HTML page.
 """
 
-from twinned.report.facts import collect
+from twinned.report.collect import collect
 from twinned.report.render import render
 
 __all__ = ["collect", "render"]

@@ -1,4 +1,4 @@
-"""Lines, points and bars as SVG. Colours are the page's: every mark has a class, none a colour."""
+"""Lines, points and bars as SVG. Marks have classes; their colors are those of the page."""
 
 from __future__ import annotations
 
@@ -9,61 +9,61 @@ from typing import Any
 
 WIDTH, HEIGHT = 520, 320
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
-_LONGEST = 20  # letters of a name beside a bar
+_MAX_LETTERS = 20  # of a name beside a bar
 
 
 class Chart:
-    """A frame with two axes, into which marks are put."""
+    """Frame with two axes, to which marks are added."""
 
     def __init__(
         self,
-        across: tuple[float, float],
-        up: tuple[float, float],
+        x_range: tuple[float, float],
+        y_range: tuple[float, float],
         x_label: str,
         y_label: str,
         *,
         log_x: bool = False,
     ) -> None:
-        self._x, self._y, self._log = _padded(across, log_x), _padded(up, False), log_x
-        self._labels, self._marks = (x_label, y_label), []  # type: ignore[var-annotated]
+        self.x_range, self.y_range = _padded(x_range, log_x), _padded(y_range, False)
+        self._log, self._labels = log_x, (x_label, y_label)
+        self._marks: list[str] = []
 
     def x(self, value: float) -> float:
-        low, high, value = (math.log2(v) if self._log else v for v in (*self._x, value))
+        low, high, value = (math.log2(v) if self._log else v for v in (*self.x_range, value))
         return LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        low, high = self._y
+        low, high = self.y_range
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     def line(self, xs: Sequence[float], ys: Sequence[float], kind: str = "one") -> None:
         points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(xs, ys, strict=True))
         self._marks.append(f'<polyline class="line {kind}" points="{points}"/>')
 
-    def level(self, value: float, kind: str = "guide") -> None:
-        self.line(self._x, [value, value], kind)
-
-    def bars(self, xs: Sequence[float], ys: Sequence[float], reach: Sequence[float]) -> None:
-        """Vertical intervals."""
-        for x, y, r in zip(xs, ys, reach, strict=True):
-            low, high = (min(max(v, self._y[0]), self._y[1]) for v in (y - r, y + r))
+    def intervals(
+        self, xs: Sequence[float], ys: Sequence[float], half_widths: Sequence[float]
+    ) -> None:
+        """Add vertical intervals, cut at the frame."""
+        for x, y, half in zip(xs, ys, half_widths, strict=True):
+            low, high = max(y - half, self.y_range[0]), min(y + half, self.y_range[1])
             at = f"{self.x(x):.1f}"
             self._marks.append(
-                f'<line class="reach" x1="{at}" x2="{at}" y1="{self.y(low):.1f}" '
+                f'<line class="interval" x1="{at}" x2="{at}" y1="{self.y(low):.1f}" '
                 f'y2="{self.y(high):.1f}"/>'
             )
 
     def points(
         self, xs: Sequence[float], ys: Sequence[float], names: Sequence[str] | None = None
     ) -> None:
-        for place, (x, y) in enumerate(zip(xs, ys, strict=True)):
-            tip = f"<title>{escape(names[place])}</title>" if names else ""
+        for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+            tip = f"<title>{escape(names[i])}</title>" if names else ""
             self._marks.append(
                 f'<circle class="point" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="3">{tip}'
                 "</circle>"
             )
 
-    def svg(self, described: str) -> str:
-        """The picture; `described` is what a screen reader says of it."""
+    def svg(self, description: str) -> str:
+        """Return the chart; `description` is its text for screen readers."""
         parts = [*self._axes(), *self._marks]
         x_label, y_label = (escape(label) for label in self._labels)
         middle = (LEFT + WIDTH - RIGHT) / 2
@@ -73,73 +73,73 @@ class Chart:
             f'rotate(-90)" text-anchor="middle">{y_label}</text>'
         )
         return (
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(described)}">'
+            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(description)}">'
             f"{''.join(parts)}</svg>"
         )
 
     def _axes(self) -> list[str]:
         parts = []
-        for value in ticks(*self._y):
+        for value in ticks(*self.y_range):
             at = self.y(value)
             parts.append(
                 f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
                 f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">'
-                f"{number(value)}</text>"
+                f"{format_number(value)}</text>"
             )
-        for value in powers(*self._x) if self._log else ticks(*self._x):
+        for value in powers(*self.x_range) if self._log else ticks(*self.x_range):
             at = self.x(value)
             parts.append(
                 f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">'
-                f"{number(value)}</text>"
+                f"{format_number(value)}</text>"
             )
         return parts
 
 
-def bar_chart(names: Sequence[str], values: Sequence[float], described: str) -> str:
-    """Horizontal bars, the first on top, each with its name and number."""
+def bar_chart(names: Sequence[str], values: Sequence[float], description: str) -> str:
+    """Return horizontal bars, the first on top, each with its name and number."""
     height, most = 30 * len(names) + 8, max(*values, 1e-300)
     width = WIDTH - 250
     rows = []
-    for place, (name, value) in enumerate(zip(names, values, strict=True)):
-        at, full = 8 + 30 * place, escape(name)
-        name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+    for i, (name, value) in enumerate(zip(names, values, strict=True)):
+        at, full = 8 + 30 * i, escape(name)
+        name = name if len(name) <= _MAX_LETTERS else f"{name[: _MAX_LETTERS - 1]}…"
         rows.append(
             f'<text class="name" x="152" y="{at + 15}" text-anchor="end">{escape(name)}'
             f"<title>{full}</title></text>"
-            f'<rect class="bar{" best" if place == 0 else ""}" x="162" y="{at}" rx="2" '
+            f'<rect class="bar{" best" if i == 0 else ""}" x="162" y="{at}" rx="2" '
             f'width="{max(1.0, width * value / most):.1f}" height="20"/>'
             f'<text class="tick" x="{170 + width * value / most:.1f}" y="{at + 15}">'
-            f"{number(value)}</text>"
+            f"{format_number(value)}</text>"
         )
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(described)}">'
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(description)}">'
         f"{''.join(rows)}</svg>"
     )
 
 
-def curve(numbers: dict[str, Any], described: str) -> str:
-    """RMSE against a number of something, with bars of standard errors."""
-    at, errors, spread = numbers["at"], numbers["rmse"], numbers["error"]
-    low = min(e - s for e, s in zip(errors, spread, strict=True))
-    high = max(e + s for e, s in zip(errors, spread, strict=True))
-    chart = Chart((min(at), max(at)), (low, high), numbers["across"], "RMSE", log_x=True)
-    chart.bars(at, errors, spread)
-    chart.line(at, errors)
-    chart.points(at, errors, [f"{a}: {number(e)}" for a, e in zip(at, errors, strict=True)])
-    return chart.svg(described)
+def curve(numbers: dict[str, Any], description: str) -> str:
+    """Return RMSE against a number of anchors, pairs or rows, with bars of standard errors."""
+    x, rmse, standard_error = numbers["x"], numbers["rmse"], numbers["standard_error"]
+    low = min(e - s for e, s in zip(rmse, standard_error, strict=True))
+    high = max(e + s for e, s in zip(rmse, standard_error, strict=True))
+    chart = Chart((min(x), max(x)), (low, high), numbers["x_label"], "RMSE", log_x=True)
+    chart.intervals(x, rmse, standard_error)
+    chart.line(x, rmse)
+    chart.points(x, rmse, [f"{a}: {format_number(e)}" for a, e in zip(x, rmse, strict=True)])
+    return chart.svg(description)
 
 
-def _padded(span: tuple[float, float], log: bool) -> tuple[float, float]:
-    """A little room at both ends, and some at all."""
-    low, high = span
+def _padded(limits: tuple[float, float], log: bool) -> tuple[float, float]:
+    """Return limits with a margin at both ends, also where they are equal."""
+    low, high = limits
     if log:
         return (low / 1.15, high * 1.15) if high > low else (low / 2, high * 2)
-    room = 0.04 * (high - low) or abs(high) * 0.1 or 1.0
-    return low - room, high + room
+    margin = 0.04 * (high - low) or abs(high) * 0.1 or 1.0
+    return low - margin, high + margin
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """About five round numbers between two.
+    """Return about five round numbers between two.
 
     >>> ticks(0.0, 10.0)
     [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
@@ -155,7 +155,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Powers of two between two numbers, at most eight of them.
+    """Return powers of two between two numbers, at most eight of them.
 
     >>> powers(0.9, 9.0)
     [1.0, 2.0, 4.0, 8.0]
@@ -165,10 +165,10 @@ def powers(low: float, high: float) -> list[float]:
     return [2.0**i for i in range(first, last + 1, step)]
 
 
-def number(value: float) -> str:
-    """Four digits that count, thousands apart.
+def format_number(value: float) -> str:
+    """Return a number with four significant digits and separators of thousands.
 
-    >>> number(12345.6), number(0.01234567), number(2.0)
+    >>> format_number(12345.6), format_number(0.01234567), format_number(2.0)
     ('12,346', '0.01235', '2')
     """
     if value == 0:

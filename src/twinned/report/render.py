@@ -1,113 +1,115 @@
-"""The facts as one HTML file: no network, no second file."""
+"""Report as one HTML page that loads nothing else."""
 
 from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any
 
 from twinned.report import charts
+from twinned.report.charts import format_number
+from twinned.report.collect import Content
 
 CURVES = ("anchors", "neighbors", "multiplier", "learning")
-WORDS = {
-    "twin": "twin",
-    "base": "its plain base",
-    "k-NN": "k-NN",
-    "linear": "linear (ridge)",
-    "twin network": "twin network",
-    "network": "plain network",
-    "always the mean": "always the mean",
-}
 
 
-def render(facts: dict[str, Any]) -> str:
-    """The page."""
+def render(report: Content) -> str:
+    """Return the HTML page of what `collect` returns."""
     from jinja2 import Environment, select_autoescape
 
     environment = Environment(autoescape=select_autoescape(default=True), trim_blocks=True)
-    environment.filters["number"] = charts.number
-    page = environment.from_string(_file("page.html.j2"))
-    # "<" could end the script that holds the data
-    data = json.dumps(facts["comparables"], ensure_ascii=False).replace("<", "\\u003c")
+    environment.filters["number"] = format_number
+    page = environment.from_string(_read("page.html.j2"))
+    # "<" could end the script element that holds the data
+    data = json.dumps(report["comparables"], ensure_ascii=False).replace("<", "\\u003c")
     return page.render(
-        facts=facts,
-        style=_file("page.css"),
-        script=_file("page.js"),
+        report=report,
+        style=_read("page.css"),
+        script=_read("page.js"),
         data=data,
-        pictures=pictures(facts),
-        rows=comparison_rows(facts),
-        curves=[key for key in CURVES if key in facts["findings"]],
+        charts=draw_charts(report),
+        rows=comparison_rows(report),
+        curves=[key for key in CURVES if key in report["checks"]],
     )
 
 
-def _file(name: str) -> str:
+def _read(name: str) -> str:
     return files("twinned.report").joinpath(name).read_text("utf-8")
 
 
-def pictures(facts: dict[str, Any]) -> dict[str, str]:
-    """SVG by name."""
+def draw_charts(report: Content) -> dict[str, str]:
+    """Return the SVG charts by name."""
+    checks = report["checks"]
     found = {
-        key: charts.curve(facts["findings"][key]["numbers"], facts["findings"][key]["verdict"])
+        key: charts.curve(checks[key]["numbers"], checks[key]["summary"])
         for key in CURVES
-        if key in facts["findings"]
+        if key in checks
     }
-    found["predictions"] = _predictions(facts)
-    found["calibration"] = _calibration(facts["calibration"])
-    errors = facts["findings"]["comparison"]["numbers"]["rmse"]
+    found["predictions"] = _predictions(report)
+    found["calibration"] = _calibration(report["calibration"])
+    errors = checks["comparison"]["numbers"]["rmse"]
     names = sorted(errors, key=errors.get)
     found["comparison"] = charts.bar_chart(
-        [WORDS.get(name, name) for name in names],
+        names,
         [errors[name] for name in names],
-        "RMSE of left-out points: "
-        + ", ".join(f"{WORDS.get(name, name)} {charts.number(errors[name])}" for name in names),
+        "RMSE of held-out rows: "
+        + ", ".join(f"{name} {format_number(errors[name])}" for name in names),
     )
-    most = facts["importance"][:10]
+    most = report["importance"][:10]
     found["importance"] = charts.bar_chart(
-        [one["name"] for one in most],
-        [one["share"] for one in most],
+        [feature["name"] for feature in most],
+        [feature["share"] for feature in most],
         "Share of the change of predicted differences: "
-        + ", ".join(f"{one['name']} {one['share']:.2f}" for one in most),
+        + ", ".join(f"{feature['name']} {feature['share']:.2f}" for feature in most),
     )
     return found
 
 
-def _predictions(facts: dict[str, Any]) -> str:
-    shown = facts["predictions"]
-    truth, predicted = shown["truth"], shown["predicted"]
-    span = min(*truth, *predicted), max(*truth, *predicted)
-    chart = charts.Chart(span, span, f"known {facts['target']}", f"predicted {facts['target']}")
-    chart.line(span, span, "guide")
-    chart.bars(truth, predicted, shown["reach"])
+def _predictions(report: Content) -> str:
+    shown, target = report["predictions"], report["target"]
+    truth, predicted, half_widths = shown["truth"], shown["predicted"], shown["half_width"]
+    limits = min(*truth, *predicted), max(*truth, *predicted)
+    chart = charts.Chart(limits, limits, f"known {target}", f"predicted {target}")
+    chart.line(limits, limits, "guide")
+    chart.intervals(truth, predicted, half_widths)
     tips = [
-        f"row {row}: known {charts.number(t)}, predicted {charts.number(p)} ± {charts.number(r)}"
-        for row, t, p, r in zip(shown["row"], truth, predicted, shown["reach"], strict=True)
+        f"row {row}: known {format_number(t)}, predicted {format_number(p)} ± {format_number(h)}"
+        for row, t, p, h in zip(shown["row"], truth, predicted, half_widths, strict=True)
     ]
     chart.points(truth, predicted, tips)
     return chart.svg(
-        f"Predictions of {len(truth)} left-out rows against their known values, with "
-        f"{shown['level']:.0%} intervals."
+        f"Predictions of {len(truth)} held-out rows against their known values, with "
+        f"{shown['confidence']:.0%} intervals."
     )
 
 
-def _calibration(shown: dict[str, Any]) -> str:
-    levels = [100 * level for level in shown["level"]]
-    covered = [100 * share for share in shown["covered"]]
-    chart = charts.Chart((45, 100), (45, 100), "stated confidence, %", "covered, %")
+def _calibration(shown: Content) -> str:
+    confidence = [100 * level for level in shown["confidence"]]
+    coverage = [100 * share for share in shown["coverage"]]
+    chart = charts.Chart((45, 100), (45, 100), "confidence, %", "coverage, %")
     chart.line((45, 100), (45, 100), "guide")
-    chart.line(levels, covered)
-    tips = [f"{a:g} % stated, {b:.0f} % found" for a, b in zip(levels, covered, strict=True)]
-    chart.points(levels, covered, tips)
-    return chart.svg(f"Coverage: {', '.join(tips)}")
+    chart.line(confidence, coverage)
+    tips = [
+        f"confidence {a:g} %, coverage {b:.0f} %" for a, b in zip(confidence, coverage, strict=True)
+    ]
+    chart.points(confidence, coverage, tips)
+    return chart.svg(f"Coverage of prediction intervals: {'; '.join(tips)}")
 
 
-def comparison_rows(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each model: error, and the twin's by it with an interval."""
-    numbers = facts["findings"]["comparison"]["numbers"]
+def comparison_rows(report: Content) -> list[dict[str, str]]:
+    """Return a table row for each model: error, ratio with its interval, and settings."""
+    numbers = report["checks"]["comparison"]["numbers"]
     rows = []
     for name, error in sorted(numbers["rmse"].items(), key=lambda item: item[1]):
         ratio = ""
-        if name in numbers["against"]:
-            middle, low, high = numbers["against"][name]
-            ratio = f"{middle:.2f} ({low:.2f} to {high:.2f})"
-        rows.append({"name": WORDS.get(name, name), "rmse": charts.number(error), "ratio": ratio})
+        if name in numbers["ratios"]:
+            value, low, high = numbers["ratios"][name]
+            ratio = f"{value:.2f} ({low:.2f} to {high:.2f})"
+        rows.append(
+            {
+                "name": name,
+                "rmse": format_number(error),
+                "ratio": ratio,
+                "estimator": numbers["estimators"].get(name, ""),
+            }
+        )
     return rows

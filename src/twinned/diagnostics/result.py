@@ -1,0 +1,70 @@
+"""Result of a check: numbers, a summary of one sentence, and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Numbers = dict[str, Any]  # what JSON holds: strings, numbers, and lists and dicts of them
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of one check.
+
+    Parameters
+    ----------
+    key : str
+        The name of the check, such as "comparison".
+    title : str
+        The heading of its plot.
+    summary : str
+        One sentence.
+    numbers : dict
+        The numbers behind the summary; they can be written as JSON.
+    draw : callable (matplotlib axes, numbers)
+        Draws the numbers.
+    """
+
+    key: str
+    title: str
+    summary: str
+    numbers: Numbers
+    draw: Callable[[Axes, Numbers], None]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw into these matplotlib axes, or into new ones, and return them."""
+        if axes is None:
+            from matplotlib.figure import Figure
+
+            axes = Figure(figsize=(5.6, 3.6), layout="constrained").subplots()
+        self.draw(axes, self.numbers)
+        axes.set_title(self.title)
+        return axes
+
+    def __str__(self) -> str:
+        return f"{self.title} {self.summary}"
+
+
+def draw_curve(axes: Axes, numbers: Numbers) -> None:
+    """Draw RMSE with standard errors against `numbers["x"]`, on a logarithmic scale."""
+    axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], marker="o", capsize=3)
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel(numbers["x_label"])
+    axes.set_ylabel("RMSE of held-out rows")
+
+
+def format_percent(share: float) -> str:
+    """Return a share as a rounded percentage without a sign.
+
+    >>> format_percent(-0.034), format_percent(0.212), format_percent(0.0)
+    ('3.4 %', '21 %', '0 %')
+    """
+    size = abs(100 * share)
+    if size < 0.05:
+        return "0 %"
+    return f"{size:.1f} %" if size < 10 else f"{size:.0f} %"

@@ -1,0 +1,23 @@
+import pytest
+from sklearn.tree import DecisionTreeRegressor
+
+from twinned import TwinRegressor
+from twinned.datasets import make_wsb
+from twinned.diagnostics.cross_validation import cross_validate_models
+
+
+@pytest.fixture
+def tree_twin():
+    return TwinRegressor(DecisionTreeRegressor(max_depth=9, random_state=0), random_state=0)
+
+
+@pytest.fixture(scope="session")
+def bridge():
+    return make_wsb(120, random_state=0)
+
+
+@pytest.fixture(scope="session")
+def bridge_cv(bridge):
+    """Cross-validation of the same twin as `tree_twin`."""
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=9, random_state=0), random_state=0)
+    return cross_validate_models(*bridge, twin)
