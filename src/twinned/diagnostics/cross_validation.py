@@ -33,7 +33,7 @@ from twinned.diagnostics.baselines import (
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import UnknownCategoryWarning
-from twinned.models.trees import pays
+from twinned.models.trees import enough_work
 from twinned.models.trees.reader import read_trees
 from twinned.pairing.anchors import NearestAnchors, as_anchor_strategy
 from twinned.pairing.splits import row_folds
@@ -316,7 +316,7 @@ def use_all_cores(twin: BaseTwin, n_queries: int) -> Iterator[None]:
     by_kernel = (
         isinstance(twin, TwinRegressor)
         and twin.n_jobs is None
-        and pays(twin.estimator_, n_queries * n_anchors_used(twin) * (1 + twin.symmetric))
+        and enough_work(twin.estimator_, n_queries * n_anchors_used(twin) * (1 + twin.symmetric))
         and read_trees(twin.estimator_) is not None
     )
     if not by_kernel:
