@@ -1,9 +1,12 @@
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -16,6 +19,7 @@ from twinned import (
     TwinNeuralRegressor,
 )
 from twinned.datasets import make_tf
+from twinned.models.neural.ensemble import SETTINGS, Setting
 from twinned.neural import fit_many
 
 SMALL = {"hidden_sizes": (16, 16), "n_members": 4, "max_steps": 60, "random_state": 0}
@@ -33,7 +37,7 @@ def twin(data):
     return TwinNeuralRegressor(**SMALL).fit(*data)
 
 
-# Each fit of a new shape compiles, so most of scikit-learn's checks wait for `make test-slow`.
+# Each fit of a new shape compiles, so most of scikit-learn's checks run in `make test-slow` only.
 QUICK = {
     "check_fit_idempotent",
     "check_dict_unchanged",
@@ -70,12 +74,12 @@ def test_learns_the_test_function(data, estimator):
     error = np.sqrt(np.mean((model.predict(X[70:]) - y[70:]) ** 2))
     assert error < 0.1 * y.std()
     assert model.learning_curve_.shape == (2, 10)
-    # the curve falls, on rows that were left out
+    # the error of held-out rows falls
     assert (model.learning_curve_.min(axis=1) < 0.95 * model.learning_curve_[:, 0]).all()
 
 
 @pytest.mark.parametrize("estimator", BOTH)
-def test_a_problem_among_others_equals_itself_alone(data, estimator):
+def test_fit_many_equals_fit(data, estimator):
     """Sizes differ, so the smaller ones are padded: that changes nothing but the last bits."""
     X, y = data
     problems = [(X[:90], y[:90]), (X[:40], y[:40])]
@@ -108,14 +112,14 @@ def test_prediction_is_the_mean_over_anchors_and_members(data, twin):
     indices, estimates = twin.predict_anchors(X[:6])
     np.testing.assert_allclose(estimates.mean(axis=1), mean, atol=1e-6)
     assert indices.shape == (6, 90)
-    # slowly: each anchor's difference by itself
+    # slowly: one difference for each anchor
     slow = [np.mean(twin.predict_difference(np.tile(x, (90, 1)), X) + y) for x in X[:6]]
     np.testing.assert_allclose(slow, mean, atol=1e-5)
-    # the members' spread comes on top of the anchors'
+    # the variance over members adds to that over anchors
     assert (std >= estimates.std(axis=1) - 1e-6).all()
 
 
-def test_blocks_change_nothing(data, twin):
+def test_block_size_does_not_matter(data, twin):
     X, _ = data
     whole = twin.predict(X, return_std=True)
     small = clone(twin).fit(*data).set_params(memory_limit="40KB")
@@ -123,7 +127,7 @@ def test_blocks_change_nothing(data, twin):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_a_repeated_row_is_a_weight(data, rng):
+def test_repeating_a_row_equals_doubling_its_weight(data, rng):
     X, y = data[0][:40], data[1][:40]
     weight = rng.randint(0, 3, 40)
     weighted = TwinNeuralRegressor(**SMALL).fit(X, y, sample_weight=weight)
@@ -132,14 +136,14 @@ def test_a_repeated_row_is_a_weight(data, rng):
 
 
 @pytest.mark.parametrize("estimator", BOTH)
-def test_out_of_fold_predictions_are_honest(data, estimator, rng):
-    """Shuffled targets cannot be predicted out of fold, however well they are memorised."""
+def test_out_of_fold_predictions_do_not_leak(data, estimator, rng):
+    """Shuffled targets cannot be predicted out of fold, even if they are memorized."""
     X, y = data[0], rng.permutation(data[1])
     model = estimator(**SMALL).set_params(max_steps=600).fit(X, y)
     correlation = np.corrcoef(model.out_of_fold_prediction_, y)[0, 1]
     assert correlation < 0.35
-    honest = estimator(**SMALL).set_params(max_steps=600).fit(*data)
-    assert np.corrcoef(honest.out_of_fold_prediction_, data[1])[0, 1] > 0.9
+    learnable = estimator(**SMALL).set_params(max_steps=600).fit(*data)
+    assert np.corrcoef(learnable.out_of_fold_prediction_, data[1])[0, 1] > 0.9
 
 
 def test_nearest_pairs_and_anchors(data):
@@ -183,7 +187,7 @@ def test_validation_set_given_to_fit(data):
         TwinNeuralRegressor(**SMALL).fit(X, y, X_val=X)
 
 
-def test_missing_values_are_refused_with_a_way_out(data):
+def test_missing_values_are_refused_with_advice(data):
     X, y = data[0].copy(), data[1]
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match=r"row 3.*pipeline"):
@@ -214,7 +218,7 @@ def test_added_anchors_share_the_networks(data, twin):
     assert richer.predict_anchors(X[:2])[1].shape == (2, 95)
 
 
-def test_fit_many_takes_only_what_it_can_batch(data):
+def test_fit_many_refuses_other_estimators_and_mixed_parameters(data):
     with pytest.raises(TypeError, match="TwinRegressor"):
         fit_many(twinned.TwinRegressor(), [data])
     with pytest.raises(ValueError, match="1 estimators do not fit 2 problems"):
@@ -224,7 +228,7 @@ def test_fit_many_takes_only_what_it_can_batch(data):
     assert fit_many(TwinNeuralRegressor(), []) == []
 
 
-def test_fit_many_with_pairs_of_their_own(data):
+def test_fit_many_with_different_pairs(data):
     """Tables of different widths are padded: that changes nothing but the last bits."""
     X, y = data
     each = [TwinNeuralRegressor(**SMALL, pairs=NearestPairs(k)) for k in (3, 9)]
@@ -236,23 +240,121 @@ def test_fit_many_with_pairs_of_their_own(data):
 
 @given(anchor=st.integers(0, 89), seed=st.integers(0, 10**6), layers=st.sampled_from([1, 2]))
 @settings(max_examples=15)
-def test_one_anchor_folds_into_a_plain_network(data, folded_twins, anchor, seed, layers):
-    """The paper's map: with the anchor fixed, a twin is an ordinary network."""
-    twin = folded_twins[layers]
+def test_a_fixed_anchor_gives_a_plain_network(data, twins_by_layers, anchor, seed, layers):
+    """With the anchor fixed, a twin is an ordinary network (the paper's equation 3)."""
+    twin = twins_by_layers[layers]
     queries = np.random.RandomState(seed).uniform(-1.5, 1.5, (7, 2))
-    plain = twin.fold_anchor(anchor)
+    plain = twin.substitute_anchor(anchor)
     _, estimates = twin.predict_anchors(queries)
     np.testing.assert_allclose(plain.predict(queries), estimates[:, anchor], atol=2e-5)
 
 
 @pytest.fixture(scope="module")
-def folded_twins(data, twin):
+def twins_by_layers(data, twin):
     shallow = TwinNeuralRegressor(**{**SMALL, "hidden_sizes": (16,)}).fit(*data)
     return {1: shallow, 2: twin}
 
 
-def test_folding_beyond_the_anchors_is_refused(twin):
+def test_an_anchor_that_does_not_exist_is_refused(twin):
     with pytest.raises(ValueError, match="below 90, not 90"):
-        twin.fold_anchor(90)
+        twin.substitute_anchor(90)
     with pytest.raises(TypeError, match=r"2\.5"):
-        twin.fold_anchor(2.5)
+        twin.substitute_anchor(2.5)
+
+
+# --- unfitted estimators, members, divergence -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda twin, X: twin.predict(X),
+        lambda twin, X: twin.predict_difference(X, X),
+        lambda twin, X: twin.predict_anchors(X),
+        lambda twin, X: twin.loop_inconsistency(X),
+        lambda twin, X: twin.explain(X),
+        lambda twin, X: twin.predict_interval(X),
+        lambda twin, X: twin.add_anchors(X, X[:, 0]),
+        lambda twin, X: twin.substitute_anchor(0),
+        lambda twin, X: twin.score(X, X[:, 0]),
+    ],
+)
+def test_an_unfitted_twin_raises_not_fitted_error(data, call):
+    with pytest.raises(NotFittedError):
+        call(TwinNeuralRegressor(), data[0])
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_members"])
+def test_unfitted_plain_networks_raise_not_fitted_error(data, method):
+    with pytest.raises(NotFittedError):
+        getattr(NeuralRegressor(), method)(data[0])
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_mean_over_plain_members_is_the_prediction(data, outputs):
+    X, y = data
+    y = y if outputs == 1 else np.column_stack([y, -y])
+    model = NeuralRegressor(**SMALL, selection="mean").fit(X, y)
+    members = model.predict_members(X)
+    assert members.shape == (4, *y.shape)
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(np.tensordot(model.member_weights_, members, axes=1), mean)
+    np.testing.assert_allclose(members.std(axis=0), std)
+
+
+def test_memory_limit_and_n_jobs_do_not_change_plain_predictions(data):
+    X, y = data
+    model = NeuralRegressor(**SMALL).fit(X, y)
+    whole = model.predict(X, return_std=True)
+    model.set_params(memory_limit="40KB", n_jobs=2)
+    for a, b in zip(whole, model.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    with pytest.raises(twinned.exceptions.MemoryLimitError, match="memory_limit=100 bytes"):
+        model.set_params(memory_limit=100).predict(X)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_verbose_shows_a_progress_bar(data, estimator, capsys):
+    X, y = data
+    estimator(**SMALL).set_params(max_steps=2).fit(X, y)
+    assert capsys.readouterr().out == ""
+    estimator(**SMALL).set_params(max_steps=2, verbose=1).fit(X, y)
+    assert "training 4 networks" in capsys.readouterr().out
+
+
+@pytest.fixture
+def one_setting_diverges(monkeypatch):
+    diverging = Setting(1e30, 0.0, 0.0, 0.1)
+    monkeypatch.setattr("twinned.models.neural.parameters.SETTINGS", (SETTINGS[0], diverging))
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("selection", ["greedy", "mean"])
+def test_diverged_members_are_excluded_with_a_warning(
+    data, one_setting_diverges, estimator, selection
+):
+    X, y = data
+    model = estimator(**SMALL, n_folds=2, selection=selection)
+    with pytest.warns(ConvergenceWarning, match="2 of 4 networks diverged"):
+        model.fit(X, y)
+    assert model.n_members_ == 4
+    np.testing.assert_allclose(model.member_weights_, [0.5, 0.5])
+    assert not np.isfinite(model.learning_curve_[2:]).any()
+    # as if the diverged setting had not been trained
+    alone = estimator(**SMALL).set_params(n_members=2, n_folds=2).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=1e-5)
+    np.testing.assert_allclose(
+        model.out_of_fold_prediction_, alone.out_of_fold_prediction_, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("recipe", ["modern", "published"])
+def test_an_ensemble_whose_members_all_diverge_is_refused(data, estimator, recipe):
+    make = estimator if recipe == "modern" else estimator.as_published
+    model = make(hidden_sizes=(8, 8), max_steps=20, max_epochs=3, learning_rate=1e30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"networks diverged.*smaller learning_rate"):
+            model.fit(*data)
+    assert not hasattr(model, "member_weights_")

@@ -6,7 +6,7 @@ from twinned.models.neural import counter_rng
 KEY = jnp.uint32(12345)
 
 
-def test_padding_moves_no_number():
+def test_padding_changes_no_number():
     small, large = counter_rng.uniform(KEY, 5, 7), counter_rng.uniform(KEY, 9, 20)
     np.testing.assert_array_equal(small, large[:5, :7])
 
@@ -28,20 +28,20 @@ def test_numbers_are_uniform_and_independent():
         assert abs(correlation) < 0.015
 
 
-def test_normal_has_its_moments():
+def test_normal_has_mean_zero_and_variance_one():
     z = np.asarray(counter_rng.normal(KEY, 200, 500), dtype=np.float64)
     assert abs(z.mean()) < 0.01
     assert abs(z.std() - 1) < 0.01
     assert abs((z**4).mean() - 3) < 0.1
 
 
-def test_below_reaches_every_number_and_none_beyond():
-    drawn = np.asarray(counter_rng.below(KEY, jnp.int32(7), 5000))
+def test_integers_cover_the_range_and_stay_within_it():
+    drawn = np.asarray(counter_rng.integers(KEY, jnp.int32(7), 5000))
     np.testing.assert_array_equal(np.unique(drawn), np.arange(7))
-    huge = np.asarray(counter_rng.below(KEY, jnp.int32(2**24 + 1), 5000))
+    huge = np.asarray(counter_rng.integers(KEY, jnp.int32(2**24 + 1), 5000))
     assert huge.max() <= 2**24
 
 
-def test_keys_fold_to_distinct_keys():
-    keys = {int(counter_rng.fold(KEY, number)) for number in range(2000)}
+def test_derived_keys_are_distinct():
+    keys = {int(counter_rng.fold_in(KEY, number)) for number in range(2000)}
     assert len(keys) == 2000

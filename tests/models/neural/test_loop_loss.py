@@ -1,4 +1,4 @@
-"""The loop loss, and rows without a label."""
+"""The loop loss and unlabelled rows."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 from twinned import TwinNeuralRegressor
 from twinned.datasets import make_tf
 from twinned.models.neural import counter_rng, training
-from twinned.models.neural.network import Shape, differences, halves, initial
+from twinned.models.neural.network import Shape, differences, first_layer, initial_parameters
 
 X, y = (part.to_numpy() for part in make_tf(160, random_state=0))
 SMALL = {"n_members": 2, "n_folds": 1, "max_steps": 600, "batch_size": 64, "random_state": 0}
@@ -21,21 +21,25 @@ def half_labelled(n_labelled=30):
 
 def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     shape = Shape(4, 2, (8, 8), 0, "silu", True)
-    plan = training.Plan(shape, 6, 4, False, "adamw", True)
+    config = training.TrainingConfig(shape, 6, 4, False, "adamw", True)
     key = jnp.uint32(3)
-    parameters = initial(shape, key, jnp.int32(4), jnp.float32(0))
+    parameters = initial_parameters(shape, key, jnp.int32(4), jnp.float32(0))
     features = np.random.RandomState(0).normal(size=(20, 4)).astype(np.float32)
-    problem = training.Problem(features, np.zeros((20, 2)), np.ones(20), 4, np.zeros((1, 1)), 1)
-    pool = jnp.arange(20, dtype=jnp.int32)
-    member = training.Member(
-        *[None] * 6, *[0.0] * 3, jnp.float32(0), *[0.0] * 2, pool, jnp.int32(20)
+    problem = training.ProblemArrays(
+        features, np.zeros((20, 2)), np.ones(20), 4, np.zeros((1, 1)), 1
     )
-    fast = training._loop_loss(plan, parameters, problem, member, key)
+    loop_rows = jnp.arange(20, dtype=jnp.int32)
+    member = training.MemberArrays(
+        *[None] * 6, *[0.0] * 3, jnp.float32(0), *[0.0] * 2, loop_rows, jnp.int32(20)
+    )
+    fast = training._loop_loss(config, parameters, problem, member, key)
 
-    rows = np.asarray(pool[counter_rng.below(counter_rng.fold(key, 5), jnp.int32(20), 6)])
+    rows = np.asarray(
+        loop_rows[counter_rng.integers(counter_rng.fold_in(key, 5), jnp.int32(20), 6)]
+    )
 
     def F(a, b):
-        sides = [halves(shape, parameters, features[[i]], jnp.float32(0)) for i in (a, b)]
+        sides = [first_layer(shape, parameters, features[[i]], jnp.float32(0)) for i in (a, b)]
         return np.asarray(differences(shape, parameters, *sides))[0]
 
     sums = [
@@ -60,15 +64,15 @@ def test_loops_through_unlabelled_rows_become_consistent(recipe):
 
 
 def test_only_labelled_rows_are_anchors():
-    known = half_labelled()
-    known[3] = np.nan
-    twin = TwinNeuralRegressor(**{**SMALL, "n_folds": 2}, loop_weight=0.5).fit(X, known)
+    labels = half_labelled()
+    labels[3] = np.nan
+    twin = TwinNeuralRegressor(**{**SMALL, "n_folds": 2}, loop_weight=0.5).fit(X, labels)
     np.testing.assert_array_equal(twin.anchor_rows_, np.delete(np.arange(30), 3))
-    np.testing.assert_array_equal(np.isfinite(twin.out_of_fold_prediction_), np.isfinite(known))
-    assert np.isfinite(twin.score(X, known))
+    np.testing.assert_array_equal(np.isfinite(twin.out_of_fold_prediction_), np.isfinite(labels))
+    assert np.isfinite(twin.score(X, labels))
 
 
-def test_a_weight_of_zero_is_no_loop_loss_at_all():
+def test_a_loop_weight_of_zero_changes_nothing():
     plain = TwinNeuralRegressor(**SMALL).fit(X[:40], y[:40]).predict(X[40:])
     zero = TwinNeuralRegressor(**SMALL, loop_weight=0.0).fit(X[:40], y[:40]).predict(X[40:])
     np.testing.assert_array_equal(plain, zero)
@@ -79,19 +83,19 @@ def test_unlabelled_rows_are_refused_without_loops():
         TwinNeuralRegressor(**SMALL).fit(X, half_labelled())
 
 
-def test_a_row_is_labelled_or_not():
+def test_a_row_is_unlabelled_in_all_outputs_or_none():
     both = np.column_stack([y, half_labelled()])
     with pytest.raises(ValueError, match=r"y\[30, 1\] = nan.*in all its outputs"):
         TwinNeuralRegressor(**SMALL, loop_weight=1.0).fit(X, both)
 
 
 @pytest.mark.parametrize("known", [0, 1])
-def test_two_labels_are_the_least(known):
+def test_fewer_than_two_labels_are_refused(known):
     with pytest.raises(ValueError, match=f"y has {known} known values in 160 rows"):
         TwinNeuralRegressor(**SMALL, loop_weight=1.0).fit(X, half_labelled(known))
 
 
 @pytest.mark.parametrize("weight", [-1.0, np.inf])
-def test_a_senseless_weight_is_refused(weight):
+def test_an_invalid_loop_weight_is_refused(weight):
     with pytest.raises(ValueError, match="loop_weight"):
         TwinNeuralRegressor(**SMALL, loop_weight=weight).fit(X, y)

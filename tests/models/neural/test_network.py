@@ -3,7 +3,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from twinned.models.neural.network import Shape, differences, finish, halves, initial, silu
+from twinned.models.neural.network import (
+    Shape,
+    differences,
+    first_layer,
+    initial_parameters,
+    network_output,
+    silu,
+)
 
 KEY = jnp.uint32(7)
 
@@ -11,14 +18,14 @@ KEY = jnp.uint32(7)
 def slow_output(parameters, shape, a, b, gate):
     """One pair through the network, written out."""
 
-    def waves(x):
+    def embedding(x):
         angle = 2 * np.pi * x[:, None] * np.asarray(parameters["frequency"])
         return (gate * np.concatenate([np.sin(angle), np.cos(angle) - 1], axis=1)).ravel()
 
     value = np.asarray(parameters["bias_0"], dtype=np.float64)
     for side, x in enumerate((a, b)):
         value = value + x @ np.asarray(parameters[f"linear_{side}"])
-        value = value + waves(x) @ np.asarray(parameters[f"periodic_{side}"])
+        value = value + embedding(x) @ np.asarray(parameters[f"periodic_{side}"])
     for layer in range(1, len(shape.hidden_sizes) + 1):
         value = value / (1 + np.exp(-value))  # silu
         value = value @ np.asarray(parameters[f"weight_{layer}"]) + np.asarray(
@@ -28,11 +35,13 @@ def slow_output(parameters, shape, a, b, gate):
 
 
 @pytest.mark.parametrize("gate", [0.0, 1.0])
-def test_halves_added_are_the_whole_first_layer(rng, gate):
+def test_halves_sum_to_the_first_layer(rng, gate):
     shape = Shape(3, 2, (5, 4), 2, "silu", twin=True)
-    parameters = initial(shape, KEY, jnp.int32(3), jnp.float32(0.3))
+    parameters = initial_parameters(shape, KEY, jnp.int32(3), jnp.float32(0.3))
     A, B = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
-    first, second = (halves(shape, parameters, jnp.asarray(X), jnp.float32(gate)) for X in (A, B))
+    first, second = (
+        first_layer(shape, parameters, jnp.asarray(X), jnp.float32(gate)) for X in (A, B)
+    )
     fast = differences(shape, parameters, first, second)
     slow = [
         0.5
@@ -45,9 +54,9 @@ def test_halves_added_are_the_whole_first_layer(rng, gate):
 @pytest.mark.parametrize("activation", ["silu", "relu", "mish", "tanh"])
 def test_differences_are_antisymmetric_to_the_last_bit(rng, activation):
     shape = Shape(4, 1, (16, 16), 2, activation, twin=True)
-    parameters = initial(shape, KEY, jnp.int32(4), jnp.float32(0.3))
+    parameters = initial_parameters(shape, KEY, jnp.int32(4), jnp.float32(0.3))
     sides = [
-        halves(shape, parameters, jnp.asarray(rng.normal(size=(64, 4)), jnp.float32), 1.0)
+        first_layer(shape, parameters, jnp.asarray(rng.normal(size=(64, 4)), jnp.float32), 1.0)
         for _ in range(2)
     ]
     compiled = jax.jit(differences, static_argnums=0)
@@ -55,7 +64,7 @@ def test_differences_are_antisymmetric_to_the_last_bit(rng, activation):
     assert np.array_equal(forward, -np.asarray(compiled(shape, parameters, *sides[::-1])))
 
 
-def test_silu_is_the_silu(rng):
+def test_silu_equals_that_of_jax(rng):
     x = jnp.asarray(
         np.concatenate([5 * rng.normal(size=200), [0.0, -1e4, 1e4, -90.0]]), jnp.float32
     )
@@ -69,7 +78,7 @@ def test_padded_features_change_nothing(rng):
     X = rng.normal(size=(4, 2)).astype(np.float32)
     outputs = []
     for shape, padded in ((narrow, X), (wide, np.pad(X, ((0, 0), (0, 3))))):
-        parameters = initial(shape, KEY, jnp.int32(2), jnp.float32(0.1))
-        first = halves(shape, parameters, jnp.asarray(padded), jnp.float32(1.0))
-        outputs.append(np.asarray(finish(shape, parameters, first[0])))
+        parameters = initial_parameters(shape, KEY, jnp.int32(2), jnp.float32(0.1))
+        first = first_layer(shape, parameters, jnp.asarray(padded), jnp.float32(1.0))
+        outputs.append(np.asarray(network_output(shape, parameters, first[0])))
     np.testing.assert_allclose(*outputs, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The paper's own training, against slow and obvious versions of it."""
+"""The paper's own training, compared with slow and obvious versions."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +8,11 @@ from sklearn.base import clone
 from twinned import NearestAnchors, NearestPairs, NeuralRegressor, TwinNeuralRegressor
 from twinned.datasets import make_tf
 from twinned.models.neural import published
-from twinned.models.neural.fitting import stack
+from twinned.models.neural.batch import stack_problems
 from twinned.models.neural.network import Shape
-from twinned.models.neural.problem import prepare, settings_of
+from twinned.models.neural.parameters import member_settings
+from twinned.models.neural.problem import build_problem
+from twinned.models.neural.published_loss import PublishedConfig, triple_loss
 from twinned.neural import fit_many
 
 X, y = (part.to_numpy() for part in make_tf(90, random_state=0))
@@ -22,13 +24,15 @@ def short(cls, **changes):
 
 
 def engine(estimator, twin, loops=False):
-    """The plan, one problem and one member, without their leading axes."""
-    problem = prepare(estimator, X[LEARN], y[LEARN], None, X[VALIDATE], y[VALIDATE], twin)
+    """The config, the schedule, and a batch of one problem and one member."""
+    problem = build_problem(
+        estimator, X[LEARN], y[LEARN], None, X[VALIDATE], y[VALIDATE], twin=twin
+    )
     shape = Shape(4, 1, tuple(estimator.hidden_sizes), 0, "relu", twin)
-    problems, members = stack([problem], settings_of(estimator, 1), 4, float(loops))
-    course = published.course_of(estimator, twin)
-    plan = published.PublishedPlan(shape, 16, course.triples, False, loops, "adadelta")
-    return plan, course, problems, members
+    problems, members = stack_problems([problem], member_settings(estimator, 1), 4, float(loops))
+    schedule = published.resolve_schedule(estimator, twin)
+    config = PublishedConfig(shape, 16, schedule.triples, False, loops, "adadelta")
+    return config, schedule, problems, members
 
 
 def first_of(batch, axes):
@@ -44,14 +48,12 @@ def plain_forward(parameters, x):
 
 
 def test_triple_loss_is_the_mean_of_three_raw_differences():
-    plan, _, problems, members = engine(short(TwinNeuralRegressor), twin=True)
-    walk = published.begin(plan, problems, members)
+    config, _, problems, members = engine(short(TwinNeuralRegressor), twin=True)
+    state = published.initial_epoch_state(config, problems, members)
     problem, member = first_of(problems, 1), first_of(members, 2)
-    parameters = {name: np.asarray(value[0, 0]) for name, value in walk.parameters.items()}
+    parameters = {name: np.asarray(value[0, 0]) for name, value in state.parameters.items()}
     corners = [np.array([0, 5, 9]), np.array([3, 3, 1]), np.array([7, 2, 30])]
-    fast = published._triple_loss(
-        plan, parameters, problem, member, [jnp.array(c) for c in corners]
-    )
+    fast = triple_loss(config, parameters, problem, member, [jnp.array(c) for c in corners])
 
     both = {**parameters, "linear": np.vstack([parameters["linear_0"], parameters["linear_1"]])}
     features, values = np.asarray(problem.X), np.asarray(problem.y)
@@ -63,9 +65,9 @@ def test_triple_loss_is_the_mean_of_three_raw_differences():
     np.testing.assert_allclose(fast, np.mean(squares), rtol=1e-5)
 
 
-def test_initial_weights_are_glorots():
-    plan, _, problems, members = engine(short(TwinNeuralRegressor), twin=True)
-    parameters = published.begin(plan, problems, members).parameters
+def test_initial_weights_are_those_of_glorot():
+    config, _, problems, members = engine(short(TwinNeuralRegressor), twin=True)
+    parameters = published.initial_epoch_state(config, problems, members).parameters
     for name, fan_in, fan_out in (("linear_0", 4, 16), ("weight_1", 16, 16), ("weight_2", 16, 1)):
         bound = np.sqrt(6 / (fan_in + fan_out))
         weights = np.asarray(parameters[name][0, 0])[: 2 if name == "linear_0" else None]
@@ -75,18 +77,18 @@ def test_initial_weights_are_glorots():
 
 
 def test_the_rate_halves_on_a_plateau_of_the_training_loss():
-    # at a rate of nearly nothing the loss never falls: 20 epochs without progress halve it
+    # at a rate near zero the loss never falls: 20 epochs without a fall halve the rate
     estimator = short(NeuralRegressor, learning_rate=1e-12)
-    plan, course, problems, members = engine(estimator, twin=False)
-    state = published.begin(plan, problems, members)
-    rules = jnp.array([course.max_epochs, course.plateau, course.patience], jnp.int32)
+    config, schedule, problems, members = engine(estimator, twin=False)
+    state = published.initial_epoch_state(config, problems, members)
+    limits = jnp.array([schedule.max_epochs, schedule.plateau, schedule.patience], jnp.int32)
     rates = []
     for first in range(0, 48, published.EPOCHS_AT_ONCE):
-        state, _ = published.advance_epochs(
-            plan, problems, members, state, jnp.int32(first), jnp.int32(4), rules
+        state, _ = published.train_epochs(
+            config, problems, members, state, jnp.int32(first), jnp.int32(4), limits
         )
         rates.append(float(state.rate[0, 0]) / 1e-12)
-    # the first epoch is progress over nothing; then 20 more
+    # the first epoch counts as a fall; then 20 more
     np.testing.assert_allclose(rates, [1, 1, 0.5, 0.5, 0.5, 0.25], rtol=1e-6)
 
 
@@ -119,7 +121,7 @@ def test_everything_is_a_constructor_parameter(cls):
 @pytest.mark.parametrize(
     ("cls", "recipe"), [(TwinNeuralRegressor, "as_published"), (NeuralRegressor, "as_written")]
 )
-def test_many_at_once_equal_each_alone(cls, recipe):
+def test_fit_many_equals_fit(cls, recipe):
     estimator = getattr(cls, recipe)(hidden_sizes=(8, 8), max_epochs=4, n_members=2, random_state=1)
     problems = [
         (X[i : i + n], y[i : i + n], None, X[VALIDATE], y[VALIDATE]) for i, n in ((0, 50), (5, 40))
@@ -138,24 +140,24 @@ def test_nearest_neighbor_twin_of_the_paper():
         anchors=NearestAnchors(8),
         patience=20,
     ).fit(X[LEARN], y[LEARN], X_val=X[VALIDATE], y_val=y[VALIDATE])
-    assert model.n_pairs_ == 64 * 8  # not mirrored: each point has its own eight
+    assert model.n_pairs_ == 64 * 8  # not mirrored: eight for each point
     assert np.sqrt(np.mean((model.predict(X[TEST]) - y[TEST]) ** 2)) < 0.5 * y.std()
 
 
 def test_signed_maximum_scaling():
-    problem = prepare(short(NeuralRegressor), X, 100 * y, None, None, None, False)
+    problem = build_problem(short(NeuralRegressor), X, 100 * y, twin=False)
     np.testing.assert_allclose(problem.X.max(axis=0), 1.0)
     np.testing.assert_allclose(problem.X.mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_array_equal(problem.y[:, 0], 100 * y)
 
 
 @pytest.mark.parametrize("name", ["recipe", "scaling"])
-def test_an_unknown_word_is_refused(name):
+def test_an_unknown_choice_is_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be.*'odd'"):
         TwinNeuralRegressor(**{name: "odd"}).fit(X, y)
 
 
-def test_a_refused_fit_leaves_the_plain_networks_as_they_were():
+def test_a_failed_fit_does_not_change_the_estimator():
     model = NeuralRegressor(n_members=1, max_steps=20, random_state=0).fit(X, y)
     before = model.predict(X)
     with pytest.raises(ValueError, match="NaN"):

@@ -1,4 +1,4 @@
-"""Mean and spread that are reduced on the way, against all estimates at once."""
+"""Mean and variance reduced in tiles, compared with those of all estimates."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,9 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinned import DistanceWeights, NearestAnchors, TwinNeuralRegressor
-from twinned.models.neural.inference import grid_differences, row_differences, some_differences
-from twinned.models.neural.network import Shape, initial
-from twinned.models.neural.reduce_anchors import Room, mean_and_variance, room_for, tile_of
+from twinned.models.neural.inference import (
+    grid_differences,
+    indexed_differences,
+    row_differences,
+)
+from twinned.models.neural.network import Shape, initial_parameters
+from twinned.models.neural.reduce_anchors import (
+    BlockLimits,
+    block_limits,
+    mean_and_variance,
+    tile_size,
+)
 
 N_MEMBERS, N_QUERIES, N_ANCHORS = 3, 37, 90
 
@@ -17,7 +26,8 @@ N_MEMBERS, N_QUERIES, N_ANCHORS = 3, 37, 90
 def ensemble(hidden_sizes=(16, 12), activation="silu", n_outputs=2):
     shape = Shape(4, n_outputs, hidden_sizes, 3, activation, twin=True)
     own = [
-        initial(shape, jnp.uint32(7 + i), jnp.int32(4), jnp.float32(0.3)) for i in range(N_MEMBERS)
+        initial_parameters(shape, jnp.uint32(7 + i), jnp.int32(4), jnp.float32(0.3))
+        for i in range(N_MEMBERS)
     ]
     parameters = {name: np.stack([np.asarray(p[name]) for p in own]) for name in own[0]}
     gates = np.array([1.0, 0.0, 1.0], dtype=np.float32)
@@ -32,7 +42,7 @@ def grid():
 
 
 def slowly(shape, members, queries, anchors, anchor_y, weight):
-    """Every estimate in float64, then the weighted moments as they are written in a book."""
+    """All estimates in float64, then their weighted moments by definition."""
     parameters, gates, of_members = members
     differences = grid_differences(shape, parameters, gates, queries, anchors).astype("f8")
     estimates = differences + anchor_y
@@ -45,7 +55,7 @@ def slowly(shape, members, queries, anchors, anchor_y, weight):
 @pytest.mark.parametrize("activation", ["silu", "relu", "mish", "tanh"])
 def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
     shape, members = ensemble(hidden_sizes, activation)
-    fast = mean_and_variance(shape, members, *grid, Room(1024, 4096))
+    fast = mean_and_variance(shape, *members, *grid, BlockLimits(1024, 4096))
     slow = slowly(shape, members, *grid)
     np.testing.assert_allclose(fast[0], slow[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(fast[1], slow[1], rtol=1e-5)
@@ -53,28 +63,32 @@ def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
 
 @given(pairs=st.integers(1, 5000), rows=st.integers(N_QUERIES, 200) | st.just(10**6))
 @settings(max_examples=8)
-def test_tiles_of_any_size_say_the_same(grid, pairs, rows):
+def test_tile_size_does_not_matter(grid, pairs, rows):
     shape, members = ensemble()
-    whole = mean_and_variance(shape, members, *grid, Room(1024, 4096))
-    cut = mean_and_variance(shape, members, *grid, Room(pairs, rows))
+    whole = mean_and_variance(shape, *members, *grid, BlockLimits(1024, 4096))
+    cut = mean_and_variance(shape, *members, *grid, BlockLimits(pairs, rows))
     for a, b in zip(whole, cut, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_anchors_in_several_blocks_say_the_same(grid):
+def test_blocks_of_anchors_do_not_matter(grid):
     shape, members = ensemble()
     queries, *rest = grid
-    whole = mean_and_variance(shape, members, queries[:5], *rest, Room(1024, 4096))
-    cut = mean_and_variance(shape, members, queries[:5], *rest, Room(1024, 7))
+    whole = mean_and_variance(shape, *members, queries[:5], *rest, BlockLimits(1024, 4096))
+    cut = mean_and_variance(shape, *members, queries[:5], *rest, BlockLimits(1024, 7))
     for a, b in zip(whole, cut, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_a_far_off_mean_does_not_swallow_the_spread(grid):
+def test_a_large_mean_does_not_change_the_variance(grid):
     shape, members = ensemble()
     queries, anchors, anchor_y, weight = grid
-    near = mean_and_variance(shape, members, queries, anchors, anchor_y, weight, Room(512, 64))
-    far = mean_and_variance(shape, members, queries, anchors, anchor_y + 1e7, weight, Room(512, 64))
+    near = mean_and_variance(
+        shape, *members, queries, anchors, anchor_y, weight, BlockLimits(512, 64)
+    )
+    far = mean_and_variance(
+        shape, *members, queries, anchors, anchor_y + 1e7, weight, BlockLimits(512, 64)
+    )
     np.testing.assert_allclose(far[0] - 1e7, near[0], atol=1e-5)
     np.testing.assert_allclose(far[1], near[1], rtol=1e-5)
 
@@ -82,31 +96,31 @@ def test_a_far_off_mean_does_not_swallow_the_spread(grid):
 @given(
     n_queries=st.integers(1, 10**5), n_anchors=st.integers(1, 10**5), pairs=st.integers(1, 10**6)
 )
-def test_a_tile_keeps_within_its_pairs(n_queries, n_anchors, pairs):
-    down, across = tile_of(n_queries, n_anchors, pairs)
+def test_a_tile_has_at_most_the_allowed_pairs(n_queries, n_anchors, pairs):
+    down, across = tile_size(n_queries, n_anchors, pairs)
     assert down * across <= pairs
     assert down < 2 * n_queries
 
 
-def test_room_is_within_the_limit():
+def test_blocks_are_within_the_memory_limit():
     shape, _ = ensemble()
-    asked = []
+    sizes = []
 
     def within(bytes_each, most):
-        asked.append(bytes_each)
+        sizes.append(bytes_each)
         return min(most, 100_000 // bytes_each)
 
-    room = room_for(shape, within)
-    assert room.pairs * asked[0] + room.rows * asked[1] <= 200_000
+    limits = block_limits(shape, within)
+    assert limits.pairs * sizes[0] + limits.rows * sizes[1] <= 200_000
 
 
-def test_neighbors_in_common_are_computed_once_and_say_the_same(grid, rng):
+def test_indexed_differences_equal_row_differences(grid, rng):
     shape, (parameters, gates, _) = ensemble()
     queries, anchors, *_ = grid
-    places = rng.randint(0, N_ANCHORS, (N_QUERIES, 5))
-    shared = some_differences(shape, parameters, gates, queries, anchors, places)
+    indices = rng.randint(0, N_ANCHORS, (N_QUERIES, 5))
+    shared = indexed_differences(shape, parameters, gates, queries, anchors, indices)
     each = row_differences(
-        shape, parameters, gates, np.repeat(queries, 5, axis=0), anchors[places.ravel()]
+        shape, parameters, gates, np.repeat(queries, 5, axis=0), anchors[indices.ravel()]
     )
     np.testing.assert_allclose(shared.reshape(each.shape), each, atol=1e-6)
 
@@ -121,8 +135,8 @@ def weighted_twin():
 
 
 @pytest.mark.parametrize("memory_limit", ["40KB", "512MB", None])
-def test_both_ways_of_the_estimator_agree(weighted_twin, memory_limit):
-    """A callable that says "all alike" takes the general way; no callable takes the short one."""
+def test_fast_path_equals_single_estimates(weighted_twin, memory_limit):
+    """Equal weights from a callable use the single estimates; uniform weights use the fast path."""
     twin, X = weighted_twin
     twin.set_params(memory_limit=memory_limit, weights="uniform")
     fast = twin.predict(X, return_std=True)
@@ -132,7 +146,7 @@ def test_both_ways_of_the_estimator_agree(weighted_twin, memory_limit):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
 
 
-def test_all_anchors_as_nearest_ones_say_the_same(weighted_twin):
+def test_all_anchors_equal_nearest_anchors_with_the_largest_k(weighted_twin):
     twin, X = weighted_twin
     twin.set_params(memory_limit="512MB", weights="uniform", anchors="all")
     every = twin.predict(X, return_std=True)
