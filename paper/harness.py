@@ -89,12 +89,13 @@ class ResultTable:
     path : Path
     trial : tuple of str
         The columns that identify a trial, in the order of its values.
-    columns : dict of str to str
-        All columns in the order of the file, with the format of each: ".6g", or "" for text.
+    columns : list of str
+        All columns in the order of the file, each with the format of its values: "rmse:.6g".
     """
 
-    def __init__(self, path: Path, trial: tuple[str, ...], columns: dict[str, str]) -> None:
-        self.path, self.trial, self.columns = path, trial, columns
+    def __init__(self, path: Path, trial: tuple[str, ...], columns: list[str]) -> None:
+        self.path, self.trial = path, trial
+        self._formats = dict(column.partition(":")[::2] for column in columns)
 
     def pending(self, trials: Sequence[Any]) -> list[Any]:
         finished = set()
@@ -116,10 +117,10 @@ class ResultTable:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         if not self.path.exists():
-            writer.writerow(self.columns)
+            writer.writerow(self._formats)
         for row in rows:
             values = known | row
-            writer.writerow([format(values[name], how) for name, how in self.columns.items()])
+            writer.writerow([format(values[name], how) for name, how in self._formats.items()])
         before = self.path.read_bytes() if self.path.exists() else b""
         write_file(self.path, before + buffer.getvalue().encode())
 
@@ -153,17 +154,18 @@ def run_benchmark(
 def parse_arguments(docstring: str | None, **defaults: Any) -> argparse.Namespace:
     """Parse the command line of a benchmark.
 
-    Each keyword becomes an option of the type of its default: a list takes several values, False
-    is a switch.
+    Each keyword becomes an option of the type of its default: a list takes several values, a type
+    takes several values of it and has none by default, False is a switch.
     """
     parser = argparse.ArgumentParser(description=(docstring or "").splitlines()[0])
     for name, default in defaults.items():
         option = f"--{name.replace('_', '-')}"
         if default is False:
             parser.add_argument(option, action="store_true")
+        elif isinstance(default, type):
+            parser.add_argument(option, nargs="*", type=default, default=[])
         elif isinstance(default, list):
-            kind = type(default[0]) if default else str
-            parser.add_argument(option, nargs="*", type=kind, default=default)
+            parser.add_argument(option, nargs="*", type=type(default[0]), default=default)
         else:
             parser.add_argument(option, type=type(default), default=default)
     return parser.parse_args()
@@ -197,15 +199,17 @@ def run_in_subprocess(function: Callable[..., Any], *arguments: Any, **options: 
     return json.loads(run.stdout.splitlines()[-1])
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table.
+def markdown_table(header: Sequence[str] | str, rows: Iterable[Sequence[str] | str]) -> list[str]:
+    """Return the lines of a Markdown table; a row is a list of cells, or these joined by " | ".
 
-    >>> markdown_table(["", "rmse"], [["TF", "0.1"]])
-    ['| | rmse |', '|---|---|', '| TF | 0.1 |']
+    >>> markdown_table(["", "rmse"], [["TF", "0.1"], "YH | 0.2"])
+    ['| | rmse |', '|---|---|', '| TF | 0.1 |', '| YH | 0.2 |']
     """
-    lines = ["| " + " | ".join(cells) + " |" for cells in (header, *rows)]
+    lines = []
+    for row in (header, *rows):
+        lines.append(f"| {row if isinstance(row, str) else ' | '.join(row)} |")
     lines[0] = lines[0].replace("|  |", "| |")
-    return [lines[0], "|---" * len(header) + "|", *lines[1:]]
+    return [lines[0], "|---" * (lines[0].count("|") - 1) + "|", *lines[1:]]
 
 
 def write_markdown(path: Path, lines: Sequence[str]) -> None:
