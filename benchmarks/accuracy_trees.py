@@ -1,31 +1,26 @@
 """Accuracy of the default tree twin beside tree ensembles, on the paper's nine sets and 25 splits.
 
 Each split trains on its 80 % (train and validation rows together) and is tested once on its 20 %.
-Appends to `benchmarks/results/accuracy_trees.csv`, one row a split; finished rows are not run
-again.
-CatBoost's rows are those of `accuracy_neural.csv`, which has the same splits.
+CatBoost's rows are those of `accuracy_neural.csv`, which has the same splits. Results:
+`benchmarks/results/accuracy_trees.csv` and `.md`.
 
-    python benchmarks/accuracy_trees.py --models forest extra-trees lightgbm xgboost boosting
-    python benchmarks/accuracy_trees.py --models twin twin-lightgbm
+    python -m benchmarks.accuracy_trees --models forest extra-trees lightgbm xgboost boosting
+    python -m benchmarks.accuracy_trees --models twin twin-lightgbm
 """
-
-import argparse
-import csv
-import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 
-from twinned.datasets import KEYS, PAPER_SEEDS, load, paper_split
+from paper import harness
+from paper.data import rmse, training_and_test_rows
+from twinned.datasets import KEYS, PAPER_SEEDS
 
-RESULTS = Path(__file__).parent / "results"
-HEADER = ["dataset", "model", "seed", "rmse", "seconds"]
+COLUMNS = ["dataset", "model", "seed", "rmse:.6g", "seconds:.4g"]
+MODELS = ["twin", "twin-lightgbm", "extra-trees", "forest", "boosting", "lightgbm", "xgboost"]
 
 
-def make(name, n):
-    """A model for n training points; libraries are imported where they are needed."""
+def make_model(name, n):
+    """Return a model for n training points; libraries are imported where they are needed."""
     if name == "twin":
         from twinned import TwinRegressor
 
@@ -54,82 +49,54 @@ def make(name, n):
     }[name]
 
 
-def one_run(key, name, seed):
-    X, y = load(key)
-    X, y = X.to_numpy(), y.to_numpy()
-    train, validation, test = paper_split(len(y), seed)
-    learn = np.concatenate([train, validation])
-    start = time.perf_counter()
-    model = make(name, len(learn)).fit(X[learn], y[learn])
-    error = float(np.sqrt(np.mean((np.ravel(model.predict(X[test])) - y[test]) ** 2)))
-    return key, name, seed, error, time.perf_counter() - start
+def run_split(dataset, model, seed):
+    (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
+    return {"rmse": rmse(make_model(model, len(y)).fit(X, y).predict(X_test), y_test)}
 
 
-def table(path):
-    runs = pd.read_csv(path)
-    others = pd.read_csv(path.with_name("accuracy_neural.csv"))
-    runs = pd.concat([runs, others[others["model"] == "catboost"]])
+def summary(runs, neural_runs):
+    runs = pd.concat([runs, neural_runs[neural_runs["model"] == "catboost"]])
     means = runs.pivot_table(index="dataset", columns="model", values="rmse").dropna(axis=1)
     counts = runs.pivot_table(index="dataset", columns="model", values="rmse", aggfunc="count")
     means = means.loc[:, (counts[means.columns] == len(PAPER_SEEDS)).all()]
     seconds = runs.groupby("model")["seconds"].mean()
-    order = ["twin", "twin-lightgbm", "extra-trees", "forest", "boosting", "lightgbm", "xgboost"]
-    models = [name for name in [*order, "catboost"] if name in means]
-    lines = [
+    models = [name for name in [*MODELS, "catboost"] if name in means]
+    rows = [[key, *(f"{means.loc[key, name]:.4g}" for name in models)] for key in KEYS]
+    ratio = np.exp(np.log(means.div(means["lightgbm"], axis=0)).mean())
+    forests = means[["forest", "extra-trees"]].min(axis=1)
+    better = means.lt(forests, axis=0).sum()
+    rows += [
+        ["geometric mean of the ratio to LightGBM", *(f"**{ratio[m]:.3f}**" for m in models)],
+        ["sets on which it beats both forests", *(str(better[m]) for m in models)],
+        ["seconds, mean", *(f"{seconds[m]:.2g}" for m in models)],
+    ]
+    return [
         "# Tree twins and tree ensembles on the paper's 25 splits",
         "",
         "Mean test RMSE, trained on the 80 % of each split, everything at its default (forests: "
         "300 trees). `twin` is `TwinRegressor()`; `twin-lightgbm` the same settings by LightGBM. "
-        "`benchmarks/accuracy_trees.py`. Seconds are of fitting and predicting one split.",
+        "`python -m benchmarks.accuracy_trees`. Seconds are of fitting and predicting one split.",
         "",
-        "| | " + " | ".join(models) + " |",
-        "|---" * (len(models) + 1) + "|",
+        *harness.markdown_table(["", *models], rows),
     ]
-    for key in KEYS:
-        cells = [f"{means.loc[key, name]:.4g}" for name in models]
-        lines.append(f"| {key} | " + " | ".join(cells) + " |")
-    rows = {
-        "geometric mean of the ratio to LightGBM": lambda name: (
-            f"**{np.exp(np.log(means[name] / means['lightgbm']).mean()):.3f}**"
-        ),
-        "sets on which it beats both forests": lambda name: str(
-            int((means[name] < means[["forest", "extra-trees"]].min(axis=1)).sum())
-        ),
-        "seconds, mean": lambda name: f"{seconds[name]:.2g}",
-    }
-    for title, cell in rows.items():
-        lines.append(f"| {title} | " + " | ".join(cell(name) for name in models) + " |")
-    return "\n".join([*lines, ""])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="*", default=[])
-    parser.add_argument("--datasets", nargs="*", default=list(KEYS))
-    parser.add_argument("--jobs", type=int, default=1)
-    arguments = parser.parse_args()
-    path = RESULTS / "accuracy_trees.csv"
-    if not path.exists():
-        path.write_text(",".join(HEADER) + "\n")
-    done = {(row["dataset"], row["model"], int(row["seed"])) for row in csv.DictReader(path.open())}
-    todo = [
+    arguments = harness.parse_arguments(
+        __doc__, models=MODELS, datasets=list(KEYS), jobs=1, only_table=False
+    )
+    table = harness.ResultTable(
+        harness.RESULTS / "accuracy_trees.csv", ("dataset", "model", "seed"), COLUMNS
+    )
+    trials = [
         (key, name, seed)
         for name in arguments.models
         for seed in PAPER_SEEDS
         for key in arguments.datasets
-        if (key, name, seed) not in done
     ]
-    runs = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(
-        delayed(one_run)(*run) for run in todo
-    )
-    for number, (key, name, seed, error, seconds) in enumerate(runs, 1):
-        with path.open("a") as file:
-            file.write(f"{key},{name},{seed},{error:.6g},{seconds:.4g}\n")
-        if number % 25 == 0:
-            print(f"{number}/{len(todo)}: {key} {name}", flush=True)
-    text = table(path)
-    path.with_suffix(".md").write_text(text)
-    print(text)
+    harness.run_benchmark(table, trials, run_split, arguments)
+    lines = summary(table.read(), pd.read_csv(harness.RESULTS / "accuracy_neural.csv"))
+    harness.write_markdown(table.path.with_suffix(".md"), lines)
 
 
 if __name__ == "__main__":

@@ -1,49 +1,43 @@
 """Active learning from 20 labels to 200 in 12 batches, beside random choice.
 
-The paper's splits 0 to 9: labels are bought from the 80 %, errors are of the 20 %. The first 20 are
+The paper's splits 0 to 9: labels are taken from the 80 %, errors are of the 20 %. The first 20 are
 drawn at random, the same for all; then 12 batches of 15. The default `TwinRegressor` chooses by
 each strategy of `twinned.query`; a random forest chooses by the spread of its trees and a Gaussian
 process by its standard deviation, each of which predicts for itself. Compared is the mean over
 batches of test RMSE (the area under its curve), as a ratio to the same model with random choice.
-Finished rows are not run again.
+Results: `benchmarks/results/active_learning.csv` and `.md`.
 
-    python benchmarks/active_learning.py --jobs 16        # about three core-hours
-    python benchmarks/active_learning.py --only-table
+    python -m benchmarks.active_learning --jobs 16        # about three core-hours
+    python -m benchmarks.active_learning --only-table
 """
 
-import argparse
-import csv
 import os
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from paper import harness
+from paper.data import rmse, training_and_test_rows
 from twinned import TwinRegressor, query
-from twinned.datasets import KEYS, PAPER_SEEDS, load, paper_split
+from twinned.active import SCORES
+from twinned.datasets import KEYS, PAPER_SEEDS
 
-RESULTS = Path(__file__).parent / "results"
 FIRST, BATCH, N_BATCHES, N_SEEDS = 20, 15, 12, 10
-# model: how it may choose
+COLUMNS = ["dataset", "seed", "model", "choice", "labels", "rmse:.6g", "seconds:.3g"]
+# model: the ways in which it may choose
 CHOICES = {
-    "twin": [
-        *("random", "spread", "inconsistency", "change", "difference"),
-        "spread, no diversity",
-    ],
+    "twin": ["random", *SCORES, "spread, no diversity"],
     "forest": ["random", "spread"],
     "gp": ["random", "spread"],
 }
 
 
-def model_of(kind, n_features):
+def make_model(kind, n_features):
     if kind == "twin":
         return TwinRegressor(random_state=0, n_jobs=1)
     if kind == "forest":
@@ -53,14 +47,14 @@ def model_of(kind, n_features):
     return make_pipeline(StandardScaler(), process)
 
 
-def choose(kind, how, model, X, n, rng):
-    if how == "random":
+def choose(kind, choice, model, X, n, rng):
+    """Return the indices of the n rows of X to label next."""
+    if choice == "random":
         return rng.permutation(len(X))[:n]
     if kind == "twin":
-        strategy, _, plain = how.partition(", ")
-        return query(
-            model, X, n, strategy=strategy, diversity=0.0 if plain else 1.0, random_state=rng
-        )
+        strategy, _, no_diversity = choice.partition(", ")
+        diversity = 0.0 if no_diversity else 1.0
+        return query(model, X, n, strategy=strategy, diversity=diversity, random_state=rng)
     if kind == "forest":
         spread = np.std([tree.predict(X) for tree in model.estimators_], axis=0)
     else:
@@ -68,118 +62,87 @@ def choose(kind, how, model, X, n, rng):
     return np.argsort(-spread, kind="stable")[:n]
 
 
-def one_run(key, seed, kind, how):
+def run_curve(dataset, seed, kind, choice):
+    """Return the test error after each batch."""
     warnings.filterwarnings("ignore")
-    X, y = load(key)
-    X, y = X.to_numpy(), y.to_numpy()
-    train, validation, test = paper_split(len(y), seed)
-    pool = np.concatenate([train, validation])
+    (X, y), test = training_and_test_rows(dataset, seed)
     rng = np.random.RandomState(seed)
-    order = rng.permutation(pool)
-    known, rest = order[:FIRST], order[FIRST:]
-    errors, start = [], time.perf_counter()
+    order = rng.permutation(len(y))
+    labelled, pool = order[:FIRST], order[FIRST:]
+    rows = []
     for batch in range(N_BATCHES + 1):
-        model = model_of(kind, X.shape[1]).fit(X[known], y[known])
-        errors.append(float(np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2))))
-        n = min(BATCH, len(rest))
+        model = make_model(kind, X.shape[1]).fit(X[labelled], y[labelled])
+        rows.append(
+            {"labels": FIRST + batch * BATCH, "rmse": rmse(model.predict(test[0]), test[1])}
+        )
+        n = min(BATCH, len(pool))
         if batch == N_BATCHES or not n:
             break
-        rows = choose(kind, how, model, X[rest], n, rng)
-        known, rest = np.append(known, rest[rows]), np.delete(rest, rows)
-    return key, seed, kind, how, errors, time.perf_counter() - start
+        chosen = choose(kind, choice, model, X[pool], n, rng)
+        labelled, pool = np.append(labelled, pool[chosen]), np.delete(pool, chosen)
+    return rows
 
 
-def run(path, keys, kinds, choices, jobs, n_seeds):
-    if not path.exists():
-        path.write_text("dataset,seed,model,choice,labels,rmse,seconds\n")
-    rows = csv.DictReader(path.open())
-    done = {(r["dataset"], int(r["seed"]), r["model"], r["choice"]) for r in rows}
-    todo = [
-        (key, seed, kind, how)
-        for seed in PAPER_SEEDS[:n_seeds]
-        for kind in kinds
-        for how in CHOICES[kind]
-        if choices is None or how in choices
-        for key in keys
-        if (key, seed, kind, how) not in done
-    ]
-    runs = Parallel(n_jobs=jobs, return_as="generator_unordered")(
-        delayed(one_run)(*run) for run in todo
-    )
-    with path.open("a", newline="") as file:
-        writer = csv.writer(file)
-        for number, (key, seed, kind, how, errors, seconds) in enumerate(runs, 1):
-            for batch, error in enumerate(errors):
-                labels = FIRST + batch * BATCH
-                writer.writerow([key, seed, kind, how, labels, f"{error:.6g}", f"{seconds:.3g}"])
-            file.flush()
-            if number % 50 == 0:
-                print(f"{number}/{len(todo)}", flush=True)
-
-
-def summary(path):
-    runs = pd.read_csv(path)
+def summary(runs):
     area = runs.pivot_table(index=["dataset", "seed"], columns=["model", "choice"], values="rmse")
-    names = [(kind, how) for kind, ways in CHOICES.items() for how in ways if how != "random"]
-    names = [name for name in names if name in area]
-    lines = [
+    names = [(kind, choice) for kind, all_choices in CHOICES.items() for choice in all_choices]
+    names = [name for name in names if name in area and name[1] != "random"]
+    rows, means = [], {name: [] for name in names}
+    for key in KEYS:
+        own, cells = area.loc[key], [key]
+        for name in names:
+            base = own[name[0], "random"]
+            change = ((own[name] - base) / base.mean()).dropna()
+            means[name].append(change.mean())
+            cells.append(f"{1 + change.mean():.3f} ({change.std() / np.sqrt(len(change)):.3f})")
+        rows.append(cells)
+    rows.append(["below random", *(f"{sum(m < 0 for m in means[name])} of 9" for name in names)])
+    overall = [np.exp(np.mean(np.log1p(means[name]))) for name in names]
+    rows.append(["geometric mean", *(f"**{value:.3f}**" for value in overall)])
+    mean = area.groupby("dataset").mean()
+    others = [
+        f"{key} | {mean['forest', 'random'][key] / mean['twin', 'random'][key]:.3f} | "
+        f"{mean['gp', 'random'][key] / mean['twin', 'random'][key]:.3f}"
+        for key in KEYS
+    ]
+    return [
         "# Active learning",
         "",
         f"Area under the curve of test RMSE from {FIRST} labels in {N_BATCHES} batches of {BATCH}, "
         f"as a ratio to random choice by the same model; means of {N_SEEDS} seeds, in brackets "
-        "the standard error of the paired difference. `python benchmarks/active_learning.py`.",
+        "the standard error of the paired difference. `python -m benchmarks.active_learning`.",
         "",
-        "| | " + " | ".join(f"{kind}: {how}" for kind, how in names) + " |",
-        "|---" * (len(names) + 1) + "|",
+        *harness.markdown_table(["", *(f"{kind}: {choice}" for kind, choice in names)], rows),
+        "",
+        "The same areas of each model with random choice, as a ratio to the twin's:",
+        "",
+        *harness.markdown_table(["", "forest", "gp"], others),
     ]
-    below = dict.fromkeys(names, 0)
-    logs = {name: [] for name in names}
-    for key in KEYS:
-        own, cells = area.loc[key], []
-        for name in names:
-            base = own[name[0], "random"]
-            change = ((own[name] - base) / base.mean()).dropna()
-            below[name] += change.mean() < 0
-            logs[name].append(np.log1p(change.mean()))
-            cells.append(f"{1 + change.mean():.3f} ({change.std() / np.sqrt(len(change)):.3f})")
-        lines.append(f"| {key} | " + " | ".join(cells) + " |")
-    lines.append("| below random | " + " | ".join(f"{below[name]} of 9" for name in names) + " |")
-    means = [f"**{np.exp(np.mean(logs[name])):.3f}**" for name in names]
-    lines.append("| geometric mean | " + " | ".join(means) + " |")
-    lines += ["", "The same areas of each model with random choice, as a ratio to the twin's:", ""]
-    lines += ["| | forest | gp |", "|---|---|---|"]
-    for key in KEYS:
-        mean = area.loc[key].mean()
-        cells = [
-            f"{mean[kind, 'random'] / mean['twin', 'random']:.3f}" for kind in ("forest", "gp")
-        ]
-        lines.append(f"| {key} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, ""])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--datasets", nargs="*", default=list(KEYS))
-    parser.add_argument("--models", nargs="*", default=list(CHOICES))
-    parser.add_argument("--choices", nargs="*", help="some ways to choose; default: all")
-    parser.add_argument("--seeds", type=int, default=N_SEEDS)
-    parser.add_argument("--only-table", action="store_true")
-    parser.add_argument("--output", type=Path, default=RESULTS / "active_learning.csv")
-    arguments = parser.parse_args()
+    arguments = harness.parse_arguments(
+        __doc__,
+        jobs=2,
+        datasets=list(KEYS),
+        models=list(CHOICES),
+        choices=list(dict.fromkeys(choice for own in CHOICES.values() for choice in own)),
+        seeds=N_SEEDS,
+        only_table=False,
+        output=harness.RESULTS / "active_learning.csv",
+    )
     os.environ["OMP_NUM_THREADS"] = "1"
-    if not arguments.only_table:
-        run(
-            arguments.output,
-            arguments.datasets,
-            arguments.models,
-            arguments.choices,
-            arguments.jobs,
-            arguments.seeds,
-        )
-    text = summary(arguments.output)
-    arguments.output.with_suffix(".md").write_text(text)
-    print(text)
+    table = harness.ResultTable(arguments.output, ("dataset", "seed", "model", "choice"), COLUMNS)
+    trials = [
+        (key, seed, kind, choice)
+        for seed in PAPER_SEEDS[: arguments.seeds]
+        for kind in arguments.models
+        for choice in CHOICES[kind]
+        if choice in arguments.choices
+        for key in arguments.datasets
+    ]
+    harness.run_benchmark(table, trials, run_curve, arguments)
+    harness.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
 
 
 if __name__ == "__main__":

@@ -1,165 +1,140 @@
 """The paper's own training on its 25 splits, beside tables T1 and T2.
 
-`TwinNeuralRegressor.as_published()` and `NeuralRegressor.as_published()` learn from the 70 % of
-each split, stop by its 10 % and are tested on its 20 %; all splits of a data set are trained as one
-program. Appends to `benchmarks/results/as_published.csv`; finished data sets are not run again.
+`TwinNeuralRegressor.as_published()` and `NeuralRegressor.as_published()` train on the 70 % of each
+split, stop early by its 10 % and are tested on its 20 %; all splits of a data set are trained as
+one program. Results: `benchmarks/results/as_published.csv` and `.md`.
 
-    python benchmarks/as_published.py                                  # minutes on a GPU
-    python benchmarks/as_published.py --only-table --published PATH/TO/published.csv
+    python -m benchmarks.as_published                                  # minutes on a GPU
+    python -m benchmarks.as_published --only-table
 
 TF, RCL and WSB have losses near the 1e-4 below which the author's plateau rule sees no progress.
-How the scale of the loss moves them:
+Their errors depend on the scale of the loss (`as_published_loss_scale.csv`):
 
-    python benchmarks/as_published.py --datasets TF RCL WSB --loss-scales 3 1 0.33 0.125
+    python -m benchmarks.as_published --datasets TF RCL WSB --loss-scales 3 1 0.333 0.125
 """
 
-import argparse
-import csv
 import time
-from pathlib import Path
 
 import numpy as np
 
-from twinned.datasets import KEYS, PAPER_SEEDS, load, paper_split
+from paper import harness
+from paper.comparison import published_rmse
+from paper.data import rmse, split_rows
+from twinned.datasets import KEYS, PAPER_SEEDS
 
-RESULTS = Path(__file__).parent / "results"
-HEADER = ["dataset", "method", "seed", "rmse", "epochs", "seconds"]
-PUBLISHED = {
-    "ann_single": ("T1", "ann_single"),
-    "tnnr_all_anchors": ("T2", "tnnr_all_anchors"),
-    "tnnr_1_anchor": ("T2", "tnnr_1_anchor"),
-}
-
-
-def problems(key):
-    X, y = load(key)
-    X, y = X.to_numpy(), y.to_numpy()
-    for seed in PAPER_SEEDS:
-        train, validation, test = paper_split(len(y), seed)
-        learn = (X[train], y[train], None, X[validation], y[validation])
-        yield seed, learn, (X[test], y[test])
+COLUMNS = ["dataset", "method", "seed", "rmse:.6g", "epochs", "seconds:.4g"]
+SCALE_COLUMNS = ["dataset", "method", "loss_scale", "rmse:.4g", "standard_error:.2g", "epochs:.0f"]
+TABLES = {"ann_single": "T1", "tnnr_all_anchors": "T2", "tnnr_1_anchor": "T2"}
 
 
-def rmse(predicted, y):
-    return float(np.sqrt(np.mean((predicted - y) ** 2)))
-
-
-def run(key, kind, recipe="as_published"):
+def run_splits(dataset, method):
+    """Return the errors of all 25 splits; the twin with all anchors also has those of one."""
     from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
 
-    estimator = getattr(TwinNeuralRegressor if kind == "tnnr" else NeuralRegressor, recipe)(
-        random_state=0
-    )
-    every = list(problems(key))
+    kind = NeuralRegressor if method == "ann_single" else TwinNeuralRegressor
+    splits = [split_rows(dataset, seed) for seed in PAPER_SEEDS]
     start = time.perf_counter()
-    models = fit_many(estimator, [learn for _, learn, _ in every])
-    seconds = (time.perf_counter() - start) / len(every)
-    for (seed, _, (X, y)), model in zip(every, models, strict=True):
+    models = fit_many(
+        kind.as_published(random_state=0),
+        [(*train, None, *validation) for train, validation, _ in splits],
+    )
+    seconds = (time.perf_counter() - start) / len(splits)
+    rows = []
+    for seed, model, (_, _, (X, y)) in zip(PAPER_SEEDS, models, splits, strict=True):
+        if method == "ann_single":
+            errors = {method: rmse(model.predict(X), y)}
+        else:
+            _, estimates = model.predict_anchors(X)
+            # the expected error of an anchor drawn at random
+            one_anchor = np.sqrt(np.mean((estimates - y[:, None]) ** 2, axis=0)).mean()
+            errors = {method: rmse(estimates.mean(axis=1), y), "tnnr_1_anchor": one_anchor}
         epochs = int(np.isfinite(model.learning_curve_).sum())
-        if kind == "ann":
-            yield "ann_single", seed, rmse(model.predict(X), y), epochs, seconds
-            continue
-        _, estimates = model.predict_anchors(X)
-        yield "tnnr_all_anchors", seed, rmse(estimates.mean(axis=1), y), epochs, seconds
-        # the expected error of an anchor drawn at random
-        alone = np.sqrt(np.mean((estimates - y[:, None]) ** 2, axis=0))
-        yield "tnnr_1_anchor", seed, float(alone.mean()), epochs, seconds
+        rows += [
+            {"method": name, "seed": seed, "rmse": error, "epochs": epochs, "seconds": seconds}
+            for name, error in errors.items()
+        ]
+    return rows
 
 
-def run_scales(keys, scales, output):
-    """The twins again, their training loss multiplied by each of some numbers."""
+def run_loss_scale(dataset, scale):
+    """Return the mean errors of the twins when the training loss is multiplied by `scale`."""
     import jax
 
-    from twinned.models.neural import published_loss
+    from twinned.models.neural import published
 
-    share = published_loss.LABELLED_SHARE
-    if not output.exists():
-        output.write_text("dataset,method,loss_scale,rmse,standard_error,epochs\n")
-    for key in keys:
-        for scale in scales:
-            published_loss.LABELLED_SHARE = share * scale
-            jax.clear_caches()  # the factor is compiled in
-            rows = list(run(key, "tnnr"))
-            with output.open("a") as file:
-                for method in ("tnnr_all_anchors", "tnnr_1_anchor"):
-                    errors = [row[2] for row in rows if row[0] == method]
-                    mean, spread = np.mean(errors), np.std(errors) / np.sqrt(len(errors))
-                    epochs = np.mean([row[3] for row in rows])
-                    file.write(f"{key},{method},{scale},{mean:.4g},{spread:.2g},{epochs:.0f}\n")
-            print(f"{key} scale {scale}: {mean:.4g}", flush=True)
+    share = published.LABELLED_SHARE
+    published.LABELLED_SHARE = share * scale
+    jax.clear_caches()  # the factor is compiled in
+    try:
+        runs = run_splits(dataset, "tnnr_all_anchors")
+    finally:
+        published.LABELLED_SHARE = share
+        jax.clear_caches()
+    rows = []
+    for method in ("tnnr_all_anchors", "tnnr_1_anchor"):
+        own = [run for run in runs if run["method"] == method]
+        errors = [run["rmse"] for run in own]
+        rows.append(
+            {
+                "method": method,
+                "rmse": np.mean(errors),
+                "standard_error": np.std(errors) / np.sqrt(len(errors)),
+                "epochs": np.mean([run["epochs"] for run in own]),
+            }
+        )
+    return rows
 
 
-def table(rows, published):
-    import pandas as pd
-
-    ours = pd.DataFrame(rows, columns=HEADER).astype({"rmse": float, "epochs": int})
-    means = ours.groupby(["dataset", "method"])[["rmse", "epochs"]].mean()
-    spread = ours.groupby(["dataset", "method"])["rmse"].std(ddof=0) / np.sqrt(len(PAPER_SEEDS))
-    paper = pd.read_csv(published).set_index(["table", "dataset", "method"])["rmse"]
-    lines = [
+def summary(runs):
+    grouped = runs.groupby(["dataset", "method"])
+    means, epochs = grouped["rmse"].mean(), grouped["epochs"].mean()
+    errors = grouped["rmse"].std(ddof=0) / np.sqrt(len(PAPER_SEEDS))
+    rows, ratios = [], {method: [] for method in TABLES}
+    for key in KEYS:
+        cells = [key]
+        for method, table in TABLES.items():
+            known = published_rmse(table).loc[key, method]
+            ratio = means[key, method] / known
+            ratios[method].append(ratio)
+            mean = f"{means[key, method]:.4g} ({errors[key, method]:.2g})"
+            cells.append(f"{mean}, {known:.4g}, **{ratio:.3f}**")
+        cells.append(f"{epochs[key, 'tnnr_all_anchors']:.0f}, {epochs[key, 'ann_single']:.0f}")
+        rows.append(cells)
+    for limit in (0.03, 0.07):
+        counts = [
+            f"{sum(abs(ratio - 1) <= limit for ratio in own)} of {len(own)}"
+            for own in ratios.values()
+        ]
+        rows.append([f"within {limit:.0%}", *counts, ""])
+    return [
         "# The paper's own training, on its 25 splits",
         "",
         "Mean test RMSE (standard error) of one network a split, the published figure, and their "
-        "ratio. `python benchmarks/as_published.py --only-table --published PATH`.",
+        "ratio. `python -m benchmarks.as_published`.",
         "",
-        "| | " + " | ".join(PUBLISHED) + " | epochs (twin, plain) |",
-        "|---" * (len(PUBLISHED) + 2) + "|",
+        *harness.markdown_table(["", *TABLES, "epochs (twin, plain)"], rows),
     ]
-    ratios = {method: [] for method in PUBLISHED}
-    for key in KEYS:
-        cells = [key]
-        for method, (name, column) in PUBLISHED.items():
-            if (key, method) not in means.index:
-                cells.append("")
-                continue
-            mean, known = means.loc[(key, method), "rmse"], paper[name, key, column]
-            ratios[method].append(mean / known)
-            cells.append(
-                f"{mean:.4g} ({spread[key, method]:.2g}), {known:.4g}, **{mean / known:.3f}**"
-            )
-        epochs = [means["epochs"].get((key, m)) for m in ("tnnr_all_anchors", "ann_single")]
-        cells.append(", ".join("" if e is None else f"{e:.0f}" for e in epochs))
-        lines.append("| " + " | ".join(cells) + " |")
-    for within in (0.03, 0.07):
-        counts = [
-            f"{sum(abs(ratio - 1) <= within for ratio in of)} of {len(of)}"
-            for of in ratios.values()
-        ]
-        lines.append(f"| within {within:.0%} | " + " | ".join(counts) + " | |")
-    return "\n".join([*lines, ""])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--datasets", nargs="*", default=list(KEYS))
-    parser.add_argument("--kinds", nargs="*", default=["tnnr", "ann"])
-    parser.add_argument("--loss-scales", nargs="*", type=float)
-    parser.add_argument("--only-table", action="store_true")
-    parser.add_argument("--published", type=Path)
-    parser.add_argument("--output", type=Path, default=RESULTS / "as_published.csv")
-    arguments = parser.parse_args()
+    arguments = harness.parse_arguments(
+        __doc__,
+        datasets=list(KEYS),
+        methods=["tnnr_all_anchors", "ann_single"],
+        loss_scales=float,
+        only_table=False,
+        output=harness.RESULTS / "as_published.csv",
+    )
     if arguments.loss_scales:
-        output = arguments.output.with_name("as_published_loss_scale.csv")
-        run_scales(arguments.datasets, arguments.loss_scales, output)
+        path = arguments.output.with_name("as_published_loss_scale.csv")
+        table = harness.ResultTable(path, ("dataset", "loss_scale"), SCALE_COLUMNS)
+        trials = [(key, scale) for key in arguments.datasets for scale in arguments.loss_scales]
+        harness.run_benchmark(table, trials, run_loss_scale, arguments)
         return
-    if not arguments.output.exists():
-        arguments.output.write_text(",".join(HEADER) + "\n")
-    done = {(row["dataset"], row["method"][:3]) for row in csv.DictReader(arguments.output.open())}
-    for key in [] if arguments.only_table else arguments.datasets:
-        for kind in arguments.kinds:
-            if (key, kind[:3]) in done:
-                continue
-            start = time.perf_counter()
-            rows = list(run(key, kind))
-            with arguments.output.open("a") as file:
-                for method, seed, error, epochs, seconds in rows:
-                    file.write(f"{key},{method},{seed},{error:.6g},{epochs},{seconds:.4g}\n")
-            mean = np.mean([row[2] for row in rows if row[0] != "tnnr_1_anchor"])
-            print(f"{key} {kind}: {mean:.4g}, {time.perf_counter() - start:.1f} s", flush=True)
-    if arguments.published:
-        text = table(list(csv.reader(arguments.output.open()))[1:], arguments.published)
-        arguments.output.with_suffix(".md").write_text(text)
-        print(text)
+    table = harness.ResultTable(arguments.output, ("dataset", "method"), COLUMNS)
+    trials = [(key, method) for key in arguments.datasets for method in arguments.methods]
+    harness.run_benchmark(table, trials, run_splits, arguments)
+    harness.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
 
 
 if __name__ == "__main__":

@@ -1,29 +1,29 @@
-"""How long one accelerator takes for 25 splits × 32 members of 700 rows, and its share of peak.
-
-    python benchmarks/neural_gpu.py            # writes benchmarks/results/neural_gpu.md
+"""Seconds of one accelerator for 25 splits × 32 members of 700 rows, and its share of peak.
 
 Compilation is included, and the cache of compiled programs is empty. Operations are those of the
 matrix products alone (a multiply and an add are two), forward and backward; the peak is that of
-single precision without tensor cores, as the maker states it, or 2 × what a large product reaches
+single precision without tensor cores, as the maker states it, or 2 × the rate of a large product
 where the device is unknown.
+
+    python -m benchmarks.neural_gpu            # writes benchmarks/results/neural_gpu.md
 """
 
-import argparse
 import tempfile
 import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
+from paper import harness
+
 PEAKS = {"NVIDIA H200": 67e12, "NVIDIA H100": 67e12, "NVIDIA A100": 19.5e12}
+FITS = ("first fit, compiling included", "second fit")
 N_SPLITS, N_MEMBERS, N_ROWS, N_FEATURES, N_STEPS = 25, 32, 700, 8, 4000
 
 
 def product_rate(precision):
-    """Multiply-adds a second, counted as two, of a large square product."""
+    """Return the operations per second of a large square product; a multiply-add is two."""
     A = jnp.ones((8192, 8192), jnp.float32)
     product = jax.jit(lambda a, b: jnp.matmul(a, b, precision=precision))
     product(A, A).block_until_ready()
@@ -35,7 +35,10 @@ def product_rate(precision):
 
 
 def step_operations(batch_size, hidden, n_frequencies, partners):
-    """One step of a member: first layer once a point and side, second for both orders of a pair."""
+    """Return the operations of one step of a member.
+
+    The first layer is computed once per point and side, the second for both orders of a pair.
+    """
     points = batch_size // partners
     first = points * N_FEATURES * (1 + 2 * n_frequencies) * hidden * 2
     second = 2 * batch_size * (hidden * hidden + hidden)
@@ -43,11 +46,9 @@ def step_operations(batch_size, hidden, n_frequencies, partners):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=RESULTS / "neural_gpu.md")
-    arguments = parser.parse_args()
+    arguments = harness.parse_arguments(__doc__, output=harness.RESULTS / "neural_gpu.md")
     jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
-    from twinned.models.neural.fitting import N_PARTNERS
+    from twinned.models.neural.fitting import PARTNERS
     from twinned.neural import TwinNeuralRegressor, fit_many
 
     rng = np.random.RandomState(0)
@@ -58,39 +59,34 @@ def main():
     estimator = TwinNeuralRegressor(
         n_members=N_MEMBERS, n_folds=4, max_steps=N_STEPS, random_state=0
     )
+    device = jax.devices()[0].device_kind
     times = []
     for _ in range(2):
         start = time.perf_counter()
         fit_many(estimator, problems)
         times.append(time.perf_counter() - start)
-    device = jax.devices()[0].device_kind
     measured = {name: product_rate(name) for name in ("highest", "default")}
     peak = PEAKS.get(device, 2 * measured["highest"])
-    work = N_SPLITS * N_MEMBERS * N_STEPS * step_operations(256, 128, 16, N_PARTNERS)
-    text = "\n".join(
-        [
-            "# Training on one accelerator",
-            "",
-            f"{N_SPLITS} splits × {N_MEMBERS} members × {N_STEPS:,} steps of 256 pairs, "
-            f"{N_ROWS} rows × {N_FEATURES} features, hidden 128–128, on {device}; "
-            "`python benchmarks/neural_gpu.py`.",
-            "",
-            "| | seconds | TFLOP/s | share of the single-precision peak "
-            f"({peak / 1e12:.0f} TFLOP/s) | share of a large product here "
-            f"({measured['default'] / 1e12:.0f} TFLOP/s) |",
-            "|---|---|---|---|---|",
-            *(
-                f"| {name} | {seconds:.1f} | {work / seconds / 1e12:.1f} | "
-                f"{work / seconds / peak:.1%} | {work / seconds / measured['default']:.1%} |"
-                for name, seconds in zip(
-                    ("first fit, compiling included", "second fit"), times, strict=True
-                )
-            ),
-            "",
-        ]
+    work = N_SPLITS * N_MEMBERS * N_STEPS * step_operations(256, 128, 16, PARTNERS)
+    rows = [
+        f"{name} | {seconds:.1f} | {work / seconds / 1e12:.1f} | {work / seconds / peak:.1%} | "
+        f"{work / seconds / measured['default']:.1%}"
+        for name, seconds in zip(FITS, times, strict=True)
+    ]
+    header = (
+        f" | seconds | TFLOP/s | share of the single-precision peak ({peak / 1e12:.0f} TFLOP/s) | "
+        f"share of a large product here ({measured['default'] / 1e12:.0f} TFLOP/s)"
     )
-    arguments.output.write_text(text)
-    print(text)
+    lines = [
+        "# Training on one accelerator",
+        "",
+        f"{N_SPLITS} splits × {N_MEMBERS} members × {N_STEPS:,} steps of 256 pairs, "
+        f"{N_ROWS} rows × {N_FEATURES} features, hidden 128–128, on {device}; "
+        "`python -m benchmarks.neural_gpu`.",
+        "",
+        *harness.markdown_table(header, rows),
+    ]
+    harness.write_markdown(arguments.output, lines)
 
 
 if __name__ == "__main__":

@@ -10,35 +10,31 @@ others, and computes the first layer once a point, which is what the engine does
 One core, processor seconds (which other programs cannot lengthen), everything in turns, medians.
 With `--cores 2`: by the clock. Needs PyTorch. Writes `benchmarks/results/neural_step.md`.
 
-    python benchmarks/neural_step.py
+    python -m benchmarks.neural_step
 """
 
-import argparse
 import itertools
-import os
-import time
-from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results"
+import numpy as np
+
+from benchmarks.measurement import product_rate, training_loops, use_cores
+from paper import harness
+
 N_ROWS, N_FEATURES, WIDTH, PARTNERS = 1_000, 8, 128, 4
 CASES = [(1, 64), (1, 256), (8, 64), (8, 256)]
 
 
-def data():
-    import numpy as np
-
+def make_data():
     X = np.random.RandomState(0).normal(size=(N_ROWS, N_FEATURES))
     return X, X[:, 0] + np.sin(2 * X[:, 1])
 
 
 def engine(n_members, n_pairs):
-    """A function that trains some hundred steps, and how many."""
+    """Return a function that trains 400 steps, and that number."""
     from twinned import TwinNeuralRegressor
-    from twinned.models.neural.batch import stack_problems
-    from twinned.models.neural.dispatch import TrainingRun
-    from twinned.models.neural.fitting import training_config
-    from twinned.models.neural.parameters import member_settings
-    from twinned.models.neural.problem import build_problem
+    from twinned.models.neural import fitting
+
+    assert fitting.PARTNERS == PARTNERS
 
     estimator = TwinNeuralRegressor(
         (WIDTH, WIDTH),
@@ -52,23 +48,18 @@ def engine(n_members, n_pairs):
         embedding=None,
         random_state=0,
     )
-    problem = build_problem(estimator, *data(), twin=True)
-    settings = member_settings(estimator, n_members)
-    config = training_config(estimator, [problem], settings, twin=True)
-    assert (config.batch_points, config.n_partners) == (n_pairs // PARTNERS, PARTNERS)
-    problems, members = stack_problems([problem], settings, config.shape.n_features, 0.0)
     steps, checks = 400, itertools.count()
-    running = TrainingRun(config, problems, members, (steps, 10**6))
-    return (lambda: running.advance(next(checks))), steps
+    (loop,) = training_loops(estimator, *make_data(), (steps,))
+    return (lambda: loop.advance(next(checks))), steps
 
 
 def pytorch(n_members, n_pairs, shared, cores):
-    import numpy as np
+    """Return a function that trains 100 steps, and that number."""
     import torch
 
     torch.set_num_threads(cores)
     torch.manual_seed(0)
-    X, y = (torch.tensor(part, dtype=torch.float32) for part in data())
+    X, y = (torch.tensor(part, dtype=torch.float32) for part in make_data())
     y = (y - y.mean()) / y.std()
 
     def weight(*shape):
@@ -80,7 +71,7 @@ def pytorch(n_members, n_pairs, shared, cores):
     b1, b2, b3 = (torch.zeros(n_members, 1, size, requires_grad=True) for size in (WIDTH, WIDTH, 1))
     adam = torch.optim.Adam([W1, W2, W3, b1, b2, b3], lr=3e-3, betas=(0.9, 0.99), fused=True)
     n_points = n_pairs // PARTNERS
-    places = (torch.arange(n_points) + 1 + torch.arange(PARTNERS)[:, None]) % n_points
+    partners = (torch.arange(n_points) + 1 + torch.arange(PARTNERS)[:, None]) % n_points
     steps, silu = 100, torch.nn.functional.silu
     count = [0]
 
@@ -91,9 +82,9 @@ def pytorch(n_members, n_pairs, shared, cores):
             x, known = X[rows], y[rows]
             left = torch.baddbmm(b1, x, W1[:, :N_FEATURES])
             right = torch.bmm(x, W1[:, N_FEATURES:])
-            forward = (left[:, None] + right[:, places]).flatten(1, 2)
-            backward = (left[:, places] + right[:, None]).flatten(1, 2)
-            difference = (known[:, None] - known[:, places]).flatten(1, 2)
+            forward = (left[:, None] + right[:, partners]).flatten(1, 2)
+            backward = (left[:, partners] + right[:, None]).flatten(1, 2)
+            difference = (known[:, None] - known[:, partners]).flatten(1, 2)
             return torch.cat([forward, backward], dim=1), difference
         rows = torch.randint(N_ROWS, (2, n_members, n_pairs))
         a, b = X[rows[0]], X[rows[1]]
@@ -117,76 +108,66 @@ def pytorch(n_members, n_pairs, shared, cores):
 
 
 def work(n_members, n_pairs):
-    """Floating-point operations of the products of a step, first layer once a point."""
+    """Return the operations of the products of a step, first layer once per point."""
     after_first = 3 * 2 * 2 * n_pairs * (WIDTH * WIDTH + WIDTH)  # forward, and two backward
     first = 2 * 2 * 2 * (n_pairs // PARTNERS) * N_FEATURES * WIDTH  # no gradient of the rows
     return n_members * (after_first + first)
 
 
-def product_rate(clock, seconds=0.3):
-    import numpy as np
-
-    square = np.random.RandomState(0).uniform(size=(1024, 1024)).astype(np.float32)
-    start, count = clock(), 0
-    while clock() - start < seconds:
-        square @ square
-        count += 1
-    return count * 2 * 1024**3 / (clock() - start)
+def measure(n_members, n_pairs, cores, repeats, clock):
+    """Return seconds per step of the engine and both PyTorch versions, and the products' rate."""
+    runners = [
+        engine(n_members, n_pairs),
+        pytorch(n_members, n_pairs, False, cores),
+        pytorch(n_members, n_pairs, True, cores),
+    ]
+    for run, _ in runners:
+        run()  # compiles, or allocates
+    times, rates = [], []
+    for _ in range(repeats):
+        turn = []
+        for run, steps in runners:
+            start = clock()
+            run()
+            turn.append((clock() - start) / steps)
+        times.append(turn)
+        rates.append(product_rate(clock, 0.3))
+    return np.median(times, axis=0), np.median(rates)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cores", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=9)
-    arguments = parser.parse_args()
-    cores = arguments.cores
-    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[-cores:]))
-    clock = time.process_time if cores == 1 else time.perf_counter
-    import numpy as np
-
+    arguments = harness.parse_arguments(__doc__, cores=1, repeats=9)
+    cores, repeats = arguments.cores, arguments.repeats
+    clock = use_cores(cores)
+    rows = []
+    for n_members, n_pairs in CASES:
+        (ours, pairs, shared), products = measure(n_members, n_pairs, cores, repeats, clock)
+        rate = work(n_members, n_pairs) / ours
+        rows.append(
+            f"{n_members} | {n_pairs} | {1e3 * ours:.3f} | {1e3 * pairs:.3f} | "
+            f"{pairs / ours:.1f} | {1e3 * shared:.3f} | {shared / ours:.1f} | {rate / 1e9:.0f} | "
+            f"{100 * rate / products:.0f} %"
+        )
+        print(rows[-1], flush=True)
+    header = (
+        "members | pairs | engine | PyTorch, pairs | ratio | PyTorch, shared | ratio | "
+        "engine, GFLOP/s | share of SGEMM"
+    )
     lines = [
         "# A training step of the engine, beside eager PyTorch and SGEMM",
         "",
-        f"Milliseconds a step of all members, {cores} core(s), medians of {arguments.repeats} "
+        f"Milliseconds a step of all members, {cores} core(s), medians of {repeats} "
         f"turns. Hidden {WIDTH}–{WIDTH}, silu, {N_FEATURES} features, both orders of each pair, "
         "Adam, no embedding, no dropout. *PyTorch, pairs*: each pair computes its first layer. "
         "*PyTorch, shared*: the first layer is computed once a point, as in the engine. The share "
         "is that of the step's matrix products in the rate of a product of two 1024 × 1024 float32 "
-        "matrices (numpy), timed in the same turns. Made by `python benchmarks/neural_step.py "
+        "matrices (numpy), timed in the same turns. Made by `python -m benchmarks.neural_step "
         f"--cores {cores}`.",
         "",
-        "| members | pairs | engine | PyTorch, pairs | ratio | PyTorch, shared | ratio | "
-        "engine, GFLOP/s | share of SGEMM |",
-        "|---|---|---|---|---|---|---|---|---|",
+        *harness.markdown_table(header, rows),
     ]
-    for n_members, n_pairs in CASES:
-        runners = [
-            engine(n_members, n_pairs),
-            pytorch(n_members, n_pairs, False, cores),
-            pytorch(n_members, n_pairs, True, cores),
-        ]
-        for run, _ in runners:
-            run()  # compiles, or allocates
-        times, rates = [], []
-        for _ in range(arguments.repeats):
-            turn = []
-            for run, steps in runners:
-                start = clock()
-                run()
-                turn.append((clock() - start) / steps)
-            times.append(turn)
-            rates.append(product_rate(clock))
-        ours, pairs, shared = np.median(times, axis=0)
-        rate = work(n_members, n_pairs) / ours
-        lines.append(
-            f"| {n_members} | {n_pairs} | {1e3 * ours:.3f} | {1e3 * pairs:.3f} | "
-            f"{pairs / ours:.1f} | {1e3 * shared:.3f} | {shared / ours:.1f} | {rate / 1e9:.0f} | "
-            f"{100 * rate / np.median(rates):.0f} % |"
-        )
-        print(lines[-1], flush=True)
     name = "neural_step.md" if cores == 1 else f"neural_step_{cores}.md"
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / name).write_text("\n".join([*lines, ""]))
+    harness.write_markdown(harness.RESULTS / name, lines)
 
 
 if __name__ == "__main__":

@@ -1,69 +1,56 @@
 """All pairs of 2,000 points for LightGBM: binned block by block, beside their whole matrix.
 
-Ten features, thirty of a pair, 100 trees on one thread; each way in a process of its own. The trees
-are the same but for the sample of pairs by which LightGBM sets its bins.
+Ten features, thirty of a pair, 100 trees on one thread; each in a process of its own. The trees are
+the same except for the sample of pairs by which LightGBM sets its bins. Writes
+`benchmarks/results/pairs_in_blocks.md`.
 
-    python benchmarks/pairs_in_blocks.py     # three minutes
+    python -m benchmarks.pairs_in_blocks     # three minutes
 """
 
-import argparse
-import resource
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results"
+import numpy as np
+
+from benchmarks.measurement import peak_megabytes
+from paper import harness
+
 N_POINTS, N_FEATURES = 2_000, 10
 
 
-def megabytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def child(way):
+def measure_fit(kind):
+    """Return the number of pairs, the memory in MB that `fit` adds, and its seconds."""
     import lightgbm
-    import numpy as np
 
     import twinned.estimators.twin
     from twinned import TwinRegressor
 
-    if way == "whole":
+    if kind == "whole":
         twinned.estimators.twin.supports_blocks = lambda base: False
     rng = np.random.RandomState(0)
     X = rng.uniform(size=(N_POINTS, N_FEATURES))
     y = X[:, 0] + np.sin(6 * X[:, 1]) * X[:, 2] + 0.1 * rng.normal(size=N_POINTS)
-    learner = lightgbm.LGBMRegressor(n_estimators=100, n_jobs=1, verbose=-1)
-    twin = TwinRegressor(learner, pairs="all", memory_limit=None)
-    before, start = megabytes(), time.perf_counter()
+    boosting = lightgbm.LGBMRegressor(n_estimators=100, n_jobs=1, verbose=-1)
+    twin = TwinRegressor(boosting, pairs="all", memory_limit=None)
+    before, start = peak_megabytes(), time.perf_counter()
     twin.fit(X, y)
-    print(twin.n_pairs_, megabytes() - before, time.perf_counter() - start)
+    return twin.n_pairs_, peak_megabytes() - before, time.perf_counter() - start
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--child", choices=["whole", "blocks"])
-    arguments = parser.parse_args()
-    if arguments.child:
-        return child(arguments.child)
+    harness.parse_arguments(__doc__)
+    rows = []
+    for kind in ("whole", "blocks"):
+        count, memory, seconds = harness.run_in_subprocess(measure_fit, kind)
+        rows.append(f"{count:,.0f} | {kind} | {memory:,.0f} MB | {seconds:.0f}")
     lines = [
-        "# All pairs of 2,000 points, learned by LightGBM",
+        "# All pairs of 2,000 points, fitted by LightGBM",
         "",
-        "Made by `python benchmarks/pairs_in_blocks.py`: peak memory of `fit` beyond that before, "
+        "Made by `python -m benchmarks.pairs_in_blocks`: peak memory of `fit` beyond that before, "
         "100 trees, one thread.",
         "",
-        "| pairs | | memory | seconds |",
-        "|---|---|---|---|",
+        *harness.markdown_table(["pairs", "", "memory", "seconds"], rows),
     ]
-    for way in ("whole", "blocks"):
-        told = subprocess.run(
-            [sys.executable, __file__, "--child", way], capture_output=True, text=True, check=True
-        )
-        count, memory, seconds = map(float, told.stdout.split())
-        lines.append(f"| {count:,.0f} | {way} | {memory:,.0f} MB | {seconds:.0f} |")
-    text = "\n".join([*lines, ""])
-    (RESULTS / "pairs_in_blocks.md").write_text(text)
-    print(text)
+    harness.write_markdown(harness.RESULTS / "pairs_in_blocks.md", lines)
 
 
 if __name__ == "__main__":

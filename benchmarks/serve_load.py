@@ -1,13 +1,13 @@
-"""How many requests a second `twinned serve` answers: twins of 500 anchors, one row each.
+"""Requests per second of `twinned serve`: twins of 500 anchors, one row each.
 
-The service runs in a process of its own; here requests leave at a fixed rate over kept-alive
-connections on loopback, whether or not earlier ones were answered, so that waiting counts. A rate
-holds where all are answered and 99 % of them within 100 ms.
+The service runs in a process of its own; requests are sent at a fixed rate over persistent
+connections on loopback, whether or not earlier ones have a response, so that waiting counts. A rate
+is sustained where every request succeeds and 99 % of them within 100 ms. Writes
+`benchmarks/results/serve_load.md`.
 
-    python benchmarks/serve_load.py     # eight minutes, on a quiet machine
+    python -m benchmarks.serve_load     # eight minutes, on a quiet machine
 """
 
-import argparse
 import asyncio
 import json
 import subprocess
@@ -19,14 +19,15 @@ from pathlib import Path
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
+from paper import harness
+from paper.data import rmse
 from twinned import TwinRegressor, save
 from twinned.datasets import make_rcl
 
-RESULTS = Path(__file__).parent / "results"
 CONNECTIONS = 32
 
 
-async def worker(port, queue, latencies, failures):
+async def send_requests(port, queue, latencies, failures):
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while (job := await queue.get()) is not None:
         due, body = job
@@ -48,7 +49,8 @@ async def worker(port, queue, latencies, failures):
 async def load(port, bodies, rate, seconds):
     queue, latencies, failures = asyncio.Queue(), [], []
     workers = [
-        asyncio.create_task(worker(port, queue, latencies, failures)) for _ in range(CONNECTIONS)
+        asyncio.create_task(send_requests(port, queue, latencies, failures))
+        for _ in range(CONNECTIONS)
     ]
     start, sent = time.perf_counter(), 0
     while (now := time.perf_counter() - start) < seconds:
@@ -63,8 +65,8 @@ async def load(port, bodies, rate, seconds):
     return sent, np.array(latencies), len(failures), took
 
 
-def twins():
-    """Name → an unfitted twin."""
+def make_twins():
+    """Return name → an unfitted twin."""
     grown = RandomForestRegressor(100, min_samples_leaf=2, n_jobs=1, random_state=0)
     pruned = RandomForestRegressor(100, min_samples_leaf=30, n_jobs=1, random_state=0)
     return {
@@ -74,38 +76,8 @@ def twins():
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--rates", nargs="*", type=int, default=[100, 200, 300, 400, 500, 600])
-    arguments = parser.parse_args()
-    X, y = make_rcl(1000, random_state=0)
-    rows = json.loads(X[500:600].to_json(orient="records"))
-    bodies = [json.dumps({"rows": [row]}).encode() for row in rows]
-    lines = [
-        "# Requests a second",
-        "",
-        f"`python benchmarks/serve_load.py`: twins of the RCL circuit with 500 anchors, one row a "
-        f"request, {arguments.seconds:g} s at each rate; generator and service share two cores.",
-        "",
-        "| twin | test RMSE | sent a second | answered a second | median | 99 % within | failed |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, twin in twins().items():
-        twin.fit(X[:500], y[:500])
-        error = np.sqrt(np.mean((twin.predict(X[600:]) - y[600:]) ** 2))
-        for rate, sent, found, failed, took in held(twin, bodies, arguments):
-            median, last = 1000 * np.percentile(found, [50, 99])
-            lines.append(
-                f"| {name} | {error:.3f} | {rate} | {sent / took:.0f} | {median:.1f} ms | "
-                f"{last:.1f} ms | {failed} |"
-            )
-            print(lines[-1], flush=True)
-    (RESULTS / "serve_load.md").write_text("\n".join([*lines, ""]))
-
-
-def held(twin, bodies, arguments):
-    """What came of each rate, up to the first that does not hold."""
+def measure_rates(twin, bodies, rates, seconds):
+    """Yield the results of each rate, up to the first that is not sustained."""
     with tempfile.TemporaryDirectory() as folder:
         save(twin, Path(folder) / "m.twin")
         command = [sys.executable, "-u", "-m", "twinned.cli", "serve", f"{folder}/m.twin"]
@@ -114,15 +86,46 @@ def held(twin, bodies, arguments):
                 port = int(run.stdout.readline().split()[0].rsplit(":", 1)[1])
                 time.sleep(3)
                 asyncio.run(load(port, bodies, 20, 5))  # compile
-                for rate in arguments.rates:
-                    sent, found, failed, took = asyncio.run(
-                        load(port, bodies, rate, arguments.seconds)
+                for rate in rates:
+                    n_sent, latencies, n_failed, took = asyncio.run(
+                        load(port, bodies, rate, seconds)
                     )
-                    yield rate, sent, found, failed, took
-                    if np.percentile(found, 99) > 0.1:
+                    yield rate, n_sent / took, latencies, n_failed
+                    if np.percentile(latencies, 99) > 0.1:
                         break
             finally:
                 run.terminate()
+
+
+def main():
+    arguments = harness.parse_arguments(__doc__, seconds=30.0, rates=[100, 200, 300, 400, 500, 600])
+    X, y = make_rcl(1000, random_state=0)
+    bodies = [
+        json.dumps({"rows": [row]}).encode()
+        for row in json.loads(X[500:600].to_json(orient="records"))
+    ]
+    rows = []
+    for name, twin in make_twins().items():
+        twin.fit(X[:500], y[:500])
+        error = rmse(twin.predict(X[600:]), y[600:])
+        results = measure_rates(twin, bodies, arguments.rates, arguments.seconds)
+        for rate, completed, latencies, n_failed in results:
+            median, last = 1000 * np.percentile(latencies, [50, 99])
+            rows.append(
+                f"{name} | {error:.3f} | {rate} | {completed:.0f} | {median:.1f} ms | "
+                f"{last:.1f} ms | {n_failed}"
+            )
+            print(rows[-1], flush=True)
+    header = "twin | test RMSE | sent a second | completed a second | median | 99 % within | failed"
+    lines = [
+        "# Requests a second",
+        "",
+        "`python -m benchmarks.serve_load`: twins of the RCL circuit with 500 anchors, one row a "
+        f"request, {arguments.seconds:g} s at each rate; generator and service share two cores.",
+        "",
+        *harness.markdown_table(header, rows),
+    ]
+    harness.write_markdown(harness.RESULTS / "serve_load.md", lines)
 
 
 if __name__ == "__main__":

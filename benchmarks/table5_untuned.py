@@ -1,107 +1,75 @@
 """Table T5 of the paper, untuned: a random forest and its twin on 100 of the first 200 rows.
 
 The twin is as the author ran it (all pairs, not symmetrised, 100 trees), without the grid search.
-Writes one row per data set and seed to `benchmarks/results/table5_untuned.csv` and the summary
-beside the published figures to `table5_untuned.md`. Finished rows are not run again.
+Results: `benchmarks/results/table5_untuned.csv` and `.md`.
 
-    python benchmarks/table5_untuned.py --published PATH/TO/published.csv
+    python -m benchmarks.table5_untuned
 
 With `--max-features 0.33`, one of the three values of the author's grid, a third of the columns is
-tried at each split; those results are kept apart (`table5_untuned_033.*`, and `_067` for YH alone).
-They show how much of the distance to the published figures is the tuning.
+tried at each split; those results have files of their own (`table5_untuned_033.*`, and `_067` for
+YH alone). They show how much of the distance to the published figures is due to the tuning.
 """
 
-import argparse
-import csv
 import time
-from pathlib import Path
+from functools import partial
 
 import numpy as np
-import pandas as pd
-from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestRegressor
 
+from paper import harness
+from paper.comparison import published_rmse
+from paper.data import forest_rows, rmse
 from twinned import TwinRegressor
-from twinned.datasets import KEYS, PAPER_SEEDS, forest_split, load
+from twinned.datasets import KEYS, PAPER_SEEDS
 
-RESULTS = Path(__file__).parent / "results"
-
-
-def rmse(model, X, y, train, test):
-    model.fit(X[train], y[train])
-    return float(np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2)))
+COLUMNS = ["dataset", "seed", "forest:.6g", "twin:.6g", "twin_seconds:.3g"]
 
 
-def one_run(key, seed, max_features):
-    X, y = load(key)
-    X, y = X.to_numpy()[:200], y.to_numpy()[:200]
-    train, test = forest_split(seed)
+def run_seed(dataset, seed, max_features):
+    train, (X, y) = forest_rows(dataset, seed)
     forest = RandomForestRegressor(100, max_features=max_features, random_state=seed)
-    plain = rmse(forest, X, y, train, test)
+    plain = rmse(forest.fit(*train).predict(X), y)
     start = time.perf_counter()
-    twin = TwinRegressor(forest, pairs="all", symmetric=False)
-    return key, seed, plain, rmse(twin, X, y, train, test), time.perf_counter() - start
+    twin = TwinRegressor(forest, pairs="all", symmetric=False).fit(*train)
+    error = rmse(twin.predict(X), y)
+    return {"forest": plain, "twin": error, "twin_seconds": time.perf_counter() - start}
 
 
-def summary(rows, published, max_features):
-    paper = pd.read_csv(published).query("table == 'T5'")
-    paper = paper.pivot_table(index="dataset", columns="method", values="rmse")
-    lines = [
+def summary(runs, max_features):
+    paper, rows, n_near = published_rmse("T5"), [], 0
+    for key, own in runs.groupby("dataset"):
+        cells = [key]
+        for ours, theirs in (("forest", "rf"), ("twin", "twinned_rf")):
+            mean, error = own[ours].mean(), own[ours].std(ddof=0) / np.sqrt(len(own))
+            ratio = mean / paper.loc[key, theirs]
+            cells += [f"{mean:.4f} ({error:.4f})", f"{paper.loc[key, theirs]:.4f}", f"{ratio:.3f}"]
+        n_near += abs(ratio - 1) <= 0.03
+        rows.append(cells)
+    header = ["", "forest", "published", "ratio", "twinned forest", "published", "ratio"]
+    return [
         f"# Table T5, untuned, max_features = {max_features}",
         "",
         "Mean test RMSE over 25 seeds; first 200 rows, split 50/50; 100 trees; the twin has all "
         "pairs and is not symmetrised.",
         "Standard error of ours in brackets. The paper's forests were tuned by grid search.",
         "",
-        "| | forest | published | ratio | twinned forest | published | ratio |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    within = 0
-    for key, group in rows.groupby("dataset"):
-        cells = [key]
-        for ours, theirs in (("forest", "rf"), ("twin", "twinned_rf")):
-            mean, error = group[ours].mean(), group[ours].std(ddof=0) / np.sqrt(len(group))
-            ratio = mean / paper.loc[key, theirs]
-            cells += [f"{mean:.4f} ({error:.4f})", f"{paper.loc[key, theirs]:.4f}", f"{ratio:.3f}"]
-        within += abs(ratio - 1) <= 0.03
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += [
+        *harness.markdown_table(header, rows),
         "",
-        f"Twinned forest within 3 % of the published figure: {within} of {len(lines) - 7} sets.",
-        "",
+        f"Twinned forest within 3 % of the published figure: {n_near} of {len(rows)} sets.",
     ]
-    return "\n".join(lines)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--published", type=Path, help="published.csv, for the summary")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--max-features", type=float, default=1.0)
-    parser.add_argument("--datasets", nargs="*", default=list(KEYS))
-    arguments = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    features = arguments.max_features
-    name = "table5_untuned" + ("" if features == 1 else f"_{round(100 * features):03d}")
-    path = RESULTS / f"{name}.csv"
-    done = set()
-    if path.exists():
-        done = {(row["dataset"], int(row["seed"])) for row in csv.DictReader(path.open())}
-    else:
-        path.write_text("dataset,seed,forest,twin,twin_seconds\n")
-    todo = [(key, seed) for seed in PAPER_SEEDS for key in arguments.datasets]
-    todo = [run for run in todo if run not in done]
-    runs = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(
-        delayed(one_run)(*run, features) for run in todo
+    arguments = harness.parse_arguments(
+        __doc__, jobs=2, max_features=1.0, datasets=list(KEYS), only_table=False
     )
-    for number, (key, seed, plain, twin, seconds) in enumerate(runs, 1):
-        with path.open("a") as file:
-            file.write(f"{key},{seed},{plain:.6g},{twin:.6g},{seconds:.3g}\n")
-        print(f"{number}/{len(todo)} {key} seed {seed}: {plain:.4g} → {twin:.4g}", flush=True)
-    if arguments.published:
-        table = summary(pd.read_csv(path), arguments.published, features)
-        path.with_suffix(".md").write_text(table)
-        print(table)
+    share = arguments.max_features
+    suffix = "" if share == 1 else f"_{round(100 * share):03d}"
+    path = harness.RESULTS / f"table5_untuned{suffix}.csv"
+    table = harness.ResultTable(path, ("dataset", "seed"), COLUMNS)
+    trials = [(key, seed) for seed in PAPER_SEEDS for key in arguments.datasets]
+    harness.run_benchmark(table, trials, partial(run_seed, max_features=share), arguments)
+    harness.write_markdown(path.with_suffix(".md"), summary(table.read(), share))
 
 
 if __name__ == "__main__":

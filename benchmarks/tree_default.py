@@ -1,37 +1,35 @@
-"""Which boosted trees `TwinRegressor()` should be: candidates, compared inside the training rows.
+"""Candidates for the boosted trees of `TwinRegressor()`, compared inside the training rows.
 
-For each data set and seed, the 80 % that the paper's split leaves to learn from are split once
-more, 80/20; the test rows are never touched. A candidate is written as the settings of
+For each data set and seed, the 80 % of training rows of the paper's split are split once more,
+80/20; the test rows are never used. A candidate is written as the settings of
 `HistGradientBoostingRegressor` (`leaf` is max_leaf_nodes, `msl` min_samples_leaf in units of n
-points, `mf` max_features, `bins` max_bins) with a budget of pairs; `half` learns each pair in one
-order only. Plain learners (`plain-…`) run beside them. Time budget: a fit of 300 points × 10
+points, `mf` max_features, `bins` max_bins) with a budget of pairs; `half` has each pair in one
+order only. Plain regressors (`plain-…`) run beside them. Time budget: a fit of 300 points × 10
 features in the seconds that pdll 1.0.0 needs, divided by 30: about three on two cores.
 
-    python benchmarks/tree_default.py --jobs 16      # a quarter of an hour of 16 cores
-    python benchmarks/tree_default.py --only-table
+    python -m benchmarks.tree_default --jobs 16      # a quarter of an hour of 16 cores
+    python -m benchmarks.tree_default --only-table
 
-Writes `benchmarks/results/tree_default.csv` and `.md`.
+Results: `benchmarks/results/tree_default.csv` and `.md`.
 """
 
-import argparse
-import csv
 import time
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from joblib import Parallel, delayed
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
 )
 
+from paper import harness
+from paper.data import rmse, training_and_test_rows
 from twinned import HalfPairs, TwinRegressor
-from twinned.datasets import KEYS, load, paper_split
+from twinned.datasets import KEYS
 
-RESULTS = Path(__file__).parent / "results"
-HEADER = ["dataset", "seed", "candidate", "rmse", "fit_seconds", "predict_seconds"]
+COLUMNS = [
+    "dataset", "seed", "candidate", "rmse:.6g", "fit_seconds:.6g", "predict_seconds:.6g"
+]  # fmt: skip
 CANDIDATES = [
     "plain-extra-trees",
     "plain-forest",
@@ -57,7 +55,7 @@ PLAIN = {
 }
 
 
-def model(candidate, n):
+def make_model(candidate, n):
     if candidate in PLAIN:
         return PLAIN[candidate]
     given = {
@@ -80,77 +78,56 @@ def model(candidate, n):
     return TwinRegressor(boosting, pairs=pairs, memory_limit="4GB", random_state=0)
 
 
-def one_run(key, seed, candidate):
-    X, y = load(key)
-    X, y = X.to_numpy(), y.to_numpy()
-    train, validation, _ = paper_split(len(y), seed)
-    rows = np.random.RandomState(seed + 1000).permutation(np.concatenate([train, validation]))
-    learn, check = np.split(rows, [int(0.8 * len(rows))])
+def run_candidate(dataset, seed, candidate):
+    (X, y), _ = training_and_test_rows(dataset, seed)
+    rows = np.random.RandomState(seed + 1000).permutation(len(y))
+    train, check = np.split(rows, [int(0.8 * len(rows))])
     start = time.perf_counter()
-    fitted = model(candidate, len(learn)).fit(X[learn], y[learn])
+    fitted = make_model(candidate, len(train)).fit(X[train], y[train])
     middle = time.perf_counter()
-    error = float(np.sqrt(np.mean((fitted.predict(X[check]) - y[check]) ** 2)))
-    return key, seed, candidate, error, middle - start, time.perf_counter() - middle
+    error = rmse(fitted.predict(X[check]), y[check])
+    end = time.perf_counter()
+    return {"rmse": error, "fit_seconds": middle - start, "predict_seconds": end - middle}
 
 
-def table(path):
-    runs = pd.read_csv(path)
+def summary(runs):
     means = runs.pivot_table(index="candidate", columns="dataset", values="rmse")
-    seconds = runs.groupby("candidate")[["fit_seconds", "predict_seconds"]].mean()
+    seconds = runs.groupby("candidate")["fit_seconds"].mean()
     ratio = means / means.loc["plain-boosting"]
-    mean = np.exp(np.log(ratio).mean(axis=1)).sort_values()
+    overall = np.exp(np.log(ratio).mean(axis=1)).sort_values()
     forests = means.loc[["plain-extra-trees", "plain-forest"]].min()
-    lines = [
+    rows = []
+    for name in overall.index:
+        cells = " | ".join(f"{value:.3f}" for value in ratio.loc[name])
+        below = (means.loc[name] < forests).sum()
+        rows.append(f"`{name}` | {cells} | **{overall[name]:.3f}** | {below} | {seconds[name]:.1f}")
+    header = ["", *ratio.columns, "geometric mean", "below both forests", "fit, s"]
+    return [
         "# Candidates for the default tree twin",
         "",
         "RMSE of rows inside the training rows of the paper's splits (seeds "
         f"{', '.join(map(str, sorted(runs['seed'].unique())))}), divided by that of plain "
-        "histogram gradient boosting; `benchmarks/tree_default.py`. Seconds are means over the "
-        "nine sets, on one core.",
+        "histogram gradient boosting; `python -m benchmarks.tree_default`. Seconds are means over "
+        "the nine sets, on one core.",
         "",
-        "| | " + " | ".join(ratio.columns) + " | geometric mean | below both forests | fit, s |",
-        "|---" * (len(ratio.columns) + 4) + "|",
+        *harness.markdown_table(header, rows),
     ]
-    for name in mean.index:
-        cells = [f"{ratio.loc[name, key]:.3f}" for key in ratio.columns]
-        below = int((means.loc[name] < forests).sum())
-        lines.append(
-            f"| `{name}` | " + " | ".join(cells) + f" | **{mean[name]:.3f}** | {below} | "
-            f"{seconds.loc[name, 'fit_seconds']:.1f} |"
-        )
-    return "\n".join([*lines, ""])
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--candidates", nargs="*", default=CANDIDATES)
-    parser.add_argument("--only-table", action="store_true")
-    arguments = parser.parse_args()
-    path = RESULTS / "tree_default.csv"
-    if not path.exists():
-        path.write_text(",".join(HEADER) + "\n")
-    done = {
-        (row["dataset"], int(row["seed"]), row["candidate"]) for row in csv.DictReader(path.open())
-    }
-    todo = [
+    arguments = harness.parse_arguments(
+        __doc__, jobs=2, seeds=2, candidates=CANDIDATES, only_table=False
+    )
+    path = harness.RESULTS / "tree_default.csv"
+    table = harness.ResultTable(path, ("dataset", "seed", "candidate"), COLUMNS)
+    trials = [
         (key, seed, candidate)
         for candidate in arguments.candidates
         for seed in range(arguments.seeds)
         for key in KEYS
-        if (key, seed, candidate) not in done and not arguments.only_table
     ]
-    runs = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(
-        delayed(one_run)(*run) for run in todo
-    )
-    for key, seed, candidate, *numbers in runs:
-        with path.open("a", newline="") as file:
-            csv.writer(file).writerow([key, seed, candidate, *(f"{n:.6g}" for n in numbers)])
-        print(f"{key} {seed} {candidate}: {numbers[0]:.4g}", flush=True)
-    text = table(path)
-    path.with_suffix(".md").write_text(text)
-    print(text)
+    harness.run_benchmark(table, trials, run_candidate, arguments)
+    harness.write_markdown(path.with_suffix(".md"), summary(table.read()))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,13 @@
-"""Predicting from all anchors without building pairs, beside the library predicting built pairs.
+"""Prediction from all anchors without building pairs, beside the library predicting built pairs.
 
 1,000 anchors, 500 queries, 10 features, both orders of each pair, one thread. The library gets its
-pairs in blocks of 20 queries. Each model is fitted once, saved, and opened in a process of its own.
+pairs in blocks of 20 queries. Each model is fitted once, saved, and loaded in a process of its own.
 Writes `benchmarks/results/tree_predict.md`.
 
-    OMP_NUM_THREADS=1 python benchmarks/tree_predict.py
+    OMP_NUM_THREADS=1 python -m benchmarks.tree_predict
 """
 
-import argparse
 import os
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -19,9 +16,10 @@ from pathlib import Path
 import joblib
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
+from paper import harness
+
 N_ANCHORS, N_QUERIES, N_FEATURES, BLOCK = 1_000, 500, 10, 20
-# rows of the table: the learner, its pairs a point (their mirror images come on top), the target
+# rows of the table: pairs per point (their mirror images come on top), and the intended speedup
 ROWS = {
     "HistGradientBoosting, 600 × 31 leaves": (32, 20),
     "LightGBM, 600 × 31 leaves": (32, 20),
@@ -33,7 +31,7 @@ ROWS = {
 }
 
 
-def learner(name: str):
+def make_model(name):
     from sklearn.ensemble import (
         ExtraTreesRegressor,
         HistGradientBoostingRegressor,
@@ -41,7 +39,7 @@ def learner(name: str):
     )
 
     leaves = int(name.split("×")[1].split()[0]) if "×" in name else 0
-    fewest = 3 if "of 3" in name else 1
+    min_samples_leaf = 3 if "of 3" in name else 1
     if name.startswith("Hist"):
         return HistGradientBoostingRegressor(
             max_iter=600, max_leaf_nodes=leaves, learning_rate=0.05, early_stopping=False
@@ -53,10 +51,10 @@ def learner(name: str):
             n_estimators=600, num_leaves=leaves, learning_rate=0.05, n_jobs=1, verbose=-1
         )
     kind = RandomForestRegressor if name.startswith("Random") else ExtraTreesRegressor
-    return kind(100, min_samples_leaf=fewest, max_features=1 / 3, random_state=0)
+    return kind(100, min_samples_leaf=min_samples_leaf, max_features=1 / 3, random_state=0)
 
 
-def data():
+def make_data():
     rng = np.random.RandomState(0)
     X = rng.uniform(size=(N_ANCHORS + N_QUERIES, N_FEATURES))
     y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3]
@@ -64,82 +62,115 @@ def data():
     return X[:N_ANCHORS], y[:N_ANCHORS], X[N_ANCHORS:]
 
 
-def megabytes(what: str) -> float:
-    """What Linux says of this process: `VmRSS`, the memory it has, or `VmHWM`, the most it had."""
+def resident_megabytes(field):
+    """Return the memory of this process on Linux: `VmRSS` now, or `VmHWM` at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def by_building_pairs(twin, queries):
-    """As the library would do it: pairs of some queries, all their anchors, both orders."""
-    means = []
+def predict_built_pairs(twin, queries):
+    """Return the twin's predictions by the library: pairs of some queries with all anchors."""
+    anchors, means = np.asarray(twin.anchors_X_), []
     for start in range(0, len(queries), BLOCK):
-        block = twin._columns.to_rows(queries[start : start + BLOCK])
-        both = twin._differences(block.as_queries(), twin._points.as_anchors())
-        means.append(both.mean(axis=1)[:, 0])
+        block = queries[start : start + BLOCK]
+        differences = twin.predict_difference(
+            np.repeat(block, len(anchors), axis=0), np.tile(anchors, (len(block), 1))
+        )
+        means.append(differences.reshape(len(block), -1).mean(axis=1))
     return np.concatenate(means) + twin.anchors_y_.mean()
 
 
-def child(path: str, rounds: int) -> None:
-    """Time one saved twin; prints numbers for its row."""
-    from sklearn.ensemble import HistGradientBoostingRegressor
+def count_nodes(estimator):
+    import treelite
 
-    from twinned import TwinRegressor
+    if hasattr(estimator, "booster_"):
+        model = treelite.frontend.from_lightgbm(estimator.booster_)
+    else:
+        model = treelite.sklearn.import_model(estimator)
+    trees = map(model.get_tree_accessor, range(model.num_tree))
+    return sum(int(tree.get_field("num_nodes")[0]) for tree in trees)
+
+
+def processor_seconds(function, *arguments, **options):
+    start = time.process_time()
+    result = function(*arguments, **options)
+    return time.process_time() - start, result
+
+
+def measure(path, rounds):
+    """Return the numbers of one row of the table, for a saved twin."""
+    from sklearn.base import clone
 
     warnings.simplefilter("ignore")
-    X, y, queries = data()
+    X, y, queries = make_data()
     twin = joblib.load(path)
-    # compile, or fetch what was compiled, with a twin that is like it in type and nothing else
-    start = time.process_time()
-    small = TwinRegressor(HistGradientBoostingRegressor(max_iter=100), pairs=2).fit(X, y)
-    small._pair_dtype = twin._pair_dtype
-    small._features.dtype = twin._features.dtype
-    small.predict(queries[: 2 * BLOCK], return_std=True)
-    small.predict(queries[: 2 * BLOCK])
-    assert small._read is not None
-    ready = time.process_time() - start
-    Path("/proc/self/clear_refs").write_text("5")  # forget the most so far
-    before = megabytes("VmRSS")
-    start = time.process_time()
-    found = twin.predict(queries)
-    first = time.process_time() - start
-    assert twin._read is not None
-    assert twin._read[1] is not None
-    memory = megabytes("VmHWM") - before
-    ours, spreads, theirs = [], [], []
+
+    def compile_kernel():
+        small = clone(twin).set_params(pairs=2).fit(X, y)
+        small.predict(queries[: 2 * BLOCK], return_std=True)
+        small.predict(queries[: 2 * BLOCK])
+
+    compile_seconds, _ = processor_seconds(compile_kernel)
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
+    before = resident_megabytes("VmRSS")
+    first, found = processor_seconds(twin.predict, queries)
+    memory = resident_megabytes("VmHWM") - before
+    ours, with_std, theirs = [], [], []
     for _ in range(rounds):
-        start = time.process_time()
-        twin.predict(queries)
-        ours.append(time.process_time() - start)
-        start = time.process_time()
-        expected = by_building_pairs(twin, queries)
-        theirs.append(time.process_time() - start)
-        start = time.process_time()
-        twin.predict(queries)
-        ours.append(time.process_time() - start)
-        start = time.process_time()
-        twin.predict(queries, return_std=True)
-        spreads.append(time.process_time() - start)
-    apart = np.abs(found - expected).max() / np.ptp(y)
-    print(
-        ready, memory, first, np.median(ours), np.median(spreads), np.median(theirs), apart,
-        twin._read[1]._trees.n_nodes,
-    )  # fmt: skip
+        ours.append(processor_seconds(twin.predict, queries)[0])
+        seconds, expected = processor_seconds(predict_built_pairs, twin, queries)
+        theirs.append(seconds)
+        ours.append(processor_seconds(twin.predict, queries)[0])
+        with_std.append(processor_seconds(twin.predict, queries, return_std=True)[0])
+    return {
+        "compile": compile_seconds,
+        "memory": memory,
+        "first": first,
+        "ours": np.median(ours),
+        "std": np.median(with_std),
+        "theirs": np.median(theirs),
+        "apart": np.abs(found - expected).max() / np.ptp(y),
+        "nodes": count_nodes(twin.estimator_),
+    }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", help="rows whose name holds this text")
-    parser.add_argument("--child")
-    arguments = parser.parse_args()
-    if arguments.child:
-        child(arguments.child, arguments.rounds)
-        return
+def fit_and_measure(name, pairs, rounds):
     from twinned import TwinRegressor
 
+    X, y, _ = make_data()
+    twin = TwinRegressor(make_model(name), pairs=pairs, n_jobs=2, random_state=0).fit(X, y)
+    twin.set_params(n_jobs=None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "twin.joblib")
+        joblib.dump(twin, path)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return harness.run_in_subprocess(measure, path, rounds, env=environment)
+
+
+def main():
+    arguments = harness.parse_arguments(__doc__, rounds=1, only="")
     warnings.simplefilter("ignore")
-    X, y, _ = data()
+    rows, compile_seconds = [], []
+    for name, (pairs, intended) in ROWS.items():
+        if arguments.only not in name:
+            continue
+        try:
+            found = fit_and_measure(name, pairs, arguments.rounds)
+        except ImportError as error:
+            rows.append(f"{name} | did not run: {error}" + " | " * 9)
+            continue
+        compile_seconds.append(found["compile"])
+        ours, theirs, first = found["ours"], found["theirs"], found["first"]
+        rows.append(
+            f"{name} | {found['nodes']:,.0f} | {theirs:.1f} | {first:.2f} | {ours:.2f} | "
+            f"{found['std']:.2f} | {theirs / ours:.1f}× | {theirs / first:.1f}× | {intended}× | "
+            f"{found['apart']:.0e} | {found['memory']:.0f}"
+        )
+        print(rows[-1], flush=True)
+    header = (
+        "model | nodes | built pairs, s | first, s | then, s | spread, s | faster | "
+        "faster, first | wanted | apart | memory, MB"
+    )
     lines = [
         "# Predicting from all anchors without building pairs",
         "",
@@ -149,60 +180,20 @@ def main() -> None:
         f"*Built pairs*: the library predicts blocks of {BLOCK} queries with all anchors. *First*: "
         "reading and packing the trees included; compiling, which is done once on a machine, is "
         "not. *Spread*: with `return_std=True`. *Apart*: the largest difference of the two, by the "
-        "range of y. *Memory*: how far the process went beyond what it had with the model loaded, "
-        "while predicting for the first time.",
+        "range of y. *Memory*: the peak of the first prediction beyond the memory of the process "
+        "with the model loaded.",
         "",
-        "`OMP_NUM_THREADS=1 python benchmarks/tree_predict.py`",
+        "`OMP_NUM_THREADS=1 python -m benchmarks.tree_predict`",
         "",
-        "| learner | nodes | built pairs, s | first, s | then, s | spread, s | faster | "
-        "faster, first | wanted | apart | memory, MB |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        *harness.markdown_table(header, rows),
+        "",
+        f"Loading numba and compiling, or loading from the cache: {min(compile_seconds):.0f} to "
+        f"{max(compile_seconds):.0f} s (the fit of a small twin included).",
     ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    ready = []
-    for name, (pairs, wanted) in ROWS.items():
-        if arguments.only and arguments.only not in name:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                base = learner(name)
-            except ImportError as error:
-                lines.append(f"| {name} | did not run: {error} |" + " |" * 9)
-                continue
-            twin = TwinRegressor(base, pairs=pairs, n_jobs=2, random_state=0).fit(X, y)
-            twin.set_params(n_jobs=None)
-            path = str(Path(folder) / "twin.joblib")
-            joblib.dump(twin, path)
-            del twin
-            command = [sys.executable, __file__, "--child", path]
-            run = subprocess.run(
-                [*command, "--rounds", str(arguments.rounds)],
-                capture_output=True,
-                text=True,
-                env=environment,
-            )
-        if run.returncode:
-            print(run.stderr, file=sys.stderr)
-            raise SystemExit(1)
-        numbers = [float(value) for value in run.stdout.split()[-8:]]
-        compiled, memory, first, ours, spread, theirs, apart, n_nodes = numbers
-        ready.append(compiled)
-        lines.append(
-            f"| {name} | {n_nodes:,.0f} | {theirs:.1f} | {first:.2f} | {ours:.2f} | {spread:.2f} | "
-            f"{theirs / ours:.1f}× | {theirs / first:.1f}× | {wanted}× | {apart:.0e} | "
-            f"{memory:.0f} |"
-        )
-        print(lines[-1], flush=True)
-    lines += [
-        "",
-        f"Loading numba and compiling, or fetching what was compiled before: {min(ready):.0f} to "
-        f"{max(ready):.0f} s (the fit of a small twin included).",
-        "",
-    ]
-    if not arguments.only:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "tree_predict.md").write_text("\n".join(lines))
-    print("\n".join(lines))
+    if arguments.only:
+        print("\n".join(lines))
+    else:
+        harness.write_markdown(harness.RESULTS / "tree_predict.md", lines)
 
 
 if __name__ == "__main__":

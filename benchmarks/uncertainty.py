@@ -1,4 +1,4 @@
-"""Do intervals cover, are they narrow, and does the standard deviation rank errors?
+"""Coverage and width of prediction intervals, and how well standard deviations rank errors.
 
 The nine sets and 25 splits. Models: the default `TwinRegressor` and `TwinNeuralRegressor` with
 `effort="fast"`. On the 80 %:
@@ -9,92 +9,87 @@ The nine sets and 25 splits. Models: the default `TwinRegressor` and `TwinNeural
   rows, and the rest calibrate it.
 
 Coverage and mean width of each are of the test rows, at 80, 90 and 95 %. The model's raw standard
-deviation (fitted to all of the 80 %) and the calibrated one of *cross* are held against absolute
+deviation (fitted to all of the 80 %) and the calibrated one of *cross* are compared with absolute
 errors: rank correlation, and the area between the sparsification curve and that of an oracle (RMSE
-of what is left when the least certain rows are taken away, as a share of RMSE of all; less is
+of the remaining rows when the least certain are removed, as a share of RMSE of all; less is
 better), beside a random forest of 300 trees with the spread of its trees.
 
-Neural models of all splits and folds are fitted at once (`fit_many`), best on a GPU. Finished rows
-are not run again.
+Neural models of all splits and folds are fitted at once (`fit_many`), best on a GPU. Results:
+`benchmarks/results/uncertainty.csv` and `.md`.
 
-    python benchmarks/uncertainty.py --models tree --jobs 16     # about three core-hours
-    python benchmarks/uncertainty.py --models neural             # minutes of one GPU
-    python benchmarks/uncertainty.py --only-table
+    python -m benchmarks.uncertainty --models tree --jobs 16     # about three core-hours
+    python -m benchmarks.uncertainty --models neural             # minutes of one GPU
+    python -m benchmarks.uncertainty --only-table
 """
 
-import argparse
-import csv
 import os
-import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from scipy.stats import spearmanr
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold
 
+from paper import harness
+from paper.data import training_and_test_rows
 from twinned import TwinRegressor
-from twinned.datasets import KEYS, PAPER_SEEDS, load, paper_split
+from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.intervals.conformal import Calibrated, calibrate_across
 
-RESULTS = Path(__file__).parent / "results"
 LEVELS = (0.8, 0.9, 0.95)
-HEADER = ["dataset", "seed", "model", "what", "value"]
+COLUMNS = ["dataset", "seed", "model", "what", "value:.6g"]
 
 
-def rows_of(key, seed):
-    X, y = load(key)
-    X, y = X.to_numpy(), y.to_numpy()
-    train, validation, test = paper_split(len(y), seed)
-    learn = np.concatenate([train, validation])
-    return X[learn], y[learn], X[test], y[test]
-
-
-def plan(n, seed):
-    """The rows of every fit: ten folds, all of them, and three quarters."""
+def make_folds(n, seed):
+    """Return ten folds of n rows, and three quarters and the last quarter of them."""
     folds = list(KFold(10, shuffle=True, random_state=seed).split(np.arange(n)))
     order = np.random.RandomState(seed).permutation(n)
-    return folds, np.arange(n), order[: 3 * n // 4], order[3 * n // 4 :]
+    return folds, order[: 3 * n // 4], order[3 * n // 4 :]
 
 
-class Remembering:
-    """A fitted model that says the same of the same rows without working it out again."""
+def training_sets(X, y, seed):
+    """Return (X, y) of every fit: those of the folds, of all rows, and of three quarters."""
+    folds, most, _ = make_folds(len(y), seed)
+    rows = [*(train for train, _ in folds), np.arange(len(y)), most]
+    return [(X[own], y[own]) for own in rows]
+
+
+class CachedPredictions:
+    """A fitted model that predicts the same rows only once."""
 
     def __init__(self, model):
-        self.model_, self.anchors_y_, self._said = model, model.anchors_y_, {}
+        self.model_, self.anchors_y_, self._cache = model, model.anchors_y_, {}
 
     def predict(self, X, return_std=False):
-        rows = X.tobytes()
-        if rows not in self._said:
-            self._said[rows] = self.model_.predict(X, return_std=True)
-        return self._said[rows] if return_std else self._said[rows][0]
+        key = X.tobytes()
+        if key not in self._cache:
+            self._cache[key] = self.model_.predict(X, return_std=True)
+        return self._cache[key] if return_std else self._cache[key][0]
 
 
-def judged(models, X, y, X_test, y_test, seed):
-    """All figures of one split from the models of its folds, of all rows and of three quarters."""
-    folds, _, _, kept = plan(len(y), seed)
-    *of_folds, whole, part = map(Remembering, models)
+def evaluate(models, X, y, X_test, y_test, seed):
+    """Return all figures of one split from the models of its training sets."""
+    folds, _, rest = make_folds(len(y), seed)
+    *of_folds, whole, part = map(CachedPredictions, models)
     cross = calibrate_across(of_folds, whole, X, y, folds)
-    ways = {
+    calibrated = {
         "cross": cross,
         "constant": cross.with_width("constant"),
-        "split": Calibrated(part, X[kept], y[kept], "constant"),
+        "split": Calibrated(part, X[rest], y[rest], "constant"),
     }
     found = {}
     for level in LEVELS:
-        for name, way in ways.items():
-            low, high = way.predict_interval(X_test, level).T
+        for name, model in calibrated.items():
+            low, high = model.predict_interval(X_test, level).T
             found[f"{name} coverage {level:g}"] = np.mean((low <= y_test) & (y_test <= high))
             found[f"{name} width {level:g}"] = np.mean(high - low)
     for name, model in (("raw", whole), ("calibrated", cross)):
         mean, std = model.predict(X_test, return_std=True)
-        found |= ranked(name, np.abs(y_test - mean), std)
+        found |= rank_errors(name, np.abs(y_test - mean), std)
     return found
 
 
-def ranked(name, errors, std):
+def rank_errors(name, errors, std):
     return {
         f"{name} spearman": spearmanr(std, errors)[0],
         f"{name} sparsification": sparsification(errors, std),
@@ -102,60 +97,53 @@ def ranked(name, errors, std):
 
 
 def sparsification(errors, std):
-    """The area between the curve that this deviation makes and the best possible one."""
+    """Return the area between the sparsification curve of `std` and that of the errors."""
 
     def curve(order):
         square = errors[order] ** 2
-        left = square[::-1].cumsum()[::-1] / np.arange(len(square), 0, -1)
-        return np.sqrt(left[: int(0.95 * len(left))] / square.mean())
+        remaining = square[::-1].cumsum()[::-1] / np.arange(len(square), 0, -1)
+        return np.sqrt(remaining[: int(0.95 * len(remaining))] / square.mean())
 
     return float(np.mean(curve(np.argsort(-std)) - curve(np.argsort(-errors))))
 
 
-def tree_run(key, seed):
-    X, y, X_test, y_test = rows_of(key, seed)
-    folds, every, most, _ = plan(len(y), seed)
-    rows = [*(learned for learned, _ in folds), every, most]
-    models = [TwinRegressor(random_state=0, n_jobs=1).fit(X[own], y[own]) for own in rows]
-    found = judged(models, X, y, X_test, y_test, seed)
+def run_trees(dataset, seed, model):
+    (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
+    models = [
+        TwinRegressor(random_state=0, n_jobs=1).fit(*own) for own in training_sets(X, y, seed)
+    ]
+    found = evaluate(models, X, y, X_test, y_test, seed)
     forest = RandomForestRegressor(300, random_state=0).fit(X, y)
-    told = np.array([tree.predict(X_test) for tree in forest.estimators_])
-    found |= ranked("forest", np.abs(y_test - told.mean(axis=0)), told.std(axis=0))
-    return key, seed, "tree", found
+    trees = np.array([tree.predict(X_test) for tree in forest.estimators_])
+    found |= rank_errors("forest", np.abs(y_test - trees.mean(axis=0)), trees.std(axis=0))
+    return as_rows(found)
 
 
-def neural_runs(key):
+def as_rows(found):
+    return [{"what": name, "value": value} for name, value in found.items()]
+
+
+def run_networks(trials):
+    """Execute the trials of the neural model, those of one data set at once."""
     from twinned.neural import TwinNeuralRegressor, fit_many
 
-    problems, per_split = [], 0
-    for seed in PAPER_SEEDS:
-        X, y, _, _ = rows_of(key, seed)
-        folds, every, most, _ = plan(len(y), seed)
-        rows = [*(learned for learned, _ in folds), every, most]
-        per_split = len(rows)
-        problems += [(X[own], y[own]) for own in rows]
-    models = fit_many(TwinNeuralRegressor(effort="fast", random_state=0), problems)
-    for place, seed in enumerate(PAPER_SEEDS):
-        own = models[place * per_split : (place + 1) * per_split]
-        yield key, seed, "neural", judged(own, *rows_of(key, seed), seed)
+    for dataset in dict.fromkeys(dataset for dataset, *_ in trials):
+        own = [trial for trial in trials if trial[0] == dataset]
+        splits = {trial: training_and_test_rows(dataset, trial[1]) for trial in own}
+        sets = [training_sets(*train, trial[1]) for trial, (train, _) in splits.items()]
+        estimator = TwinNeuralRegressor(effort="fast", random_state=0)
+        models = iter(fit_many(estimator, [problem for of_split in sets for problem in of_split]))
+        for trial, of_split in zip(own, sets, strict=True):
+            train, test = splits[trial]
+            fitted = [next(models) for _ in of_split]
+            yield trial, as_rows(evaluate(fitted, *train, *test, trial[1])), 0.0
 
 
-def write(path, runs, total):
-    start = time.perf_counter()
-    with path.open("a", newline="") as file:
-        writer = csv.writer(file)
-        for number, (key, seed, model, found) in enumerate(runs, 1):
-            writer.writerows([key, seed, model, what, f"{v:.6g}"] for what, v in found.items())
-            file.flush()
-            print(f"{model} {key} {seed}: {number}/{total}, {time.perf_counter() - start:.0f} s")
-
-
-def summary(path):
-    runs = pd.read_csv(path)
+def summary(runs):
     lines = [
         "# Intervals and standard deviations",
         "",
-        "Made by `python benchmarks/uncertainty.py`; means over splits. *Cross*: "
+        "Made by `python -m benchmarks.uncertainty`; means over splits. *Cross*: "
         "`cross_conformal`. *Constant*: the same models, one width. *Split*: split conformal "
         "prediction of one width, a quarter of the rows set aside.",
     ]
@@ -163,37 +151,20 @@ def summary(path):
         table = own.pivot_table(index="dataset", columns="what", values="value").reindex(
             [key for key in KEYS if key in set(own["dataset"])]
         )
-        n_splits = own.groupby("dataset")["seed"].nunique()
-        lines += ["", f"## {model}, {n_splits.min()} splits", ""]
-        heads = [f"coverage {level:.0%}" for level in LEVELS]
-        heads += [f"width / constant, {level:.0%}" for level in LEVELS]
-        heads += [f"width / split, {level:.0%}" for level in LEVELS]
-        lines += ["| | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-        cells = pd.DataFrame(
-            {
-                **{f"c{v:g}": table[f"cross coverage {v:g}"] for v in LEVELS},
-                **{
-                    f"{other}{v:g}": table[f"cross width {v:g}"] / table[f"{other} width {v:g}"]
-                    for other in ("constant", "split")
-                    for v in LEVELS
-                },
-            }
-        )
-        for key, row in cells.iterrows():
-            lines.append(f"| {key} | " + " | ".join(f"{value:.3f}" for value in row) + " |")
-        means = " | ".join(f"**{value:.3f}**" for value in cells.mean())
-        lines += [f"| mean | {means} |", ""]
+        n_splits = own.groupby("dataset")["seed"].nunique().min()
+        cells = {f"coverage {level:.0%}": table[f"cross coverage {level:g}"] for level in LEVELS}
+        for other in ("constant", "split"):
+            for level in LEVELS:
+                ratio = table[f"cross width {level:g}"] / table[f"{other} width {level:g}"]
+                cells[f"width / {other}, {level:.0%}"] = ratio
+        lines += ["", f"## {model}, {n_splits} splits", "", *means_table(pd.DataFrame(cells)), ""]
         names = ["raw", "calibrated", *(["forest"] if "forest spearman" in table else [])]
-        kinds = ("spearman", "sparsification")
-        lines.append(
-            "| | " + " | ".join(f"{name}, {kind}" for kind in kinds for name in names) + " |"
-        )
-        lines.append("|---" * (len(names) * 2 + 1) + "|")
-        columns = [f"{name} {kind}" for kind in kinds for name in names]
-        for key, row in table[columns].iterrows():
-            lines.append(f"| {key} | " + " | ".join(f"{value:.3f}" for value in row) + " |")
-        means = " | ".join(f"**{value:.3f}**" for value in table[columns].mean())
-        lines.append(f"| mean | {means} |")
+        columns = {
+            f"{name} {kind}": f"{name}, {kind}"
+            for kind in ("spearman", "sparsification")
+            for name in names
+        }
+        lines += means_table(table[list(columns)].rename(columns=columns))
         if len(names) == 3:
             forest = table["forest sparsification"]
             better = {n: int((table[f"{n} sparsification"] < forest).sum()) for n in names[:2]}
@@ -203,42 +174,37 @@ def summary(path):
                 f"with the raw standard deviation, on {better['calibrated']} with the calibrated "
                 "one.",
             ]
-    return "\n".join([*lines, ""])
+    return lines
+
+
+def means_table(values):
+    """Return a Markdown table of a DataFrame with the means of its columns below."""
+    rows = [[key, *(f"{value:.3f}" for value in row)] for key, row in values.iterrows()]
+    rows.append(["mean", *(f"**{value:.3f}**" for value in values.mean())])
+    return harness.markdown_table(["", *values.columns], rows)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", nargs="*", default=["tree", "neural"])
-    parser.add_argument("--datasets", nargs="*", default=list(KEYS))
-    parser.add_argument("--splits", type=int, default=len(PAPER_SEEDS))
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only-table", action="store_true")
-    parser.add_argument("--output", type=Path, default=RESULTS / "uncertainty.csv")
-    arguments = parser.parse_args()
+    arguments = harness.parse_arguments(
+        __doc__,
+        models=["tree", "neural"],
+        datasets=list(KEYS),
+        splits=len(PAPER_SEEDS),
+        jobs=2,
+        only_table=False,
+        output=harness.RESULTS / "uncertainty.csv",
+    )
     os.environ["OMP_NUM_THREADS"] = "1"
-    path = arguments.output
-    if not path.exists():
-        path.write_text(",".join(HEADER) + "\n")
-    rows = csv.DictReader(path.open())
-    done = {(row["dataset"], int(row["seed"]), row["model"]) for row in rows}
-    if not arguments.only_table and "tree" in arguments.models:
-        todo = [
-            (key, seed)
+    table = harness.ResultTable(arguments.output, ("dataset", "seed", "model"), COLUMNS)
+    executors = {"tree": harness.in_parallel(run_trees, arguments.jobs), "neural": run_networks}
+    for model in [] if arguments.only_table else arguments.models:
+        trials = [
+            (key, seed, model)
             for seed in PAPER_SEEDS[: arguments.splits]
             for key in arguments.datasets
-            if (key, seed, "tree") not in done
         ]
-        runs = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(
-            delayed(tree_run)(*run) for run in todo
-        )
-        write(path, runs, len(todo))
-    if not arguments.only_table and "neural" in arguments.models:
-        for key in arguments.datasets:
-            if (key, 0, "neural") not in done:
-                write(path, neural_runs(key), len(PAPER_SEEDS))
-    text = summary(path)
-    path.with_suffix(".md").write_text(text)
-    print(text)
+        harness.run_pending(trials, table, executors[model], harness.print_progress)
+    harness.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,6 @@
-"""The paper's tables and figures as runs, records and pictures.
+"""Reproduction of the paper's tables and figures: `python -m paper`, from a clone.
 
-`catalogue` is what there is; `runner` does the runs of a study and keeps records; `views` are what
-tables and figures show of them, and `tables` sets ours beside what the paper printed.
+`experiments` lists the studies, tables and figures; `studies` runs the trials of a study and
+`records` stores their results; `tables` and `figures` show the records, and `comparison` puts them
+beside the published values. `harness` is shared with `benchmarks`.
 """
-
-from paper.catalogue import EXPERIMENTS, STUDIES, Experiment
-from paper.records import Records, Run
-from paper.runner import Study, expand, perform
-
-__all__ = [
-    "EXPERIMENTS",
-    "STUDIES",
-    "Experiment",
-    "Records",
-    "Run",
-    "Study",
-    "expand",
-    "perform",
-]

@@ -1,28 +1,26 @@
-"""`python -m paper`: the paper's tables and figures, run here and set beside what it printed."""
+"""Command line of the reproduction."""
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from paper import (
-    EXPERIMENTS,
-    STUDIES,
-    Experiment,
-    Records,
-    Run,
-    Study,
-    expand,
-    perform,
-)
-from paper.tables import as_markdown, comparison
+from paper.comparison import as_markdown, compare
+from paper.experiments import EXPERIMENTS, STUDIES, Experiment
+from paper.harness import write_file
+from paper.records import Records, Trial
+from paper.studies import Study, list_trials, run_study
+from paper.tables import RecordsByStudy
 from twinned._validation import check_choice
-from twinned.cli._errors import exit_on_bad_input, print_message
 from twinned.datasets import KEYS, PAPER_SEEDS, fetch
 
 app = typer.Typer(
@@ -30,40 +28,42 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
-        "The paper's tables and figures. Every finished run is kept as a record: what is stopped "
-        "or killed goes on where it was."
+        "The paper's tables and figures. The result of every finished trial is stored as a record, "
+        "so an interrupted run continues where it stopped."
     ),
 )
 
 QUICK_SPLITS = 3
+DEFAULT_RESULTS = Path("paper/results")
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-QuickResults = Annotated[bool, typer.Option("--quick", help="What `run --quick` made.")]
-HERE = Path("paper/results")
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+QuickResults = Annotated[bool, typer.Option("--quick", help="Use the records of `run --quick`.")]
 
 
 @app.command("list")
-def list_command(results: Results = HERE, as_json: AsJson = False) -> None:
-    """List the experiments, their flavours, and how many splits have results.
+def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) -> None:
+    """List the experiments, their variants, and how many splits have results.
 
     Example: python -m paper list
     """
     records = Records(results)
     rows: list[dict[str, Any]] = [
         {
-            "key": one.key,
-            "kind": one.kind,
-            "title": one.title,
-            "flavours": list(one.flavours),
-            "splits": {name: _n_splits(records, one, name) for name in one.flavours},
+            "key": experiment.key,
+            "kind": experiment.kind,
+            "title": experiment.title,
+            "variants": list(experiment.variants),
+            "splits": {
+                name: _count_splits(records, experiment, name) for name in experiment.variants
+            },
         }
-        for one in EXPERIMENTS.values()
+        for experiment in EXPERIMENTS.values()
     ]
     if as_json:
         print(json.dumps(rows, indent=2))
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("key", "kind", "what", "flavours: splits with results"):
+    for heading in ("key", "kind", "title", "variants: splits with results"):
         table.add_column(heading)
     for row in rows:
         splits = ", ".join(f"{name}: {count}" for name, count in row["splits"].items())
@@ -74,7 +74,7 @@ def list_command(results: Results = HERE, as_json: AsJson = False) -> None:
 @app.command("run", no_args_is_help=True)
 def run_command(
     keys: Annotated[list[str], typer.Argument(help="Experiments, such as T5 F; or all.")],
-    flavour: Annotated[
+    variant: Annotated[
         list[str] | None, typer.Option(help="as_published, as_written or modern; default: all.")
     ] = None,
     splits: Annotated[
@@ -83,119 +83,116 @@ def run_command(
     datasets: Annotated[
         list[str] | None, typer.Option(help="Keys of data sets; default: all nine.")
     ] = None,
-    quick: Annotated[bool, typer.Option(help="Small settings, three splits: a look.")] = False,
+    quick: Annotated[bool, typer.Option(help="Small models and three splits.")] = False,
     together: Annotated[
         bool | None,
         typer.Option(
             "--together/--one-by-one",
-            help="All networks of a study as one program; default: where JAX sees a GPU, and with "
-            "--quick, there those of one data set.",
+            help="Train all networks of a study as one program; default: where JAX has a GPU, and "
+            "with --quick (there, those of one data set).",
         ),
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786.")
     ] = None,
-    results: Results = HERE,
+    results: Results = DEFAULT_RESULTS,
 ) -> None:
-    """Do what is not done yet, and keep a record of each run.
+    """Run the trials that have no record yet.
 
-    Examples: python -m paper run T5 --flavour modern --splits 25;
+    Examples: python -m paper run T5 --variant modern --splits 25;
     python -m paper run all --quick
     """
-    with exit_on_bad_input():
-        studies = _studies(_chosen(keys))
-        for name in flavour or ():
-            check_choice(
-                "flavour", name, list(dict.fromkeys(f for s in studies for f in s.flavours))
-            )
+    with _exit_on_bad_input():
+        studies = _studies(_experiments(keys))
+        possible = list(dict.fromkeys(name for study in studies for name in study.variants))
+        for name in variant or ():
+            check_choice("variant", name, possible)
+        names = variant or (["modern"] if quick else possible)
         seeds = list(PAPER_SEEDS)[: splits or (QUICK_SPLITS if quick else len(PAPER_SEEDS))]
-        at_hand = _at_hand(datasets or list(KEYS)) if any(one.of_data for one in studies) else []
-        wanted = flavour or (["modern"] if quick else None)
-        todo = [
-            (study, expand(study, name, at_hand, seeds, quick))
+        uses_datasets = any(study.uses_datasets for study in studies)
+        available = _available(datasets or list(KEYS)) if uses_datasets else []
+        work = [
+            (study, name, list_trials(study, name, available, seeds, quick))
             for study in studies
-            for name in study.flavours
-            if wanted is None or name in wanted
+            for name in study.variants
+            if name in names
         ]
-        todo = [(study, runs) for study, runs in todo if runs]  # not every study has every data set
-        if not todo:
-            raise ValueError(f"{', '.join(keys)} has no runs on {', '.join(at_hand)}.")
-        # a look is kept apart from what counts
-        records = Records(results / "quick" if quick else results)
-        together = quick or _has_accelerator() if together is None else together
-        with _bar() as progress:
-            for study, runs in todo:
-                name = runs[0].flavour
-                task = progress.add_task(f"{study.key} {name}", total=len(runs))
+        if not any(trials for _, _, trials in work):
+            raise ValueError(f"{', '.join(keys)} has no trials on {', '.join(available)}.")
+    # quick results are stored in a folder of their own
+    records = Records(results / "quick" if quick else results)
+    if together is None:
+        together = quick or jax.default_backend() != "cpu"
+    with _progress_bar() as progress:
+        for study, name, trials in work:
+            if not trials:  # not every study has every data set
+                continue
+            task = progress.add_task(f"{study.key} {name}", total=len(trials))
 
-                def report(done: int, total: int, last: Run, task: object = task) -> None:
-                    progress.update(task, completed=done)  # type: ignore[arg-type]
+            def report(finished: int, total: int, last: Trial, task: Any = task) -> None:
+                progress.update(task, completed=finished)
 
-                perform(study, runs, records, together=together, scheduler=scheduler, report=report)
-                progress.update(task, completed=len(runs))
-                records.pack(study.key, name)
+            run_study(study, trials, records, together=together, scheduler=scheduler, report=report)
+            progress.update(task, completed=len(trials))
+            records.pack(study.key, name)
 
 
 @app.command("show", no_args_is_help=True)
 def show_command(
     key: Annotated[str, typer.Argument(help="An experiment, such as T5.")],
-    flavour: Annotated[str | None, typer.Option(help="Default: the first it has.")] = None,
+    variant: Annotated[str | None, typer.Option(help="Default: the first it has.")] = None,
     quick: QuickResults = False,
-    results: Results = HERE,
+    results: Results = DEFAULT_RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Print a table: ours, the published figure, their ratio; or draw a figure.
+    """Print a table with our error, the published one and their ratio; or draw a figure.
 
-    Examples: python -m paper show T5 --flavour modern; python -m paper show A
+    Examples: python -m paper show T5 --variant modern; python -m paper show A
     """
-    with exit_on_bad_input():
-        one = _chosen([key])[0]
-        name = flavour or one.flavours[0]
-        check_choice("flavour", name, list(one.flavours))
-        records = Records(results / "quick" if quick else results)
-        found = _found(records, one, name, quick)
-        if one.draw is not None:
-            for place in one.draw(found, name).save(records.folder, f"{one.key}-{name}"):
-                print(place)
-            return
-        assert one.table is not None  # an experiment is one or the other
-        compared = comparison(one.key, one.table(found))
-    if as_json:
+    records = Records(results / "quick" if quick else results)
+    with _exit_on_bad_input():
+        experiment = _experiments([key])[0]
+        name = variant or experiment.variants[0]
+        check_choice("variant", name, list(experiment.variants))
+        found = _read(records, experiment, name, quick)
+        if not found:
+            raise ValueError(
+                f"There are no records of {key} in the variant {name} in {records.folder}; make "
+                f"some with: python -m paper run {key} --variant {name}{' --quick' * quick}."
+            )
+    if experiment.table is not None and as_json:
+        compared = compare(key, experiment.table(found))
         print(compared.to_json(orient="records", indent=2))
-    else:
-        print(as_markdown(one.key, one.title, name, compared))
+    elif experiment.table is not None:
+        print(_table_text(experiment, name, found))
+    elif experiment.draw is not None:
+        print(*experiment.draw(found, name).save(records.folder, f"{key}-{name}"), sep="\n")
 
 
 @app.command("report")
-def report_command(results: Results = HERE, quick: QuickResults = False) -> None:
+def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = False) -> None:
     """Write every table (Markdown) and figure (SVG, PNG) that has records, beside them.
 
     Example: python -m paper report
     """
-    with exit_on_bad_input():
-        folder = results / "quick" if quick else results
-        records, written = Records(folder), []
-        for one in EXPERIMENTS.values():
-            for name in one.flavours:
-                try:
-                    found = _found(records, one, name, quick)
-                except ValueError:
-                    continue
-                place = folder / f"{one.key}-{name}"
-                if one.table is not None:
-                    compared = comparison(one.key, one.table(found))
-                    text = as_markdown(one.key, one.title, name, compared)
-                    place.with_suffix(".md").write_text(text, encoding="utf-8")
-                    written.append(place.with_suffix(".md"))
-                if one.draw is not None:
-                    written += one.draw(found, name).save(folder, place.name)
+    folder = results / "quick" if quick else results
+    written: list[Path] = []
+    for experiment in EXPERIMENTS.values():
+        for name in experiment.variants:
+            found = _read(Records(folder), experiment, name, quick)
+            if found and experiment.table is not None:
+                path = folder / f"{experiment.key}-{name}.md"
+                write_file(path, _table_text(experiment, name, found).encode())
+                written.append(path)
+            if found and experiment.draw is not None:
+                written += experiment.draw(found, name).save(folder, f"{experiment.key}-{name}")
+    with _exit_on_bad_input():
         if not written:
             raise ValueError(f"There are no records in {folder}; see python -m paper run --help.")
-    for place in written:
-        print(place)
+    print(*written, sep="\n")
 
 
-def _chosen(keys: list[str]) -> list[Experiment]:
+def _experiments(keys: list[str]) -> list[Experiment]:
     if "all" in keys:
         return list(EXPERIMENTS.values())
     for key in keys:
@@ -203,63 +200,74 @@ def _chosen(keys: list[str]) -> list[Experiment]:
     return [EXPERIMENTS[key] for key in keys]
 
 
-def _at_hand(datasets: list[str]) -> list[str]:
-    """The data sets that can be had; of the others it is said what is missing."""
+def _available(datasets: list[str]) -> list[str]:
+    """Return the data sets that can be loaded; print a line for each of the others."""
     found = []
     for key in datasets:
         try:
             fetch(key)
         except OSError as error:
-            print_message("note", f"{key} is left out: {error}")
+            _print_line("note", f"{key} is skipped: {error}")
         else:
             found.append(key)
     if not found:
-        raise ValueError("No data set is at hand; see twinned datasets list.")
+        raise ValueError("No data set is available; see twinned datasets list.")
     return found
 
 
-def _studies(chosen: list[Experiment]) -> list[Study]:
-    """What must be run for some experiments, each once."""
-    return [STUDIES[key] for key in dict.fromkeys(key for one in chosen for key in one.studies)]
+def _studies(experiments: list[Experiment]) -> list[Study]:
+    """Return the studies of some experiments, each once."""
+    keys = dict.fromkeys(key for experiment in experiments for key in experiment.studies)
+    return [STUDIES[key] for key in keys]
 
 
-def _found(records: Records, one: Experiment, flavour: str, quick: bool) -> dict[str, Any]:
-    """Records of its studies, as they are configured now; those of an older config are not.
+def _read(
+    records: Records, experiment: Experiment, variant: str, quick: bool
+) -> RecordsByStudy | None:
+    """Return the records of an experiment's current trials; None where its first study has none.
 
-    Its first study must have some. Of the others what is there is shown.
+    Records of settings that are no longer used are ignored.
     """
-    found: dict[str, Any] = {}
-    for key in one.studies:
-        runs = expand(STUDIES[key], flavour, KEYS, PAPER_SEEDS, quick)
-        wanted = {run.identity for run in runs}
-        found[key] = [r for r in records.read(key, flavour) if r["identity"] in wanted]
-        if not found[key] and len(found) == 1:
-            raise ValueError(
-                f"There are no records of {one.key} in the flavour {flavour} in {records.folder}; "
-                f"make some with: python -m paper run {one.key} --flavour {flavour}"
-                f"{' --quick' if quick else ''}."
-            )
-    return found
+    found = {}
+    for key in experiment.studies:
+        trials = list_trials(STUDIES[key], variant, KEYS, PAPER_SEEDS, quick)
+        identities = {trial.identity for trial in trials}
+        found[key] = [r for r in records.read(key, variant) if r["identity"] in identities]
+    return found if found[experiment.studies[0]] else None
 
 
-def _n_splits(records: Records, one: Experiment, flavour: str) -> int:
-    """How many splits have all their results: of all data sets, in all studies."""
-    wanted: dict[int, list[str]] = {}
-    done: set[str] = set()
-    for key in one.studies:
-        for run in expand(STUDIES[key], flavour, KEYS, PAPER_SEEDS):
-            wanted.setdefault(run.split, []).append(run.identity)
-        done |= records.done(key, flavour)
-    return sum(done.issuperset(identities) for identities in wanted.values())
+def _table_text(experiment: Experiment, variant: str, records: RecordsByStudy) -> str:
+    assert experiment.table is not None
+    compared = compare(experiment.key, experiment.table(records))
+    return as_markdown(experiment.key, experiment.title, variant, compared)
 
 
-def _has_accelerator() -> bool:
-    import jax
+def _count_splits(records: Records, experiment: Experiment, variant: str) -> int:
+    """Return how many splits have all their results: of all data sets, in all studies."""
+    needed: dict[int, list[str]] = {}
+    finished: set[str] = set()
+    for key in experiment.studies:
+        for trial in list_trials(STUDIES[key], variant, KEYS, PAPER_SEEDS):
+            needed.setdefault(trial.split, []).append(trial.identity)
+        finished |= records.finished(key, variant)
+    return sum(finished.issuperset(identities) for identities in needed.values())
 
-    return jax.default_backend() != "cpu"
+
+@contextmanager
+def _exit_on_bad_input() -> Iterator[None]:
+    """Print an error of the user's input as one line and exit with code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        _print_line("error", str(error))
+        raise typer.Exit(2) from None
 
 
-def _bar() -> Progress:
+def _print_line(kind: str, message: str) -> None:
+    print(f"paper: {kind}: {' '.join(message.split())}", file=sys.stderr)
+
+
+def _progress_bar() -> Progress:
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -10,66 +10,49 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from sklearn.ensemble import RandomForestRegressor
 
-from paper.records import Run
-from twinned._table import Floats
+from paper.data import forest_rows, rmse
+from paper.records import Trial
+from twinned import TwinRegressor
 
 N_TREES = 100
 SEARCHES = {"as_published": "leaking", "modern": "sound"}
-FLAVOURS = tuple(SEARCHES)
+VARIANTS = tuple(SEARCHES)
 
 
 @cache
-def found_settings() -> dict[str, dict[str, dict[str, Any]]]:
-    """Data set → plain, leaking, sound → what the search found."""
-    text = files("paper").joinpath("forest_settings.json").read_text("utf-8")
-    settings: dict[str, dict[str, dict[str, Any]]] = json.loads(text)
-    return settings
+def tuned_parameters() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return data set → plain, leaking, sound → parameters that the search found."""
+    text = Path(__file__).with_name("forest_settings.json").read_text("utf-8")
+    parameters: dict[str, dict[str, dict[str, Any]]] = json.loads(text)
+    return parameters
 
 
-def expand_table5(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
-    """One run a split: the forest and its twin. `quick` has a fifth of the trees."""
-    found = found_settings()[dataset]
+def forest_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
+    """Return one trial per split, of the forest and its twin; `quick` has a fifth of the trees."""
+    found = tuned_parameters()[dataset]
     settings = {
         "trees": N_TREES // 5 if quick else N_TREES,
         "rf": found["plain"],
-        "twinned_rf": found[SEARCHES[flavour]],
+        "twinned_rf": found[SEARCHES[variant]],
     }
-    return [Run("forests", flavour, dataset, split, settings)]
+    return [Trial("forests", variant, dataset, split, settings)]
 
 
-def execute_table5(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Test RMSE of both."""
-    from sklearn.ensemble import RandomForestRegressor
-
-    from twinned.estimators.twin import TwinRegressor
-
-    for run in batch:
-        learn, test = first_rows(run.dataset, run.split)
+def run_forests(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    """Yield the test RMSE of both."""
+    for trial in batch:
+        train, (X_test, y_test) = forest_rows(trial.dataset, trial.split)
         result = {}
         for name in ("rf", "twinned_rf"):
             model: Any = RandomForestRegressor(
-                run.settings["trees"], random_state=run.split, **run.settings[name]
+                trial.settings["trees"], random_state=trial.split, **trial.settings[name]
             )
             if name == "twinned_rf":
-                model = TwinRegressor(model, pairs="all", symmetric=False, random_state=run.split)
-            result[name] = rmse(model.fit(*learn).predict(test[0]), test[1])
-        yield run, result
-
-
-def first_rows(dataset: str, split: int) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """100 rows to learn from and 100 to predict, of the first 200."""
-    from twinned.datasets import forest_split, load
-
-    table, values = load(dataset)
-    X, y = table.to_numpy()[:200], values.to_numpy()[:200]
-    train, test = forest_split(split)
-    return (X[train], y[train]), (X[test], y[test])
-
-
-def rmse(predicted: Any, y: Any) -> float:
-    return float(np.sqrt(np.mean((np.ravel(predicted) - y) ** 2)))
+                model = TwinRegressor(model, pairs="all", symmetric=False, random_state=trial.split)
+            result[name] = rmse(model.fit(*train).predict(X_test), y_test)
+        yield trial, result

@@ -1,13 +1,11 @@
-"""One finished run, one record: it is there whole, or not at all.
+"""JSON records of finished trials.
 
-A *run* is a config: a study in one flavour, on one data set and split, with its
-settings. Its identity is a digest of all that, so that a finished run is found again, and a changed
-config is a new run. A record holds the config, what came out, which versions of what made it, and
-how long it took.
+A *trial* is a study in one variant, on one data set and split, with its settings. Its identity is
+a digest of all of these, so a changed setting makes a new trial. A record holds the trial, its
+result, the versions of the libraries and the seconds it took.
 
-While a study runs, each record is a small file of its own, written beside its place and then
-moved there: whatever is killed, no half record is left. `pack` gathers them into one compressed
-file for each study and flavour, which is what is committed.
+While a study runs, each record is a small file of its own, written atomically. `pack` gathers them
+into one compressed file per study and variant, which is what is committed.
 """
 
 from __future__ import annotations
@@ -15,38 +13,40 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from paper.harness import write_file
 from twinned._version import __version__
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
-# Of a record, what may differ between two runs of one config.
-PASSING = ("seconds", "host", "versions")
+# The fields of a record that may differ between two runs of one trial.
+VOLATILE_FIELDS = ("seconds", "host", "versions")
+
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Run:
-    """What is run. `settings` are numbers, texts and lists of them."""
+class Trial:
+    """One unit of work. `settings` are numbers, texts and lists of them."""
 
     study: str
-    flavour: str
+    variant: str
     dataset: str
     split: int
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
-        """Sixteen hexadecimal digits that stand for the whole config.
+        """Sixteen hexadecimal digits of a digest of all fields.
 
-        >>> Run("T2", "modern", "YH", 0).identity == Run("T2", "modern", "YH", 0, {}).identity
+        >>> Trial("T2", "modern", "YH", 0).identity == Trial("T2", "modern", "YH", 0, {}).identity
         True
-        >>> Run("T2", "modern", "YH", 0).identity == Run("T2", "modern", "YH", 1).identity
+        >>> Trial("T2", "modern", "YH", 0).identity == Trial("T2", "modern", "YH", 1).identity
         False
         """
         text = json.dumps(asdict(self), sort_keys=True)
@@ -54,90 +54,82 @@ class Run:
 
 
 class Records:
-    """The records of a folder, packed or not.
+    """The records of a folder, packed or not; a store of `paper.harness.run_pending`.
 
     Parameters
     ----------
     folder : path
-        Made where it is missing.
+        Created with the first record.
     """
 
     def __init__(self, folder: Any) -> None:
         self.folder = Path(folder)
 
-    def done(self, study: str, flavour: str) -> set[str]:
-        """The identities of the runs that are finished."""
-        return {record["identity"] for record in self.read(study, flavour)}
+    def pending(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Return the trials that have no record."""
+        groups = {(trial.study, trial.variant) for trial in trials}
+        finished = set().union(*(self.finished(*group) for group in groups))
+        return [trial for trial in trials if trial.identity not in finished]
 
-    def write(self, run: Run, result: dict[str, Any], seconds: float) -> Path:
-        """Keep what a run came to."""
+    def finished(self, study: str, variant: str) -> set[str]:
+        """Return the identities of the trials that have a record."""
+        return {record["identity"] for record in self.read(study, variant)}
+
+    def write(self, trial: Trial, result: dict[str, Any], seconds: float) -> None:
+        """Write the record of one trial."""
         record = {
-            "identity": run.identity,
-            "config": asdict(run),
+            "identity": trial.identity,
+            "config": asdict(trial),
             "result": result,
             "seconds": round(seconds, 3),
-            "versions": versions(),
+            "versions": library_versions(),
             "host": platform.node(),
         }
-        place = self._loose(run.study, run.flavour) / f"{run.identity}.json"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, json.dumps(record, sort_keys=True).encode())
-        return place
+        path = self._unpacked(trial.study, trial.variant) / f"{trial.identity}.json"
+        write_file(path, json.dumps(record, sort_keys=True).encode())
 
-    def read(self, study: str, flavour: str) -> list[dict[str, Any]]:
-        """All records of a study in one flavour, by data set, split and settings."""
-        found = {record["identity"]: record for record in self._packed(study, flavour)}
-        loose = self._loose(study, flavour)
-        for place in sorted(loose.glob("*.json")) if loose.is_dir() else ():
-            record = json.loads(place.read_bytes())
+    def read(self, study: str, variant: str) -> list[Record]:
+        """Return all records of a study in one variant, by data set, split and settings."""
+        found = {record["identity"]: record for record in self._read_pack(study, variant)}
+        for path in sorted(self._unpacked(study, variant).glob("*.json")):
+            record = json.loads(path.read_bytes())
             found[record["identity"]] = record
-        return sorted(found.values(), key=_order)
+        return sorted(found.values(), key=_sort_key)
 
-    def pack(self, study: str, flavour: str) -> Path | None:
+    def pack(self, study: str, variant: str) -> Path | None:
         """Gather all records into one compressed file, then remove the small ones it holds."""
-        records = self.read(study, flavour)
+        records = self.read(study, variant)
         if not records:
             return None
-        place = self._pack(study, flavour)
+        path = self._pack(study, variant)
         lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
-        # without a time in its head: the same records are the same bytes
-        write_whole(place, gzip.compress(lines.encode(), mtime=0))
-        # another process may have written more meanwhile: those stay
+        # without a time stamp: the same records give the same bytes
+        write_file(path, gzip.compress(lines.encode(), mtime=0))
+        # another process may have written more records meanwhile: those stay
         for record in records:
-            (self._loose(study, flavour) / f"{record['identity']}.json").unlink(True)
-        return place
+            (self._unpacked(study, variant) / f"{record['identity']}.json").unlink(True)
+        return path
 
-    def _packed(self, study: str, flavour: str) -> Iterator[dict[str, Any]]:
-        place = self._pack(study, flavour)
-        if place.exists():
-            for line in gzip.decompress(place.read_bytes()).decode().splitlines():
+    def _read_pack(self, study: str, variant: str) -> Iterator[Record]:
+        path = self._pack(study, variant)
+        if path.exists():
+            for line in gzip.decompress(path.read_bytes()).decode().splitlines():
                 yield json.loads(line)
 
-    def _pack(self, study: str, flavour: str) -> Path:
-        return self.folder / f"{study}-{flavour}.jsonl.gz"
+    def _pack(self, study: str, variant: str) -> Path:
+        return self.folder / f"{study}-{variant}.jsonl.gz"
 
-    def _loose(self, study: str, flavour: str) -> Path:
-        return self.folder / "running" / f"{study}-{flavour}"
-
-
-def write_whole(place: Path, content: bytes) -> None:
-    """A file that others see whole or not at all, also when this process is killed."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    beside = place.with_name(f".{place.name}.{os.getpid()}")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(place)
+    def _unpacked(self, study: str, variant: str) -> Path:
+        return self.folder / "running" / f"{study}-{variant}"
 
 
-def lasting(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without what may differ from one machine or day to the next."""
-    return {name: value for name, value in record.items() if name not in PASSING}
+def reproducible_part(record: Record) -> Record:
+    """Return a record without the fields that differ between machines or days."""
+    return {name: value for name, value in record.items() if name not in VOLATILE_FIELDS}
 
 
-def versions() -> dict[str, str]:
-    """What made a record."""
+def library_versions() -> dict[str, str]:
+    """Return the versions of twinned, Python and the libraries that compute."""
     found = {"twinned": __version__, "python": platform.python_version()}
     for library in LIBRARIES:
         try:
@@ -147,6 +139,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _order(record: dict[str, Any]) -> tuple[Any, ...]:
+def _sort_key(record: Record) -> tuple[Any, ...]:
     config = record["config"]
     return config["dataset"], config["split"], json.dumps(config["settings"], sort_keys=True)

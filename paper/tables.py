@@ -1,79 +1,144 @@
-"""Ours beside the published figures, in Markdown."""
+"""The rows of tables T1 to T5, from the records of their studies.
+
+Each table function returns a DataFrame with the columns dataset, split, method and rmse.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-from io import StringIO
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-FAR = 2.0  # standard errors of both together, beyond which a difference is marked
-NEAR, NEAR_ERRORS = 0.03, 2.0  # of the published figure, or of its standard errors: it is the same
+from paper.loop_relabelling import LOOP_WEIGHTS, weight_name
+from paper.records import Record
+
+RecordsByStudy = dict[str, list[Record]]
 
 
-@cache
-def published() -> pd.DataFrame:
-    """What the paper prints: table, dataset, method, rmse, standard_error."""
-    text = files("paper").joinpath("published.csv").read_text("utf-8")
-    return pd.read_csv(StringIO(text))
+def table1(records: RecordsByStudy) -> pd.DataFrame:
+    """One network, and the largest ensemble."""
 
-
-def comparison(key: str, errors: pd.DataFrame) -> pd.DataFrame:
-    """A row for each data set and method: ours, published, their ratio, and whether they are far.
-
-    `errors` has dataset, split, method and rmse. Standard errors are the paper's: the standard
-    deviation over splits by the root of their number.
-    """
-    grouped = errors.groupby(["dataset", "method"], sort=False)["rmse"]
-    ours = pd.DataFrame(
-        {
-            "rmse": grouped.mean(),
-            "error": grouped.std(ddof=0) / np.sqrt(grouped.count()),
-            "splits": grouped.count(),
+    def methods(result: dict[str, Any]) -> dict[str, float]:
+        size = _largest(result["members"])
+        return {
+            "ann_single": result["members"]["1"],
+            f"ann_ensemble_{size}": result["members"][size],
         }
-    ).reset_index()
-    theirs = published().query("table == @key").drop(columns="table")
-    theirs = theirs.rename(columns={"rmse": "published", "standard_error": "published_error"})
-    both = ours.merge(theirs, how="left", on=["dataset", "method"])
-    both["ratio"] = both["rmse"] / both["published"]
-    together = np.sqrt(both["error"] ** 2 + both["published_error"] ** 2)
-    both["far"] = (both["rmse"] - both["published"]).abs() > FAR * together
-    return both
+
+    return _rows((record, methods(record["result"])) for record in records["plain-networks"])
 
 
-def as_markdown(key: str, title: str, flavour: str, compared: pd.DataFrame) -> str:
-    """A table of a method after the other; ⚠ marks what is more than two standard errors apart."""
-    least, most = int(compared["splits"].min()), int(compared["splits"].max())
-    n_splits = f"{least}" if least == most else f"{least} to {most}"
-    lines = [
-        f"# {key}, {flavour}: {title}",
-        "",
-        f"Test RMSE, mean over {n_splits} splits ± standard error; published; ratio. ⚠: further "
-        "apart than two standard errors of both together.",
-        "",
-    ]
-    methods = list(dict.fromkeys(compared["method"]))
-    lines += ["| | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
-    for dataset, own in compared.groupby("dataset"):
-        cells = {row.method: _cell(row) for row in own.itertuples()}
-        lines.append(f"| {dataset} | " + " | ".join(cells.get(m, "") for m in methods) + " |")
-    known = compared.dropna(subset="published")
-    apart = (known["rmse"] - known["published"]).abs()
-    near = (apart <= NEAR * known["published"]) | (apart <= NEAR_ERRORS * known["published_error"])
-    lines += [
-        "",
-        f"{near.sum()} of {len(known)} figures are within {NEAR:.0%} of the published one, or "
-        "within two of its standard errors.",
-    ]
-    return "\n".join([*lines, ""])
+def _largest(sizes: dict[str, float]) -> str:
+    return max(sizes, key=int)
 
 
-def _cell(row: Any) -> str:
-    ours = f"{row.rmse:.4g} ± {row.error:.2g}"
-    if np.isnan(row.published):
-        return ours
-    mark = " ⚠" if row.far else ""
-    return f"{ours}; {row.published:.4g} ± {row.published_error:.2g}; {row.ratio:.3f}{mark}"
+def table2(records: RecordsByStudy) -> pd.DataFrame:
+    """One twin with one anchor and with all, and the largest ensemble."""
+
+    def methods(result: dict[str, Any]) -> dict[str, float]:
+        size = _largest(result["members"])
+        return {
+            "tnnr_1_anchor": result["one_anchor"],
+            "tnnr_all_anchors": result["members"]["1"],
+            f"tnnr_ensemble_{size}": result["members"][size],
+        }
+
+    return _rows((record, methods(record["result"])) for record in records["twin-networks"])
+
+
+def table3(records: RecordsByStudy) -> pd.DataFrame:
+    """All anchors, the nearest ones, and nearest pairs too, with the best number of neighbors.
+
+    One number for each data set. The paper's are "best estimates": the lowest test error, as here
+    for `as_published` and `as_written`; `modern` takes the lowest error of validation rows.
+    """
+    twins = records["twin-networks"]
+    all_anchors = _rows(
+        (record, {"tnnr_all_anchors": record["result"]["members"]["1"]}) for record in twins
+    )
+    curves = neighbor_curves(records)
+    is_modern = {record["config"]["variant"] for record in twins} == {"modern"}
+    best = best_neighbors(curves, "validation" if is_modern else "test").reset_index()
+    chosen = curves.merge(best, on=["dataset", "method", "neighbors"])
+    return pd.concat([all_anchors, chosen[["dataset", "split", "method", "rmse"]]])
+
+
+def neighbor_curves(records: RecordsByStudy) -> pd.DataFrame:
+    """Return dataset, split, method, neighbors, validation (error) and rmse (of test rows)."""
+    rows = []
+    for record in records["twin-networks"]:
+        nearest = record["result"]["nearest"]
+        for k, error in nearest["test"].items():
+            rows.append((record, "nn_inference", int(k), nearest["validation"][k], error))
+    for record in records["paired-networks"]:
+        settings, result = record["config"]["settings"], record["result"]
+        if settings["pairs"] == "nearest":
+            method, k = "nn_train_and_inference", settings["partners"]
+            rows.append((record, method, k, result["validation"], result["test"]))
+    return pd.DataFrame(
+        [(record["config"]["dataset"], record["config"]["split"], *rest) for record, *rest in rows],
+        columns=["dataset", "split", "method", "neighbors", "validation", "rmse"],
+    )
+
+
+def best_neighbors(curves: pd.DataFrame, by: str) -> pd.Series:
+    """Return (dataset, method) → the number of neighbors with the lowest mean error.
+
+    `by` is "validation" or "test".
+    """
+    means = curves.rename(columns={"rmse": "test"})
+    means = means.groupby(["dataset", "method", "neighbors"])[by].mean().reset_index()
+    lowest = means.loc[means.groupby(["dataset", "method"])[by].idxmin()]
+    return lowest.set_index(["dataset", "method"])["neighbors"]
+
+
+def table4(records: RecordsByStudy) -> pd.DataFrame:
+    """The twinned forest without loops, and with loops of the Λ chosen for the data set."""
+    chosen = chosen_loop_weights(records)
+    rows = []
+    for record in records["semi-supervised-forests"]:
+        dataset = record["config"]["dataset"]
+        if "fold" not in record["config"]["settings"] and dataset in chosen:
+            methods = {
+                "twinned_rf_supervised": record["result"]["supervised"],
+                "twinned_rf_semi_supervised": record["result"]["loops"][chosen[dataset]],
+            }
+            rows.append((record, methods))
+    return _rows(rows)
+
+
+def chosen_loop_weights(records: RecordsByStudy) -> dict[str, str]:
+    """Return data set → Λ, by folds of labelled rows; `as_published` by test rows, as the author.
+
+    Only the Λ that all splits have are compared.
+    """
+    compared = {weight_name(weight) for weight in LOOP_WEIGHTS}
+    rows = []
+    for record in records["semi-supervised-forests"]:
+        config = record["config"]
+        if ("fold" in config["settings"]) == (config["variant"] == "modern"):
+            rows += [
+                (config["dataset"], name, error**2)
+                for name, error in record["result"]["loops"].items()
+                if name in compared
+            ]
+    squares = pd.DataFrame(rows, columns=["dataset", "weight", "square"])
+    means = squares.pivot_table(index="dataset", columns="weight", values="square")
+    return {str(key): str(row.idxmin()) for key, row in means.iterrows()}
+
+
+def table5(records: RecordsByStudy) -> pd.DataFrame:
+    """The forest and its twin."""
+    return _rows((record, record["result"]) for record in records["forests"])
+
+
+def _rows(methods: Iterable[tuple[Record, dict[str, float]]]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            (record["config"]["dataset"], record["config"]["split"], method, error)
+            for record, errors in methods
+            for method, error in errors.items()
+        ],
+        columns=["dataset", "split", "method", "rmse"],
+    )

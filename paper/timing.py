@@ -1,9 +1,10 @@
-"""Figure C: how long training and predicting take, against the number of neighbours.
+"""Figure C: seconds of training and prediction, against the number of neighbors.
 
-Many networks train at once in the other studies, so their clock says little. Here one network
-trains alone, twice, for fewer and for more steps: the difference is the time of a step, free of
-compiling. The figure multiplies it by the steps that the training took. The number of neighbours
-enters training only through the number of epochs, and predicting through the number of anchors.
+The other studies train many networks at once, so their seconds do not show the time of one. Here
+one network trains alone, twice, for fewer and for more steps: the difference is the time of a step,
+without compilation. The figure multiplies it by the number of steps of the training. The number of
+neighbors enters training only through the number of epochs, and prediction through the number of
+anchors.
 """
 
 from __future__ import annotations
@@ -12,66 +13,55 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from paper.networks import rows_of
-from paper.records import Run
+from paper.data import split_rows
+from paper.records import Trial
+from twinned import NearestAnchors
+from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
-FLAVOURS = ("as_published", "modern")
+VARIANTS = ("as_published", "modern")
 EPOCHS, STEPS = (8, 40), (200, 1000)  # of the shorter and the longer training
 ANCHORS = (1, 4, 16, 64)
-PREDICTIONS = 3  # of which the quickest counts
+PREDICTIONS = 3  # of which the fastest is taken
 
 
-def expand_timing(flavour: str, dataset: str, split: int, quick: bool) -> list[Run]:
-    """One run a data set: the time of a step does not depend on the split."""
+def timing_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
+    """Return one trial per data set: the time of a step does not depend on the split."""
     settings: dict[str, Any] = {"anchors": list(ANCHORS)}
     if quick:
-        settings["lengths"] = [length // 4 for length in _lengths(flavour)]
-    return [Run("timing", flavour, dataset, 0, settings)] if split == 0 else []
+        settings["lengths"] = [length // 4 for length in _lengths(variant)]
+    return [Trial("timing", variant, dataset, 0, settings)] if split == 0 else []
 
 
-def _lengths(flavour: str) -> tuple[int, int]:
-    return STEPS if flavour == "modern" else EPOCHS
+def _lengths(variant: str) -> tuple[int, int]:
+    return STEPS if variant == "modern" else EPOCHS
 
 
-def execute_timing(batch: list[Run]) -> Iterator[tuple[Run, dict[str, Any]]]:
-    """Seconds of a step (modern) or of an epoch (as published), and of predicting the test rows."""
-    from twinned.neural import NeuralRegressor, TwinNeuralRegressor
-    from twinned.pairing.anchors import NearestAnchors
-
-    for run in batch:
-        learn, validation, test = rows_of(run.dataset, run.split)
+def run_timing(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    """Yield seconds of a step (modern) or an epoch, and of predicting the test rows."""
+    for trial in batch:
+        train, validation, (X_test, _) = split_rows(trial.dataset, trial.split)
         kinds: dict[str, Any] = {"plain": NeuralRegressor, "twin": TwinNeuralRegressor}
         result: dict[str, Any] = {}
         for name, kind in kinds.items():
-            lengths = run.settings.get("lengths", _lengths(run.flavour))
-            options = [_options(run.flavour, length) for length in lengths]
-            models = [kind(**own).set_params(random_state=0) for own in options]
+            lengths = trial.settings.get("lengths", _lengths(trial.variant))
+            models = [_estimator(kind, trial.variant, length) for length in lengths]
             for model in models:  # compile
-                model.fit(*learn, X_val=validation[0], y_val=validation[1])
-            seconds = [
-                _seconds(model.fit, *learn, None, validation[0], validation[1]) for model in models
-            ]
+                model.fit(*train, None, *validation)
+            seconds = [_seconds(model.fit, *train, None, *validation) for model in models]
             result[f"{name}_unit"] = (seconds[1] - seconds[0]) / (lengths[1] - lengths[0])
-            model = models[1]
-            if name == "plain":
-                result["plain_predict"] = _quickest(model, test[0])
-                continue
-            result["twin_predict"] = _quickest(model, test[0])
-            result["nearest_predict"] = {
-                str(k): _quickest(model.set_params(anchors=NearestAnchors(k)), test[0])
-                for k in run.settings["anchors"]
-            }
-        yield run, result
+            result[f"{name}_predict"] = _fastest_prediction(models[1], X_test)
+        result["nearest_predict"] = {
+            str(k): _fastest_prediction(models[1].set_params(anchors=NearestAnchors(k)), X_test)
+            for k in trial.settings["anchors"]
+        }
+        yield trial, result
 
 
-def _options(flavour: str, length: int) -> dict[str, Any]:
-    from twinned.models.neural.published import published_parameters
-
-    if flavour == "modern":
-        return {"n_members": 1, "n_folds": 1, "selection": "mean", "max_steps": length}
-    # the plain network's settings differ in what is set here alone
-    settings = published_parameters(True, "published")
-    return settings | {"max_epochs": length, "patience": length}
+def _estimator(kind: Any, variant: str, length: int) -> Any:
+    if variant == "modern":
+        options = {"n_members": 1, "n_folds": 1, "selection": "mean", "max_steps": length}
+        return kind(**options, random_state=0)
+    return kind.as_published(max_epochs=length, patience=length, random_state=0)
 
 
 def _seconds(call: Any, *arguments: Any) -> float:
@@ -80,6 +70,6 @@ def _seconds(call: Any, *arguments: Any) -> float:
     return time.perf_counter() - start
 
 
-def _quickest(model: Any, X: Any) -> float:
+def _fastest_prediction(model: Any, X: Any) -> float:
     model.predict(X)  # compile
     return min(_seconds(model.predict, X) for _ in range(PREDICTIONS))

@@ -4,25 +4,25 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from paper import EXPERIMENTS, STUDIES, Experiment
 from paper.cli import app
-from paper.records import Records, Run
-from paper.storage import ensemble_numbers
-from paper.tables import published
+from paper.comparison import published
+from paper.experiments import EXPERIMENTS, STUDIES, Experiment
+from paper.model_size import count_stored_numbers
+from paper.records import Records, Trial
 
 
 def run(*arguments):
     return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
 
 
-def now(n_splits):
-    """The runs of T5 on TF as they are now, split by split."""
-    return [STUDIES["forests"].expand("modern", "TF", split, False) for split in range(n_splits)]
+def current_trials(n_splits):
+    """Return the trials of T5 on TF, split by split."""
+    return [STUDIES["forests"].trials("modern", "TF", split, False) for split in range(n_splits)]
 
 
 @pytest.fixture
 def empty(tmp_path, monkeypatch):
-    """No file at hand, and no network to get one from."""
+    """A folder for results, where no data file and no network is available."""
     monkeypatch.setenv("TWINNED_DATA", str(tmp_path))
     monkeypatch.setenv("TWINNED_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -34,36 +34,36 @@ def test_list_as_json_has_every_experiment(tmp_path):
     rows = json.loads(run("list", "--json", "--results", str(tmp_path)).stdout)
     assert [row["key"] for row in rows] == list(EXPERIMENTS)
     for row in rows:
-        assert set(row["splits"]) == set(row["flavours"])
+        assert set(row["splits"]) == set(row["variants"])
         assert set(row["splits"].values()) == {0}
     assert "T5" in run("list").stdout
 
 
-def test_run_without_files_says_which_and_runs_the_formula(empty):
-    call = ["run", "T5", "--flavour", "modern", "--quick", "--splits", "2", "--results", str(empty)]
+def test_run_without_data_files_names_them_and_runs_the_formula(empty):
+    call = ["run", "T5", "--variant", "modern", "--quick", "--splits", "2", "--results", str(empty)]
     result = run(*call)
     assert result.exit_code == 0, result.stderr
-    missing = [line for line in result.stderr.splitlines() if "is left out" in line]
+    missing = [line for line in result.stderr.splitlines() if "is skipped" in line]
     assert len(missing) == 8
     assert all("TWINNED_DATA" in line for line in missing)
     records = Records(empty / "quick").read("forests", "modern")
     assert {record["config"]["dataset"] for record in records} == {"TF"}
-    # a second time there is nothing to do
+    # a second run has nothing to do
     run(*call)
     assert Records(empty / "quick").read("forests", "modern") == records
-    # a look does not count as a result
+    # quick results are not counted as results
     rows = json.loads(run("list", "--json", "--results", str(empty)).stdout)
     assert next(row for row in rows if row["key"] == "T5")["splits"]["modern"] == 0
-    assert "| TF |" in run("show", "T5", "--flavour", "modern", "--quick", *call[-2:]).stdout
+    assert "| TF |" in run("show", "T5", "--variant", "modern", "--quick", *call[-2:]).stdout
 
 
-def test_show_sets_ours_beside_the_paper(tmp_path):
+def test_show_compares_with_the_published_values(tmp_path):
     records = Records(tmp_path)
-    for (run_of_split,), error in zip(now(2), [0.08, 0.10], strict=True):
-        records.write(run_of_split, {"rf": 0.1402, "twinned_rf": error}, 0.0)
-    # a record of other settings does not count
-    records.write(Run("forests", "modern", "TF", 0, {"trees": 1}), {"twinned_rf": 99.0}, 0.0)
-    shown = run("show", "T5", "--flavour", "modern", "--results", str(tmp_path), "--json").stdout
+    for (trial,), error in zip(current_trials(2), [0.08, 0.10], strict=True):
+        records.write(trial, {"rf": 0.1402, "twinned_rf": error}, 0.0)
+    # a record of other settings is ignored
+    records.write(Trial("forests", "modern", "TF", 0, {"trees": 1}), {"twinned_rf": 99.0}, 0.0)
+    shown = run("show", "T5", "--variant", "modern", "--results", str(tmp_path), "--json").stdout
     table = pd.DataFrame(json.loads(shown)).set_index("method")
     theirs = published().query("table == 'T5' and dataset == 'TF'").set_index("method")
     assert table.loc["twinned_rf", "rmse"] == pytest.approx(0.09)
@@ -71,67 +71,67 @@ def test_show_sets_ours_beside_the_paper(tmp_path):
     assert table.loc["rf", "published"] == theirs.loc["rf", "rmse"]
     assert table.loc["rf", "ratio"] == pytest.approx(0.1402 / theirs.loc["rf", "rmse"])
     assert not table.loc["rf", "far"]
-    shown = run("show", "T5", "--flavour", "modern", "--results", str(tmp_path)).stdout
+    shown = run("show", "T5", "--variant", "modern", "--results", str(tmp_path)).stdout
     assert "| TF | 0.1402" in shown
     rows = json.loads(
-        run("show", "T5", "--flavour", "modern", "--results", str(tmp_path), "--json").stdout
+        run("show", "T5", "--variant", "modern", "--results", str(tmp_path), "--json").stdout
     )
     assert {row["method"] for row in rows} == {"rf", "twinned_rf"}
 
 
-def test_a_distant_figure_is_marked(tmp_path):
-    for (run_of_split,), error in zip(now(2), [0.20, 0.21], strict=True):
-        Records(tmp_path).write(run_of_split, {"rf": error}, 0.0)
-    assert "⚠" in run("show", "T5", "--flavour", "modern", "--results", str(tmp_path)).stdout
+def test_a_large_difference_is_marked(tmp_path):
+    for (trial,), error in zip(current_trials(2), [0.20, 0.21], strict=True):
+        Records(tmp_path).write(trial, {"rf": error}, 0.0)
+    assert "⚠" in run("show", "T5", "--variant", "modern", "--results", str(tmp_path)).stdout
 
 
-def test_all_leaves_out_what_has_not_that_flavour(empty, monkeypatch):
-    # of all experiments, one that has the flavour and one that has not: networks take minutes
-    some = {"T5": EXPERIMENTS["T5"], "N": Experiment("N", "study", "k-NN", ("neighbours",))}
-    monkeypatch.setattr("paper.cli.EXPERIMENTS", some)
-    result = run("run", "all", "--flavour", "as_written", "--quick", "--splits", "1",
+def test_all_skips_experiments_without_that_variant(empty, monkeypatch):
+    # one experiment with the variant and one without: networks would take minutes
+    subset = {"T5": EXPERIMENTS["T5"], "N": Experiment("N", "study", "k-NN", ("neighbors",))}
+    monkeypatch.setattr("paper.cli.EXPERIMENTS", subset)
+    result = run("run", "all", "--variant", "as_written", "--quick", "--splits", "1",
                  "--datasets", "TF", "--results", str(empty))  # fmt: skip
     assert result.exit_code == 0, result.stderr
-    assert len(Records(empty / "quick").read("neighbours", "as_written")) == 1
+    assert len(Records(empty / "quick").read("neighbors", "as_written")) == 1
     assert not list(empty.rglob("*forests*"))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
         (("run", "T99"), ("T99", "T5")),
-        (("run", "T5", "--flavour", "as_written"), ("as_written", "'as_published', 'modern'")),
-        (("show", "T5"), ("no records of T5", "twinned reproduce run T5 --flavour as_published")),
-        (("show", "F"), ("no records of F", "twinned reproduce run F --flavour as_published")),
+        (("run", "T5", "--variant", "as_written"), ("as_written", "'as_published', 'modern'")),
+        (("show", "T5"), ("no records of T5", "python -m paper run T5 --variant as_published")),
+        (("show", "F"), ("no records of F", "python -m paper run F --variant as_published")),
         (("report",), ("no records",)),
-        (("show", "T5", "--flavour", "best"), ("best",)),
+        (("show", "T5", "--variant", "best"), ("best",)),
     ],
 )
-def test_what_cannot_be_done_is_one_line(tmp_path, arguments, words):
+def test_bad_input_is_reported_in_one_line(tmp_path, arguments, expected):
     result = run(*arguments, "--results", str(tmp_path))
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
+    for text in expected:
+        assert text in result.stderr
 
 
 @pytest.mark.parametrize("n_frequencies", [0, 16])
-def test_storage_counts_what_models_hold(n_frequencies):
-    """The formula against the arrays of real models."""
+def test_stored_numbers_are_those_of_fitted_models(n_frequencies):
+    """The formula against the arrays of fitted models."""
     import numpy as np
 
     from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(20, 12)), rng.normal(size=20)  # 12: no column is padded
-    few = {"max_steps": 1, "n_folds": 1, "selection": "mean", "random_state": 0}
-    few |= {"embedding": 1.0 if n_frequencies else None, "n_frequencies": n_frequencies}
-    plain = NeuralRegressor(n_members=3, **few).fit(X, y)
-    twin = TwinNeuralRegressor(n_members=1, **few).fit(X, y)
-    of_plain = sum(value.size for value in plain._parameters.values())
-    of_twin = sum(value.size for value in twin._parameters.values())
-    assert ensemble_numbers(3, 12, n_frequencies)[0] == of_plain
-    assert ensemble_numbers(20, 12, n_frequencies)[1] == of_twin + 20 * 13
+    options = {"max_steps": 1, "n_folds": 1, "selection": "mean", "random_state": 0}
+    options |= {"embedding": 1.0 if n_frequencies else None, "n_frequencies": n_frequencies}
+    plain = NeuralRegressor(n_members=3, **options).fit(X, y)
+    twin = TwinNeuralRegressor(n_members=1, **options).fit(X, y)
+    n_plain = sum(value.size for value in plain._parameters.values())
+    n_twin = sum(value.size for value in twin._parameters.values())
+    assert count_stored_numbers(3, 12, n_frequencies)[0] == n_plain
+    assert count_stored_numbers(20, 12, n_frequencies)[1] == n_twin + 20 * 13
 
 
 def test_a_quick_storage_run_measures_saved_models(empty):

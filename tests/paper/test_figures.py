@@ -1,11 +1,11 @@
-"""Every figure can be drawn from records of the form that its studies write."""
+"""Every figure can be drawn from records as its studies write them."""
 
 import pytest
 
-from paper import EXPERIMENTS, STUDIES
-from paper.semi import LOOP_WEIGHTS, ROUND_WEIGHTS
+from paper.experiments import EXPERIMENTS, STUDIES
+from paper.loop_relabelling import LOOP_WEIGHTS, ROUND_WEIGHTS, weight_name
 
-DRAWN = [one for one in EXPERIMENTS.values() if one.draw is not None]
+DRAWN = [experiment for experiment in EXPERIMENTS.values() if experiment.draw is not None]
 SIZES = {"1": 0.5, "2": 0.4, "4": 0.3}
 PARTS = {"bias": 0.1, "variance": 0.3, "covariance": 0.1, "size": 4, "error": 0.25}
 RESULTS = {
@@ -15,17 +15,17 @@ RESULTS = {
         "nearest": {"validation": SIZES, "test": SIZES}, "epochs": 80.0,
     },
     "paired-networks": {"validation": 0.4, "test": 0.5, "epochs": 70.0},
-    "neighbours": SIZES,
+    "neighbors": SIZES,
     "timing": {
         "plain_unit": 1e-3, "twin_unit": 2e-3, "plain_predict": 0.01, "twin_predict": 0.02,
         "nearest_predict": {"1": 0.01, "64": 0.02},
     },
     "decomposition": dict.fromkeys(("anchors", "twins", "networks"), PARTS),
     "semi-supervised-forests": {
-        "supervised": 0.5, "loops": {f"{weight:.6g}": 0.4 for weight in LOOP_WEIGHTS},
+        "supervised": 0.5, "loops": {weight_name(weight): 0.4 for weight in LOOP_WEIGHTS},
     },
     "iterated-loops": {
-        f"{weight:.6g}": {"rmse": [0.5, 0.4], "inconsistency": [0.2, 0.3]}
+        weight_name(weight): {"rmse": [0.5, 0.4], "inconsistency": [0.2, 0.3]}
         for weight in ROUND_WEIGHTS
     },
     "weighted-anchors": {"equal": 0.5, "members": 0.49, "loops": 0.51, "distance": 0.5},
@@ -33,55 +33,57 @@ RESULTS = {
 }  # fmt: skip
 
 
-def records(study, flavour, quick):
-    """One record for each run of two data sets and splits."""
+def records(study, variant, quick):
+    """Return one record for each trial of two data sets and splits."""
     if study == "storage":
         settings = {"features": [10], "sizes": [1, 2], "measured": [1], "measured_features": 10}
-        runs = [{"dataset": "none", "split": 0, "settings": settings}]
+        trials = [{"dataset": "none", "split": 0, "settings": settings}]
     else:
-        runs = [
-            {"dataset": run.dataset, "split": run.split, "settings": run.settings}
+        trials = [
+            {"dataset": trial.dataset, "split": trial.split, "settings": trial.settings}
             for dataset in ("TF", "WSB")
             for split in (0, 1)
-            for run in STUDIES[study].expand(flavour, dataset, split, quick)
+            for trial in STUDIES[study].trials(variant, dataset, split, quick)
         ]
     return [
-        {"config": run | {"flavour": flavour}, "result": result(study, run["settings"])}
-        for run in runs
+        {"config": trial | {"variant": variant}, "result": result(study, trial["settings"])}
+        for trial in trials
     ]
 
 
 def result(study, settings):
-    """What a run of these settings would write."""
+    """Return a result as a trial of these settings would write it."""
     whole = RESULTS[study]
-    tried = {f"{weight:.6g}" for weight in settings.get("loop_weights", ())}
+    tried = {weight_name(weight) for weight in settings.get("loop_weights", ())}
     if study == "iterated-loops":
-        return {name: told for name, told in whole.items() if name in tried}
+        return {name: value for name, value in whole.items() if name in tried}
     if study == "semi-supervised-forests":
         return whole | {"loops": {name: 0.4 for name in whole["loops"] if name in tried}}
     return whole
 
 
-@pytest.mark.parametrize("one", DRAWN, ids=[one.key for one in DRAWN])
-def test_a_figure_is_drawn_and_is_the_same_file_again(one, tmp_path):
-    for flavour in one.flavours:
-        found = {study: records(study, flavour, False) for study in one.studies}
-        vector, pixels = one.draw(found, flavour).save(tmp_path, f"{one.key}-{flavour}")
+@pytest.mark.parametrize("experiment", DRAWN, ids=[experiment.key for experiment in DRAWN])
+def test_a_figure_is_the_same_file_when_drawn_again(experiment, tmp_path):
+    for variant in experiment.variants:
+        by_study = {study: records(study, variant, False) for study in experiment.studies}
+        vector, pixels = experiment.draw(by_study, variant).save(
+            tmp_path, f"{experiment.key}-{variant}"
+        )
         assert pixels.stat().st_size > 10_000
     content = vector.read_bytes()
-    one.draw(found, flavour).save(tmp_path, f"{one.key}-{flavour}")
+    experiment.draw(by_study, variant).save(tmp_path, f"{experiment.key}-{variant}")
     assert vector.read_bytes() == content
 
 
-@pytest.mark.parametrize("one", DRAWN, ids=[one.key for one in DRAWN])
-def test_a_quick_look_has_all_that_a_figure_needs(one):
-    found = {study: records(study, "modern", True) for study in one.studies}
-    for axis in one.draw(found, "modern").axes.values():
-        # levels go from edge to edge, whatever the records say; lines are in units of the data
+@pytest.mark.parametrize("experiment", DRAWN, ids=[experiment.key for experiment in DRAWN])
+def test_a_quick_run_has_all_records_of_a_figure(experiment):
+    by_study = {study: records(study, "modern", True) for study in experiment.studies}
+    for axis in experiment.draw(by_study, "modern").axes.values():
+        # horizontal lines span the axis whatever the records are; curves are in data coordinates
         assert any(line.get_transform() == axis.transData for line in axis.lines)
 
 
-def test_every_experiment_is_a_table_or_a_picture():
-    for one in EXPERIMENTS.values():
-        assert (one.table is None) != (one.draw is None)
-        assert one.flavours
+def test_every_experiment_is_a_table_or_a_figure():
+    for experiment in EXPERIMENTS.values():
+        assert (experiment.table is None) != (experiment.draw is None)
+        assert experiment.variants

@@ -1,11 +1,13 @@
-"""What is asked of trained networks, against slow and obvious versions of it."""
+"""Studies of networks and loops, against slow and obvious versions of the same computation."""
 
 import numpy as np
 import pytest
 
-from paper import STUDIES, networks, semi, timing, views, weighted
+from paper import anchor_weights, loop_relabelling, member_predictions, networks, tables, timing
 from paper.decomposition import expected_error
-from paper.records import Run
+from paper.experiments import STUDIES
+from paper.member_predictions import FittedTwin
+from paper.records import Trial
 from twinned import NearestAnchors, SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.datasets import make_tf
 from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
@@ -17,7 +19,7 @@ PARTS = ((X[:50], y[:50]), (X[50:64], y[50:64]), (X[64:], y[64:]))
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch):
-    monkeypatch.setattr(networks, "rows_of", lambda dataset, split: PARTS)
+    monkeypatch.setattr(networks, "split_rows", lambda dataset, split: PARTS)
 
 
 @pytest.fixture(scope="module")
@@ -26,105 +28,103 @@ def twins():
     return TwinNeuralRegressor(**few).fit(*PARTS[0], X_val=PARTS[1][0], y_val=PARTS[1][1])
 
 
-def rmse(told, known):
-    return np.sqrt(np.mean((told - known) ** 2))
+def rmse(predicted, known):
+    return np.sqrt(np.mean((predicted - known) ** 2))
 
 
-def test_members_together_are_the_estimates_of_the_twin(twins):
-    each = np.stack(list(networks.member_estimates(twins, PARTS[2][0])))
+def test_the_mean_over_members_is_the_estimate_of_the_twin(twins):
+    each = np.stack(list(FittedTwin(twins).estimates(PARTS[2][0])))
     assert each.shape == (3, 26, 50)
     _, estimates = twins.predict_anchors(PARTS[2][0])
     np.testing.assert_allclose(each.mean(axis=0), estimates, atol=1e-5)
 
 
 def test_nearest_anchors_are_those_of_the_twin(twins):
-    each = np.stack(list(networks.member_estimates(twins, PARTS[2][0])))
-    near = networks.neighbour_places(twins, PARTS[2][0], 7)
-    told = np.take_along_axis(each.mean(axis=0), near, axis=1).mean(axis=1)
+    each = np.stack(list(FittedTwin(twins).estimates(PARTS[2][0])))
+    near = FittedTwin(twins).nearest_anchors(PARTS[2][0], 7)
+    predicted = np.take_along_axis(each.mean(axis=0), near, axis=1).mean(axis=1)
     of_twin = twins.set_params(anchors=NearestAnchors(7)).predict(PARTS[2][0])
     twins.set_params(anchors="all")
-    np.testing.assert_allclose(told, of_twin, atol=1e-5)
+    np.testing.assert_allclose(predicted, of_twin, atol=1e-5)
 
 
-def test_means_over_anchors_are_those_of_what_each_says(twins):
-    X = PARTS[2][0]
-    each = np.stack(list(networks.member_estimates(twins, X)))
-    np.testing.assert_allclose(networks.member_means(twins, X), each.mean(axis=2), atol=1e-5)
+def test_predictions_of_members_are_means_of_their_estimates(twins):
+    X, twin = PARTS[2][0], FittedTwin(twins)
+    each = np.stack(list(twin.estimates(X)))
+    np.testing.assert_allclose(twin.predictions(X), each.mean(axis=2), atol=1e-5)
     for k in (2, 16):
-        near = networks.neighbour_places(twins, X, k)
+        near = twin.nearest_anchors(X, k)
         expected = [np.take_along_axis(own, near, axis=1).mean(axis=1) for own in each]
-        np.testing.assert_allclose(networks.nearest_means(twins, X, k), expected, atol=1e-5)
+        np.testing.assert_allclose(twin.nearest_predictions(X, k, 64), expected, atol=1e-5)
 
 
-def test_loops_through_anchors_are_walked_one_by_one(twins):
+def test_loop_inconsistency_equals_the_mean_over_single_loops(twins):
     X, anchors = PARTS[2][0], twins.anchors_X_
-    run = Run("weighted-anchors", "modern", "TF", 3, {"members": 3, "loops": 5})
+    trial = Trial("weighted-anchors", "modern", "TF", 3, {"members": 3, "loops": 5})
     _, estimates = twins.predict_anchors(X)
-    found = weighted.loop_doubts(twins, estimates - twins.anchors_y_, run)
+    found = anchor_weights.loop_inconsistency(twins, estimates - twins.anchors_y_, trial)
     thirds = np.random.RandomState(3).permutation(len(anchors))[:5]
     for query, anchor in ((0, 0), (3, 7), (25, thirds[0])):
         x, a = X[[query]], anchors[[anchor]]
-        walked = [
+        loops = [
             abs(sum(twins.predict_difference(*side)[0] for side in ((x, a), (a, b), (b, x))))
             for b in (anchors[[third]] for third in thirds if third != anchor)
         ]
-        assert found[query, anchor] == pytest.approx(np.mean(walked), abs=1e-4)
+        assert found[query, anchor] == pytest.approx(np.mean(loops), abs=1e-4)
 
 
 @pytest.mark.parametrize("k", [1, 4, 9, 10])
-def test_first_places_are_those_of_a_full_sort(k, rng):
+def test_smallest_indices_are_those_of_a_full_sort(k, rng):
     values = rng.randint(0, 12, size=(200, 10)).astype(float)  # with many ties
     expected = np.argsort(values, axis=1, kind="stable")[:, :k]
-    np.testing.assert_array_equal(networks.first_places(values, k), expected)
+    np.testing.assert_array_equal(member_predictions.smallest_indices(values, k), expected)
 
 
 def test_errors_of_groups_of_members():
     rng = np.random.RandomState(0)
-    told, known = rng.normal(size=(6, 10)), rng.normal(size=10)
-    found = networks.by_size(told, known)
+    predicted, known = rng.normal(size=(6, 10)), rng.normal(size=10)
+    found = member_predictions.errors_by_ensemble_size(predicted, known)
     assert list(found) == ["1", "2", "4"]
-    pairs = [told[i : i + 2].mean(axis=0) for i in (0, 2, 4)]
+    pairs = [predicted[i : i + 2].mean(axis=0) for i in (0, 2, 4)]
     assert found["2"] == pytest.approx(np.mean([rmse(pair, known) for pair in pairs]))
-    assert found["4"] == pytest.approx(rmse(told[:4].mean(axis=0), known))
+    assert found["4"] == pytest.approx(rmse(predicted[:4].mean(axis=0), known))
 
 
-def test_errors_with_some_anchors():
+def test_errors_with_a_subset_of_anchors():
     rng = np.random.RandomState(0)
     estimates, known, order = rng.normal(size=(10, 6)), rng.normal(size=10), rng.permutation(6)
-    found = networks.by_anchors(estimates, known, order)
+    found = member_predictions.errors_by_n_anchors(estimates, known, order)
     assert list(found) == ["1", "2", "4", "6"]
     assert found["4"] == pytest.approx(rmse(estimates[:, order[:4]].mean(axis=1), known))
     near = np.argsort(rng.normal(size=(10, 6)), axis=1)
-    found = networks.by_neighbours(estimates, known, near, [1, 3])
-    some = np.array([estimates[i, near[i, :3]].mean() for i in range(10)])
-    assert found["3"] == pytest.approx(rmse(some, known))
+    found = member_predictions.errors_by_n_neighbors(estimates, known, near, [1, 3])
+    nearest = np.array([estimates[i, near[i, :3]].mean() for i in range(10)])
+    assert found["3"] == pytest.approx(rmse(nearest, known))
 
 
-@pytest.mark.parametrize("flavour", ["modern", "as_published"])
+@pytest.mark.parametrize("variant", ["modern", "as_published"])
 @pytest.mark.parametrize(
     "key", ["plain-networks", "twin-networks", "paired-networks", "weighted-anchors"]
 )
-def test_runs_of_a_batch_are_runs_alone(key, flavour, monkeypatch):
-    """Whoever else is trained in the same program."""
+def test_a_trial_has_the_same_result_in_a_batch_and_alone(key, variant, monkeypatch):
     study = STUDIES[key]
-    short = {"max_epochs": 3, "patience": 3} if flavour != "modern" else {"max_steps": 20}
+    short = {"max_epochs": 3, "patience": 3} if variant != "modern" else {"max_steps": 20}
     make = networks._estimator
     monkeypatch.setattr(
-        networks, "_estimator", lambda run, twin: make(run, twin).set_params(**short)
+        networks, "_estimator", lambda trial, kind: make(trial, kind).set_params(**short)
     )
-    runs = [run for split in (0, 1) for run in study.expand(flavour, "TF", split, True)][:4]
-    assert len({study.program(run) for run in runs}) == 1
-    together = {run.identity: result for run, result in study.execute(runs)}
-    for run in runs[-1:]:
-        ((_, alone),) = study.execute([run])
-        _close(together[run.identity], alone)
+    trials = [trial for split in (0, 1) for trial in study.trials(variant, "TF", split, True)][:4]
+    assert len({study.batch_key(trial) for trial in trials}) == 1
+    together = {trial.identity: result for trial, result in study.execute(trials)}
+    ((_, alone),) = study.execute(trials[-1:])
+    _assert_close(together[trials[-1].identity], alone)
 
 
-def _close(one, other):
+def _assert_close(one, other):
     assert one.keys() == other.keys()
     for name, value in one.items():
         if isinstance(value, dict):
-            _close(value, other[name])
+            _assert_close(value, other[name])
         else:
             assert value == pytest.approx(other[name], rel=2e-3)
 
@@ -141,15 +141,15 @@ def test_the_formula_of_the_appendix_holds_for_any_numbers():
     assert error == pytest.approx(expected_error(parts, 5))
 
 
-def test_shared_loops_say_what_the_estimator_says():
-    """One Λ after the other from one fit and one draw of loops, beside a fit of its own."""
+def test_shared_loops_give_the_same_result_as_the_estimator():
+    """Several Λ from one fit and one draw of loops, against a fit for one Λ."""
     from sklearn.ensemble import RandomForestRegressor
 
     from twinned.datasets import forest_split, load
 
     settings = {"trees": 4, "forest": {"max_depth": 8}, "loop_weights": [0.1, 1.0]}
-    run = Run("semi-supervised-forests", "modern", "TF", 2, settings)
-    ((_, result),) = semi.execute_semi([run])
+    trial = Trial("semi-supervised-forests", "modern", "TF", 2, settings)
+    ((_, result),) = loop_relabelling.run_semi_supervised([trial])
     table, values = load("TF")
     labelled, test = forest_split(2)
     rows = np.concatenate([labelled, test])
@@ -158,23 +158,25 @@ def test_shared_loops_say_what_the_estimator_says():
     twin = TwinRegressor(forest, pairs="all", symmetric=False, random_state=2)
     alone = SemiSupervisedTwinRegressor(twin, loop_weight=1.0, random_state=2)
     alone.fit(table.to_numpy()[rows], known[rows])
-    told = alone.predict(table.to_numpy()[test])
-    assert result["loops"]["1"] == pytest.approx(rmse(told, values.to_numpy()[test]), rel=1e-12)
+    predicted = alone.predict(table.to_numpy()[test])
+    assert result["loops"]["1"] == pytest.approx(
+        rmse(predicted, values.to_numpy()[test]), rel=1e-12
+    )
     assert result["inconsistency"]["1"] == pytest.approx(alone.loop_inconsistency_, rel=1e-12)
-    # the first of many rounds is that one round
-    rounds = Run("iterated-loops", "modern", "TF", 2, settings | {"rounds": 2})
-    ((_, again),) = semi.execute_iterated([rounds])
+    # the first of several rounds is that one round
+    rounds = Trial("iterated-loops", "modern", "TF", 2, settings | {"rounds": 2})
+    ((_, again),) = loop_relabelling.run_iterated([rounds])
     assert again["1"]["rmse"][:2] == pytest.approx([result["supervised"], result["loops"]["1"]])
     assert len(again["1"]["rmse"]) == 3
 
 
-def record(study, split, settings, result, flavour="modern"):
-    config = {"study": study, "flavour": flavour, "dataset": "TF", "split": split}
+def record(study, split, settings, result, variant="modern"):
+    config = {"study": study, "variant": variant, "dataset": "TF", "split": split}
     return {"config": config | {"settings": settings}, "result": result}
 
 
-@pytest.mark.parametrize(("flavour", "k"), [("modern", "4"), ("as_published", "2")])
-def test_neighbours_are_chosen_by_validation_or_as_the_paper_did(flavour, k):
+@pytest.mark.parametrize(("variant", "k"), [("modern", "4"), ("as_published", "2")])
+def test_neighbors_are_chosen_by_validation_or_as_in_the_paper(variant, k):
     nearest = {"validation": {"2": 0.3, "4": 0.2}, "test": {"2": 0.1, "4": 0.5}}
     result = {"members": {"1": 0.4}, "nearest": nearest}
     paired = [
@@ -183,15 +185,15 @@ def test_neighbours_are_chosen_by_validation_or_as_the_paper_did(flavour, k):
             0,
             {"pairs": "nearest", "partners": n},
             {"validation": nearest["validation"][str(n)], "test": nearest["test"][str(n)]},
-            flavour,
+            variant,
         )
         for n in (2, 4)
     ]
-    found = {
-        "twin-networks": [record("twin-networks", 0, {}, result, flavour)],
+    records = {
+        "twin-networks": [record("twin-networks", 0, {}, result, variant)],
         "paired-networks": paired,
     }
-    table = views.table3(found).set_index("method")["rmse"]
+    table = tables.table3(records).set_index("method")["rmse"]
     assert table["tnnr_all_anchors"] == 0.4
     assert table["nn_inference"] == table["nn_train_and_inference"] == nearest["test"][k]
 
@@ -199,19 +201,19 @@ def test_neighbours_are_chosen_by_validation_or_as_the_paper_did(flavour, k):
 def test_the_weight_of_loops_is_chosen_on_labelled_rows():
     test = {"supervised": 1.0, "loops": {"0": 0.9, "1": 0.5}, "inconsistency": {}}
     fold = {"supervised": 1.0, "loops": {"0": 0.7, "1": 0.8}, "inconsistency": {}}
-    for flavour, expected in (("modern", 0.9), ("as_published", 0.5)):  # the author: on test rows
-        records = [record("s", 0, {}, test, flavour), record("s", 0, {"fold": 0}, fold, flavour)]
-        chosen = views.table4({"semi-supervised-forests": records}).set_index("method")["rmse"]
+    for variant, expected in (("modern", 0.9), ("as_published", 0.5)):  # the author: on test rows
+        records = [record("s", 0, {}, test, variant), record("s", 0, {"fold": 0}, fold, variant)]
+        chosen = tables.table4({"semi-supervised-forests": records}).set_index("method")["rmse"]
         assert chosen["twinned_rf_semi_supervised"] == expected
 
 
 @pytest.mark.parametrize(
-    ("flavour", "length"), [("modern", "max_steps"), ("as_published", "max_epochs")]
+    ("variant", "length"), [("modern", "max_steps"), ("as_published", "max_epochs")]
 )
-def test_the_time_of_a_step_is_free_of_what_every_training_costs(monkeypatch, flavour, length):
+def test_the_time_of_a_step_excludes_the_fixed_cost_of_a_training(monkeypatch, variant, length):
     monkeypatch.setattr(timing, "STEPS", (2, 4))
     monkeypatch.setattr(timing, "EPOCHS", (1, 3))
-    monkeypatch.setattr(timing, "rows_of", lambda dataset, split: PARTS)
+    monkeypatch.setattr(timing, "split_rows", lambda dataset, split: PARTS)
 
     def seconds(call, *arguments):
         model = call.__self__
@@ -222,10 +224,10 @@ def test_the_time_of_a_step_is_free_of_what_every_training_costs(monkeypatch, fl
         return 7.0 + 0.25 * getattr(model, length)
 
     monkeypatch.setattr(timing, "_seconds", seconds)
-    assert not timing.expand_timing(flavour, "TF", 1, False)  # one split is enough
-    (run,) = timing.expand_timing(flavour, "TF", 0, False)
-    run.settings["anchors"] = [1, 4]
-    ((_, found),) = timing.execute_timing([run])
+    assert not timing.timing_trials(variant, "TF", 1, False)  # one split is enough
+    (trial,) = timing.timing_trials(variant, "TF", 0, False)
+    trial.settings["anchors"] = [1, 4]
+    ((_, found),) = timing.run_timing([trial])
     assert found["plain_unit"] == pytest.approx(0.25)
     assert found["twin_unit"] == pytest.approx(0.25)
     assert found["nearest_predict"] == {"1": 0.001, "4": 0.004}

@@ -1,78 +1,86 @@
-"""What there is: the studies that are run, and the tables and figures that are views of them."""
+"""The studies that are run, and the tables and figures that show their records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+import pandas as pd
 
 from paper import (
+    anchor_weights,
     decomposition,
     figures,
     forests,
-    neighbors,
+    knn,
+    loop_relabelling,
+    model_size,
     networks,
-    semi,
-    storage,
+    tables,
     timing,
-    views,
-    weighted,
 )
-from paper.runner import Study
+from paper.panels import Panels
+from paper.studies import Study
+from paper.tables import RecordsByStudy
 
 STUDIES = {
     study.key: study
     for study in (
         Study(
             "plain-networks",
-            networks.FLAVOURS,
-            networks.expand_plain,
-            networks.execute_plain,
-            program=networks.shared_program,
+            networks.VARIANTS,
+            networks.plain_trials,
+            networks.run_plain,
+            batch_key=networks.training_batch,
         ),
         Study(
             "twin-networks",
-            networks.FLAVOURS,
-            networks.expand_twins,
-            networks.execute_twins,
-            program=networks.shared_program,
+            networks.VARIANTS,
+            networks.twin_trials,
+            networks.run_twins,
+            batch_key=networks.training_batch,
         ),
         Study(
             "paired-networks",
-            networks.FLAVOURS,
-            networks.expand_paired,
-            networks.execute_paired,
-            program=networks.shared_program,
+            networks.VARIANTS,
+            networks.paired_trials,
+            networks.run_paired,
+            batch_key=networks.training_batch,
         ),
-        Study(
-            "neighbours",
-            networks.FLAVOURS,
-            neighbors.expand_neighbours,
-            neighbors.execute_neighbours,
-        ),
-        Study("timing", timing.FLAVOURS, timing.expand_timing, timing.execute_timing),
+        Study("neighbors", networks.VARIANTS, knn.knn_trials, knn.run_knn),
+        Study("timing", timing.VARIANTS, timing.timing_trials, timing.run_timing),
         Study(
             "decomposition",
-            timing.FLAVOURS,
-            decomposition.expand_decomposition,
-            decomposition.execute_decomposition,
+            decomposition.VARIANTS,
+            decomposition.decomposition_trials,
+            decomposition.run_decomposition,
         ),
-        Study("semi-supervised-forests", semi.FLAVOURS, semi.expand_semi, semi.execute_semi),
-        Study("iterated-loops", semi.FLAVOURS, semi.expand_iterated, semi.execute_iterated),
+        Study(
+            "semi-supervised-forests",
+            loop_relabelling.VARIANTS,
+            loop_relabelling.semi_supervised_trials,
+            loop_relabelling.run_semi_supervised,
+        ),
+        Study(
+            "iterated-loops",
+            loop_relabelling.VARIANTS,
+            loop_relabelling.iterated_trials,
+            loop_relabelling.run_iterated,
+        ),
         Study(
             "weighted-anchors",
-            weighted.FLAVOURS,
-            weighted.expand_weighted,
-            weighted.execute_weighted,
-            program=networks.shared_program,
+            anchor_weights.VARIANTS,
+            anchor_weights.weight_trials,
+            anchor_weights.run_weights,
+            batch_key=networks.training_batch,
         ),
-        Study("forests", forests.FLAVOURS, forests.expand_table5, forests.execute_table5),
+        Study("forests", forests.VARIANTS, forests.forest_trials, forests.run_forests),
         Study(
             "storage",
-            storage.FLAVOURS,
-            storage.expand_figure_f,
-            storage.execute_figure_f,
-            of_data=False,
+            model_size.VARIANTS,
+            model_size.size_trials,
+            model_size.run_sizes,
+            uses_datasets=False,
         ),
     )
 }
@@ -87,64 +95,64 @@ class Experiment:
     key : str
         As on the command line: "T2", "A".
     kind : {"table", "figure", "study"}
-        The last is of what the paper says without a table or a figure.
+        "study": a result that the paper states without a table or a figure.
     title : str
         What it shows, in a few words.
     studies : tuple of str
-        Keys of what must be run for it.
+        Keys of the studies whose records it shows.
     table : callable (records by study) → DataFrame, or None
         Its rows: dataset, split, method, rmse.
-    draw : callable (records by study, flavour) → Panels, or None
-        Its picture.
+    draw : callable (records by study, variant) → Panels, or None
+        Its figure, where it has no table.
     """
 
     key: str
     kind: str
     title: str
     studies: tuple[str, ...]
-    table: Callable[[views.Found], Any] | None = None
-    draw: Callable[[views.Found, str], figures.Panels] | None = None  # where there is no table
+    table: Callable[[RecordsByStudy], pd.DataFrame] | None = None
+    draw: Callable[[RecordsByStudy, str], Panels] | None = None
 
     @property
-    def flavours(self) -> tuple[str, ...]:
-        """Those that all of its studies have."""
-        first, *others = (STUDIES[key].flavours for key in self.studies)
+    def variants(self) -> tuple[str, ...]:
+        """The variants that all of its studies have."""
+        first, *others = (STUDIES[key].variants for key in self.studies)
         return tuple(name for name in first if all(name in other for other in others))
 
 
 EXPERIMENTS = {
-    one.key: one
-    for one in (
+    experiment.key: experiment
+    for experiment in (
         Experiment(
-            "T1", "table", "networks, and ensembles of 32", ("plain-networks",), views.table1
+            "T1", "table", "networks, and ensembles of 32", ("plain-networks",), tables.table1
         ),
         Experiment(
             "T2",
             "table",
             "twin networks with one anchor, with all, and ensembles of 32",
             ("twin-networks",),
-            views.table2,
+            tables.table2,
         ),
         Experiment(
             "T3",
             "table",
             "twin networks with nearest anchors, and trained on nearest pairs",
             ("twin-networks", "paired-networks"),
-            views.table3,
+            tables.table3,
         ),
         Experiment(
             "T4",
             "table",
             "the twinned forest with and without loops through unlabelled points",
             ("semi-supervised-forests",),
-            views.table4,
+            tables.table4,
         ),
         Experiment(
             "T5",
             "table",
             "a random forest and its twin, 100 of the first 200 rows",
             ("forests",),
-            views.table5,
+            tables.table5,
         ),
         Experiment(
             "A",
@@ -156,21 +164,21 @@ EXPERIMENTS = {
         Experiment(
             "B",
             "figure",
-            "k-NN, and twin networks with nearest neighbours",
-            ("neighbours", "twin-networks", "paired-networks"),
+            "k-NN, and twin networks with nearest neighbors",
+            ("neighbors", "twin-networks", "paired-networks"),
             draw=figures.figure_b,
         ),
         Experiment(
             "C",
             "figure",
-            "training and predicting time, by neighbours",
+            "training and prediction time, by the number of neighbors",
             ("timing", "plain-networks", "twin-networks", "paired-networks"),
             draw=figures.figure_c,
         ),
         Experiment(
             "D",
             "figure",
-            "nearest neighbours as anchors and as pairs",
+            "nearest neighbors as anchors and as pairs",
             ("twin-networks", "paired-networks"),
             draw=figures.figure_d,
         ),
@@ -198,7 +206,7 @@ EXPERIMENTS = {
         Experiment(
             "I",
             "study",
-            "relabelling loops again and again: a negative result",
+            "repeated relabelling of loops: a negative result",
             ("iterated-loops",),
             draw=figures.figure_i,
         ),

@@ -1,0 +1,134 @@
+"""Studies: lists of trials, and how they are executed.
+
+Trials that can share a compiled program (all splits of a study) may be executed `together`, which
+suits an accelerator; otherwise they are executed one by one, here or on a Dask cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from paper.harness import Report, run_pending
+from paper.records import Records, Trial
+from twinned.exceptions import MissingExtraError
+
+Result = dict[str, Any]
+TimedResult = tuple[Trial, Result, float]  # the float: seconds
+
+
+@dataclass(frozen=True)
+class Study:
+    """Trials that serve one or more tables and figures.
+
+    Parameters
+    ----------
+    key : str
+        The name of its records: "twin-networks".
+    variants : tuple of str
+        Those of "as_published", "as_written" and "modern" that it has.
+    trials : callable (variant, dataset, split, quick) → list of Trial
+        Its trials on one split.
+    execute : callable (list of Trial) → iterator of (Trial, result)
+        Executes the trials of one batch.
+    uses_datasets : bool, default=True
+        Whether it has trials for each data set and split; otherwise `trials` is called once, for
+        the data set "none".
+    batch_key : callable (Trial) → hashable, default=None
+        Trials of equal key may be executed together, as one program of an accelerator; None: each
+        is executed alone.
+    """
+
+    key: str
+    variants: tuple[str, ...]
+    trials: Callable[[str, str, int, bool], list[Trial]]
+    execute: Callable[[list[Trial]], Iterator[tuple[Trial, Result]]]
+    uses_datasets: bool = True
+    batch_key: Callable[[Trial], Hashable] | None = None
+
+
+def list_trials(
+    study: Study, variant: str, datasets: Iterable[str], splits: Iterable[int], quick: bool = False
+) -> list[Trial]:
+    """Return all trials of a study in one variant, data set by data set."""
+    if variant not in study.variants:
+        raise ValueError(
+            f"{study.key} has no variant {variant!r}; it has {', '.join(study.variants)}."
+        )
+    if not study.uses_datasets:
+        return study.trials(variant, "none", 0, quick)
+    splits = list(splits)
+    return [
+        trial
+        for dataset in datasets
+        for split in splits
+        for trial in study.trials(variant, dataset, split, quick)
+    ]
+
+
+def batches(study: Study, trials: Sequence[Trial], together: bool) -> list[list[Trial]]:
+    """Return groups of trials that are executed at once."""
+    batch_key = study.batch_key
+    if not together or batch_key is None:
+        return [[trial] for trial in trials]
+    groups: dict[Hashable, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.variant, batch_key(trial)), []).append(trial)
+    return list(groups.values())
+
+
+def run_study(
+    study: Study,
+    trials: Sequence[Trial],
+    records: Records,
+    *,
+    together: bool = False,
+    scheduler: str | None = None,
+    report: Report | None = None,
+) -> int:
+    """Run the trials that have no record yet and return how many were run.
+
+    `scheduler` is the address of a Dask scheduler. Workers compute; records are written here.
+    """
+
+    def execute(pending: list[Trial]) -> Iterable[TimedResult]:
+        work = batches(study, pending, together)
+        if scheduler:
+            return _execute_on_dask(study, work, scheduler)
+        return chain.from_iterable(_execute_timed(study, batch) for batch in work)
+
+    return run_pending(trials, records, execute, report)
+
+
+def _execute_timed(study: Study, batch: list[Trial]) -> Iterator[TimedResult]:
+    """Yield the results of a batch, each with the seconds since the one before."""
+    start = time.perf_counter()
+    for trial, result in study.execute(batch):
+        now = time.perf_counter()
+        yield trial, result, now - start
+        start = now
+
+
+def _execute_on_dask(
+    study: Study, work: list[list[Trial]], scheduler: str
+) -> Iterator[TimedResult]:
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise MissingExtraError("--scheduler needs Dask: pip install 'twinned[dask]'.") from None
+    with Client(scheduler) as client:
+        # Dask moves the batch of a worker that died to another one
+        futures = client.map(_execute_by_key, [study.key] * len(work), work, pure=False)
+        for future in as_completed(futures):
+            yield from future.result()
+            future.release()
+
+
+def _execute_by_key(key: str, batch: list[Trial]) -> list[TimedResult]:
+    """Execute a batch on a worker, which finds the study by its key."""
+    from paper.experiments import STUDIES
+
+    return list(_execute_timed(STUDIES[key], batch))

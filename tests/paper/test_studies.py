@@ -1,0 +1,134 @@
+"""Interrupted studies continue where they stopped, here and on a Dask cluster."""
+
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from paper.experiments import STUDIES
+from paper.records import Records, Trial, reproducible_part
+from paper.studies import Study, batches, list_trials, run_study
+
+
+def toy_study(folder):
+    """Trials of a few milliseconds that log when they start and whether they have a record."""
+
+    def trials(variant, dataset, split, quick):
+        return [Trial("toy", variant, dataset, split, {"power": power}) for power in (1, 2)]
+
+    def execute(batch):
+        for trial in batch:
+            repeated = list(folder.rglob(f"{trial.identity}.json")) != []
+            with (folder / "started.txt").open("a") as file:
+                file.write(f"{trial.identity} {repeated}\n")
+            rng = np.random.RandomState(trial.split)
+            time.sleep(0.002)
+            yield trial, {"value": float(np.sum(rng.normal(size=50) ** trial.settings["power"]))}
+
+    return Study("toy", ("modern",), trials, execute, batch_key=lambda trial: trial.dataset)
+
+
+def all_trials(study):
+    return list_trials(study, "modern", ["A", "B", "C"], range(25))
+
+
+def test_finished_trials_are_not_repeated(tmp_path):
+    study, records = toy_study(tmp_path), Records(tmp_path)
+    trials, reports = all_trials(study), []
+    assert run_study(study, trials[:20], records) == 20
+    assert run_study(study, trials, records, report=lambda *call: reports.append(call[:2])) == 130
+    assert reports[0] == (21, 150)
+    assert reports[-1] == (150, 150)
+    assert run_study(study, trials, records) == 0
+    assert len((tmp_path / "started.txt").read_text().splitlines()) == 150
+
+
+def n_started(folder):
+    return (folder / "started.txt").read_text().count("\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked on this system")
+@pytest.mark.filterwarnings("ignore")  # other tests of this process may have started threads
+def test_killed_at_twenty_random_moments_the_result_is_the_same(tmp_path):
+    quiet = tmp_path / "quiet"
+    quiet.mkdir()
+    run_study(toy_study(quiet), all_trials(toy_study(quiet)), Records(quiet))
+
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    study, rng, n_kills = toy_study(killed), random.Random(0), 0
+    trials = all_trials(study)
+    (killed / "started.txt").touch()
+    for _ in range(20):
+        wanted = n_started(killed) + rng.randint(1, 4)
+        child = os.fork()
+        if child == 0:
+            run_study(study, trials, Records(killed))
+            os._exit(0)
+        deadline = time.monotonic() + 20
+        while n_started(killed) < wanted and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.006))  # anywhere in a trial, or while its record is written
+        os.kill(child, signal.SIGKILL)
+        n_kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert n_kills == 20
+    n_pending = run_study(study, trials, Records(killed))
+    assert 0 < n_pending < len(trials)  # several were finished between the kills, but not all
+
+    expected, found = (
+        [reproducible_part(record) for record in Records(folder).read("toy", "modern")]
+        for folder in (quiet, killed)
+    )
+    assert found == expected
+    started = [line.split()[1] for line in (killed / "started.txt").read_text().splitlines()]
+    assert set(started) == {"False"}  # no finished trial was started again
+    assert not list(killed.rglob("*.json.*"))[20:]  # a kill leaves one temporary file, at most
+
+
+def test_batches_hold_all_trials_of_one_key(tmp_path):
+    trials = all_trials(toy_study(tmp_path))
+    together = batches(toy_study(tmp_path), trials, together=True)
+    assert len(together) == 3
+    assert all(len({trial.split for trial in batch}) == 25 for batch in together)
+    assert len(batches(toy_study(tmp_path), trials, together=False)) == len(trials)
+    assert sorted(trial.identity for batch in together for trial in batch) == sorted(
+        trial.identity for trial in trials
+    )
+
+
+def test_an_unknown_variant_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="toy has no variant 'as_written'; it has modern"):
+        list_trials(toy_study(tmp_path), "as_written", ["A"], [0])
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_result(tmp_path):
+    distributed = pytest.importorskip(
+        "distributed", reason="Dask is not installed: it is in the extra `dask`"
+    )
+    study = STUDIES["forests"]
+    trials = list_trials(study, "modern", ["TF"], range(4), quick=True)
+    run_study(study, trials, Records(tmp_path / "local"))
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        killed = []
+
+        def report(finished, total, last):
+            if not killed:  # the first result has arrived, others are being computed
+                worker = next(iter(cluster.workers.values()))
+                os.kill(worker.process.pid, signal.SIGKILL)
+                killed.append(worker)
+
+        address, records = cluster.scheduler_address, Records(tmp_path / "cluster")
+        n_run = run_study(study, trials, records, scheduler=address, report=report)
+        assert killed
+        assert n_run == 4
+    local, on_cluster = (
+        [reproducible_part(record) for record in Records(tmp_path / name).read("forests", "modern")]
+        for name in ("local", "cluster")
+    )
+    assert local == on_cluster
