@@ -48,7 +48,7 @@ def step_operations(batch_size, hidden, n_frequencies, partners):
 def main():
     arguments = harness.parse_arguments(__doc__, output=harness.RESULTS / "neural_gpu.md")
     jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
-    from twinned.models.neural.fitting import PARTNERS
+    from twinned.models.neural.fitting import N_PARTNERS
     from twinned.neural import TwinNeuralRegressor, fit_many
 
     rng = np.random.RandomState(0)
@@ -67,7 +67,7 @@ def main():
         times.append(time.perf_counter() - start)
     measured = {name: product_rate(name) for name in ("highest", "default")}
     peak = PEAKS.get(device, 2 * measured["highest"])
-    work = N_SPLITS * N_MEMBERS * N_STEPS * step_operations(256, 128, 16, PARTNERS)
+    work = N_SPLITS * N_MEMBERS * N_STEPS * step_operations(256, 128, 16, N_PARTNERS)
     rows = [
         f"{name} | {seconds:.1f} | {work / seconds / 1e12:.1f} | {work / seconds / peak:.1%} | "
         f"{work / seconds / measured['default']:.1%}"

@@ -34,7 +34,7 @@ from paper import harness
 from paper.data import training_and_test_rows
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.intervals.conformal import Calibrated, calibrate_across
+from twinned.intervals.conformal import Calibrated, calibrate_from_folds
 
 LEVELS = (0.8, 0.9, 0.95)
 COLUMNS = ["dataset", "seed", "model", "what", "value:.6g"]
@@ -71,7 +71,7 @@ def evaluate(models, X, y, X_test, y_test, seed):
     """Return all figures of one split from the models of its training sets."""
     folds, _, rest = make_folds(len(y), seed)
     *of_folds, whole, part = map(CachedPredictions, models)
-    cross = calibrate_across(of_folds, whole, X, y, folds)
+    cross = calibrate_from_folds(of_folds, whole, X, y, folds)
     calibrated = {
         "cross": cross,
         "constant": cross.with_width("constant"),

@@ -27,7 +27,7 @@ from twinned import TwinRegressor
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.datasets import forest_split
-from twinned.estimators.semi_supervised import draw_unlabelled_loops, pairs_of, relabel
+from twinned.estimators.semi_supervised import draw_unlabelled_loops, loop_sides, relabel
 from twinned.pairing.loops import loop_sum
 
 VARIANTS = tuple(SEARCHES)
@@ -128,23 +128,26 @@ class LoopRelabelling:
             trial.settings["trees"], random_state=seed, **trial.settings["forest"]
         )
         self.twin = TwinRegressor(forest, pairs="all", symmetric=False, random_state=seed)
-        self._training_set = self.twin._fit(X[rows.labelled], y[rows.labelled], None)
+        self._training_set = self.twin._fit(
+            X[rows.labelled], y[rows.labelled], None, None, None, None
+        )
         self._X_test, self._y_test = X[rows.test], y[rows.test]
-        labelled = self.twin._points
-        unlabelled = self.twin._open(X[rows.unlabelled]).take(slice(None))
+        labelled = self.twin._anchors
+        unlabelled = self.twin._validate_queries(X[rows.unlabelled]).take(slice(None))
         # the seed from which the estimator of this random_state draws its loops
         rng = np.random.RandomState(np.random.RandomState(seed).randint(2**31 - 1, size=3)[0])
         n_loops = len(labelled) ** 2 // 3
         loops = draw_unlabelled_loops(len(labelled), len(unlabelled), n_loops, rng)
-        self._pairs = pairs_of(labelled, unlabelled, loops)
+        self._pairs = loop_sides(labelled, unlabelled, loops)
 
     def predict_sides(self) -> tuple[Floats, ...]:
         """Return the predicted differences of the three sides of each loop."""
-        return tuple(self.twin._raw_differences(*pair) for pair in self._pairs)
+        predictor = self.twin._predictor()
+        return tuple(predictor.difference(*pair) for pair in self._pairs)
 
     def refit(self, sides: Any, loop_weight: float) -> None:
         """Fit to the labelled pairs and to the relabelled sides."""
-        self.twin._teach(self._training_set, self._pairs, relabel(sides, loop_weight))
+        self.twin._refit_with(self._training_set, self._pairs, relabel(sides, loop_weight))
 
     def error(self) -> float:
         return rmse(self.twin.predict(self._X_test), self._y_test)

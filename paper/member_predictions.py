@@ -14,11 +14,8 @@ import numpy as np
 
 from twinned._neighbors import distance_matrix
 from twinned._table import Floats
-from twinned.models.neural.fitting import on_device
-from twinned.models.neural.inference import grid_differences, some_differences
-from twinned.models.neural.members import padded
-from twinned.models.neural.network import Shape
-from twinned.models.neural.problem import Scale
+from twinned.models.neural.device import on_device
+from twinned.models.neural.inference import grid_differences, indexed_differences
 
 
 class FittedTwin:
@@ -33,17 +30,17 @@ class FittedTwin:
     def __init__(self, model: Any) -> None:
         self.anchors_y = model.anchors_y_
         self.n_members = len(model.member_weights_)
-        self._model = model
-        self._shape = Shape(**model._shape)
-        self._y_scale = float(Scale(*model._scale).y_spread[0])
+        self._twin = model
+        self._networks = model._make_model()
+        self._y_scale = float(self._networks.scale.y_spread[0])
 
     def scaled(self, X: Floats) -> Floats:
         """(query, feature) as the networks see them."""
-        return self._model._open(X).take(slice(None)).features
+        return self._twin._validate_queries(X).take(slice(None)).features
 
     def anchor_distances(self, X: Floats) -> Floats:
         """(query, anchor) distances in the space that the networks see."""
-        return distance_matrix(self.scaled(X), self._model._points.features)
+        return distance_matrix(self.scaled(X), self._twin._anchors.features)
 
     def nearest_anchors(self, X: Floats, k: int) -> Any:
         """(query, k) indices of the nearest anchors, nearest first."""
@@ -64,33 +61,32 @@ class FittedTwin:
 
         Differences to `max_k` anchors are computed, so that all k share one compiled program.
         """
-        model = self._model
+        networks = self._networks
         indices = self.nearest_anchors(X, min(max_k, len(self.anchors_y)))
-        queries, anchors = self._padded(X)
-        with on_device(model.device):
-            differences = some_differences(
-                self._shape, model._parameters, model._embedded, queries, anchors, indices
+        queries, anchors = self._matrices(X)
+        with on_device(networks.device):
+            differences = indexed_differences(
+                networks.shape, networks.parameters, networks.gates, queries, anchors, indices
             )
         estimates = differences[..., 0].astype(np.float64) * self._y_scale + self.anchors_y[indices]
         return estimates[:, :, :k].mean(axis=2)
 
-    def _padded(self, X: Floats) -> tuple[Floats, Floats]:
+    def _matrices(self, X: Floats) -> tuple[Floats, Floats]:
         """Queries and anchors, padded to the width of the networks."""
-        n_features = self._shape.n_features
-        anchors = self._model._points.features
-        return padded(self.scaled(X), n_features), padded(anchors, n_features)
+        queries = self._twin._validate_queries(X).take(slice(None))
+        return self._networks.matrix(queries), self._networks.matrix(self._twin._anchors)
 
     def _differences(self, X: Floats) -> Iterator[Floats]:
         """Yield (query, anchor) differences F(x, a) in scaled units, member by member."""
-        model = self._model
-        queries, anchors = self._padded(X)
-        step = max(1, model._pairs_per_block() // len(anchors))
+        networks = self._networks
+        queries, anchors = self._matrices(X)
+        step = max(1, networks.pairs_per_block // len(anchors))
         for member in range(self.n_members):
-            own = {name: value[member : member + 1] for name, value in model._parameters.items()}
-            gate = model._embedded[member : member + 1]
-            with on_device(model.device):
+            own = {name: value[member : member + 1] for name, value in networks.parameters.items()}
+            gate = networks.gates[member : member + 1]
+            with on_device(networks.device):
                 blocks = [
-                    grid_differences(self._shape, own, gate, queries[low : low + step], anchors)
+                    grid_differences(networks.shape, own, gate, queries[low : low + step], anchors)
                     for low in range(0, len(queries), step)
                 ]
             yield np.concatenate(blocks, axis=1)[0, :, :, 0]
@@ -98,7 +94,7 @@ class FittedTwin:
 
 def plain_predictions(model: Any, X: Floats) -> Floats:
     """(member, query) predictions of a fitted `NeuralRegressor`."""
-    return np.concatenate(list(model._member_values(X)), axis=1)[:, :, 0]
+    return model.predict_members(X)
 
 
 def smallest_indices(values: Floats, k: int) -> Any:
