@@ -22,7 +22,7 @@ from paper.data import Points
 from paper.member_predictions import FittedTwin, plain_predictions
 from paper.records import Trial
 from twinned.datasets import make_rcl, make_tf, make_wsb
-from twinned.diagnostics.uncertainty_checks import decompose
+from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
 
 VARIANTS = ("as_published", "modern")
@@ -71,7 +71,7 @@ def run_decomposition(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any
         yield (
             trial,
             {
-                name: decompose(members, truth)
+                name: bias_variance_covariance(members, truth)
                 | {"error": float(np.mean((members.mean(axis=1) - truth) ** 2))}
                 for name, members in ensembles.items()
             },
