@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 import twinned
 from twinned.exceptions import IntegrityError
 from twinned.persistence import read_header
-from twinned.persistence.archive import SCHEMA, pack, unpack
+from twinned.persistence.archive import SCHEMA, from_zip, to_zip
 
 Node = dict[str, Any]
 
@@ -28,10 +28,10 @@ class ModelFile:
         self.path = path
 
     def members(self) -> dict[str, bytes]:
-        return unpack(self.path.read_bytes())
+        return from_zip(self.path.read_bytes())
 
     def rewrite(self, **changed: bytes) -> None:
-        self.path.write_bytes(pack({**self.members(), **changed}))
+        self.path.write_bytes(to_zip({**self.members(), **changed}))
 
     def change_json(self, name: str, change: Callable[[Node], None]) -> None:
         content = json.loads(self.members()[name])

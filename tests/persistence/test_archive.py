@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import twinned
 from twinned.exceptions import IntegrityError
-from twinned.persistence.archive import HEADER, SCHEMA, pack
+from twinned.persistence.archive import HEADER, SCHEMA, to_zip
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +53,14 @@ def test_missing_member(saved, data, member):
     file = saved(Ridge().fit(*data))
     members = file.members()
     del members[member]
-    file.path.write_bytes(pack(members))
+    file.path.write_bytes(to_zip(members))
     file.assert_unreadable(f"it has no {member}")
 
 
 def test_missing_array(saved, data):
     file = saved(Ridge().fit(*data))
     members = {k: v for k, v in file.members().items() if not k.endswith(".npy")}
-    file.path.write_bytes(pack(members))
+    file.path.write_bytes(to_zip(members))
     file.assert_refused("no item named")
 
 

@@ -204,6 +204,12 @@ def test_a_value_too_large_for_the_model_fails_only_its_own_request(twin):
     assert [response.status_code for response in responses] == [200, 422, 200, 422]
 
 
+def test_errors_of_the_model_are_logged_with_their_traceback(twin, caplog):
+    with caplog.at_level("DEBUG", "twinned"), pytest.raises(BadRequest, match="too large"):
+        parse_and_predict(twin, [{**ROW, "U": 1e200}])
+    assert caplog.records[-1].exc_info[0] is ValueError
+
+
 def test_a_faulty_request_is_repeated_alone_and_the_model_called_once_for_the_rest():
     class Service:
         calls: ClassVar[list[list[int]]] = []

@@ -34,7 +34,7 @@ from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
-from twinned.persistence.archive import HEADER, SCHEMA, Archive, pack, unpack, write_atomically
+from twinned.persistence.archive import HEADER, SCHEMA, Archive, from_zip, to_zip, write_atomically
 from twinned.persistence.fitted_checks import verify_and_rebuild
 from twinned.persistence.header import (
     check_header_describes,
@@ -119,9 +119,9 @@ def _to_bytes(model: BaseEstimator) -> bytes:
         ) from error
     except Exception as error:  # an object of an unknown type may raise anything
         raise TypeError(f"{name} cannot be saved: {_first_line(error)}") from error
-    members = unpack(dumped)
+    members = from_zip(dumped)
     schema, arrays = canonicalize_schema(json.loads(members.pop(SCHEMA)), members)
-    data = pack(
+    data = to_zip(
         {
             HEADER: json.dumps(make_header(model), indent=2).encode(),
             SCHEMA: json.dumps(schema, separators=(",", ":")).encode(),

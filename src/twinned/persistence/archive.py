@@ -23,8 +23,8 @@ _MAX_COMPRESSION_RATIO = 100
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
-def require(condition: bool | np.bool_, fault: str) -> None:
-    """Raise `IntegrityError` with this fault unless the condition holds."""
+def ensure(condition: bool | np.bool_, fault: str) -> None:
+    """Raise `IntegrityError` with this fault unless the condition is true."""
     if not condition:
         raise IntegrityError(fault)
 
@@ -33,32 +33,32 @@ class Archive:
     """The members of a model file; `data` is all of it, so what is checked is what is read."""
 
     def __init__(self, data: bytes) -> None:
-        require(bool(data), "it is empty")
-        require(data.startswith(b"PK"), "it is not a model file")
+        ensure(bool(data), "it is empty")
+        ensure(data.startswith(b"PK"), "it is not a model file")
         self.data = data
         self._zip = zipfile.ZipFile(io.BytesIO(data))
         entries = self._zip.infolist()
         self.names = frozenset(entry.filename for entry in entries)
-        require(len(self.names) == len(entries), "two of its members have the same name")
+        ensure(len(self.names) == len(entries), "two of its members have the same name")
         for name in (HEADER, SCHEMA):
-            require(name in self.names, f"it has no {name}, so it was not written by twinned.save")
-        require(
+            ensure(name in self.names, f"it has no {name}, so it was not written by twinned.save")
+        ensure(
             {e.compress_type for e in entries} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED},
             "a member is compressed by a method that twinned.save never uses",
         )
         size = sum(entry.file_size for entry in entries)
-        require(
+        ensure(
             size <= max(_ALWAYS_ALLOWED_SIZE, _MAX_COMPRESSION_RATIO * len(data)),
             f"its {len(data):,} bytes would decompress to {size:,}, more than a model does",
         )
 
-    def read(self, name: str) -> bytes:
+    def read_bytes(self, name: str) -> bytes:
         """Return the content of a member after verifying its checksum."""
         return self._zip.read(name)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the JSON object of a member."""
-        value = json.loads(self.read(name))
+        value = json.loads(self.read_bytes(name))
         if not isinstance(value, dict):
             raise IntegrityError(f"its {name} is not a JSON object")
         return value
@@ -69,29 +69,29 @@ class Archive:
         Its size is compared with its header first: numpy allocates the memory that the header
         claims before it notices that the content is missing.
         """
-        content = self.read(name)
+        content = self.read_bytes(name)
         stream = io.BytesIO(content)
         version = np.lib.format.read_magic(stream)
-        require(version in ((1, 0), (2, 0)), f"{name} is an array of unknown format {version}")
+        ensure(version in ((1, 0), (2, 0)), f"{name} is an array of unknown format {version}")
         if version == (1, 0):
             shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
         else:
             shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
         n_bytes = math.prod(map(int, shape)) * dtype.itemsize
-        require(
+        ensure(
             not dtype.hasobject and n_bytes == len(stream.read()) and min(shape, default=0) >= 0,
             f"{name} is not the {dtype} array of shape {shape} that its header claims",
         )
         return np.load(io.BytesIO(content), allow_pickle=False)
 
 
-def unpack(data: bytes) -> dict[str, bytes]:
+def from_zip(data: bytes) -> dict[str, bytes]:
     """Return all members of a zip from a trusted source."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def pack(members: dict[str, bytes]) -> bytes:
+def to_zip(members: dict[str, bytes]) -> bytes:
     """Return a zip that depends on the members alone, not on the time or the platform."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

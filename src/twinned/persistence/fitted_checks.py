@@ -30,8 +30,13 @@ from sklearn.tree import BaseDecisionTree, DecisionTreeRegressor, ExtraTreeRegre
 from sklearn.tree._tree import Tree
 from sklearn.utils import check_array
 
+<<<<<<< HEAD
 from twinned.intervals.stored import find_invalid_part
 from twinned.persistence.archive import require
+=======
+from twinned.intervals.stored import find_fault
+from twinned.persistence.archive import ensure
+>>>>>>> serve
 from twinned.persistence.tree_checks import check_predictor, has_layout, is_integer
 
 _MERSENNE_TWISTER_SIZE = 624
@@ -47,8 +52,13 @@ def verify_and_rebuild(model: BaseEstimator) -> None:
         if check is not None and hasattr(part, attribute):
             check(part)
         if "intervals_" in getattr(part, "__dict__", ()):
+<<<<<<< HEAD
             fault = find_invalid_part(part)
             _require_sound(fault is None, part, str(fault))
+=======
+            fault = find_fault(part)
+            _ensure_sound(fault is None, part, str(fault))
+>>>>>>> serve
 
 
 def _objects_in(model: BaseEstimator) -> Iterator[Any]:
@@ -70,27 +80,27 @@ def _objects_in(model: BaseEstimator) -> Iterator[Any]:
         elif hasattr(part, "__dict__"):
             for name in vars(part):
                 is_method = callable(getattr(type(part), name, None))
-                _require_sound(not is_method, part, f"its method {name!r} is overwritten")
+                _ensure_sound(not is_method, part, f"its method {name!r} is overwritten")
             pending.extend(vars(part).values())
 
 
 def _check_decision_tree(model: BaseDecisionTree) -> None:
     tree = model.tree_
-    _require_sound(type(tree) is Tree, model, f"its tree is a {type(tree).__name__}")
-    _require_sound(tree.node_count > 0, model, "its tree has no nodes")
-    _require_n_features(model, tree.n_features, "tree")
-    _require_n_outputs(model, tree.n_outputs, "tree")
+    _ensure_sound(type(tree) is Tree, model, f"its tree is a {type(tree).__name__}")
+    _ensure_sound(tree.node_count > 0, model, "its tree has no nodes")
+    _ensure_n_features(model, tree.n_features, "tree")
+    _ensure_n_outputs(model, tree.n_outputs, "tree")
 
 
 def _check_forest(model: RandomForestRegressor | ExtraTreesRegressor) -> None:
     for member in model.estimators_:
         _check_tree_member(model, member)
-        _require_n_outputs(model, member.n_outputs_, "member")
+        _ensure_n_outputs(model, member.n_outputs_, "member")
 
 
 def _check_gradient_boosting(model: GradientBoostingRegressor) -> None:
     members = model.estimators_
-    _require_sound(
+    _ensure_sound(
         isinstance(members, np.ndarray)
         and members.dtype == object
         and members.ndim == 2
@@ -101,41 +111,41 @@ def _check_gradient_boosting(model: GradientBoostingRegressor) -> None:
     )
     for member in members.ravel():
         _check_tree_member(model, member)
-        _require_sound(member.n_outputs_ == 1, model, f"a member has {member.n_outputs_} outputs")
+        _ensure_sound(member.n_outputs_ == 1, model, f"a member has {member.n_outputs_} outputs")
 
 
 def _check_tree_member(model: BaseEstimator, member: Any) -> None:
-    _require_sound(
+    _ensure_sound(
         isinstance(member, DecisionTreeRegressor | ExtraTreeRegressor) and hasattr(member, "tree_"),
         model,
         f"a member is a {type(member).__name__}, not a fitted tree",
     )
     _check_decision_tree(member)
-    _require_n_features(model, member.n_features_in_, "member")
+    _ensure_n_features(model, member.n_features_in_, "member")
 
 
 def _check_histogram_boosting(model: HistGradientBoostingRegressor) -> None:
     n_features: Any = getattr(model, "n_features_in_", None)
-    _require_sound(is_integer(n_features), model, f"n_features_in_ is {n_features!r}")
+    _ensure_sound(is_integer(n_features), model, f"n_features_in_ is {n_features!r}")
     is_categorical = _check_bins(model, n_features)
     if getattr(model, "_preprocessor", None) is not None:
         _restore_preprocessor(model, n_features)
     for iteration in model._predictors:
         for predictor in iteration:
             kind = type(predictor)
-            _require_sound(kind is TreePredictor, model, f"a member is a {kind.__name__}")
+            _ensure_sound(kind is TreePredictor, model, f"a member is a {kind.__name__}")
             check_predictor(predictor, n_features=n_features, is_categorical=is_categorical)
 
 
 def _check_bins(model: HistGradientBoostingRegressor, n_features: int) -> np.ndarray:
     bins = model._bin_mapper
-    _require_sound(
+    _ensure_sound(
         has_layout(bins.is_categorical_, np.dtype(np.uint8), (n_features,)),
         model,
         f"is_categorical_ is not a flag for each of its {n_features} features",
     )
     thresholds = bins.bin_thresholds_
-    _require_sound(
+    _ensure_sound(
         len(thresholds) == n_features, model, f"it has bins of {len(thresholds)} features"
     )
     for edges, is_categorical in zip(thresholds, bins.is_categorical_, strict=True):
@@ -147,9 +157,9 @@ def _check_bins(model: HistGradientBoostingRegressor, n_features: int) -> np.nda
             and not np.isnan(edges).any()
             and (np.diff(edges) > 0).all()
         )
-        _require_sound(sorted_numbers, model, "its bin thresholds are not sorted numbers")
+        _ensure_sound(sorted_numbers, model, "its bin thresholds are not sorted numbers")
         in_range = not is_categorical or ((edges >= 0) & (edges < _MAX_BINS)).all()
-        _require_sound(in_range, model, f"a category code is not in 0 … {_MAX_BINS - 1}")
+        _ensure_sound(in_range, model, f"a category code is not in 0 … {_MAX_BINS - 1}")
     return bins.is_categorical_
 
 
@@ -164,7 +174,7 @@ def _restore_preprocessor(model: HistGradientBoostingRegressor, n_features: int)
     )
     indices = columns._transformer_to_input_indices
     mask_layout = (np.dtype(bool), (n_features,))
-    _require_sound(
+    _ensure_sound(
         columns.n_features_in_ == n_features
         and (encoder_name, rest_name) == ("encoder", "numerical")
         and type(encoder) is OrdinalEncoder
@@ -182,7 +192,7 @@ def _restore_preprocessor(model: HistGradientBoostingRegressor, n_features: int)
     unfitted = columns.transformers[1][1]
     # They are the same object where all features are categorical, as it is never fitted then.
     for transformer in (rest,) if rest is unfitted else (rest, unfitted):
-        _require_sound(
+        _ensure_sound(
             type(transformer) is FunctionTransformer
             and transformer.func is None
             and not transformer.validate
@@ -198,7 +208,7 @@ def _rebuild_neighbors(
 ) -> None:
     """Check the points of a neighbors model, and build its search tree from them."""
     points = model._fit_X
-    _require_sound(
+    _ensure_sound(
         isinstance(points, np.ndarray)
         and points.ndim == 2
         and points.dtype in (np.float32, np.float64)
@@ -206,8 +216,8 @@ def _rebuild_neighbors(
         model,
         "its points are not a matrix of numbers",
     )
-    _require_n_features(model, points.shape[1], "matrix of points")
-    _require_sound(
+    _ensure_n_features(model, points.shape[1], "matrix of points")
+    _ensure_sound(
         model.n_samples_fit_ == len(points) and len(getattr(model, "_y", points)) == len(points),
         model,
         f"it has {len(points)} points and claims {model.n_samples_fit_!r}",
@@ -215,13 +225,13 @@ def _rebuild_neighbors(
     tree = getattr(model, "_tree", None)
     if type(tree) in (KDTree, BallTree):
         return  # built just now by a twin for its anchors; a file cannot name these types
-    _require_sound(
+    _ensure_sound(
         tree is None and isinstance(model.effective_metric_, str),
         model,
         "its search tree cannot be rebuilt",
     )
     method = model._fit_method
-    _require_sound(method in _SEARCH_TREES, model, f"its method is {method!r}")
+    _ensure_sound(method in _SEARCH_TREES, model, f"its method is {method!r}")
     if (search_tree := _SEARCH_TREES[method]) is not None:
         parameters = model.effective_metric_params_
         model._tree = search_tree(
@@ -231,16 +241,16 @@ def _rebuild_neighbors(
 
 def _check_support_vectors(model: SVR | NuSVR) -> None:
     vectors = model.support_vectors_
-    _require_sound(
+    _ensure_sound(
         not model._sparse and model.kernel in ("linear", "poly", "rbf", "sigmoid"),
         model,
         f"kernel={model.kernel!r} on {'sparse' if model._sparse else 'dense'} data cannot be "
         "verified; use a dense 'linear', 'poly', 'rbf' or 'sigmoid' one",
     )
-    _require_sound("_impl" not in vars(model), model, "it names another method than its own")
+    _ensure_sound("_impl" not in vars(model), model, "it names another method than its own")
     is_matrix = isinstance(vectors, np.ndarray) and vectors.ndim == 2
-    _require_sound(is_matrix, model, "its support vectors are not a matrix")
-    _require_n_features(model, vectors.shape[1], "support vectors")
+    _ensure_sound(is_matrix, model, "its support vectors are not a matrix")
+    _ensure_n_features(model, vectors.shape[1], "support vectors")
     n_vectors = len(vectors)
     layouts = {
         "support_vectors_": (np.float64, vectors.shape),
@@ -255,15 +265,15 @@ def _check_support_vectors(model: SVR | NuSVR) -> None:
     }
     for name, (dtype, shape) in layouts.items():
         sound = has_layout(getattr(model, name, None), np.dtype(dtype), shape)
-        _require_sound(sound, model, f"its {name} is not an array of shape {shape}")
+        _ensure_sound(sound, model, f"its {name} is not an array of shape {shape}")
     counts = model._n_support
-    _require_sound(
+    _ensure_sound(
         (counts == n_vectors).all(),
         model,
         f"it counts {counts.tolist()} support vectors and has {n_vectors}",
     )
     n_points = model.shape_fit_[0]
-    _require_sound(
+    _ensure_sound(
         ((model.support_ >= 0) & (model.support_ < n_points)).all(),
         model,
         f"a support vector is none of its {n_points} points",
@@ -272,7 +282,7 @@ def _check_support_vectors(model: SVR | NuSVR) -> None:
 
 def _check_one_hot(model: OneHotEncoder) -> None:
     """Check that no code exceeds the width of the indicators, which compiled code fills."""
-    _require_sound(
+    _ensure_sound(
         not getattr(model, "_infrequent_enabled", False),
         model,
         "infrequent categories cannot be verified; encode without min_frequency and max_categories",
@@ -284,7 +294,7 @@ def _check_one_hot(model: OneHotEncoder) -> None:
         for index, size in zip(dropped, sizes, strict=False)
     )
     widths = [size - (index is not None) for size, index in zip(sizes, dropped, strict=False)]
-    _require_sound(
+    _ensure_sound(
         in_range and list(model._n_features_outs) == widths,
         model,
         "its number of indicators is not its number of categories",
@@ -293,7 +303,7 @@ def _check_one_hot(model: OneHotEncoder) -> None:
 
 def _check_random_state(state: np.random.RandomState) -> None:
     position = state.get_state(legacy=False)["state"]["pos"]
-    _require_sound(0 <= position <= _MERSENNE_TWISTER_SIZE, state, f"its position is {position}")
+    _ensure_sound(0 <= position <= _MERSENNE_TWISTER_SIZE, state, f"its position is {position}")
 
 
 # type: (an attribute that it has once it is fitted, its check)
@@ -314,21 +324,21 @@ _CHECKS: dict[type, tuple[str, Callable[[Any], None]]] = {
 }
 
 
-def _require_n_features(model: BaseEstimator, n_features: int, part: str) -> None:
+def _ensure_n_features(model: BaseEstimator, n_features: int, part: str) -> None:
     # scikit-learn checks X against n_features_in_, and not at all where there is none.
     expected = getattr(model, "n_features_in_", None)
-    _require_sound(
+    _ensure_sound(
         is_integer(expected) and expected == n_features,
         model,
         f"n_features_in_ is {expected!r}, but its {part} has {n_features}",
     )
 
 
-def _require_n_outputs(model: BaseEstimator, n_outputs: int, part: str) -> None:
+def _ensure_n_outputs(model: BaseEstimator, n_outputs: int, part: str) -> None:
     expected = getattr(model, "n_outputs_", None)
     fault = f"n_outputs_ is {expected!r}, but its {part} has {n_outputs}"
-    _require_sound(n_outputs == expected, model, fault)
+    _ensure_sound(n_outputs == expected, model, fault)
 
 
-def _require_sound(condition: bool | np.bool_, part: Any, fault: str) -> None:
-    require(condition, f"a {type(part).__name__} cannot be trusted: {fault}")
+def _ensure_sound(condition: bool | np.bool_, part: Any, fault: str) -> None:
+    ensure(condition, f"a {type(part).__name__} cannot be trusted: {fault}")

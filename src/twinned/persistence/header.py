@@ -75,10 +75,7 @@ def check_header_describes(header: dict[str, Any], model: BaseEstimator) -> None
 
 
 def _versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {
-        "twinned": __version__,
-        "python": platform.python_version(),
-    }
+    versions: dict[str, str | None] = {"twinned": __version__, "python": platform.python_version()}
     for library in _LIBRARIES:
         try:
             versions[library] = version(library)

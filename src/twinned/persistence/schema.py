@@ -22,7 +22,7 @@ from twinned.persistence.allowed_types import (
     allowed_type_names,
     is_allowed_ufunc,
 )
-from twinned.persistence.archive import HEADER, SCHEMA, Archive, require
+from twinned.persistence.archive import HEADER, SCHEMA, Archive, ensure
 from twinned.persistence.tree_checks import check_tree
 
 Node = dict[str, Any]
@@ -95,13 +95,13 @@ class SchemaValidator:
 
     def validate(self, schema: Node) -> None:
         protocol = schema.get("protocol")
-        require(
+        ensure(
             type(protocol) is int and protocol >= _MIN_PROTOCOL,
             f"its skops protocol is {protocol!r}, not {_MIN_PROTOCOL} or later",
         )
         self._visit(schema, "")
         unused = self._archive.names - self._members
-        require(not unused, f"it holds {min(unused, default='')!r}, which the model does not use")
+        ensure(not unused, f"it holds {min(unused, default='')!r}, which the model does not use")
 
     def _visit(self, node: Node, path: str) -> None:
         loader, name, label = node["__loader__"], node_type(node), path.lstrip(".") or "model"
@@ -127,17 +127,17 @@ class SchemaValidator:
     def _check_content(self, node: Node, label: str) -> None:
         match node["__loader__"]:
             case "JsonNode":
-                require(isinstance(node["content"], str), f"{label} is not JSON text")
+                ensure(isinstance(node["content"], str), f"{label} is not JSON text")
             case "SliceNode":
                 ends = (node["content"][end] for end in ("start", "stop", "step"))
                 is_slice = all(end is None or type(end) is int for end in ends)
-                require(is_slice, f"{label} is not a slice")
+                ensure(is_slice, f"{label} is not a slice")
             case "DictNode":
                 _check_key_types(node, label)
             case "NdArrayNode" if node["type"] == "numpy":
                 self._check_array_member(node["file"], label)
             case "LossNode":
-                require(not node["content"]["content"], f"{label} is a loss with a state")
+                ensure(not node["content"]["content"], f"{label} is a loss with a state")
             case "RandomGeneratorNode":
                 _check_generator(node, label)
 
@@ -157,31 +157,31 @@ class SchemaValidator:
         number = node.get("__id__")
         if number is None:
             return
-        require(type(number) is int and number > 0, f"an object's number is {number!r}")
-        require(number not in self._objects, f"two objects have the number {number}")
+        ensure(type(number) is int and number > 0, f"an object's number is {number!r}")
+        ensure(number not in self._objects, f"two objects have the number {number}")
         self._objects[number] = node
 
     def _resolve(self, node: Node) -> Node:
         if node["__loader__"] != "CachedNode":
             return node
         number = node["__id__"]
-        require(type(number) is int and number in self._objects, f"there is no object {number!r}")
+        ensure(type(number) is int and number in self._objects, f"there is no object {number!r}")
         return self._objects[number]
 
     def _check_array_member(self, file: Any, label: str) -> None:
-        require(isinstance(file, str) and file.endswith(".npy"), f"{label} has no array member")
-        require(file not in self._members, f"two objects share the member {file}")
+        ensure(isinstance(file, str) and file.endswith(".npy"), f"{label} has no array member")
+        ensure(file not in self._members, f"two objects share the member {file}")
         self._members.add(file)
         self._archive.read_array(file)
 
     def _check_tree(self, node: Node) -> None:
         # Before the tree is built: building it already reads what the arguments promise.
         arguments, state = node["__reduce__"]["args"], node["content"]
-        require(
+        ensure(
             arguments["__loader__"] == "TupleNode" and len(arguments["content"]) == 3,
             "a tree is damaged: it does not have three arguments",
         )
-        require(
+        ensure(
             state["__loader__"] == "DictNode"
             and set(state["content"]) == _TREE_STATE
             and {node_type(key) for key in state["key_types"]["content"]} == {"builtins.str"},
@@ -239,7 +239,7 @@ def _check_key_types(node: Node, label: str) -> None:
     skops calls each key's type on the key, and drops the keys that have none.
     """
     key_types = node["key_types"]
-    require(
+    ensure(
         key_types["__loader__"] == "ListNode"
         and len(key_types["content"]) == len(node["content"])
         and all(key["__loader__"] == "TypeNode" for key in key_types["content"]),
@@ -251,9 +251,9 @@ def _check_generator(node: Node, label: str) -> None:
     # Other bit generators store a position in a buffer that numpy never checks.
     state = node["content"]["bit_generator"]["content"]
     kind = json.loads(state["bit_generator"]["content"])
-    require(kind == "PCG64", f"{label} is a random generator of kind {kind!r}, not 'PCG64'")
+    ensure(kind == "PCG64", f"{label} is a random generator of kind {kind!r}, not 'PCG64'")
     pool_size = json.loads(node["content"]["seed_seq"]["content"]["pool_size"]["content"])
-    require(
+    ensure(
         type(pool_size) is int and pool_size <= _MAX_POOL_SIZE,
         f"{label} is a random generator with a pool of {pool_size!r}",
     )

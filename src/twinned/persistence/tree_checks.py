@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.tree._tree import NODE_DTYPE
 
-from twinned.persistence.archive import require
+from twinned.persistence.archive import ensure
 
 _LEAF = -1
 _NO_FEATURE = -2
@@ -29,26 +29,26 @@ def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs
     nodes, values = state["nodes"], state["values"]
     sizes = {"n_features": n_features, "n_outputs": n_outputs, "node_count": node_count}
     for name, size in sizes.items():
-        _require_tree(is_integer(size) and size >= 1, f"{name} is {size!r}, not a positive integer")
-    _require_tree(is_integer(max_depth) and max_depth >= 0, f"max_depth is {max_depth!r}")
+        _ensure_tree(is_integer(size) and size >= 1, f"{name} is {size!r}, not a positive integer")
+    _ensure_tree(is_integer(max_depth) and max_depth >= 0, f"max_depth is {max_depth!r}")
     _check_array(n_classes, "n_classes", np.dtype(np.intp), (n_outputs,))
-    _require_tree((n_classes == 1).all(), f"n_classes is {n_classes!r}, not ones")
+    _ensure_tree((n_classes == 1).all(), f"n_classes is {n_classes!r}, not ones")
     _check_array(nodes, "nodes", NODE_DTYPE, (node_count,))
     _check_array(values, "values", np.dtype(np.float64), (node_count, n_outputs, 1))
 
     left, right, feature = nodes["left_child"], nodes["right_child"], nodes["feature"]
     inner = left != _LEAF
-    _require_tree((right[~inner] == _LEAF).all(), "a leaf has a right child")
-    _require_tree((feature[~inner] == _NO_FEATURE).all(), "a leaf splits on a feature")
+    _ensure_tree((right[~inner] == _LEAF).all(), "a leaf has a right child")
+    _ensure_tree((feature[~inner] == _NO_FEATURE).all(), "a leaf splits on a feature")
     depth = check_children(left, right, inner)
-    _require_tree(max_depth == depth, f"max_depth is {max_depth}, but its depth is {depth}")
+    _ensure_tree(max_depth == depth, f"max_depth is {max_depth}, but its depth is {depth}")
     _check_split_features(feature[inner], n_features)
-    _require_tree(not np.isnan(nodes["threshold"]).any(), "a threshold is NaN")
-    _require_tree((nodes["n_node_samples"] >= 0).all(), "a node has a negative number of samples")
+    _ensure_tree(not np.isnan(nodes["threshold"]).any(), "a threshold is NaN")
+    _ensure_tree((nodes["n_node_samples"] >= 0).all(), "a node has a negative number of samples")
     weights = nodes["weighted_n_node_samples"]
-    _require_tree((np.isfinite(weights) & (weights >= 0)).all(), "a node's weight is invalid")
-    _require_tree((nodes["missing_go_to_left"] <= 1).all(), "missing_go_to_left is neither 0 nor 1")
-    _require_tree(np.isfinite(values).all(), "a node's value is not finite")
+    _ensure_tree((np.isfinite(weights) & (weights >= 0)).all(), "a node's weight is invalid")
+    _ensure_tree((nodes["missing_go_to_left"] <= 1).all(), "missing_go_to_left is neither 0 nor 1")
+    _ensure_tree(np.isfinite(values).all(), "a node's value is not finite")
 
 
 def check_predictor(predictor: Any, *, n_features: int, is_categorical: np.ndarray) -> None:
@@ -57,29 +57,29 @@ def check_predictor(predictor: Any, *, n_features: int, is_categorical: np.ndarr
     `is_categorical`, shape (n_features,): the features that have a bitset of known categories.
     """
     nodes = getattr(predictor, "nodes", None)
-    _require_tree(isinstance(nodes, np.ndarray) and nodes.ndim == 1 and nodes.size > 0, "no nodes")
+    _ensure_tree(isinstance(nodes, np.ndarray) and nodes.ndim == 1 and nodes.size > 0, "no nodes")
     assert isinstance(nodes, np.ndarray)
     _check_array(nodes, "nodes", PREDICTOR_RECORD_DTYPE, nodes.shape)
     for flag in ("is_leaf", "is_categorical", "missing_go_to_left"):
-        _require_tree((nodes[flag] <= 1).all(), f"{flag} is neither 0 nor 1")
+        _ensure_tree((nodes[flag] <= 1).all(), f"{flag} is neither 0 nor 1")
     inner = nodes["is_leaf"] == 0
     check_children(nodes["left"].astype(np.int64), nodes["right"].astype(np.int64), inner)
     splits = nodes[inner]
     _check_split_features(splits["feature_idx"], n_features)
     categorical = splits["is_categorical"] == 1
-    _require_tree(not np.isnan(splits["num_threshold"][~categorical]).any(), "a threshold is NaN")
-    _require_tree(np.isfinite(nodes["value"]).all(), "a node's value is not finite")
+    _ensure_tree(not np.isnan(splits["num_threshold"][~categorical]).any(), "a threshold is NaN")
+    _ensure_tree(np.isfinite(nodes["value"]).all(), "a node's value is not finite")
 
     bitsets = getattr(predictor, "raw_left_cat_bitsets", None)
     n_bitsets = bitsets.shape[0] if isinstance(bitsets, np.ndarray) and bitsets.ndim else 0
     for name in ("raw_left_cat_bitsets", "binned_left_cat_bitsets"):
         shape = (n_bitsets, _BITSET_SIZE)
         _check_array(getattr(predictor, name, None), name, np.dtype(np.uint32), shape)
-    _require_tree(
+    _ensure_tree(
         (splits["bitset_idx"][categorical] < n_bitsets).all(),
         f"a categorical split has a bitset index beyond its {n_bitsets}",
     )
-    _require_tree(
+    _ensure_tree(
         np.asarray(is_categorical, dtype=bool)[splits["feature_idx"][categorical]].all(),
         "a categorical split uses a numeric feature",
     )
@@ -102,11 +102,11 @@ def check_children(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> in
     children = np.concatenate([left[inner], right[inner]])
     n_nodes = len(inner)
     in_range = ((children > 0) & (children < n_nodes)).all()
-    _require_tree(in_range, f"a child index is outside its {n_nodes} nodes")
+    _ensure_tree(in_range, f"a child index is outside its {n_nodes} nodes")
     after_parent = (children > np.concatenate([parents, parents])).all()
-    _require_tree(after_parent, "a node's child does not come after it")
+    _ensure_tree(after_parent, "a node's child does not come after it")
     each_once = np.array_equal(np.sort(children), np.arange(1, n_nodes))
-    _require_tree(each_once, "a node has no parent, or several")
+    _ensure_tree(each_once, "a node has no parent, or several")
     depth, level = 0, np.zeros(1, dtype=np.int64)
     while (level := level[inner[level]]).size:
         level = np.concatenate([left[level], right[level]])
@@ -131,7 +131,7 @@ def has_layout(value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> bool:
 
 def _check_split_features(features: np.ndarray, n_features: int) -> None:
     in_range = ((features >= 0) & (features < n_features)).all()
-    _require_tree(in_range, f"a split uses a feature outside its {n_features}")
+    _ensure_tree(in_range, f"a split uses a feature outside its {n_features}")
 
 
 def _check_array(value: Any, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
@@ -139,8 +139,8 @@ def _check_array(value: Any, name: str, dtype: np.dtype, shape: tuple[int, ...])
     if isinstance(value, np.ndarray):
         found = f"{value.dtype} of shape {value.shape}"
     fault = f"{name} is {found}, not {dtype} of shape {shape}"
-    _require_tree(has_layout(value, dtype, shape), fault)
+    _ensure_tree(has_layout(value, dtype, shape), fault)
 
 
-def _require_tree(condition: bool | np.bool_, fault: str) -> None:
-    require(condition, f"a tree is damaged: {fault}")
+def _ensure_tree(condition: bool | np.bool_, fault: str) -> None:
+    ensure(condition, f"a tree is damaged: {fault}")

@@ -42,7 +42,7 @@ class InputFeature(NamedTuple):
         """The categories as text."""
         return None if self.categories is None else [str(value) for value in self.categories]
 
-    def parse(self, value: Any, row: int, allow_missing: bool) -> Any:
+    def parse_value(self, value: Any, row: int, allow_missing: bool) -> Any:
         """Return `value` as a number or a known category, or None where it is missing."""
         if self.categories is not None and (category := self._find_category(value)) is not None:
             return category  # before missing values, as a category may be named "none"
@@ -98,7 +98,7 @@ class RequestSchema:
         )
 
     @property
-    def all_numeric(self) -> bool:
+    def is_all_numeric(self) -> bool:
         """Whether there is no categorical feature."""
         return all(feature.categories is None for feature in self.features)
 
@@ -116,12 +116,14 @@ class RequestSchema:
                 if feature.name not in row:
                     names = _short_repr([f.name for f in self.features])
                     raise BadRequest(f"row {number} lacks {feature.name!r}; it must have {names}.")
-            parsed.append([f.parse(row[f.name], number, self.allow_missing) for f in self.features])
+            parsed.append(
+                [f.parse_value(row[f.name], number, self.allow_missing) for f in self.features]
+            )
         return parsed
 
     def to_table(self, rows: list[list[Any]]) -> np.ndarray | pd.DataFrame:
         """Return parsed rows as the input of `predict`; a missing value becomes NaN."""
-        if self.all_numeric:
+        if self.is_all_numeric:
             return np.array(rows, dtype=float)
         table = pd.DataFrame(
             {

@@ -54,7 +54,7 @@ class PredictionService:
         if np.ndim(twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
         self.schema = RequestSchema.from_twin(twin)
-        if self.schema.named and self.schema.all_numeric:
+        if self.schema.named and self.schema.is_all_numeric:
             # arrays are validated faster than tables, and the columns are in the right order
             twin = copy.copy(twin)
             del twin.feature_names_in_
@@ -70,7 +70,11 @@ class PredictionService:
             "anchors": len(self._twin.anchors_y_),
             "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
             "columns": [
-                {"name": feature.name, "choices": feature.labels, "middle": _middle(feature, known)}
+                {
+                    "name": feature.name,
+                    "choices": feature.labels,
+                    "middle": _initial_value(feature, known),
+                }
                 for feature, known in zip(
                     self.schema.features, np.asarray(self._twin.anchors_X_).T, strict=True
                 )
@@ -82,9 +86,7 @@ class PredictionService:
         if confidence is None:
             return
         if self._intervals is None:
-            raise BadRequest(
-                f"{self.name} stores no intervals; fit it with `twinned fit`, which stores them."
-            )
+            raise BadRequest(f"{self.name} stores no intervals; fit it with `twinned fit`.")
         with _value_error_as_bad_request():
             check_confidence(confidence, len(self._intervals.scores))
 
@@ -155,7 +157,7 @@ def _value_error_as_bad_request() -> Iterator[None]:
         raise BadRequest(" ".join(str(error).split())[:300]) from error
 
 
-def _middle(feature: InputFeature, known: Floats) -> float | str:
+def _initial_value(feature: InputFeature, known: Floats) -> float | str:
     """Return an initial value for the form: the median of the anchors, or the first category."""
     if feature.categories is not None:
         return str(feature.categories[0])
