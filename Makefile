@@ -58,7 +58,7 @@ test: $(VENV)/.test  ## the tests that are not slow, in less than 4 minutes on 2
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test  ## the slow tests, and property-based tests with random examples
-	$(BIN)/python $(PYTEST) -m "slow or (hypothesis and not browser)" --hypothesis-profile=random --hypothesis-seed=$(SEED)
+	XLA_FLAGS= $(BIN)/python $(PYTEST) -m "slow or (hypothesis and not browser)" --hypothesis-profile=random --hypothesis-seed=$(SEED)
 
 $(OLDEST)/.test: pyproject.toml .ci/lower_bounds.py
 	$(PYTHON) -m venv $(OLDEST)
