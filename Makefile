@@ -1,15 +1,23 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
-# Both set up a virtual environment in .venv with the exact versions of constraints.txt.
+# Two commands are enough on a fresh machine: `make demo` and `make test`.
+# Both create a virtual environment in .venv with the exact versions of constraints.txt. Another
+# interpreter and folder: `make PYTHON=python3.13 VENV=.venv-3.13 test`.
 
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+INSTALL := -m pip --disable-pip-version-check install --quiet
+PIP := $(BIN)/python $(INSTALL) -c constraints.txt
+# The lowest versions that pyproject.toml allows, in an environment of their own.
+OLDEST ?= .venv-oldest
+PYTEST := -m pytest -n 2 --dist worksteal
+QUICK := -m "not slow and not browser"
+# Seed of the random examples of `make test-slow`, which prints it; `make test-slow SEED=…` repeats.
+SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-browser lint format bench bench-accuracy bench-neural docs constraints clean
+.PHONY: help demo test test-slow test-oldest test-browser lint format bench bench-accuracy bench-neural docs constraints clean
 
-help:  ## this list
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 $(BIN)/python:
@@ -40,29 +48,38 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) -e '.[docs]'
 	touch $@
 
-demo: $(VENV)/.core  ## plain and twinned regressors on three formulas: a table and a picture
-	# one thread each: on many small problems more of them only wait for each other
+demo: $(VENV)/.core  ## compare plain and twinned regressors: a table, a figure and a report
+	# one thread: more threads are slower on many small problems
 	OMP_NUM_THREADS=1 $(BIN)/python examples/demo.py --output out
 	OMP_NUM_THREADS=1 $(BIN)/twinned advise out/bridge.csv --target V --report out/advice.html -o out/bridge.twin
 
-test: $(VENV)/.test  ## the tests, in under 6 minutes on 2 cores
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not browser"
+test: $(VENV)/.test  ## the tests that are not slow, in less than 4 minutes on 2 cores
+	$(BIN)/python $(PYTEST) $(QUICK)
 	$(BIN)/lint-imports
 
-test-browser: $(VENV)/.browser  ## the pages in headless Chromium, which Debian has
-	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed: the tests will say that they are skipped."
+test-slow: $(VENV)/.test  ## the slow tests, and property-based tests with random examples
+	XLA_FLAGS= $(BIN)/python $(PYTEST) -m "slow or (hypothesis and not browser)" --hypothesis-profile=random --hypothesis-seed=$(SEED)
+
+$(OLDEST)/.test: pyproject.toml .ci/lower_bounds.py
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python .ci/lower_bounds.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python $(INSTALL) -c $(OLDEST)/constraints.txt -e '.[test,boost]'
+	touch $@
+
+test-oldest: $(OLDEST)/.test  ## the tests with the lowest versions that pyproject.toml allows
+	$(OLDEST)/bin/python $(PYTEST) $(QUICK)
+
+test-browser: $(VENV)/.browser  ## the web pages in headless Chromium
+	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed; the tests are skipped."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
-test-slow: $(VENV)/.test  ## the longer checks
-	$(BIN)/python -m pytest -n 2 -m slow
-
-lint: $(VENV)/.lint  ## ruff, mypy, import-linter
+lint: $(VENV)/.lint  ## ruff, mypy and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.lint
+format: $(VENV)/.lint  ## fix style and format with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -90,14 +107,14 @@ bench-neural: $(VENV)/.bench  ## training steps and fits beside PyTorch and Real
 	$(BIN)/python benchmarks/neural_fit.py
 	$(BIN)/python benchmarks/neural_fit.py --curve
 
-docs: $(VENV)/.docs  ## the documentation site, in site/
+docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
-constraints:  ## freeze the newest versions that a fresh environment gets
+constraints:  ## update constraints.txt to the newest versions
 	rm -rf build/freeze && $(PYTHON) -m venv build/freeze
 	build/freeze/bin/python -m pip install --quiet '.[test,lint,boost,docs,bench]'
 	{ sed '/^[^#]/d' constraints.txt; build/freeze/bin/python -m pip freeze --exclude twinned; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 
-clean:
-	rm -rf $(VENV) build dist site out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean:  ## remove the environments and all generated files
+	rm -rf $(VENV) $(OLDEST) build dist site out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,21 +1,35 @@
 import os
+from importlib.metadata import version
 
-# Two workers share two cores: threads inside a test would only wait for each other.
+# Two workers use two cores: threads inside a test would only compete with the other worker.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Compiling takes most of the time of the tests of networks. These options halve it; the compiled
+# code differs in rounding only. XLA stops the process at an option that it does not know, hence the
+# version. `make test-slow` sets XLA_FLAGS, so that it tests the code that users get.
+if version("jaxlib").startswith("0.10."):
+    os.environ.setdefault(
+        "XLA_FLAGS",
+        "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 "
+        "--xla_backend_optimization_level=1",
+    )
 
 import hypothesis
 import numpy as np
 import pytest
 
-# one profile for everyone: same examples each run, no clock
-hypothesis.settings.register_profile(
-    "twinned",
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(hypothesis.HealthCheck),
-    database=None,
-)
-hypothesis.settings.load_profile("twinned")
+# `make test` uses the same examples in every run. `make test-slow` draws new ones, from a seed that
+# it prints, by `--hypothesis-profile=random`.
+PROFILE = {
+    "deadline": None,
+    "suppress_health_check": list(hypothesis.HealthCheck),
+    "database": None,
+}
+hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
+hypothesis.settings.register_profile("repeatable", derandomize=True, **PROFILE)
+hypothesis.settings.load_profile("repeatable")
+
+DEFAULT_ITERATIONS = "twinned.models.base_estimator.DEFAULT_ITERATIONS"  # of the default base estimator
 
 
 @pytest.fixture
@@ -25,14 +39,24 @@ def rng():
 
 @pytest.fixture
 def data_folder():
-    """The paper's data files, or a skip that says what is missing."""
+    """The folder with the data files of the paper; the test is skipped if there is none."""
     folder = os.environ.get("TWINNED_DATA")
     if not folder:
-        pytest.skip("TWINNED_DATA does not name a folder with the paper's data files")
+        pytest.skip("TWINNED_DATA is not set to a folder with the data files of the paper")
     return folder
 
 
-@pytest.fixture(autouse=True)
-def few_iterations(monkeypatch):
-    """What the default twin does, not how well it learns, is what tests are about."""
-    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 100)
+@pytest.fixture(scope="session", autouse=True)
+def few_iterations():
+    """Fit the default base estimator with fewer iterations, in fixtures of any scope as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DEFAULT_ITERATIONS, 100)
+        yield patch
+
+
+@pytest.fixture
+def shipped_iterations(few_iterations):
+    """Fit the default base estimator with as many iterations as users do."""
+    few_iterations.undo()
+    yield
+    few_iterations.setattr(DEFAULT_ITERATIONS, 100)

@@ -1,4 +1,4 @@
-"""The house's own rules: what an import brings along, and who imports whom."""
+"""Imports: what importing the package loads, and which public names it has."""
 
 import subprocess
 import sys
@@ -7,6 +7,7 @@ import pytest
 
 
 def modules_after(code: str) -> set[str]:
+    """Names of all modules that are loaded after running `code` in a new process."""
     run = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
         capture_output=True,
@@ -24,12 +25,12 @@ def modules_after(code: str) -> set[str]:
         "import twinned.datasets",
     ],
 )
-def test_an_import_brings_nothing_heavy_along(code):
+def test_import_loads_no_heavy_library(code):
     heavy = {"jax", "numba", "treelite", "matplotlib", "torch", "lightgbm", "skops", "pooch"}
     assert not heavy & modules_after(code)
 
 
-def test_the_bare_import_is_bare():
+def test_import_of_the_package_loads_no_dependency():
     assert not {"numpy", "sklearn", "pandas"} & modules_after("import twinned")
 
 

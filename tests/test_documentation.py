@@ -1,4 +1,4 @@
-"""What the documentation says is run, or looked up."""
+"""The documentation: code blocks run, links and names exist, figures match the results."""
 
 import re
 import shlex
@@ -18,7 +18,8 @@ from twinned.datasets import KEYS, info
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-QUICK = ("--model", "ridge", "--pairs", "2")  # the last of two options counts
+# Appended to `twinned fit`; the last of two equal options is used.
+QUICK = ("--model", "ridge", "--pairs", "2")
 
 
 def name(page):
@@ -50,13 +51,13 @@ def console_lines(page):
 def run_python(page):
     namespace = {"__name__": "documentation"}
     for line, block in blocks(page, "python"):
-        # blank lines in front, so that a traceback shows the line of the page
+        # preceded by blank lines, so that a traceback shows the line of the page
         exec(compile("\n" * line + block, name(page), "exec"), namespace)
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch):
-    """An empty folder to work in, without data files or a cache."""
+def empty_folder(tmp_path, monkeypatch):
+    """The current folder is empty, and there are no data files and no cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TWINNED_DATA", raising=False)
     monkeypatch.setenv("TWINNED_CACHE", str(tmp_path / "cache"))
@@ -68,12 +69,12 @@ def desk(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name)
-def test_python_blocks_run(page, desk):
+def test_python_blocks_run(page, empty_folder):
     run_python(page)
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "command-line.md"], ids=name)
-def test_console_lines_run(page, desk, monkeypatch):
+def test_console_lines_run(page, empty_folder, monkeypatch):
     monkeypatch.setattr("twinned.cli.datasets.fetch", lambda key: None)  # no network
     run_python(ROOT / "docs" / "command-line.md")  # houses.csv and new.csv
     commands = [shlex.split(line) for line in console_lines(page) if line.startswith("twinned ")]
@@ -82,7 +83,7 @@ def test_console_lines_run(page, desk, monkeypatch):
     for _, *arguments in commands:
         quick = QUICK if arguments[0] == "fit" and "--help" not in arguments else ()
         if quick and fitted:
-            quick = (*quick, "--no-check")  # one check will do
+            quick = (*quick, "--no-check")  # check only once
         fitted |= bool(quick)
         result = CliRunner().invoke(app, [*arguments, *quick], env={"COLUMNS": "200"})
         assert result.exit_code == 0, f"twinned {shlex.join(arguments)}\n{result.output}"
@@ -96,7 +97,7 @@ def test_make_targets_exist(page):
     assert set(named) <= set(targets)
 
 
-def test_a_block_that_fails_is_shown_with_its_line(tmp_path, monkeypatch):
+def test_failing_block_is_reported_with_its_line(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text("# A page\n\n```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n")
     monkeypatch.setattr(f"{__name__}.name", lambda page: "page.md")
@@ -108,21 +109,21 @@ def test_a_block_that_fails_is_shown_with_its_line(tmp_path, monkeypatch):
 # --- links and names --------------------------------------------------------------------------
 
 
-def anchor(heading):
+def heading_id(heading):
     return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading.lower())).strip("-")
 
 
 @pytest.mark.parametrize("page", LINKED, ids=name)
-def test_relative_links_lead_somewhere(page):
+def test_relative_links_exist(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("https://", "http://")):
             continue
-        path, _, place = target.partition("#")
+        path, _, heading = target.partition("#")
         file = page.parent / path if path else page
         assert file.exists(), target
-        if place:
+        if heading:
             headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-            assert place in map(anchor, headings), target
+            assert heading in map(heading_id, headings), target
 
 
 @pytest.mark.parametrize("public", twinned.__all__)
@@ -131,7 +132,7 @@ def test_public_names_are_described(public):
 
 
 def resolve(dotted):
-    """The object of a dotted name; ImportError or AttributeError where there is none."""
+    """Return the object of a dotted name; raise ImportError or AttributeError if there is none."""
     parts = dotted.split(".")
     found = import_module(parts[0])
     for end, part in enumerate(parts[1:], 2):
@@ -150,7 +151,7 @@ def test_dotted_names_exist(page):
         resolve(dotted)
 
 
-def test_the_paper_map_names_tests_and_files_that_exist():
+def test_tests_and_files_of_the_paper_map_exist():
     text = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
     tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
     assert len(tests) > 15
@@ -164,23 +165,33 @@ def test_the_paper_map_names_tests_and_files_that_exist():
 
 
 def cells(text):
-    """The rows of the Markdown tables in a text."""
+    """Return the rows of the Markdown tables in a text."""
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip("` ") for cell in row] for row in rows]
 
 
-def test_the_rooms_are_those_of_the_contract():
+def test_modules_are_the_layers_of_the_import_contract():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (layers,) = (
         contract["layers"]
         for contract in project["tool"]["importlinter"]["contracts"]
         if contract["type"] == "layers"
     )
-    rooms = cells((ROOT / "docs" / "house.md").read_text(encoding="utf-8"))[2:]
-    assert [re.sub(r"/$|\.py$", "", room) for room, _ in rooms] == layers
+    modules = cells((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))[2:]
+    assert [re.sub(r"/$|\.py$", "", module) for module, _ in modules] == layers
 
 
-def test_the_table_of_data_sets_is_the_registry():
+def test_modules_are_the_files_of_the_package():
+    modules = cells((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))[2:]
+    files = [
+        path.name + "/" * path.is_dir()
+        for path in (ROOT / "src" / "twinned").iterdir()
+        if path.name not in ("__init__.py", "__pycache__", "py.typed")
+    ]
+    assert sorted(module for module, _ in modules) == sorted(files)
+
+
+def test_table_of_data_sets_matches_the_registry():
     rows = cells((ROOT / "docs" / "data-sets.md").read_text(encoding="utf-8"))[2:]
     records = [info(key) for key in KEYS]
     assert [[key.split()[0], *rest] for key, *rest in rows] == [
@@ -188,16 +199,16 @@ def test_the_table_of_data_sets_is_the_registry():
     ]
 
 
-def test_memory_figures_are_the_committed_ones():
+def test_memory_figures_match_the_results():
     readme = cells((ROOT / "README.md").read_text(encoding="utf-8"))
     committed = cells((ROOT / "benchmarks/results/predict_memory.md").read_text(encoding="utf-8"))
-    for who in ("twinned", "pdll"):
-        (shown,) = (row for row in readme if row[0].split()[0:1] == [who])
-        (found,) = (row for row in committed if row[0] == who)
+    for library in ("twinned", "pdll"):
+        (shown,) = (row for row in readme if row[0].split()[0:1] == [library])
+        (found,) = (row for row in committed if row[0] == library)
         assert shown[1:] == found[1:4]
 
 
-def test_table_5_is_the_committed_one():
+def test_table_5_matches_the_results():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     table = text.split("<!-- table5:begin -->")[1].split("<!-- table5:end -->")[0]
     runs = pd.read_csv(ROOT / "benchmarks/results/table5_tuned.csv")
@@ -210,11 +221,13 @@ def test_table_5_is_the_committed_one():
         assert ratio == f"{mean.loc[key, 'sound'] / mean.loc[key, 'plain']:.2f}"
 
 
-def test_every_page_is_in_the_menu():
-    """Read line by line: the menu has two levels, and each page stands in it once."""
-    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\n\n")[0]
+def test_every_page_is_in_the_navigation():
+    """Parsed line by line: the navigation has two levels and lists each page once."""
+    navigation = (
+        (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1].split("\n\n")[0]
+    )
     listed, inside = [], False
-    for line in menu.splitlines():
+    for line in navigation.splitlines():
         match = re.fullmatch(r"(  |      )- [^:]+:( (\S+\.md))?", line)
         assert match, line
         deep, page = len(match[1]) > 2, match[3]
@@ -224,21 +237,20 @@ def test_every_page_is_in_the_menu():
     assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
 
 
-def test_neural_figures_are_the_committed_ones():
+def test_neural_figures_match_the_results():
     text = (ROOT / "docs/neural.md").read_text(encoding="utf-8")
-    shown = cells(text.split("## How good")[1].split("\n## ")[0])
     runs = pd.read_csv(ROOT / "benchmarks/results/accuracy_neural.csv")
     mean = runs.groupby(["dataset", "model"])["rmse"].mean()
     models = [f"twin:{effort}" for effort in ("thorough", "balanced", "fast")]
     models += ["plain:thorough", "plain:balanced", "catboost"]
-    rows = {row[0]: row[2:] for row in shown if row[0] in KEYS}
+    rows = {row[0]: row[2:] for row in cells(text) if row[0] in KEYS and row[1] not in KEYS}
     assert sorted(rows) == sorted(KEYS)
     for key, values in rows.items():
         ratio = mean[key, "twin:thorough"] / mean[key, "plain:thorough"]
         assert values == [*(f"{mean[key, model]:.4g}" for model in models), f"{ratio:.3f}"]
 
 
-def test_the_papers_own_training_is_shown_as_it_came_out():
+def test_figures_of_published_training_match_the_results():
     shown = {row[0]: row[1:] for row in cells((ROOT / "docs/neural.md").read_text("utf-8"))}
     results = cells((ROOT / "benchmarks/results/as_published.md").read_text("utf-8"))
     for line, column in (("TNNR, all anchors", 2), ("ANN", 1)):
@@ -246,7 +258,7 @@ def test_the_papers_own_training_is_shown_as_it_came_out():
         assert shown[line] == ratios
 
 
-def test_the_citation_has_the_version():
+def test_citation_has_the_version():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {twinned.__version__}\n" in citation
     assert twinned.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -30,13 +30,8 @@ from sklearn.tree import BaseDecisionTree, DecisionTreeRegressor, ExtraTreeRegre
 from sklearn.tree._tree import Tree
 from sklearn.utils import check_array
 
-<<<<<<< HEAD
 from twinned.intervals.stored import find_invalid_part
-from twinned.persistence.archive import require
-=======
-from twinned.intervals.stored import find_fault
 from twinned.persistence.archive import ensure
->>>>>>> serve
 from twinned.persistence.tree_checks import check_predictor, has_layout, is_integer
 
 _MERSENNE_TWISTER_SIZE = 624
@@ -52,13 +47,8 @@ def verify_and_rebuild(model: BaseEstimator) -> None:
         if check is not None and hasattr(part, attribute):
             check(part)
         if "intervals_" in getattr(part, "__dict__", ()):
-<<<<<<< HEAD
             fault = find_invalid_part(part)
-            _require_sound(fault is None, part, str(fault))
-=======
-            fault = find_fault(part)
             _ensure_sound(fault is None, part, str(fault))
->>>>>>> serve
 
 
 def _objects_in(model: BaseEstimator) -> Iterator[Any]:
