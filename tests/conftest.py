@@ -29,7 +29,9 @@ hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
 hypothesis.settings.register_profile("repeatable", derandomize=True, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
 
-DEFAULT_ITERATIONS = "twinned.models.base_estimator.DEFAULT_ITERATIONS"  # of the default base estimator
+DEFAULT_ITERATIONS = (
+    "twinned.models.base_estimator.DEFAULT_ITERATIONS"  # of the default base estimator
+)
 
 
 @pytest.fixture
