@@ -74,7 +74,7 @@ def by_building_pairs(twin, queries):
     """As the library would do it: pairs of some queries, all their anchors, both orders."""
     means = []
     for start in range(0, len(queries), BLOCK):
-        block = twin._columns.to_rows(queries[start : start + BLOCK])
+        block = twin._schema.to_rows(queries[start : start + BLOCK])
         both = twin._differences(block.as_queries(), twin._points.as_anchors())
         means.append(both.mean(axis=1)[:, 0])
     return np.concatenate(means) + twin.anchors_y_.mean()

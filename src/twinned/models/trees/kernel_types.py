@@ -110,8 +110,9 @@ class QueryBatch(NamedTuple):
 
     def take(self, rows: slice) -> QueryBatch:
         """Return a part of the queries."""
-        own = (array if len(array) == 1 else array[rows] for array in self[1:])
-        return QueryBatch(self.terms[rows], *own)
+        selected = self.selected if len(self.selected) == 1 else self.selected[rows]
+        positions = self.positions if len(self.positions) == 1 else self.positions[rows]
+        return QueryBatch(self.terms[rows], selected, positions)
 
 
 class LeafSums(NamedTuple):
