@@ -84,9 +84,10 @@ def set_booster(estimator: Any, booster: Any) -> None:
 # --- numba 0.61 to 0.68 ---------------------------------------------------------------------------
 
 
-def set_cache_stamp(dispatcher: Any, stamp: Any) -> None:
-    """Replace the source stamp by which numba's file cache recognizes changed code."""
-    dispatcher._cache._cache_file._source_stamp = stamp
+def extend_cache_stamp(dispatcher: Any, stamp: str) -> None:
+    """Extend the stamp by which numba's cache detects stale code, which is that of one file."""
+    cache_file = dispatcher._cache._cache_file
+    cache_file._source_stamp = (cache_file._source_stamp, stamp)
 
 
 # --- typer 0.16 to 0.29 ---------------------------------------------------------------------------

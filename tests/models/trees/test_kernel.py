@@ -425,7 +425,7 @@ def random_tree(rng, seen, n_leaves, lopsided):
 def predict_pairs(trees, pairs):
     """(n_pairs,): the sum of the trees, all pairs one level at a time."""
     pairs = pairs.astype(trees.value_type).astype(np.float64)
-    total = np.full(len(pairs), trees.offset[0])
+    total = np.full(len(pairs), trees.offset[0]).astype(trees.sum_type)
     for tree in trees.trees:
         node = np.zeros(len(pairs), dtype=int)
         while (tree.left[node] >= 0).any():
@@ -437,14 +437,26 @@ def predict_pairs(trees, pairs):
             goes_left = np.where(np.isnan(value), tree.missing_left[node], goes_left)
             following = np.where(goes_left, tree.left[node], tree.right[node])
             node = np.where(tree.left[node] >= 0, following, node)
-        total += tree.scale * tree.value[node, 0]
-    return total
+        total = (total + tree.scale * tree.value[node, 0]).astype(trees.sum_type)
+    return total.astype(np.float64)
 
 
 @settings(max_examples=150)
 @given(drawn=random_trees(), symmetric=st.booleans(), seed=st.integers(0, 99))
 def test_any_tree_and_data(drawn, symmetric, seed):
-    trees, features, anchors, queries, forward, backward = drawn
+    check_random_trees(*drawn, symmetric, seed)
+
+
+@pytest.mark.slow  # compiles the kernel once more
+@settings(max_examples=50)
+@given(drawn=random_trees(), symmetric=st.booleans(), seed=st.integers(0, 99))
+def test_trees_that_add_in_float32(drawn, symmetric, seed):
+    """As XGBoost does."""
+    trees = drawn[0]._replace(value_type=FLOAT32, sum_type=FLOAT32)
+    check_random_trees(trees, *drawn[1:], symmetric, seed)
+
+
+def check_random_trees(trees, features, anchors, queries, forward, backward, symmetric, seed):
     shape, width = forward.shape[:2], features.width
     expected = predict_pairs(trees, forward.reshape(-1, width)).reshape(shape)
     if symmetric:
@@ -457,10 +469,11 @@ def test_any_tree_and_data(drawn, symmetric, seed):
     found = anchored.differences(queries, None, n_jobs=None)
     assert found.shape == (1 + symmetric, *shape, 1)
     np.testing.assert_allclose(found[..., 0], 4 * expected, atol=1e-12)
-    mean, variance = anchored.moments(queries, None, variance=False, n_jobs=None)
-    estimates = 4 * expected.mean(axis=0) + anchors_y[:, 0]
-    np.testing.assert_allclose(mean[:, 0], estimates.mean(axis=1), atol=1e-12)
-    assert variance is None
+    if trees.sum_type == FLOAT64:
+        mean, variance = anchored.moments(queries, None, variance=False, n_jobs=None)
+        estimates = 4 * expected.mean(axis=0) + anchors_y[:, 0]
+        np.testing.assert_allclose(mean[:, 0], estimates.mean(axis=1), atol=1e-12)
+        assert variance is None
     rng = np.random.RandomState(seed)
     k = rng.randint(1, len(anchors) + 1)
     subset = np.array([rng.permutation(len(anchors))[:k] for _ in range(len(queries))])

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from twinned.models.trees.compilation import compiled_once
+from twinned.models.trees.compilation import entry_point
 from twinned.models.trees.kernel_types import SPLIT_FLAG_BITS
 
 
-@compiled_once
+@entry_point
 def flatten_tree(
     feature, threshold, left, right, missing_left, value, start, first_leaf, nodes, thresholds,
     leaf_values, stack,

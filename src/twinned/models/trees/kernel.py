@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from twinned.models.trees.compilation import compiled, compiled_once
+from twinned.models.trees.compilation import compiled, entry_point, inlined
 from twinned.models.trees.kernel_types import (
     CATEGORY,
     COLUMN_FIELDS,
@@ -100,7 +100,7 @@ def _encoded_mask(anchors, first_column, term, split, threshold, compare_type):
     return 2 * row + decreasing
 
 
-@compiled
+@inlined
 def _category_rank(anchors, record, category, threshold):
     """Return the index of a mask among those of a categorical feature.
 
@@ -116,14 +116,14 @@ def _category_rank(anchors, record, category, threshold):
     return 0
 
 
-@compiled
+@inlined
 def _precedes(levels, index, term, sign, threshold, compare_type):
     """Return whether a level is one of the first: those at most, or above, the threshold."""
     value = _rounded(term + sign * load(levels, index), compare_type)
     return (value <= threshold) != (sign < 0)
 
 
-@compiled
+@inlined
 def _level_rank(anchors, column, term, threshold, compare_type):
     """Return how many levels precede the threshold: approximately by the grid, then exactly."""
     levels = anchors.levels
@@ -170,110 +170,146 @@ def _descend_as_sets(
     are processed in one loop: so the processor can load the memory of many at once, and has few
     branches to predict. See `Workspace`, where the results are.
     """
-    nodes, columns, table, masks = trees.nodes, anchors.columns, anchors.masks, work.masks
-    set_node, set_size, set_order = work.set_node, work.set_size, work.set_order
-    pending, n_columns, n_distinct = work.pending, terms.shape[1], split_masks.shape[1]
-    current, n_sets, n_single, n_ended = 0, 0, 0, 0
     for order in range(n_orders):
-        copy_mask(masks, _SELECTED, masks, n_sets)
-        store(set_node, n_sets, root)
-        store(set_size, n_sets, n_selected)
-        store(set_order, n_sets, order)
-        n_sets += 1
+        copy_mask(work.masks, _SELECTED, work.masks, order)
+        _store_set(work, order, root, n_selected, order)
+    current, n_sets, n_single, n_ended = 0, n_orders, 0, 0
     while n_sets:
-        n_leaves, n_small, n_unsplit, n_split = 0, 0, 0, 0
-        for i in range(current, current + n_sets):
-            split = np.int64(load(nodes, 4 * load(set_node, i)))
-            column = load(set_order, i) * n_columns + max(split >> SPLIT_FLAG_BITS, 0)
-            leaf = split < 0
-            small = (load(set_size, i) <= _SMALL_SET) & (not leaf)
-            query_only = load(columns, COLUMN_FIELDS * column + KIND) == QUERY_ONLY
-            unsplit = query_only & (not leaf) & (not small)
-            store(pending, _LEAVES + n_leaves, i)
-            n_leaves += leaf
-            store(pending, _SMALL + n_small, i)
-            n_small += small
-            store(pending, _UNSPLIT + n_unsplit, i)
-            n_unsplit += unsplit
-            store(pending, _SPLIT + n_split, i)
-            n_split += not (leaf | small | unsplit)
-        for j in range(_SPLIT, _SPLIT + n_split):
-            i = load(pending, j)
-            node, order = load(set_node, i), load(set_order, i)
-            if n_distinct:
-                row = np.int64(load(split_masks, order * n_distinct + load(trees.split_id, node)))
-            else:
-                split = np.int64(load(nodes, 4 * node))
-                term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
-                threshold = load(trees.thresholds, 2 * node + 1)
-                row = _encoded_mask(
-                    anchors, order * n_columns, term, split, threshold, compare_type
-                )
-            if row < 0:
-                row = 2 * (len(table) - 1) + (row == _ALL_RIGHT)
-            store(work.set_mask, i, row)
-            prefetch(table, MASK_WORDS * (row >> 1))
-            prefetch(table, MASK_WORDS * (row >> 1) + MASK_WORDS // 2)
-        for j in range(_LEAVES, _LEAVES + n_leaves):
-            i = load(pending, j)
-            store(work.leaf_sets, 3 * n_ended, load(set_node, i))
-            store(work.leaf_sets, 3 * n_ended + 1, load(set_size, i))
-            store(work.leaf_sets, 3 * n_ended + 2, load(set_order, i))
-            if len(work.leaf_masks):
-                copy_mask(masks, i, work.leaf_masks, n_ended)
-            n_ended += 1
-        for j in range(_SMALL, _SMALL + n_small):
-            i = load(pending, j)
-            node, order = load(set_node, i), load(set_order, i)
-            words = nonzero_words(masks, i)
-            while words:
-                w = lowest_bit(words)
-                words &= words - np.uint64(1)
-                word = load(masks, MASK_WORDS * i + w)
-                while word:
-                    anchor = 64 * w + lowest_bit(word)
-                    store(work.single_nodes, 2 * n_single, node)
-                    store(work.single_nodes, 2 * n_single + 1, 2 * anchor + order)
-                    word &= word - np.uint64(1)
-                    n_single += 1
         first_next = MAX_SETS - current
-        n_next = first_next
-        for j in range(_UNSPLIT, _UNSPLIT + n_unsplit):
-            i = load(pending, j)
-            node, order = load(set_node, i), load(set_order, i)
-            split = np.int64(load(nodes, 4 * node))
-            term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
-            threshold = load(trees.thresholds, 2 * node + 1)
-            right = (_rounded(term, compare_type) > threshold) | ((term != term) & (split & 1 == 1))
-            child = np.int64(load(nodes, 4 * node + 1)) + right
-            copy_mask(masks, i, masks, n_next)
-            store(set_node, n_next, child)
-            store(set_size, n_next, load(set_size, i))
-            store(set_order, n_next, order)
-            prefetch(nodes, 4 * child)
-            n_next += 1
-        for j in range(_SPLIT, _SPLIT + n_split):
-            i = load(pending, j)
-            order, size, row = load(set_order, i), load(set_size, i), load(work.set_mask, i)
-            child, inverted = np.int64(load(nodes, 4 * load(set_node, i) + 1)), row & 1
-            prefetch(nodes, 4 * child)
-            inside = split_mask(masks, i, table, row >> 1, n_next, n_next + 1)
-            store(set_node, n_next, child + inverted)
-            store(set_size, n_next, inside)
-            store(set_order, n_next, order)
-            # an empty set is overwritten by the other one
-            if inside == 0:
-                copy_mask(masks, n_next + 1, masks, n_next)
-            n_next += inside > 0
-            store(set_node, n_next, child + 1 - inverted)
-            store(set_size, n_next, size - inside)
-            store(set_order, n_next, order)
-            n_next += inside < size
-        current, n_sets = first_next, n_next - first_next
+        n_leaves, n_small, n_unsplit, n_split = _classify_sets(
+            trees, anchors, terms.shape[1], current, n_sets, work
+        )
+        _find_masks(trees, anchors, terms, split_masks, n_split, compare_type, work)
+        n_ended = _store_leaves(n_leaves, n_ended, work)
+        n_single = _store_single_anchors(n_small, n_single, work)
+        end = _pass_unsplit_sets(trees, terms, n_unsplit, first_next, compare_type, work)
+        end = _split_sets(trees, anchors, n_split, end, work)
+        current, n_sets = first_next, end - first_next
     return n_single, n_ended
 
 
-@compiled
+@inlined
+def _store_set(work, i, node, size, order):
+    store(work.set_node, i, node)
+    store(work.set_size, i, size)
+    store(work.set_order, i, order)
+
+
+@inlined
+def _classify_sets(trees, anchors, n_columns, current, n_sets, work):
+    """List the sets of a level by what is to be done with them; return the lengths of the lists."""
+    n_leaves, n_small, n_unsplit, n_split = 0, 0, 0, 0
+    for i in range(current, current + n_sets):
+        split = np.int64(load(trees.nodes, 4 * load(work.set_node, i)))
+        column = load(work.set_order, i) * n_columns + max(split >> SPLIT_FLAG_BITS, 0)
+        leaf = split < 0
+        small = (load(work.set_size, i) <= _SMALL_SET) & (not leaf)
+        query_only = load(anchors.columns, COLUMN_FIELDS * column + KIND) == QUERY_ONLY
+        unsplit = query_only & (not leaf) & (not small)
+        store(work.pending, _LEAVES + n_leaves, i)
+        n_leaves += leaf
+        store(work.pending, _SMALL + n_small, i)
+        n_small += small
+        store(work.pending, _UNSPLIT + n_unsplit, i)
+        n_unsplit += unsplit
+        store(work.pending, _SPLIT + n_split, i)
+        n_split += not (leaf | small | unsplit)
+    return n_leaves, n_small, n_unsplit, n_split
+
+
+@inlined
+def _find_masks(trees, anchors, terms, split_masks, n_split, compare_type, work):
+    """Find the masks that sets are split by, and load them into the processor's cache."""
+    n_columns, n_distinct = terms.shape[1], split_masks.shape[1]
+    for j in range(_SPLIT, _SPLIT + n_split):
+        i = load(work.pending, j)
+        node, order = load(work.set_node, i), load(work.set_order, i)
+        if n_distinct:
+            mask = np.int64(load(split_masks, order * n_distinct + load(trees.split_id, node)))
+        else:
+            split = np.int64(load(trees.nodes, 4 * node))
+            term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
+            threshold = load(trees.thresholds, 2 * node + 1)
+            mask = _encoded_mask(anchors, order * n_columns, term, split, threshold, compare_type)
+        if mask < 0:
+            mask = 2 * (len(anchors.masks) - 1) + (mask == _ALL_RIGHT)
+        store(work.set_mask, i, mask)
+        prefetch(anchors.masks, MASK_WORDS * (mask >> 1))
+        prefetch(anchors.masks, MASK_WORDS * (mask >> 1) + MASK_WORDS // 2)
+
+
+@inlined
+def _store_leaves(n_leaves, n_ended, work):
+    """Store sets that have reached a leaf; return how many there are now."""
+    for j in range(_LEAVES, _LEAVES + n_leaves):
+        i = load(work.pending, j)
+        store(work.leaf_sets, 3 * n_ended, load(work.set_node, i))
+        store(work.leaf_sets, 3 * n_ended + 1, load(work.set_size, i))
+        store(work.leaf_sets, 3 * n_ended + 2, load(work.set_order, i))
+        if len(work.leaf_masks):
+            copy_mask(work.masks, i, work.leaf_masks, n_ended)
+        n_ended += 1
+    return n_ended
+
+
+@inlined
+def _store_single_anchors(n_small, n_single, work):
+    """Store the anchors of small sets one by one; return how many there are now."""
+    for j in range(_SMALL, _SMALL + n_small):
+        i = load(work.pending, j)
+        node, order = load(work.set_node, i), load(work.set_order, i)
+        words = nonzero_words(work.masks, i)
+        while words:
+            w = lowest_bit(words)
+            words &= words - np.uint64(1)
+            word = load(work.masks, MASK_WORDS * i + w)
+            while word:
+                anchor = 64 * w + lowest_bit(word)
+                store(work.single_nodes, 2 * n_single, node)
+                store(work.single_nodes, 2 * n_single + 1, 2 * anchor + order)
+                word &= word - np.uint64(1)
+                n_single += 1
+    return n_single
+
+
+@inlined
+def _pass_unsplit_sets(trees, terms, n_unsplit, end, compare_type, work):
+    """Move sets that stay whole to the next level, from `end` on; return its new end."""
+    for j in range(_UNSPLIT, _UNSPLIT + n_unsplit):
+        i = load(work.pending, j)
+        node, order = load(work.set_node, i), load(work.set_order, i)
+        split = np.int64(load(trees.nodes, 4 * node))
+        term = load(terms, order * terms.shape[1] + (split >> SPLIT_FLAG_BITS))
+        threshold = load(trees.thresholds, 2 * node + 1)
+        right = (_rounded(term, compare_type) > threshold) | ((term != term) & (split & 1 == 1))
+        child = np.int64(load(trees.nodes, 4 * node + 1)) + right
+        copy_mask(work.masks, i, work.masks, end)
+        _store_set(work, end, child, load(work.set_size, i), order)
+        prefetch(trees.nodes, 4 * child)
+        end += 1
+    return end
+
+
+@inlined
+def _split_sets(trees, anchors, n_split, end, work):
+    """Split sets in two, which are on the next level from `end` on; return its new end."""
+    for j in range(_SPLIT, _SPLIT + n_split):
+        i = load(work.pending, j)
+        order, size, mask = load(work.set_order, i), load(work.set_size, i), load(work.set_mask, i)
+        child, inverted = np.int64(load(trees.nodes, 4 * load(work.set_node, i) + 1)), mask & 1
+        prefetch(trees.nodes, 4 * child)
+        inside = split_mask(work.masks, i, anchors.masks, mask >> 1, end, end + 1)
+        _store_set(work, end, child + inverted, inside, order)
+        # an empty set is overwritten by the other one
+        if inside == 0:
+            copy_mask(work.masks, end + 1, work.masks, end)
+        end += inside > 0
+        _store_set(work, end, child + 1 - inverted, size - inside, order)
+        end += inside < size
+    return end
+
+
+@inlined
 def _descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_type, work):
     """Take single anchors to their leaves, all of them one level at a time.
 
@@ -315,7 +351,7 @@ def _descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_ty
         n_single = n_left
 
 
-@compiled
+@inlined
 def _add_leaves(trees, q, output, queries, out, n_single, n_ended, work):
     """Add the values of the leaves that sets and single anchors of query `q` have reached."""
     positions, sums = queries.positions, out.sums
@@ -352,7 +388,7 @@ def _add_leaves(trees, q, output, queries, out, n_single, n_ended, work):
             _add(sums, position * n_outputs + output + k, value)
 
 
-@compiled
+@inlined
 def _leaf_value(trees, leaf, k):
     """Return value `k` of a leaf."""
     if trees.leaf_values.shape[1]:
@@ -360,7 +396,7 @@ def _leaf_value(trees, leaf, k):
     return load(trees.thresholds, 2 * leaf + 1)
 
 
-@compiled
+@inlined
 def _add(array, index, value):
     """Add to `array.ravel()[index]`."""
     store(array, index, load(array, index) + value)
@@ -369,24 +405,13 @@ def _add(array, index, value):
 # --- all trees and queries ------------------------------------------------------------------------
 
 
-@compiled_once
+@entry_point
 def add_tree_sums(trees, anchors, queries, out, batch_size, has_special, compare_type, work):
     """Add the leaf values of all trees, for all queries with their anchors, to `out.sums`.
 
-    Parameters
-    ----------
-    trees : PackedTrees
-    anchors : AnchorMasks
-    queries : QueryBatch
-    out : LeafSums
-    batch_size : int
-        How many queries descend a tree before the next tree begins.
-    has_special : bool
-        Whether there are missing values or categorical features.
-    compare_type : float32 or float64
-        Any number of the type in which values are compared.
-    work : Workspace
-        For `batch_size` queries.
+    The arguments are `PackedTrees`, `AnchorMasks`, `QueryBatch`, `LeafSums`; how many queries
+    descend a tree before the next tree begins; whether there are missing values or categorical
+    features; any number of the type in which values are compared; and a `Workspace`.
     """
     n_queries, n_columns = queries.terms.shape[0], queries.terms.shape[2]
     for start in range(0, n_queries, batch_size):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -112,8 +112,8 @@ class AnchoredTrees:
     @property
     def cached_bytes(self) -> int:
         """Memory of the packed trees and masks that are stored for the next call."""
-        packed, masks = self._packed or [], self._masks or []
-        return sum(one.nbytes for one in packed) + sum(one.nbytes for one in masks)
+        parts: list[Any] = [*(self._packed or []), *(self._masks or [])]
+        return sum(part.nbytes for part in parts)
 
     def pack_now(self) -> None:
         """Pack the trees and store them, if they fit into the cache."""
@@ -248,34 +248,26 @@ class AnchoredTrees:
 
     def _packed_groups(self) -> Iterator[PackedTrees]:
         """Yield the packed trees: stored ones, or one group after the other."""
-
-        def store(packed: list[PackedTrees]) -> None:
-            self._packed = packed
-
-        if self._packed is not None:
-            return iter(self._packed)
-        groups = group_trees(self._trees)
-        packed = (pack_trees(group, self._value_type, self._trees.strict) for group in groups)
-        return _store_if_small(packed, self._cache_bytes, store)
+        if self._packed is None:
+            groups = group_trees(self._trees)
+            packed = (pack_trees(group, self._value_type, self._trees.strict) for group in groups)
+            return _yield_and_store(packed, self._cache_bytes, self, "_packed")
+        return iter(self._packed)
 
     def _anchor_masks(self) -> Iterator[AnchorMasks]:
         """Yield the masks of all anchors, chunk by chunk: stored ones, or built now.
 
         They are stored in what packed trees leave of the cache, as those take longer to make.
         """
-
-        def store(masks: list[AnchorMasks]) -> None:
-            self._masks = masks
-
-        if self._masks is not None:
-            return iter(self._masks)
-        size = chunk_size(self._anchors.shape[1])
-        masks = (
-            build_anchor_masks(self._anchors[i : i + size], self._layout, self._n_ordered)
-            for i in range(0, len(self._anchors), size)
-        )
-        budget = self._cache_bytes - self.cached_bytes if self.is_packed else -1
-        return _store_if_small(masks, budget, store)
+        if self._masks is None:
+            size = chunk_size(self._anchors.shape[1])
+            masks = (
+                build_anchor_masks(self._anchors[i : i + size], self._layout, self._n_ordered)
+                for i in range(0, len(self._anchors), size)
+            )
+            max_bytes = self._cache_bytes - self.cached_bytes if self.is_packed else 0
+            return _yield_and_store(masks, max_bytes, self, "_masks")
+        return iter(self._masks)
 
 
 def anchored_trees(
@@ -311,10 +303,10 @@ def enough_work(estimator: Any, n_pairs: int) -> bool:
     return n_pairs * count_trees(estimator) >= MIN_WORK
 
 
-def _store_if_small(
-    parts: Iterable[_Part], max_bytes: int, store: Callable[[list[_Part]], None]
+def _yield_and_store(
+    parts: Iterable[_Part], max_bytes: int, owner: AnchoredTrees, attribute: str
 ) -> Iterator[_Part]:
-    """Yield the parts; in the end, store them if they have at most `max_bytes` together."""
+    """Yield the parts; then store them as an attribute if they have at most `max_bytes`."""
     stored: list[_Part] = []
     n_bytes = 0
     for part in parts:
@@ -325,7 +317,7 @@ def _store_if_small(
             stored.clear()
         yield part
     if n_bytes <= max_bytes:
-        store(stored)
+        setattr(owner, attribute, stored)
 
 
 def _row_ranges(n_queries: int, n_threads: int) -> Iterator[slice]:
