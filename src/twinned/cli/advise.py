@@ -199,7 +199,7 @@ def format_text(content: Content) -> str:
     comparison = content["checks"]["comparison"]["numbers"]
     lines = [content["summary"]]
     lines += [
-        f"  {check['title']:<40}{check['summary']}"
+        f"  {check['title']:<42}{check['summary']}"
         for key, check in content["checks"].items()
         if key != "comparison"
     ]

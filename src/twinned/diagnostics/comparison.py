@@ -69,7 +69,7 @@ def compare(
     best = min(errors, key=errors.__getitem__)
     summary = _summarize(conclusion, ratio)
     if best not in ("twin", "base estimator"):
-        summary += f" {best} has the lowest error."
+        summary += f" The lowest error is that of the {best} model."
     numbers = {
         "rmse": {**errors, "mean of y": float(np.std(cv.y))},
         "conclusion": conclusion,

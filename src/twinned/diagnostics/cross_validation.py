@@ -167,9 +167,7 @@ class CrossValidation:
             return plain_estimator(self.twin, self.twins[fold], n_rows, random_state)
 
         self.add_model("base estimator", base, progress)
-        text = (
-            "KNeighborsRegressor(weights='distance'), standardized features, best k inside a fold"
-        )
+        text = "KNeighborsRegressor(weights='distance'), standardized features, cross-validated k"
         self.add_model("k-NN", neighbors, progress, description=text)
         text = "RidgeCV(), standardized features"
         self.add_model("ridge", lambda fold: ridge(), progress, description=text)
