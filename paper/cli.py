@@ -167,8 +167,8 @@ def show_command(
         found = _read(records, experiment, name, quick)
         if not found:
             raise ValueError(
-                f"There are no records of {key} in the variant {name} in {records.folder}; make "
-                f"some with: python -m paper run {key} --variant {name}{' --quick' * quick}."
+                f"There are no records of {key} in the variant {name} in {records.folder}; "
+                f"create them: python -m paper run {key} --variant {name}{' --quick' * quick}."
             )
     if experiment.table is not None and as_json:
         compared = compare(key, experiment.table(found))
@@ -226,7 +226,7 @@ def _available(datasets: list[str]) -> list[str]:
 
 
 def _studies(experiments: list[Experiment]) -> list[Study]:
-    """Return the studies of some experiments, each once."""
+    """Return the studies of the experiments, each once."""
     keys = dict.fromkeys(key for experiment in experiments for key in experiment.studies)
     return [STUDIES[key] for key in keys]
 
