@@ -15,7 +15,7 @@ QUICK := -m "not slow and not browser"
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-browser lint format bench bench-accuracy bench-neural docs constraints clean
+.PHONY: help demo test test-slow test-oldest test-browser lint format bench bench-accuracy bench-neural paper-quick docs constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -84,28 +84,32 @@ format: $(VENV)/.lint  ## fix style and format with ruff
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
-	$(BIN)/python benchmarks/predict_memory.py
-	$(BIN)/python benchmarks/table5_untuned.py $(if $(PUBLISHED),--published $(PUBLISHED))
-	$(BIN)/python benchmarks/neural_predict.py
-	$(BIN)/python benchmarks/neural_many_rows.py
-	$(BIN)/python benchmarks/beside_pdll.py
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/tree_predict.py
+	$(BIN)/python -m benchmarks.predict_memory
+	$(BIN)/python -m benchmarks.table5_untuned
+	$(BIN)/python -m benchmarks.neural_predict
+	$(BIN)/python -m benchmarks.neural_many_rows
+	$(BIN)/python -m benchmarks.beside_pdll
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tree_predict
 
-# Hours of two cores, minutes of many; each resumes where it stopped. The two neural ones want a GPU.
+# Hours of two cores, minutes of many; each continues where it stopped. The neural ones need a GPU.
 bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels
-	$(BIN)/python benchmarks/accuracy_trees.py --models twin forest extra-trees lightgbm boosting
-	$(BIN)/python benchmarks/table4.py $(if $(PUBLISHED),--published $(PUBLISHED))
-	$(BIN)/python benchmarks/semi_supervised_neural.py
-	$(BIN)/python benchmarks/uncertainty.py
-	$(BIN)/python benchmarks/active_learning.py
-	$(BIN)/python benchmarks/anchor_weights.py
+	$(BIN)/python -m benchmarks.accuracy_trees --models twin forest extra-trees lightgbm boosting
+	$(BIN)/python -m benchmarks.table4
+	$(BIN)/python -m benchmarks.semi_supervised_neural
+	$(BIN)/python -m benchmarks.uncertainty
+	$(BIN)/python -m benchmarks.active_learning
+	$(BIN)/python -m benchmarks.anchor_weights
 
 # Beside PyTorch and RealMLP, which nothing else here needs, so they are no part of constraints.txt:
 # first `.venv/bin/python -m pip install torch pytabkit`, of PyTorch the build for processors.
 bench-neural: $(VENV)/.bench  ## training steps and fits beside PyTorch and RealMLP
-	$(BIN)/python benchmarks/neural_step.py
-	$(BIN)/python benchmarks/neural_fit.py
-	$(BIN)/python benchmarks/neural_fit.py --curve
+	$(BIN)/python -m benchmarks.neural_step
+	$(BIN)/python -m benchmarks.neural_fit
+	$(BIN)/python -m benchmarks.neural_fit --curve
+
+paper-quick: $(VENV)/.core  ## the paper's tables and figures with small models, in out/paper/quick
+	$(BIN)/python -m paper run all --quick --results out/paper
+	$(BIN)/python -m paper report --quick --results out/paper
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

@@ -174,7 +174,7 @@ def draw(runs, path):
             label="25 seeds, with standard errors",
         )
         axis.set(xscale="log", title=key)
-        # the ends of the author's list would dominate the axis on some sets
+        # the ends of the author's list would dominate the axis on several sets
         limit = max(2.0, 1.6 * float(np.abs(100 * change.mean()).max()))
         axis.set_ylim(-limit, limit)
     for axis in axes[-1]:

@@ -4,7 +4,7 @@ An ensemble of twins on each split. An anchor's estimate is the mean over the me
 are then averaged with equal weights, or weighted by
 
 - *members*: the inverse variance over the members;
-- *loops*: the inverse of the mean |F(x, a) + F(a, b) + F(b, x)| over some other anchors b;
+- *loops*: the inverse of the mean |F(x, a) + F(a, b) + F(b, x)| over several other anchors b;
 - *distance*: the inverse distance of query and anchor, in the space that the networks see. This is
   no measure of uncertainty; it is the kind of weight that the paper found to help.
 """

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,15 +48,24 @@ def list_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) ->
     Example: python -m paper list
     """
     records = Records(results)
+
+    @cache
+    def complete_splits(study: str, variant: str) -> dict[int, bool]:
+        return _complete_splits(records, STUDIES[study], variant)
+
+    def count_splits(experiment: Experiment, variant: str) -> int:
+        """Return how many splits have all their results, in all studies."""
+        studies = [complete_splits(study, variant) for study in experiment.studies]
+        splits = set().union(*studies)
+        return sum(all(study.get(split, True) for study in studies) for split in splits)
+
     rows: list[dict[str, Any]] = [
         {
             "key": experiment.key,
             "kind": experiment.kind,
             "title": experiment.title,
             "variants": list(experiment.variants),
-            "splits": {
-                name: _count_splits(records, experiment, name) for name in experiment.variants
-            },
+            "splits": {name: count_splits(experiment, name) for name in experiment.variants},
         }
         for experiment in EXPERIMENTS.values()
     ]
@@ -157,8 +167,8 @@ def show_command(
         found = _read(records, experiment, name, quick)
         if not found:
             raise ValueError(
-                f"There are no records of {key} in the variant {name} in {records.folder}; make "
-                f"some with: python -m paper run {key} --variant {name}{' --quick' * quick}."
+                f"There are no records of {key} in the variant {name} in {records.folder}; "
+                f"create them: python -m paper run {key} --variant {name}{' --quick' * quick}."
             )
     if experiment.table is not None and as_json:
         compared = compare(key, experiment.table(found))
@@ -216,7 +226,7 @@ def _available(datasets: list[str]) -> list[str]:
 
 
 def _studies(experiments: list[Experiment]) -> list[Study]:
-    """Return the studies of some experiments, each once."""
+    """Return the studies of the experiments, each once."""
     keys = dict.fromkeys(key for experiment in experiments for key in experiment.studies)
     return [STUDIES[key] for key in keys]
 
@@ -242,15 +252,13 @@ def _table_text(experiment: Experiment, variant: str, records: RecordsByStudy) -
     return as_markdown(experiment.key, experiment.title, variant, compared)
 
 
-def _count_splits(records: Records, experiment: Experiment, variant: str) -> int:
-    """Return how many splits have all their results: of all data sets, in all studies."""
-    needed: dict[int, list[str]] = {}
-    finished: set[str] = set()
-    for key in experiment.studies:
-        for trial in list_trials(STUDIES[key], variant, KEYS, PAPER_SEEDS):
-            needed.setdefault(trial.split, []).append(trial.identity)
-        finished |= records.finished(key, variant)
-    return sum(finished.issuperset(identities) for identities in needed.values())
+def _complete_splits(records: Records, study: Study, variant: str) -> dict[int, bool]:
+    """Return for each split of a study whether all of its trials have a record."""
+    finished = records.finished(study.key, variant)
+    complete: dict[int, bool] = {}
+    for trial in list_trials(study, variant, KEYS, PAPER_SEEDS):
+        complete[trial.split] = complete.get(trial.split, True) and trial.identity in finished
+    return complete
 
 
 @contextmanager

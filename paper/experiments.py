@@ -97,9 +97,9 @@ class Experiment:
     kind : {"table", "figure", "study"}
         "study": a result that the paper states without a table or a figure.
     title : str
-        What it shows, in a few words.
+        A short description.
     studies : tuple of str
-        Keys of the studies whose records it shows.
+        Keys of the studies that it shows.
     table : callable (records by study) → DataFrame, or None
         Its rows: dataset, split, method, rmse.
     draw : callable (records by study, variant) → Panels, or None

@@ -2,7 +2,7 @@
 
 Hyperparameters were searched once for each data set, on the training rows of seed 0, over the
 author's grid of 54 points (`benchmarks/table5_tuned.py`). `as_published` has those of the author's
-search, whose folds of pairs leak; `modern` those of a sound one, with folds of points.
+search with its leaking folds of pairs; `modern` those of a sound one, with folds of points.
 """
 
 from __future__ import annotations

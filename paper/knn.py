@@ -1,4 +1,4 @@
-"""k-NN regression, the green line of figure B: a twin whose predicted difference is always zero.
+"""k-NN regression, the green line of figure B: a twin with a predicted difference of zero.
 
 It is fitted on the 80 %, as it needs no validation rows, with X scaled as the networks of the
 variant scale it.

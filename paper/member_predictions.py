@@ -108,7 +108,7 @@ def smallest_indices(values: Floats, k: int) -> Any:
     subset = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
     found = np.take_along_axis(values, subset, axis=1)
     indices = np.take_along_axis(subset, np.argsort(found, axis=1, kind="stable"), axis=1)
-    # where only some of equal values are within the first k, the partition took any of them
+    # where not all of the equal values are among the first k, the partition took any of them
     tied = np.flatnonzero((values <= found.max(axis=1, keepdims=True)).sum(axis=1) > k)
     indices[tied] = np.argsort(values[tied], axis=1, kind="stable")[:, :k]
     return indices
