@@ -13,8 +13,6 @@ Imported only where it is used, as loading numba takes a second.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from twinned.models.trees.compilation import compiled, entry_point, inlined
 from twinned.models.trees.kernel_types import (
@@ -58,16 +56,10 @@ _SELECTED, _SPARE = 2 * MAX_SETS, 2 * MAX_SETS + 1
 _LEAVES, _SMALL, _UNSPLIT, _SPLIT = 0, MAX_SETS, 2 * MAX_SETS, 3 * MAX_SETS
 
 
+@inlined
 def _rounded(value, compare_type):
     """Round `value` to the type of `compare_type`."""
-    raise NotImplementedError
-
-
-@overload(_rounded)
-def _rounded_compiled(value, compare_type):
-    if compare_type == types.float32:
-        return lambda value, compare_type: np.float64(np.float32(value))
-    return lambda value, compare_type: value
+    return np.float64(type(compare_type)(value))
 
 
 # --- the anchors that meet a condition ----------------------------------------------------------
@@ -130,10 +122,8 @@ def _level_rank(anchors, column, term, threshold, compare_type):
     record, scale = COLUMN_FIELDS * column, SCALE_FIELDS * column
     sign = load(anchors.scales, scale + SIGN)
     start = load(anchors.columns, record + FIRST_LEVEL)
-    level = sign * (threshold - term)
-    cell = (level - load(anchors.scales, scale + GRID_START)) * load(
-        anchors.scales, scale + GRID_SCALE
-    )
+    cell = sign * (threshold - term) - load(anchors.scales, scale + GRID_START)
+    cell *= load(anchors.scales, scale + GRID_SCALE)
     # an infinite threshold may give NaN here, which is neither above 0 nor below the last cell
     cell = cell if cell > 0.0 else 0.0
     cell = cell if cell < GRID_SIZE - 1.0 else GRID_SIZE - 1.0
