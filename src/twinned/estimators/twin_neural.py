@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -30,20 +31,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Parameters
     ----------
-    hidden_sizes : sequence of int, default=(128, 128)
-        The widths of the hidden layers.
-    effort : {"fast", "balanced", "thorough"}, default="balanced"
-        Sets the values for None of `n_members` (6, 15, 40), `max_steps` (1000, 3200, 6000),
-        `batch_size` (128, 128, 256) and `n_folds` (at most 2, 5, 5).
-    n_members : int or None, default=None
-        Number of networks that are trained.
-    max_steps : int or None, default=None
-        Number of training steps of each network.
-    batch_size : int or None, default=None
-        Number of pairs per step, each in both orders.
-    n_folds : int or None, default=None
-        Number of folds that the members hold out in turn; with 1, all hold out the same
-        `validation_fraction`. Must divide `n_members`.
+    {shared parameters}
     pairs : {"auto", "all"}, int or strategy, default="auto"
         The pairs to train on. `"auto"` is `"all"`: pairs are drawn while training and never
         stored, so n² of them cost no more than a few.
@@ -51,51 +39,9 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         The anchors of each query, as in `TwinRegressor`; distances are measured on scaled features.
     weights : {"uniform", "distance"}, strategy or callable, default="uniform"
         The weights of the anchors, as in `TwinRegressor`.
-    activation : {"silu", "relu", "mish", "tanh"}, default="silu"
-        The activation function of the hidden layers.
-    embedding : "auto", float or None, default="auto"
-        Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
-        features; `"auto"` differs between members, None is no embedding.
-    n_frequencies : int, default=16
-        Number of frequencies per feature.
-    learning_rate : float or None, default=None
-        Initial learning rate of all members; None differs between members.
-    dropout : float or None, default=None
-        Dropout rate of all members; None differs between members.
-    weight_decay : float or None, default=None
-        Weight decay of all members; None differs between members.
-    optimizer : {"adamw", "adadelta"}, default="adamw"
-        The optimizer.
     loop_weight : float, default=0.0
         Weight of the loop loss: differences around loops of three points must sum to zero. If it
         is positive, rows whose y is NaN are unlabelled, and loops include them.
-    validation_fraction : float, default=0.1
-        Share of the rows to hold out where `n_folds` is 1 and `fit` gets no validation set.
-    selection : {"greedy", "mean"}, default="greedy"
-        Weights of the settings: by greedy selection on their out-of-fold predictions, or equal.
-    recipe : {"modern", "published", "written"}, default="modern"
-        `"published"` trains as the paper's code does and `"written"` as its text describes it; see
-        `as_published`. Both count epochs, and ignore `max_steps`.
-    scaling : {"standard", "signed_max"}, default="standard"
-        `"standard"` scales X and y to mean 0 and standard deviation 1; `"signed_max"` subtracts
-        the mean of X, divides by the largest excess over it, and leaves y as it is.
-    max_epochs : int or None, default=None
-        Largest number of epochs of the paper's recipes; None is the recipe's own.
-    patience : int or None, default=None
-        Epochs without a lower validation loss that end training in the paper's recipes; None is
-        the recipe's own.
-    categorical_features : {"from_dtype"}, list or None, default="from_dtype"
-        As in `TwinRegressor`; categories are one-hot encoded.
-    device : {"auto", "cpu", "gpu"}, default="auto"
-        Where to train and predict.
-    n_jobs : int or None, default=None
-        Number of threads for the neighbor search and the blocks of `predict`. None means 1.
-    memory_limit : int, str or None, default="512MB"
-        Bounds the memory of the blocks of `predict`: bytes, a string such as `"512MB"`, or None.
-    random_state : int, RandomState or None, default=None
-        Seed; the same seed on the same machine gives the same bits.
-    verbose : int, default=0
-        1 shows a progress bar while training.
 
     Attributes
     ----------
@@ -103,15 +49,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         As in `TwinRegressor`.
     n_pairs_ : int
         Number of pairs of distinct rows that training draws from, mirror images counted.
-    n_members_ : int
-        Number of networks that were trained.
-    member_weights_ : ndarray
-        The weights of the members that are used; they sum to one.
-    learning_curve_ : ndarray of shape (n_members_, n_checks)
-        Error of anchored predictions of the held-out rows of each member.
-    out_of_fold_prediction_ : ndarray like y, or None
-        Out-of-fold prediction of each training row; NaN for rows without a label or a weight, or
-        whose networks all diverged. None with a single validation set.
+    {shared attributes}
 
     Examples
     --------
@@ -160,33 +98,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            hidden_sizes,
-            effort=effort,
-            n_members=n_members,
-            max_steps=max_steps,
-            batch_size=batch_size,
-            n_folds=n_folds,
-            activation=activation,
-            embedding=embedding,
-            n_frequencies=n_frequencies,
-            learning_rate=learning_rate,
-            dropout=dropout,
-            weight_decay=weight_decay,
-            optimizer=optimizer,
-            validation_fraction=validation_fraction,
-            selection=selection,
-            recipe=recipe,
-            scaling=scaling,
-            max_epochs=max_epochs,
-            patience=patience,
-            categorical_features=categorical_features,
-            device=device,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        given = locals()
+        super().__init__(**{name: given[name] for name in signature(BaseNeural).parameters})
         self.pairs = pairs
         self.anchors = anchors
         self.weights = weights

@@ -7,7 +7,7 @@ import pytest
 from twinned import TwinNeuralRegressor
 from twinned.datasets import make_tf
 from twinned.models.neural import counter_rng, training
-from twinned.models.neural.network import Shape, differences, first_layer, initial_parameters
+from twinned.models.neural.network import Network, Shape, initial_parameters
 
 X, y = (part.to_numpy() for part in make_tf(160, random_state=0))
 SMALL = {"n_members": 2, "n_folds": 1, "max_steps": 600, "batch_size": 64, "random_state": 0}
@@ -32,15 +32,17 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     member = training.MemberArrays(
         *[None] * 6, *[0.0] * 3, jnp.float32(0), *[0.0] * 2, loop_rows, jnp.int32(20)
     )
-    fast = training._loop_loss(config, parameters, problem, member, key)
+    fast = training.MemberTask(config, problem, member).loop_loss(parameters, key)
 
     rows = np.asarray(
         loop_rows[counter_rng.integers(counter_rng.fold_in(key, 5), jnp.int32(20), 6)]
     )
 
+    network = Network(shape, parameters, jnp.float32(0))
+
     def F(a, b):
-        sides = [first_layer(shape, parameters, features[[i]], jnp.float32(0)) for i in (a, b)]
-        return np.asarray(differences(shape, parameters, *sides))[0]
+        sides = [network.first_layer(features[[i]]) for i in (a, b)]
+        return np.asarray(network.differences(*sides))[0]
 
     sums = [
         F(i, j) + F(j, k) + F(k, i)

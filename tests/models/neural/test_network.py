@@ -3,14 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from twinned.models.neural.network import (
-    Shape,
-    differences,
-    first_layer,
-    initial_parameters,
-    network_output,
-    silu,
-)
+from twinned.models.neural.network import Network, Shape, initial_parameters, silu
 
 KEY = jnp.uint32(7)
 
@@ -39,10 +32,8 @@ def test_halves_sum_to_the_first_layer(rng, gate):
     shape = Shape(3, 2, (5, 4), 2, "silu", twin=True)
     parameters = initial_parameters(shape, KEY, jnp.int32(3), jnp.float32(0.3))
     A, B = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
-    first, second = (
-        first_layer(shape, parameters, jnp.asarray(X), jnp.float32(gate)) for X in (A, B)
-    )
-    fast = differences(shape, parameters, first, second)
+    network = Network(shape, parameters, jnp.float32(gate))
+    fast = network.differences(*(network.first_layer(jnp.asarray(X)) for X in (A, B)))
     slow = [
         0.5
         * (slow_output(parameters, shape, a, b, gate) - slow_output(parameters, shape, b, a, gate))
@@ -55,13 +46,13 @@ def test_halves_sum_to_the_first_layer(rng, gate):
 def test_differences_are_antisymmetric_to_the_last_bit(rng, activation):
     shape = Shape(4, 1, (16, 16), 2, activation, twin=True)
     parameters = initial_parameters(shape, KEY, jnp.int32(4), jnp.float32(0.3))
+    network = Network(shape, parameters, jnp.float32(1.0))
     sides = [
-        first_layer(shape, parameters, jnp.asarray(rng.normal(size=(64, 4)), jnp.float32), 1.0)
-        for _ in range(2)
+        network.first_layer(jnp.asarray(rng.normal(size=(64, 4)), jnp.float32)) for _ in range(2)
     ]
-    compiled = jax.jit(differences, static_argnums=0)
-    forward = np.asarray(compiled(shape, parameters, *sides))
-    assert np.array_equal(forward, -np.asarray(compiled(shape, parameters, *sides[::-1])))
+    compiled = jax.jit(network.differences)
+    forward = np.asarray(compiled(*sides))
+    assert np.array_equal(forward, -np.asarray(compiled(*sides[::-1])))
 
 
 def test_silu_equals_that_of_jax(rng):
@@ -79,6 +70,7 @@ def test_padded_features_change_nothing(rng):
     outputs = []
     for shape, padded in ((narrow, X), (wide, np.pad(X, ((0, 0), (0, 3))))):
         parameters = initial_parameters(shape, KEY, jnp.int32(2), jnp.float32(0.1))
-        first = first_layer(shape, parameters, jnp.asarray(padded), jnp.float32(1.0))
-        outputs.append(np.asarray(network_output(shape, parameters, first[0])))
+        network = Network(shape, parameters, jnp.float32(1.0))
+        first = network.first_layer(jnp.asarray(padded))
+        outputs.append(np.asarray(network.output(first[0])))
     np.testing.assert_allclose(*outputs, atol=1e-6)

@@ -12,7 +12,7 @@ from twinned.models.neural.batch import stack_problems
 from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import member_settings
 from twinned.models.neural.problem import build_problem
-from twinned.models.neural.published_loss import PublishedConfig, triple_loss
+from twinned.models.neural.published_loss import PublishedConfig, PublishedLoss
 from twinned.neural import fit_many
 
 X, y = (part.to_numpy() for part in make_tf(90, random_state=0))
@@ -53,7 +53,8 @@ def test_triple_loss_is_the_mean_of_three_raw_differences():
     problem, member = first_of(problems, 1), first_of(members, 2)
     parameters = {name: np.asarray(value[0, 0]) for name, value in state.parameters.items()}
     corners = [np.array([0, 5, 9]), np.array([3, 3, 1]), np.array([7, 2, 30])]
-    fast = triple_loss(config, parameters, problem, member, [jnp.array(c) for c in corners])
+    losses = PublishedLoss(config, problem, member)
+    fast = losses.of_triples(parameters, [jnp.array(c) for c in corners])
 
     both = {**parameters, "linear": np.vstack([parameters["linear_0"], parameters["linear_1"]])}
     features, values = np.asarray(problem.X), np.asarray(problem.y)

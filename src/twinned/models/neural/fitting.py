@@ -48,16 +48,12 @@ class TrainedEnsemble(NamedTuple):
     out_of_fold: Floats | None  # (table row, output) in units of y
 
 
-class _GroupResult(NamedTuple):
-    """Results of training, of all problems of a group or of one; leading axis member."""
+class _TrainedMembers(NamedTuple):
+    """The trained networks of one problem, and their predictions; leading axis member."""
 
     parameters: MemberParameters
-    errors: NDArray[np.float32]  # (..., member, check), of held-out rows
-    held_out: NDArray[np.float32]  # (..., member, held-out row, output): their predictions
-
-    def of_problem(self, i: int) -> _GroupResult:
-        own = {name: value[i] for name, value in self.parameters.items()}
-        return _GroupResult(own, self.errors[i], self.held_out[i])
+    errors: NDArray[np.float32]  # (member, check), of held-out rows
+    held_out: NDArray[np.float32]  # (member, held-out row, output): their predictions
 
 
 def fit_problems(
@@ -100,11 +96,13 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
         held_out = map_members(
             config, partial(predict_held_out, config), problems, members, parameters
         )
-    results = _GroupResult(parameters, errors, held_out)
-    return [
-        _weigh_members(config.shape, problem, settings, results.of_problem(i), estimator.selection)
-        for i, problem in enumerate(group)
-    ]
+
+    def ensemble(i: int, problem: TrainingProblem) -> TrainedEnsemble:
+        own = {name: value[i] for name, value in parameters.items()}
+        members = _TrainedMembers(own, errors[i], held_out[i])
+        return _weigh_members(config.shape, problem, settings, members, estimator.selection)
+
+    return [ensemble(i, problem) for i, problem in enumerate(group)]
 
 
 def training_config(
@@ -182,13 +180,13 @@ def _weigh_members(
     shape: Shape,
     problem: TrainingProblem,
     settings: list[Setting],
-    result: _GroupResult,
+    trained: _TrainedMembers,
     selection: str,
 ) -> TrainedEnsemble:
     """Weigh the settings by their out-of-fold predictions, and drop members without weight."""
     n_settings, n_folds = len(settings), len(problem.folds)
-    converged = _converged(result).reshape(n_settings, n_folds)
-    held_out = result.held_out.reshape(n_settings, n_folds, *result.held_out.shape[1:])
+    converged = _converged(trained).reshape(n_settings, n_folds)
+    held_out = trained.held_out.reshape(n_settings, n_folds, *trained.held_out.shape[1:])
     predicted = np.concatenate(
         [held_out[:, f, : len(fold)] for f, fold in enumerate(problem.folds)], axis=1
     ).astype(np.float64)
@@ -213,22 +211,22 @@ def _weigh_members(
     gates = np.repeat([float(setting.frequency_scale > 0) for setting in settings], n_folds)
     return TrainedEnsemble(
         shape=shape,
-        parameters={name: value[used] for name, value in result.parameters.items()},
+        parameters={name: value[used] for name, value in trained.parameters.items()},
         gates=gates[used].astype(np.float32),
         weights=weights[used],
-        learning_curve=result.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
+        learning_curve=trained.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
         n_members=len(weights),
         out_of_fold=out_of_fold,
     )
 
 
-def _converged(result: _GroupResult) -> NDArray[np.bool_]:
+def _converged(trained: _TrainedMembers) -> NDArray[np.bool_]:
     """(member,): False for members whose loss became infinite or NaN before their first check.
 
-    Their parameters are the initial ones, or not finite. Such members get no weight.
+    Their parameters are the initial ones, or not finite.
     """
-    converged: NDArray[np.bool_] = np.asarray(np.isfinite(result.errors).any(axis=-1))
-    for value in result.parameters.values():
+    converged: NDArray[np.bool_] = np.asarray(np.isfinite(trained.errors).any(axis=-1))
+    for value in (*trained.parameters.values(), trained.held_out):
         converged &= np.isfinite(value).reshape(len(value), -1).all(axis=1)
     n_diverged = int((~converged).sum())
     if n_diverged == len(converged):
@@ -255,12 +253,9 @@ def _mean_over_settings(
     """
     if converged.all():
         return np.tensordot(of_settings, predicted, axes=1)
-    weight = of_settings[:, None] * converged
-    total = weight.sum(axis=0)
-    weighted = np.where(weight[..., None] > 0, weight[..., None] * predicted, 0.0).sum(axis=0)
-    return np.divide(
-        weighted, total[:, None], out=np.full_like(weighted, np.nan), where=total[:, None] > 0
-    )
+    weight = (of_settings[:, None] * converged)[..., None]
+    with np.errstate(invalid="ignore"):  # 0 / 0
+        return np.where(weight > 0, weight * predicted, 0.0).sum(axis=0) / weight.sum(axis=0)
 
 
 def _in_table_order(problem: TrainingProblem, rows: NDArray[np.intp], predicted: Floats) -> Floats:

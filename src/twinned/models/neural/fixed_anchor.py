@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from twinned._table import Floats
 from twinned.models.neural.inference import Matrix, MemberParameters
-from twinned.models.neural.network import Parameters, Shape, first_layer
+from twinned.models.neural.network import Network, Parameters, Shape
 
 
 def plain_parameters(
@@ -27,7 +27,7 @@ def plain_parameters(
     """
 
     def one(own: Parameters, gate: Array) -> Parameters:
-        first, second = first_layer(shape, own, jnp.asarray(anchor), gate)
+        first, second = Network(shape, own, gate).first_layer(jnp.asarray(anchor))
         plain = {"linear_0": _side_by_side(own["linear_0"], own["linear_1"])}
         if shape.n_frequencies:
             plain["periodic_0"] = _side_by_side(own["periodic_0"], own["periodic_1"])

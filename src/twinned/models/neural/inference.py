@@ -14,20 +14,14 @@ from jax import Array
 from numpy.typing import NDArray
 
 from twinned._neighbors import Indices
-from twinned.models.neural.network import (
-    Parameters,
-    Shape,
-    differences,
-    first_layer,
-    network_output,
-)
+from twinned.models.neural.network import Network, Parameters, Shape
 from twinned.models.neural.padding import pad_rows, pad_to, round_up
 from twinned.models.neural.training import (
     MemberArrays,
+    MemberTask,
     ProblemArrays,
     TrainingConfig,
     over_members,
-    predict_from_anchors,
 )
 
 Matrix = NDArray[np.float32]  # scaled and padded features, (row, feature)
@@ -44,34 +38,22 @@ def predict_held_out(
     """
     n_anchors = 4 * config.check_anchors
 
-    def one(problem: ProblemArrays, member: MemberArrays, parameters: Parameters) -> Array:
-        return predict_from_anchors(
-            config, parameters, problem, member, member.held_out, n_anchors, block=16
-        )
+    def one(task: MemberTask, parameters: Parameters) -> Array:
+        return task.predict(parameters, task.member.held_out, n_anchors, block=16)
 
     return over_members(config, one)(problems, members, parameters)
 
 
 @partial(jax.jit, static_argnames="shape")
-def _grid(shape: Shape, parameters: Parameters, gates: Array, Q: Array, A: Array) -> Array:
-    def one(member: tuple[Parameters, Array]) -> Array:
-        own, gate = member
-        queries = tuple(half[:, None] for half in first_layer(shape, own, Q, gate))
-        anchors = tuple(half[None] for half in first_layer(shape, own, A, gate))
-        return differences(shape, own, queries, anchors)
-
-    return jax.lax.map(one, (parameters, gates))
-
-
-@partial(jax.jit, static_argnames="shape")
-def _indexed(
-    shape: Shape, parameters: Parameters, gates: Array, Q: Array, A: Array, indices: Array
+def _to_anchors(
+    shape: Shape, parameters: Parameters, gates: Array, Q: Array, A: Array, indices: Array | None
 ) -> Array:
     def one(member: tuple[Parameters, Array]) -> Array:
-        own, gate = member
-        queries = tuple(half[:, None] for half in first_layer(shape, own, Q, gate))
-        anchors = tuple(half[indices] for half in first_layer(shape, own, A, gate))
-        return differences(shape, own, queries, anchors)
+        network = Network(shape, *member)
+        queries = tuple(half[:, None] for half in network.first_layer(Q))
+        # where all queries have the same anchors, indexing by None adds the axis of queries
+        anchors = tuple(half[indices] for half in network.first_layer(A))
+        return network.differences(queries, anchors)
 
     return jax.lax.map(one, (parameters, gates))
 
@@ -79,11 +61,11 @@ def _indexed(
 @partial(jax.jit, static_argnames="shape")
 def _rows(shape: Shape, parameters: Parameters, gates: Array, X: Array, Z: Array | None) -> Array:
     def one(member: tuple[Parameters, Array]) -> Array:
-        own, gate = member
-        first = first_layer(shape, own, X, gate)
+        network = Network(shape, *member)
+        first = network.first_layer(X)
         if Z is None:
-            return network_output(shape, own, first[0])
-        return differences(shape, own, first, first_layer(shape, own, Z, gate))
+            return network.output(first[0])
+        return network.differences(first, network.first_layer(Z))
 
     return jax.lax.map(one, (parameters, gates))
 
@@ -94,7 +76,7 @@ def grid_differences(
     """(member, query, anchor, output): differences to all anchors, in units of scaled y."""
     Q = pad_rows(queries, round_up(len(queries), 4))
     A = pad_rows(anchors, round_up(len(anchors), 64))
-    out = np.asarray(_grid(shape, parameters, gates, Q, A))
+    out = np.asarray(_to_anchors(shape, parameters, gates, Q, A, None))
     return out[:, : len(queries), : len(anchors)]
 
 
@@ -115,7 +97,7 @@ def indexed_differences(
     Q = pad_rows(queries, size)
     A = pad_rows(anchors, round_up(len(anchors), 64))
     padded = pad_to(indices, size, indices.shape[1], dtype=np.int32)
-    return np.asarray(_indexed(shape, parameters, gates, Q, A, padded))[:, : len(queries)]
+    return np.asarray(_to_anchors(shape, parameters, gates, Q, A, padded))[:, : len(queries)]
 
 
 def row_differences(

@@ -21,6 +21,7 @@ from twinned.models.neural.device import platform
 
 Parameters = dict[str, Array]
 Halves = tuple[Array, ...]  # of the first layer: one array (..., hidden) for each side of a pair
+Masks = Sequence[Array] | None  # of dropout: one for each hidden layer
 
 
 @jax.custom_vjp
@@ -130,67 +131,65 @@ def _weights(key: Array, rows: int, columns: int, fan_in: Array) -> Array:
     return (2.0 * counter_rng.uniform(key, rows, columns) - 1.0) * jnp.sqrt(3.0 / fan_in)
 
 
-def first_layer(shape: Shape, parameters: Parameters, x: Array, gate: Array) -> Halves:
-    """(..., feature) → the halves of the first layer, (..., hidden) for each side of a pair.
+class Network(NamedTuple):
+    """One network: F(a, b) of a twin, or a plain network."""
 
-    `gate` is 1 where the member has a periodic embedding of its features, and 0 where it has none.
-    The bias is part of the first half: each order of a pair has one first point.
-    """
-    sides = range(2 if shape.twin else 1)
-    out = [x @ parameters[f"linear_{side}"] for side in sides]
-    out[0] = out[0] + parameters["bias_0"]
-    if shape.n_frequencies:
-        angle = 2.0 * jnp.pi * x[..., None] * parameters["frequency"]
-        # sin and cos − 1: a padded feature, which is 0 everywhere, adds nothing
-        embedding = jnp.concatenate([jnp.sin(angle), jnp.cos(angle) - 1.0], axis=-1) * gate
-        embedding = embedding.reshape(*x.shape[:-1], -1)
-        for side in sides:
-            out[side] = out[side] + embedding @ parameters[f"periodic_{side}"]
-    return tuple(out)
+    shape: Shape
+    parameters: Parameters
+    gate: Array  # 1 with periodic embedding of the features, 0 without
 
+    def first_layer(self, x: Array) -> Halves:
+        """(..., feature) → the halves of the first layer, (..., hidden) for each side of a pair.
 
-def network_output(
-    shape: Shape, parameters: Parameters, first: Array, masks: Sequence[Array] | None = None
-) -> Array:
-    """(..., hidden) before the first activation → (..., output). `masks` are those of dropout."""
-    last = len(shape.hidden_sizes)
-    value = last_hidden(shape, parameters, first, masks)
-    return value @ parameters[f"weight_{last}"] + parameters[f"bias_{last}"]
+        The bias is part of the first half: each order of a pair has one first point.
+        """
+        shape, parameters, gate = self
+        sides = range(2 if shape.twin else 1)
+        out = [x @ parameters[f"linear_{side}"] for side in sides]
+        out[0] = out[0] + parameters["bias_0"]
+        if shape.n_frequencies:
+            angle = 2.0 * jnp.pi * x[..., None] * parameters["frequency"]
+            # sin and cos − 1: a padded feature, which is 0 everywhere, adds nothing
+            embedding = jnp.concatenate([jnp.sin(angle), jnp.cos(angle) - 1.0], axis=-1) * gate
+            embedding = embedding.reshape(*x.shape[:-1], -1)
+            for side in sides:
+                out[side] = out[side] + embedding @ parameters[f"periodic_{side}"]
+        return tuple(out)
 
+    def last_hidden(self, value: Array, masks: Masks = None) -> Array:
+        """(..., hidden) before the first activation → (..., hidden) after the last one."""
+        activation = ACTIVATIONS[self.shape.activation]
+        for layer in range(len(self.shape.hidden_sizes)):
+            if layer:
+                weight, bias = self.parameters[f"weight_{layer}"], self.parameters[f"bias_{layer}"]
+                value = matmul(value, weight) + bias
+            value = activation(value)
+            if masks is not None:
+                value = value * masks[layer]
+        return value
 
-def last_hidden(
-    shape: Shape, parameters: Parameters, value: Array, masks: Sequence[Array] | None = None
-) -> Array:
-    """(..., hidden) before the first activation → (..., hidden) after the last one."""
-    activation = ACTIVATIONS[shape.activation]
-    for layer in range(len(shape.hidden_sizes)):
-        if layer:
-            value = matmul(value, parameters[f"weight_{layer}"]) + parameters[f"bias_{layer}"]
-        value = activation(value)
-        if masks is not None:
-            value = value * masks[layer]
-    return value
+    def output(self, first: Array, masks: Masks = None) -> Array:
+        """(..., hidden) before the first activation → (..., output)."""
+        last = len(self.shape.hidden_sizes)
+        value = self.last_hidden(first, masks)
+        return value @ self.parameters[f"weight_{last}"] + self.parameters[f"bias_{last}"]
 
+    def half_output_weight(self) -> Array:
+        """(hidden, output): half the weight of the last layer, for the mean of both orders."""
+        return 0.5 * self.parameters[f"weight_{len(self.shape.hidden_sizes)}"]
 
-def differences(
-    shape: Shape,
-    parameters: Parameters,
-    a: Halves,
-    b: Halves,
-    masks: Sequence[Array] | None = None,
-) -> Array:
-    """½F(a, b) − ½F(b, a) from the first-layer halves of both points, which broadcast.
+    def differences(self, a: Halves, b: Halves, masks: Masks = None) -> Array:
+        """½F(a, b) − ½F(b, a) from the first-layer halves of both points, which broadcast.
 
-    `masks` are those of both orders, one after the other.
-    """
-    both = jnp.concatenate([a[0] + b[1], b[0] + a[1]])
-    hidden = last_hidden(shape, parameters, both, masks)
-    output = 0.5 * parameters[f"weight_{len(shape.hidden_sizes)}"]
-    # The output layer is linear, and its bias cancels: it may be applied to the difference, at half
-    # the cost. But a compiler rounds the product at the end of an activation and the subtraction
-    # at once, on one side alone; then F(a, b) is not −F(b, a) to the last bit.
-    if shape.activation in _END_IN_A_PRODUCT:
-        forward, backward = jnp.split(hidden @ output, 2)
-        return forward - backward
-    forward, backward = jnp.split(hidden, 2)
-    return (forward - backward) @ output
+        `masks` are those of both orders, one after the other.
+        """
+        hidden = self.last_hidden(jnp.concatenate([a[0] + b[1], b[0] + a[1]]), masks)
+        output = self.half_output_weight()
+        # The output layer is linear, and its bias cancels: it may be applied to the difference, at
+        # half the cost. But a compiler rounds the product at the end of an activation and the
+        # subtraction at once, on one side alone; then F(a, b) is not −F(b, a) to the last bit.
+        if self.shape.activation in _END_IN_A_PRODUCT:
+            forward, backward = jnp.split(hidden @ output, 2)
+            return forward - backward
+        forward, backward = jnp.split(hidden, 2)
+        return (forward - backward) @ output

@@ -23,12 +23,7 @@ from numpy.typing import NDArray
 from twinned._validation import check_integer
 from twinned.models.neural import counter_rng
 from twinned.models.neural.network import Parameters, Shape, initial_parameters
-from twinned.models.neural.published_loss import (
-    PublishedConfig,
-    difference_loss,
-    row_loss,
-    validation_loss,
-)
+from twinned.models.neural.published_loss import PublishedConfig, PublishedLoss
 from twinned.models.neural.training import MemberArrays, ProblemArrays
 
 RECIPES = ("modern", "published", "written")
@@ -201,38 +196,26 @@ def train_epochs(
 
     Returns the new state and the (problem, member, epoch) validation errors, NaN after stopping.
     """
-    one = partial(_train_member, config, first_epoch, steps, limits)
-    return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)))(problems, members, state)
+    epochs = first_epoch + jnp.arange(EPOCHS_AT_ONCE, dtype=jnp.int32)
 
+    def of_member(problem: ProblemArrays, member: MemberArrays, state: EpochState) -> Any:
+        losses = PublishedLoss(config, problem, member)
 
-def _train_member(
-    config: PublishedConfig,
-    first_epoch: Array,
-    steps: Array,
-    limits: Array,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    state: EpochState,
-) -> tuple[EpochState, Array]:
-    def one(state: EpochState, number: Array) -> tuple[EpochState, Array]:
-        epoch = first_epoch + number
-        new, error = _train_epoch(config, epoch, steps, limits, problem, member, state)
-        # a member that has stopped does not change
-        after = jax.tree.map(lambda old, new: jnp.where(state.stopped, old, new), state, new)
-        return after, jnp.where(state.stopped, jnp.nan, error)
+        def one(state: EpochState, epoch: Array) -> tuple[EpochState, Array]:
+            new, error = _train_epoch(losses, epoch, steps, limits, state)
+            # a member that has stopped does not change
+            after = jax.tree.map(lambda old, new: jnp.where(state.stopped, old, new), state, new)
+            return after, jnp.where(state.stopped, jnp.nan, error)
 
-    return jax.lax.scan(one, state, jnp.arange(EPOCHS_AT_ONCE, dtype=jnp.int32))
+        return jax.lax.scan(one, state, epochs)
+
+    return jax.vmap(jax.vmap(of_member, in_axes=(None, 0, 0)))(problems, members, state)
 
 
 def _train_epoch(
-    config: PublishedConfig,
-    epoch: Array,
-    steps: Array,
-    limits: Array,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    state: EpochState,
+    losses: PublishedLoss, epoch: Array, steps: Array, limits: Array, state: EpochState
 ) -> tuple[EpochState, Array]:
+    config, member = losses.config, losses.member
     direction = _optimizer(config)
     order = None
     if not config.shape.twin:
@@ -240,9 +223,9 @@ def _train_epoch(
 
     def loss_of(parameters: Parameters, number: Array) -> Array:
         if order is not None:
-            return row_loss(config, parameters, problem, member, order, number)
+            return losses.of_rows(parameters, order, number)
         key = counter_rng.fold_in(member.key, 8 + 2 * (epoch * steps + number))
-        return difference_loss(config, parameters, problem, member, key)
+        return losses.of_differences(parameters, key)
 
     def step(number: Array, carry: Any) -> Any:
         parameters, momentum, total = carry
@@ -256,7 +239,7 @@ def _train_epoch(
     )
     loss = total / steps
     # without held-out rows the training loss decides when to stop
-    held_out_loss = validation_loss(config, parameters, problem, member)
+    held_out_loss = losses.of_held_out_rows(parameters)
     error = jnp.where(member.n_held_out > 0, held_out_loss, loss)
 
     max_epochs, plateau, patience = limits

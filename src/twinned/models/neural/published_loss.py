@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from twinned.models.neural.counter_rng import bits, fold_in, integers
-from twinned.models.neural.network import Parameters, Shape, first_layer, network_output
+from twinned.models.neural.network import Network, Parameters, Shape
 from twinned.models.neural.training import MemberArrays, ProblemArrays
 
 # Half of the author's batch are unlabelled triples, which count only with a loop weight. The factor
@@ -30,142 +30,100 @@ class PublishedConfig(NamedTuple):
     optimizer: str
 
 
-def row_loss(
-    config: PublishedConfig,
-    parameters: Parameters,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    order: Array,
-    step: Array,
-) -> Array:
-    """Loss of a plain network over the rows of one step of an epoch; `order` is (row,)."""
-    rows = order[(step * config.batch_size + jnp.arange(config.batch_size)) % member.n_rows]
-    square = _row_squares(config, parameters, problem, member, rows)
-    return jnp.mean(square * problem.weight[rows])
+class PublishedLoss(NamedTuple):
+    """The losses of one member on one problem."""
 
+    config: PublishedConfig
+    problem: ProblemArrays
+    member: MemberArrays
 
-def difference_loss(
-    config: PublishedConfig,
-    parameters: Parameters,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    key: Array,
-) -> Array:
-    """Loss of a twin over random pairs or triples, and over loops where these count."""
-    size = config.batch_size
-    if not config.triples:
-        a = member.rows[integers(fold_in(key, 1), member.n_rows, size)]
-        b = _draw_partners(config, problem, member, a, fold_in(key, 2))
-        predicted = _raw_differences(config, parameters, problem, member, a, b)
-        return _pair_loss(problem, member, predicted, a, b)
-    half = max(1, size // 2)
-    corners = _draw_triples(config, problem, member, key, member.rows, member.n_rows, half)
-    loss = LABELLED_SHARE * triple_loss(config, parameters, problem, member, corners)
-    if config.loops:
-        corners = _draw_triples(
-            config, problem, member, fold_in(key, 9), member.loop_rows, member.n_loop_rows, half
-        )
-        sums = sum(
-            _raw_differences(config, parameters, problem, member, corners[i], corners[(i + 1) % 3])
-            for i in range(3)
-        )
-        loss = loss + LABELLED_SHARE * member.loop_weight * jnp.mean(sums**2)
-    return loss
+    def of_rows(self, parameters: Parameters, order: Array, step: Array) -> Array:
+        """Loss of a plain network over the rows of one step of an epoch; `order` is (row,)."""
+        size = self.config.batch_size
+        rows = order[(step * size + jnp.arange(size)) % self.member.n_rows]
+        return jnp.mean(self._row_squares(parameters, rows) * self.problem.weight[rows])
 
+    def of_differences(self, parameters: Parameters, key: Array) -> Array:
+        """Loss of a twin over random pairs or triples, and over loops where these count."""
+        member, size = self.member, self.config.batch_size
+        if not self.config.triples:
+            a = member.rows[integers(fold_in(key, 1), member.n_rows, size)]
+            return self._of_pairs(parameters, a, self._draw_partners(a, fold_in(key, 2)))
+        half = max(1, size // 2)
+        corners = self._draw_triples(key, member.rows, member.n_rows, half)
+        loss = LABELLED_SHARE * self.of_triples(parameters, corners)
+        if self.config.loops:
+            key = fold_in(key, 9)
+            corners = self._draw_triples(key, member.loop_rows, member.n_loop_rows, half)
+            sums = sum(
+                self._raw_differences(parameters, corners[i], corners[(i + 1) % 3])
+                for i in range(3)
+            )
+            loss = loss + LABELLED_SHARE * member.loop_weight * jnp.mean(sums**2)
+        return loss
 
-def triple_loss(
-    config: PublishedConfig,
-    parameters: Parameters,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    corners: list[Array],
-) -> Array:
-    """Mean loss of the three differences of each triple, in one pass through the network."""
-    a = jnp.concatenate(corners)
-    b = jnp.concatenate([corners[1], corners[2], corners[0]])
-    predicted = _raw_differences(config, parameters, problem, member, a, b)
-    return _pair_loss(problem, member, predicted, a, b)
+    def of_triples(self, parameters: Parameters, corners: list[Array]) -> Array:
+        """Mean loss of the three differences of each triple, in one pass through the network."""
+        a = jnp.concatenate(corners)
+        b = jnp.concatenate([corners[1], corners[2], corners[0]])
+        return self._of_pairs(parameters, a, b)
 
+    def of_held_out_rows(self, parameters: Parameters) -> Array:
+        """Loss of all held-out rows; of a twin, over the same triples of these rows every time."""
+        rows = self.member.held_out
+        inside = (jnp.arange(rows.shape[0]) < self.member.n_held_out).astype(jnp.float32)
+        total = jnp.maximum(jnp.sum(inside), 1.0)
+        if not self.config.shape.twin:
+            return jnp.sum(inside * self._row_squares(parameters, rows)) / total
+        key = fold_in(self.member.key, 3)
+        count = jnp.maximum(self.member.n_held_out, 1)
+        others = [rows[integers(fold_in(key, i), count, rows.shape[0])] for i in range(2)]
+        a = jnp.concatenate([rows, *others])
+        b = jnp.concatenate([*others, rows])
+        square = self._pair_squares(parameters, a, b)
+        return jnp.sum(jnp.tile(inside, 3) * square) / (3.0 * total)
 
-def validation_loss(
-    config: PublishedConfig, parameters: Parameters, problem: ProblemArrays, member: MemberArrays
-) -> Array:
-    """Loss of all held-out rows; of a twin, over the same triples of these rows every time."""
-    rows = member.held_out
-    inside = (jnp.arange(rows.shape[0]) < member.n_held_out).astype(jnp.float32)
-    total = jnp.maximum(jnp.sum(inside), 1.0)
-    if not config.shape.twin:
-        square = _row_squares(config, parameters, problem, member, rows)
-        return jnp.sum(inside * square) / total
-    key = fold_in(member.key, 3)
-    count = jnp.maximum(member.n_held_out, 1)
-    others = [rows[integers(fold_in(key, i), count, rows.shape[0])] for i in range(2)]
-    a = jnp.concatenate([rows, *others])
-    b = jnp.concatenate([*others, rows])
-    predicted = _raw_differences(config, parameters, problem, member, a, b)
-    square = jnp.mean((predicted - (problem.y[a] - problem.y[b])) ** 2, axis=-1)
-    return jnp.sum(jnp.tile(inside, 3) * square) / (3.0 * total)
+    def _draw_triples(self, key: Array, rows: Array, n_rows: Array, size: int) -> list[Array]:
+        """Three times (triple,) rows: random ones, or a random one and two of its partners."""
+        drawn = [rows[integers(fold_in(key, 1 + i), n_rows, size)] for i in range(3)]
+        if self.config.partner_table:
+            labelled = self.member.is_training[drawn[0]] > 0  # unlabelled rows have no partners
+            for i in (1, 2):
+                partners = self._draw_partners(drawn[0], fold_in(key, 4 + i))
+                drawn[i] = jnp.where(labelled, partners, drawn[i])
+        return drawn
 
+    def _draw_partners(self, rows: Array, key: Array) -> Array:
+        """A random partner of each row: from the partner table, or any training row."""
+        if not self.config.partner_table:
+            return self.member.rows[integers(key, self.member.n_rows, rows.shape[0])]
+        random_bits = bits(key, 1, rows.shape[0])[0]
+        return self.problem.partners[
+            rows, (random_bits % self.problem.n_partners).astype(jnp.int32)
+        ]
 
-def _draw_triples(
-    config: PublishedConfig,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    key: Array,
-    rows: Array,
-    n_rows: Array,
-    size: int,
-) -> list[Array]:
-    """Three times (triple,) rows: random ones, or a random one and two of its partners."""
-    drawn = [rows[integers(fold_in(key, 1 + i), n_rows, size)] for i in range(3)]
-    if config.partner_table:
-        labelled = member.is_training[drawn[0]] > 0  # unlabelled rows have no partners
-        for i in (1, 2):
-            partners = _draw_partners(config, problem, member, drawn[0], fold_in(key, 4 + i))
-            drawn[i] = jnp.where(labelled, partners, drawn[i])
-    return drawn
+    def _of_pairs(self, parameters: Parameters, a: Array, b: Array) -> Array:
+        square, training = self._pair_squares(parameters, a, b), self.member.is_training
+        weight = self.problem.weight[a] * self.problem.weight[b] * training[a] * training[b]
+        return jnp.mean(square * weight)
 
+    def _pair_squares(self, parameters: Parameters, a: Array, b: Array) -> Array:
+        """(pair,): squared errors of the raw differences."""
+        error = self._raw_differences(parameters, a, b) - (self.problem.y[a] - self.problem.y[b])
+        return jnp.mean(error**2, axis=-1)
 
-def _draw_partners(
-    config: PublishedConfig, problem: ProblemArrays, member: MemberArrays, rows: Array, key: Array
-) -> Array:
-    """A random partner of each row: from the partner table, or any training row."""
-    if not config.partner_table:
-        return member.rows[integers(key, member.n_rows, rows.shape[0])]
-    columns = (bits(key, 1, rows.shape[0])[0] % problem.n_partners).astype(jnp.int32)
-    return problem.partners[rows, columns]
+    def _raw_differences(self, parameters: Parameters, a: Array, b: Array) -> Array:
+        """(pair, output): F(a, b) in this order only, as the author trains it."""
+        network = self._network(parameters)
+        first = network.first_layer(self.problem.X[a])[0]
+        second = network.first_layer(self.problem.X[b])[1]
+        return network.output(first + second)
 
+    def _row_squares(self, parameters: Parameters, rows: Array) -> Array:
+        """(row,): squared errors of a plain network."""
+        network = self._network(parameters)
+        predicted = network.output(network.first_layer(self.problem.X[rows])[0])
+        return jnp.mean((predicted - self.problem.y[rows]) ** 2, axis=-1)
 
-def _raw_differences(
-    config: PublishedConfig,
-    parameters: Parameters,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    a: Array,
-    b: Array,
-) -> Array:
-    """(pair, output): F(a, b) in this order only, as the author trains it."""
-    first = first_layer(config.shape, parameters, problem.X[a], member.gate)[0]
-    second = first_layer(config.shape, parameters, problem.X[b], member.gate)[1]
-    return network_output(config.shape, parameters, first + second)
-
-
-def _pair_loss(
-    problem: ProblemArrays, member: MemberArrays, predicted: Array, a: Array, b: Array
-) -> Array:
-    square = jnp.mean((predicted - (problem.y[a] - problem.y[b])) ** 2, axis=-1)
-    weight = problem.weight[a] * problem.weight[b] * member.is_training[a] * member.is_training[b]
-    return jnp.mean(square * weight)
-
-
-def _row_squares(
-    config: PublishedConfig,
-    parameters: Parameters,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    rows: Array,
-) -> Array:
-    """(row,): squared errors of a plain network."""
-    first = first_layer(config.shape, parameters, problem.X[rows], member.gate)[0]
-    predicted = network_output(config.shape, parameters, first)
-    return jnp.mean((predicted - problem.y[rows]) ** 2, axis=-1)
+    def _network(self, parameters: Parameters) -> Network:
+        return Network(self.config.shape, parameters, self.member.gate)

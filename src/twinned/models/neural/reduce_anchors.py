@@ -20,7 +20,7 @@ from twinned._table import Floats
 from twinned.models.memory import MemoryBudget
 from twinned.models.neural.device import platform
 from twinned.models.neural.inference import Matrix, MemberParameters, first_layer_bytes
-from twinned.models.neural.network import Parameters, Shape, first_layer, last_hidden
+from twinned.models.neural.network import Network, Parameters, Shape
 from twinned.models.neural.padding import pad_rows, round_up
 
 # Pairs of a tile: on a CPU its layers should stay in the cache, a GPU needs enough to do.
@@ -150,9 +150,9 @@ def _moments(
     Only the first `n_tiles` of each side are computed, so padding costs no time.
     """
     tile_queries, tile_anchors = tile
-    query_halves = first_layer(shape, parameters, Q, gate)
-    anchor_halves = first_layer(shape, parameters, A, gate)
-    output = 0.5 * parameters[f"weight_{len(shape.hidden_sizes)}"]
+    network = Network(shape, parameters, gate)
+    query_halves, anchor_halves = network.first_layer(Q), network.first_layer(A)
+    output = network.half_output_weight()
     zeros = jnp.zeros((tile_queries, shape.n_outputs))
 
     def cut(side: Array, i: Array, size: int) -> Array:
@@ -164,8 +164,8 @@ def _moments(
         def one_tile(j: Array, merged: tuple[Array, ...]) -> tuple[Array, ...]:
             anchor = [cut(half, j, tile_anchors)[None] for half in anchor_halves]
             known, weight = jnp.split(cut(values, j, tile_anchors), [shape.n_outputs], axis=1)
-            forward = last_hidden(shape, parameters, query[0] + anchor[1])
-            backward = last_hidden(shape, parameters, anchor[0] + query[1])
+            forward = network.last_hidden(query[0] + anchor[1])
+            backward = network.last_hidden(anchor[0] + query[1])
             # the output layer is linear, so it is applied to the difference of both orders
             estimate = (forward - backward) @ output + known
             total = jnp.sum(weight)

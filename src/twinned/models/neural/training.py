@@ -21,15 +21,7 @@ import optax
 from jax import Array
 
 from twinned.models.neural import counter_rng
-from twinned.models.neural.network import (
-    Halves,
-    Parameters,
-    Shape,
-    differences,
-    first_layer,
-    initial_parameters,
-    network_output,
-)
+from twinned.models.neural.network import Halves, Network, Parameters, Shape, initial_parameters
 
 VALIDATION_ROWS = 512  # of the held-out rows, which are in random order
 
@@ -106,10 +98,10 @@ def initial_state(
 ) -> TrainingState:
     """The state of all members of all problems before their first step."""
 
-    def one(problem: ProblemArrays, member: MemberArrays) -> TrainingState:
-        key = counter_rng.fold_in(member.key, 0)
+    def one(task: MemberTask) -> TrainingState:
+        key = counter_rng.fold_in(task.member.key, 0)
         parameters = initial_parameters(
-            config.shape, key, problem.n_features, member.frequency_scale
+            config.shape, key, task.problem.n_features, task.member.frequency_scale
         )
         momentum = optimizer_by_name(config.optimizer).init(parameters)
         return TrainingState(parameters, momentum, parameters, jnp.float32(jnp.inf), jnp.int32(0))
@@ -130,122 +122,181 @@ def train_to_check(
 
     Returns the new state and each member's error at the check, in units of scaled y.
     """
-    steps, total_steps = schedule
-    one = partial(_train_member, config, check, steps, total_steps)
+
+    def one(task: MemberTask, state: TrainingState) -> tuple[TrainingState, Array]:
+        return task.train(state, check, *schedule)
+
     return over_members(config, one)(problems, members, state)
 
 
 def over_members(config: TrainingConfig, one: Callable[..., Any]) -> Callable[..., Any]:
-    """Vectorize a function of a problem, a member and other data of the member.
+    """Vectorize a function of a `MemberTask` and other data of the member.
 
-    The function itself is returned where the program is that of one member: see `dispatch`.
+    The result is a function of problems, members and the other data. Where the program is that of
+    one member, these have no leading axes: see `dispatch`.
     """
+
+    def of_member(problem: ProblemArrays, member: MemberArrays, *own: Any) -> Any:
+        return one(MemberTask(config, problem, member), *own)
+
     if config.one_member:
-        return one
+        return of_member
 
     def of_problem(problem: ProblemArrays, *own: Any) -> Any:
-        return jax.vmap(partial(one, problem))(*own)
+        return jax.vmap(partial(of_member, problem))(*own)
 
     return jax.vmap(of_problem)
 
 
-def _train_member(
-    config: TrainingConfig,
-    check: Array,
-    steps: Array,
-    total_steps: Array,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    state: TrainingState,
-) -> tuple[TrainingState, Array]:
-    direction = optimizer_by_name(config.optimizer)
+class MemberTask(NamedTuple):
+    """The training of one member on one problem."""
 
-    def step(
-        number: Array, state: tuple[Parameters, optax.OptState]
-    ) -> tuple[Parameters, optax.OptState]:
-        parameters, momentum = state
-        gradient = jax.grad(_loss, argnums=1)(
-            config, parameters, problem, member, counter_rng.fold_in(member.key, number + 1)
+    config: TrainingConfig
+    problem: ProblemArrays
+    member: MemberArrays
+
+    def train(
+        self, state: TrainingState, check: Array, steps: Array, total_steps: Array
+    ) -> tuple[TrainingState, Array]:
+        """Train from one check to the next; return the new state and the error of held-out rows."""
+        member = self.member
+        direction = optimizer_by_name(self.config.optimizer)
+
+        def step(number: Array, carry: tuple[Parameters, Any]) -> tuple[Parameters, Any]:
+            parameters, momentum = carry
+            key = counter_rng.fold_in(member.key, number + 1)
+            gradient = jax.grad(self.loss)(parameters, key)
+            update, momentum = direction.update(gradient, momentum, parameters)
+            rate = member.learning_rate * _rate_factor(number.astype(jnp.float32) / total_steps)
+            return _descend(parameters, update, rate, member.weight_decay), momentum
+
+        parameters, momentum = jax.lax.fori_loop(
+            check * steps, (check + 1) * steps, step, (state.parameters, state.momentum)
         )
-        update, momentum = direction.update(gradient, momentum, parameters)
-        rate = member.learning_rate * _rate_factor(number.astype(jnp.float32) / total_steps)
-        return _descend(parameters, update, rate, member.weight_decay), momentum
+        error = self.validation_error(parameters)
+        # without held-out rows the error is 0 at every check, and the last parameters are the best
+        better = error <= state.best_error
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), parameters, state.best)
+        return TrainingState(
+            parameters,
+            momentum,
+            best,
+            jnp.where(better, error, state.best_error),
+            jnp.where(better, check, state.best_check),
+        ), error
 
-    parameters, momentum = jax.lax.fori_loop(
-        check * steps, (check + 1) * steps, step, (state.parameters, state.momentum)
-    )
-    error = validation_error(config, parameters, problem, member)
-    # without held-out rows the error is 0 at every check, and the last parameters are the best
-    better = error <= state.best_error
-    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), parameters, state.best)
-    return TrainingState(
-        parameters,
-        momentum,
-        best,
-        jnp.where(better, error, state.best_error),
-        jnp.where(better, check, state.best_check),
-    ), error
+    def network(self, parameters: Parameters) -> Network:
+        return Network(self.config.shape, parameters, self.member.gate)
+
+    def loss(self, parameters: Parameters, key: Array) -> Array:
+        """Mean square error of a random batch: of differences, or of y of plain networks."""
+        config, problem, member = self
+        network, n_points = self.network(parameters), config.batch_points
+        random_rows = counter_rng.integers(counter_rng.fold_in(key, 1), member.n_rows, n_points)
+        drawn = member.rows[random_rows]
+        masks = self._dropout_masks(counter_rng.fold_in(key, 2))
+        y, weight = problem.y[drawn], problem.weight[drawn]
+        first = network.first_layer(problem.X[drawn])
+        if not config.shape.twin:
+            return _mean_square(network.output(first[0], masks) - y, weight)
+        if config.partner_table:
+            random_bits = counter_rng.bits(counter_rng.fold_in(key, 3), config.n_partners, n_points)
+            columns = (random_bits % problem.n_partners).astype(jnp.int32)
+            partners = problem.partners[drawn, columns].ravel()  # partner by partner
+            second = network.first_layer(problem.X[partners])
+            y_second = problem.y[partners]
+            # a partner that is not a training row of the member makes no pair
+            w_second = problem.weight[partners] * member.is_training[partners]
+        else:
+            # the partners of a point are the next ones of the batch, which is in random order
+            following = partial(_following, n=config.n_partners)
+            second = tuple(following(half) for half in first)
+            y_second, w_second = following(y), following(weight)
+        repeat = partial(_repeat, times=config.n_partners)
+        first, y, weight = tuple(repeat(half) for half in first), repeat(y), repeat(weight)
+        if masks is not None:
+            # or the compiler draws and copies them anew wherever one is used
+            masks = jax.lax.optimization_barrier(
+                [_repeat(mask, 2 * config.n_partners) for mask in masks]
+            )
+        predicted = network.differences(first, second, masks)
+        loss = _mean_square(predicted - (y - y_second), weight * w_second)
+        if config.loops:
+            loss += member.loop_weight * self.loop_loss(parameters, key)
+        return loss
+
+    def loop_loss(self, parameters: Parameters, key: Array) -> Array:
+        """Mean square of the sums of differences around loops of three random points.
+
+        The points of a batch form a ring, and each is the first of a loop over the next two: a
+        ring of n points makes n loops of 2n differences, not 3n. No value of y is needed.
+        """
+        config, problem, member = self
+        network, key = self.network(parameters), counter_rng.fold_in(key, 5)
+        rows = counter_rng.integers(key, member.n_loop_rows, config.batch_points)
+        points = network.first_layer(problem.X[member.loop_rows[rows]])
+
+        def shifted(by: int) -> Halves:
+            return tuple(jnp.roll(half, -by, axis=0) for half in points)
+
+        to_next = network.differences(points, shifted(1))
+        back = network.differences(shifted(2), points)
+        return jnp.mean((to_next + jnp.roll(to_next, -1, axis=0) + back) ** 2)
+
+    def _dropout_masks(self, key: Array) -> list[Array] | None:
+        """One mask per layer and point, shared by all pairs whose first point it is."""
+        if not self.config.dropout:
+            return None
+        keep, n_points = 1.0 - self.member.dropout, self.config.batch_points
+        return [
+            jnp.where(
+                counter_rng.uniform(counter_rng.fold_in(key, layer), n_points, size) < keep,
+                1 / keep,
+                0,
+            )
+            for layer, size in enumerate(self.config.shape.hidden_sizes)
+        ]
+
+    def validation_error(self, parameters: Parameters) -> Array:
+        """Root mean square error of held-out rows, predicted from training rows as anchors."""
+        config, problem, member = self
+        rows = member.held_out[:VALIDATION_ROWS]
+        predicted = self.predict(parameters, rows, config.check_anchors, block=64)
+        weight = (jnp.arange(rows.shape[0]) < member.n_held_out) * problem.weight[rows]
+        square = jnp.mean((predicted - problem.y[rows]) ** 2, axis=-1)
+        return jnp.sqrt(jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30))
+
+    def predict(self, parameters: Parameters, rows: Array, n_anchors: int, block: int) -> Array:
+        """(row, output): predictions of `rows` from anchors spread over the training rows.
+
+        `block` rows are computed at once, from their first layer on: there may be many.
+        """
+        problem, network = self.problem, self.network(parameters)
+        anchors = self.member.rows[(jnp.arange(n_anchors) * self.member.n_rows) // n_anchors]
+        anchor_halves = network.first_layer(problem.X[anchors])
+
+        def one(row: Array) -> Array:
+            query = network.first_layer(problem.X[row])
+            if not network.shape.twin:
+                return network.output(query[0])
+            across = network.differences(tuple(half[None] for half in query), anchor_halves)
+            return jnp.mean(across + problem.y[anchors], axis=0)
+
+        return jax.lax.map(one, rows, batch_size=min(block, rows.shape[0]))
 
 
 def _rate_factor(done: Array) -> Array:
-    """Factor of the learning rate when a share `done` of the steps is done.
-
-    A short linear rise, then half a cosine down to zero.
-    """
+    """Factor of the learning rate after a share of the steps: short rise, then half a cosine."""
     return jnp.minimum(1.0, done / 0.02) * 0.5 * (1.0 + jnp.cos(jnp.pi * done))
 
 
 def _descend(parameters: Parameters, update: Parameters, rate: Array, decay: Array) -> Parameters:
     """Take one step; weights decay towards zero, biases and frequencies do not."""
+    weights = ("weight", "linear", "periodic")
     return {
-        name: value - rate * (update[name] + (decay * value if _is_weight(name) else 0.0))
+        name: value - rate * (update[name] + (decay * value if name.startswith(weights) else 0.0))
         for name, value in parameters.items()
     }
-
-
-def _is_weight(name: str) -> bool:
-    return name.startswith(("weight", "linear", "periodic"))
-
-
-def _loss(
-    config: TrainingConfig,
-    parameters: Parameters,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    key: Array,
-) -> Array:
-    shape, n_points = config.shape, config.batch_points
-    drawn = member.rows[counter_rng.integers(counter_rng.fold_in(key, 1), member.n_rows, n_points)]
-    masks = _dropout_masks(config, counter_rng.fold_in(key, 2), member.dropout)
-    y, weight = problem.y[drawn], problem.weight[drawn]
-    first = first_layer(shape, parameters, problem.X[drawn], member.gate)
-    if not shape.twin:
-        return _mean_square(network_output(shape, parameters, first[0], masks) - y, weight)
-    if config.partner_table:
-        random_bits = counter_rng.bits(counter_rng.fold_in(key, 3), config.n_partners, n_points)
-        columns = (random_bits % problem.n_partners).astype(jnp.int32)
-        partners = problem.partners[drawn, columns].ravel()  # partner by partner
-        second = first_layer(shape, parameters, problem.X[partners], member.gate)
-        y_second = problem.y[partners]
-        # a partner that is not a training row of the member makes no pair
-        w_second = problem.weight[partners] * member.is_training[partners]
-    else:
-        # the partners of a point are the next ones of the batch, which is in random order
-        following = partial(_following, n=config.n_partners)
-        second = tuple(following(half) for half in first)
-        y_second, w_second = following(y), following(weight)
-    repeat = partial(_repeat, times=config.n_partners)
-    first, y, weight = tuple(repeat(half) for half in first), repeat(y), repeat(weight)
-    if masks is not None:
-        # or the compiler draws and copies them anew wherever one is used
-        masks = jax.lax.optimization_barrier(
-            [_repeat(mask, 2 * config.n_partners) for mask in masks]
-        )
-    predicted = differences(shape, parameters, first, second, masks)
-    loss = _mean_square(predicted - (y - y_second), weight * w_second)
-    if config.loops:
-        loss += member.loop_weight * _loop_loss(config, parameters, problem, member, key)
-    return loss
 
 
 def _following(values: Array, n: int) -> Array:
@@ -264,87 +315,6 @@ def _repeat(values: Array, times: int) -> Array:
     return jnp.concatenate([values] * times)
 
 
-def _loop_loss(
-    config: TrainingConfig,
-    parameters: Parameters,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    key: Array,
-) -> Array:
-    """Mean square of the sums of differences around loops of three random points.
-
-    The points of a batch form a ring, and each is the first of a loop over the next two: a ring of
-    n points makes n loops of 2n differences, not 3n. No value of y is needed.
-    """
-    rows = member.loop_rows[
-        counter_rng.integers(counter_rng.fold_in(key, 5), member.n_loop_rows, config.batch_points)
-    ]
-    points = first_layer(config.shape, parameters, problem.X[rows], member.gate)
-
-    def shifted(by: int) -> Halves:
-        return tuple(jnp.roll(half, -by, axis=0) for half in points)
-
-    to_next = differences(config.shape, parameters, points, shifted(1))
-    back = differences(config.shape, parameters, shifted(2), points)
-    return jnp.mean((to_next + jnp.roll(to_next, -1, axis=0) + back) ** 2)
-
-
 def _mean_square(error: Array, weight: Array) -> Array:
     square = jnp.mean(error**2, axis=-1)
     return jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30)
-
-
-def _dropout_masks(config: TrainingConfig, key: Array, rate: Array) -> list[Array] | None:
-    """One mask per layer and point, shared by all pairs whose first point it is."""
-    if not config.dropout:
-        return None
-    keep = 1.0 - rate
-    return [
-        jnp.where(
-            counter_rng.uniform(counter_rng.fold_in(key, layer), config.batch_points, size) < keep,
-            1 / keep,
-            0,
-        )
-        for layer, size in enumerate(config.shape.hidden_sizes)
-    ]
-
-
-def validation_error(
-    config: TrainingConfig, parameters: Parameters, problem: ProblemArrays, member: MemberArrays
-) -> Array:
-    """Root mean square error of held-out rows, predicted from training rows as anchors."""
-    held_out = member.held_out[:VALIDATION_ROWS]
-    predicted = predict_from_anchors(
-        config, parameters, problem, member, held_out, config.check_anchors, block=64
-    )
-    weight = (jnp.arange(held_out.shape[0]) < member.n_held_out) * problem.weight[held_out]
-    square = jnp.mean((predicted - problem.y[held_out]) ** 2, axis=-1)
-    return jnp.sqrt(jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30))
-
-
-def predict_from_anchors(
-    config: TrainingConfig,
-    parameters: Parameters,
-    problem: ProblemArrays,
-    member: MemberArrays,
-    rows: Array,
-    n_anchors: int,
-    block: int,
-) -> Array:
-    """(row, output): predictions of `rows` from anchors spread over the member's training rows.
-
-    `block` rows are computed at once, from their first layer on: there may be many.
-    """
-    shape = config.shape
-    anchors = member.rows[(jnp.arange(n_anchors) * member.n_rows) // n_anchors]
-    anchor_halves = first_layer(shape, parameters, problem.X[anchors], member.gate)
-
-    def one(row: Array) -> Array:
-        query = first_layer(shape, parameters, problem.X[row], member.gate)
-        if not shape.twin:
-            return network_output(shape, parameters, query[0])
-        halves = tuple(half[None] for half in query)
-        to_anchors = differences(shape, parameters, halves, anchor_halves)
-        return jnp.mean(to_anchors + problem.y[anchors], axis=0)
-
-    return jax.lax.map(one, rows, batch_size=min(block, rows.shape[0]))
