@@ -33,13 +33,6 @@ def raise_for_params(params: dict[str, Any], owner: Any, method: str) -> None:
     _raise_for_params(params, owner, method)
 
 
-def routing_enabled() -> bool:
-    """Whether metadata routing is enabled."""
-    from sklearn.utils.metadata_routing import _routing_enabled
-
-    return bool(_routing_enabled())
-
-
 def is_search(estimator: Any) -> bool:
     """Whether an estimator is a grid, randomized or halving search, which have one parent class."""
     from sklearn.model_selection import GridSearchCV

@@ -27,10 +27,8 @@ class NeighborIndex:
     ) -> None:
         _refuse_missing(features, metric)
         self.metric = metric
-        self._wide = features
-        self._origin = (
-            _origin(features) if metric in _TRANSLATION_INVARIANT else np.zeros(features.shape[1])
-        )
+        self._features = features
+        self._origin = _origin(features) if metric in _TRANSLATION_INVARIANT else 0.0
         self._search = NearestNeighbors(metric=metric, n_jobs=n_jobs)
         try:
             self._search.fit(features - self._origin)
@@ -47,14 +45,11 @@ class NeighborIndex:
                [0],
                [1]])
         """
-        others = k - 1 if include_self else k
-        nearest = np.empty((len(self._wide), 0), dtype=np.intp)
-        if others:
-            nearest = self._search.kneighbors(None, others, return_distance=False)
-        if include_self:
-            # the row itself comes first, even where it has a duplicate
-            nearest = np.column_stack([np.arange(len(nearest)), nearest])
-        return nearest
+        # with `include_self`, the row itself comes first, even where it has a duplicate
+        parts = [np.arange(len(self._features))] if include_self else []
+        if k > len(parts):
+            parts.append(self._search.kneighbors(None, k - len(parts), return_distance=False))
+        return np.column_stack(parts)
 
     def kneighbors(self, queries: Floats, k: int) -> tuple[Indices, Floats]:
         """(query, k) indices and distances, nearest first."""
@@ -64,7 +59,7 @@ class NeighborIndex:
             # exact: the search by inner products gives 1e-8 as the distance of a row to itself
             squares = np.zeros_like(distances)
             for column in range(queries.shape[1]):
-                squares += (queries[:, column, None] - self._wide[indices, column]) ** 2
+                squares += (queries[:, column, None] - self._features[indices, column]) ** 2
             distances = np.sqrt(squares)
         return indices, distances
 

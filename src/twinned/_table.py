@@ -94,7 +94,7 @@ class TableSchema:
 
     @property
     def is_all_numeric(self) -> bool:
-        return all(kind == NUMERIC for kind in self.kinds)
+        return set(self.kinds) <= {NUMERIC}
 
     @property
     def numeric(self) -> list[int]:
@@ -121,18 +121,16 @@ class TableSchema:
         array([[1.5, 1. , 0. ],
                [2.5, 0. , 1. ]])
         """
-        categorical = self.categorical
-        if not categorical:
+        if not self.categorical:
             empty = np.empty((len(matrix), 0))
             return Rows(matrix, empty, empty)
-        codes = matrix[:, categorical]
         indicators = []
-        for position, j in enumerate(categorical):
-            known = np.arange(self.n_indicators[j])
-            one_hot = (codes[:, position, None] == known).astype(matrix.dtype)
-            one_hot[np.isnan(codes[:, position])] = np.nan
-            indicators.append(one_hot)
-        return Rows(matrix[:, self.numeric], np.concatenate(indicators, axis=1), codes)
+        for j in self.categorical:
+            codes = matrix[:, j, None]
+            one_hot = (codes == np.arange(self.n_indicators[j])).astype(matrix.dtype)
+            indicators.append(np.where(np.isnan(codes), np.nan, one_hot))
+        one_hot = np.concatenate(indicators, axis=1)
+        return Rows(matrix[:, self.numeric], one_hot, matrix[:, self.categorical])
 
 
 def is_table(X: Any) -> bool:
@@ -155,43 +153,40 @@ def learn_schema(columns: Iterable[Any], categorical: set[int]) -> TableSchema:
     `categorical` are the indices of the columns that the user, or their dtype, declares as
     unordered categories; ordered ones are recognized by their dtype here.
     """
-    kinds, categories, n_indicators = [], [], []
+    schema = TableSchema([], [], [])
     for j, column in enumerate(columns):
-        levels = ordered_levels(column)
+        kind, known = NUMERIC, []
         if j in categorical:
-            kind, known = CATEGORICAL, sorted(set(_present(column)), key=_sort_key)
-        elif levels is not None:
+            kind, known = CATEGORICAL, _new_categories(column, [])
+        elif (levels := ordered_levels(column)) is not None:
             kind, known = ORDINAL, levels
-        else:
-            kind, known = NUMERIC, []
-        kinds.append(kind)
-        categories.append(known)
-        n_indicators.append(len(known) if kind == CATEGORICAL else 0)
-    return TableSchema(kinds, categories, n_indicators)
+        schema.kinds.append(kind)
+        schema.categories.append(known)
+        schema.n_indicators.append(len(known) if kind == CATEGORICAL else 0)
+    return schema
 
 
 def encode(schema: TableSchema, values: list[Any], names: list[Any]) -> Floats:
     """(n, n_features) float64: numeric values, codes of categories, NaN for missing values."""
     if not values:
         raise ValueError("Found a table with 0 feature(s) while a minimum of 1 is required.")
-    encoded = [
-        to_numeric(column, name)
-        if kind == NUMERIC
-        else _as_codes(column, name, known, strict=kind == ORDINAL)
-        for column, name, kind, known in zip(
-            values, names, schema.kinds, schema.categories, strict=True
-        )
-    ]
-    return np.column_stack(encoded)
+    columns = zip(values, names, schema.kinds, schema.categories, strict=True)
+    return np.column_stack(
+        [
+            to_numeric(column, name)
+            if kind == NUMERIC
+            else _as_codes(column, name, known, strict=kind == ORDINAL)
+            for column, name, kind, known in columns
+        ]
+    )
 
 
 def extend_schema(schema: TableSchema, values: list[Any]) -> TableSchema:
     """The schema with the new categories in `values` added, without indicators."""
-    categories = [list(known) for known in schema.categories]
-    for j, column in enumerate(values):
-        if schema.kinds[j] == CATEGORICAL:
-            new = set(_present(column)) - set(categories[j])
-            categories[j] += sorted(new, key=_sort_key)
+    categories = [
+        known + _new_categories(column, known) if kind == CATEGORICAL else known
+        for column, kind, known in zip(values, schema.kinds, schema.categories, strict=True)
+    ]
     return TableSchema(schema.kinds, categories, schema.n_indicators)
 
 
@@ -211,19 +206,17 @@ def is_numeric_dtype(column: Any) -> bool:
 
 def ordered_levels(column: Any) -> list[Any] | None:
     """The levels of an ordered pandas category, lowest first; None for anything else."""
-    if not isinstance(column, nw.Series):
+    dtype: Any = column.to_native().dtype if isinstance(column, nw.Series) else None
+    if not getattr(dtype, "ordered", False):
         return None
-    dtype = column.to_native().dtype
-    if getattr(dtype, "ordered", False):
-        return [_plain(level) for level in dtype.categories]
-    return None
+    return [_plain(level) for level in dtype.categories]
 
 
 def to_numeric(column: Any, name: Any) -> Floats:
     """(n,) float64; raises with the first value that is not a number."""
     values = column
     if isinstance(column, nw.Series):
-        if column.dtype.is_numeric() or column.dtype == nw.Boolean:
+        if is_numeric_dtype(column):
             # polars and nullable pandas columns mark a missing value by null, not by NaN
             return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
         if column.dtype.is_temporal():
@@ -293,8 +286,10 @@ def _values(column: Any) -> list[Any]:
     return values
 
 
-def _present(column: Any) -> list[Any]:
-    return [value for value in _values(column) if not _is_missing(value)]
+def _new_categories(column: Any, known: list[Any]) -> list[Any]:
+    """The categories of a column that are not known yet, in order."""
+    present = {value for value in _values(column) if not _is_missing(value)}
+    return sorted(present - set(known), key=_sort_key)
 
 
 def _plain(value: Any) -> Any:
@@ -303,12 +298,10 @@ def _plain(value: Any) -> Any:
 
 
 def _is_missing(value: Any) -> bool:
-    # NaN and pandas.NA are the values that are not equal to themselves
-    if value is None:
-        return True
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
-    return type(value).__name__ in ("NAType", "NaTType")
+    # by name, as pandas.NA and pandas.NaT cannot be compared and pandas need not be imported
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _sort_key(value: Any) -> tuple[str, Any]:

@@ -32,18 +32,6 @@ _LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
 # Non-finite values are refused below, with their row and column.
 _ANY_NUMBER: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
 
-_UNITS = {
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
-}
-
 
 def check_integer(name: str, value: Any, minimum: int = 1) -> int:
     """Validate an integer of at least `minimum`; booleans are refused.
@@ -85,9 +73,9 @@ def check_bool(name: str, value: Any) -> bool:
 
 def check_n_jobs(n_jobs: Any) -> None:
     """Validate n_jobs as in scikit-learn: None or a nonzero integer."""
-    if n_jobs is not None and (
-        isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral)
-    ):
+    if n_jobs is None:
+        return
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral):
         raise TypeError(f"n_jobs must be None or an integer, not {n_jobs!r}.")
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0; use None or 1 for a single thread.")
@@ -101,17 +89,19 @@ def parse_memory_limit(limit: Any) -> int | None:
     """
     if limit is None:
         return None
+    expected = f"memory_limit must be bytes or a string such as '512MB', not {limit!r}."
     if isinstance(limit, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?i?B)?\s*", limit, re.IGNORECASE)
+        pattern = r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT]?)B|([KMGT])iB)?\s*"
+        match = re.fullmatch(pattern, limit, re.IGNORECASE)
         if match is None:
-            raise ValueError(
-                f"memory_limit must be bytes or a string such as '512MB', not {limit!r}."
-            )
-        size = float(match[1]) * _UNITS[(match[2] or "B").upper()]
+            raise ValueError(expected)
+        _, decimal, binary = match.groups()
+        power = " KMGT".index((decimal or binary or " ").upper())
+        size = float(match[1]) * (1024 if binary else 1000) ** power
     elif isinstance(limit, numbers.Real) and not isinstance(limit, bool | np.bool_):
         size = float(limit)
     else:
-        raise TypeError(f"memory_limit must be bytes or a string such as '512MB', not {limit!r}.")
+        raise TypeError(expected)
     if not 1 <= size < 2**63:
         raise ValueError(f"memory_limit must be at least one byte, and finite, not {limit!r}.")
     return int(size)
@@ -191,18 +181,17 @@ def validate_target(
     y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
     bad = ~np.isfinite(y)
     if unlabelled:
-        bad &= ~_is_unlabelled(y)
+        is_labelled = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
+        bad[~is_labelled] = False
     if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        where = _first_index(bad)
         what = "NaN" if np.isnan(y[where]) else "infinity"
         advice = "Drop the rows without a label"
         if unlabelled:
             advice = "An unlabelled row is NaN in all its outputs"
         elif hasattr(estimator, "loop_weight"):
             advice += ", or use them with loop_weight > 0"
-        raise ValueError(
-            f"Input y contains {what}: y[{', '.join(map(str, where))}] = {y[where]}. {advice}."
-        )
+        raise ValueError(f"Input y contains {what}: y{list(where)} = {y[where]}. {advice}.")
     _check_size("y", y, np.dtype(np.float64))
     if len(y) != n_rows:
         raise ValueError(
@@ -215,14 +204,6 @@ def count_rows(X: Any) -> int:
     """The number of rows of a table or array."""
     _refuse_lazy(X)
     return num_samples(X)
-
-
-def _is_unlabelled(y: Floats) -> NDArray[np.bool_]:
-    """Like y: True in the rows that are NaN in all outputs."""
-    missing = np.isnan(y)
-    if y.ndim == 1:
-        return missing
-    return np.broadcast_to(np.all(missing, axis=1, keepdims=True), y.shape)
 
 
 def check_sample_weight(sample_weight: Any, n_rows: int) -> Floats | None:
@@ -285,13 +266,9 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
             "categorical_features must be 'from_dtype', None, or a list of columns, not "
             f"{categorical_features!r}."
         ) from None
-    if is_table(X):
-        names = column_list(X)[1]
-    else:
-        shape = np.shape(X)
-        if len(shape) != 2:
-            raise ValueError(f"Expected 2D array, got an array of shape {shape} instead.")
-        names = list(range(shape[1]))
+    if not is_table(X) and np.ndim(X) != 2:
+        raise ValueError(f"Expected 2D array, got an array of shape {np.shape(X)} instead.")
+    names = column_list(X)[1] if is_table(X) else list(range(np.shape(X)[1]))
     if chosen and all(isinstance(item, bool | np.bool_) for item in chosen):
         if len(chosen) != len(names):
             raise ValueError(
@@ -310,16 +287,16 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
 
 
 def _numbers_from_objects(y: NDArray[Any]) -> Floats:
-    flat = y.ravel()
-    out = np.empty(flat.shape)
-    for row, value in enumerate(flat):
+    out = np.empty(y.shape)
+    for position, value in enumerate(y.flat):
         try:
             if isinstance(value, str | bytes):
                 raise ValueError("text")
-            out[row] = np.nan if value is None else float(value)
+            out.flat[position] = np.nan if value is None else float(value)
         except (TypeError, ValueError):
-            raise ValueError(f"y must be numeric, but holds {value!r} (value {row}).") from None
-    return out.reshape(y.shape)
+            message = f"y must be numeric, but holds {value!r} (value {position})."
+            raise ValueError(message) from None
+    return out
 
 
 def _check_finite(
@@ -330,7 +307,7 @@ def _check_finite(
     if allow_nan:
         bad &= ~np.isnan(matrix)
     if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
+        row, column = _first_index(bad)
         where = f"row {row}, column {column if names is None else names[column]!r}"
         if np.isnan(matrix[row, column]):
             raise ValueError(
@@ -347,8 +324,12 @@ def _check_size(name: str, matrix: Floats, dtype: np.dtype[Any]) -> None:
     with np.errstate(invalid="ignore"):
         too_large = np.abs(matrix) > largest
     if too_large.any():
-        where = tuple(int(i) for i in np.argwhere(too_large)[0])
+        where = _first_index(too_large)
         raise ValueError(
-            f"{name}[{', '.join(map(str, where))}] = {matrix[where]} is a value too large for "
-            f"{dtype} differences (largest {largest:g}); rescale it."
+            f"{name}{list(where)} = {matrix[where]} is a value too large for {dtype} differences "
+            f"(largest {largest:g}); rescale it."
         )
+
+
+def _first_index(found: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(np.argwhere(found)[0].tolist())

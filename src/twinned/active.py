@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned._neighbors import Indices
+from twinned._neighbors import Indices, NeighborIndex
 from twinned._table import Floats
 from twinned._validation import check_choice, check_integer, check_real, count_rows
 from twinned.estimators.base import BaseTwin
@@ -26,7 +27,9 @@ from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 _N_REFERENCES = 64  # points of the pool at which the effect of a label is computed
 _N_LABELS = 32  # possible values of that label
 _BLOCK_ROWS = 256  # candidates at once against all references
-_BLOCK_DISTANCES = 1_000_000  # distances at once
+_BLOCK_ESTIMATES = 65_536  # estimates at once, of all anchors of a block of candidates
+
+_TWINS = (BaseTwin, SemiSupervisedTwinRegressor)
 
 
 def query(
@@ -70,7 +73,10 @@ def query(
     >>> query(twin, [[0.9], [5.0], [5.1], [-4.0]], 2, strategy="difference")
     array([3, 2])
     """
-    twin = _fitted_twin(model)
+    if not isinstance(model, _TWINS):
+        raise TypeError(f"model must be a twin, not {model!r}.")
+    check_is_fitted(model)
+    twin = model.twin_ if isinstance(model, SemiSupervisedTwinRegressor) else model
     check_choice("strategy", strategy, [*SCORES, *_ALIASES])
     n = check_integer("n", n)
     power = check_real("diversity", diversity)
@@ -82,6 +88,9 @@ def query(
         raise ValueError(f"n={n} exceeds the {len(pool)} rows of the pool.")
     compute_score = SCORES[_ALIASES.get(strategy, strategy)]
     score = compute_score(twin, X_pool, check_random_state(random_state))
+    if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
+        std = twin.anchors_y_.std(axis=0)
+        score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
     return select_batch(score, pool, known, n, power)
 
 
@@ -96,15 +105,9 @@ def select_batch(score: Floats, pool: Floats, known: Floats, n: int, diversity: 
     >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, known, 2, diversity=1.0)
     array([2, 1])
     """
-    all_rows = np.concatenate([pool, known])
-    present = ~np.isnan(all_rows)
-    n_present = np.maximum(present.sum(axis=0), 1)
-    mean = np.where(present, all_rows, 0.0).sum(axis=0) / n_present
-    deviations = np.where(present, all_rows - mean, 0.0)
-    std = np.sqrt(np.sum(deviations**2, axis=0) / n_present)
-    scale = np.where(std > 0, std, 1.0)
-    pool, known = (np.nan_to_num((side - mean) / scale) for side in (pool, known))
-    gap = _nearest_distances(pool, known) if diversity else np.ones(len(pool))
+    scaler = StandardScaler().fit(np.concatenate([pool, known]))
+    pool, known = (np.nan_to_num(scaler.transform(side)) for side in (pool, known))
+    gap = NeighborIndex(known).kneighbors(pool, 1)[1][:, 0] if diversity else np.ones(len(pool))
     available = np.ones(len(pool), dtype=bool)
     selected = np.empty(n, dtype=np.intp)
     for i in range(n):
@@ -116,20 +119,13 @@ def select_batch(score: Floats, pool: Floats, known: Floats, n: int, diversity: 
     return selected
 
 
-def _nearest_distances(pool: Floats, known: Floats) -> Floats:
-    """(n_pool,) distances to the nearest known point."""
-    step = max(1, _BLOCK_DISTANCES // len(known))
-    return np.concatenate(
-        [cdist(pool[i : i + step], known).min(axis=1) for i in range(0, len(pool), step)]
-    )
-
-
 def _uncertainty(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
-    return _mean_over_outputs(twin, twin.predict(X, return_std=True)[1])
+    std: Floats = twin.predict(X, return_std=True)[1]
+    return std
 
 
 def _inconsistency(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
-    return _mean_over_outputs(twin, twin.loop_inconsistency(X, random_state=rng))
+    return twin.loop_inconsistency(X, random_state=rng)
 
 
 def _change(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
@@ -141,8 +137,7 @@ def _change(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
     references = np.sort(rng.choice(n_pool, min(_N_REFERENCES, n_pool), replace=False))
     predicted = twin.predict(safe_indexing(X, references))
     out = np.empty((n_pool, *predicted.shape[1:]))
-    for low in range(0, n_pool, _BLOCK_ROWS):
-        rows = np.arange(low, min(low + _BLOCK_ROWS, n_pool))
+    for rows in _blocks(n_pool, _BLOCK_ROWS):
         labels = twin.predict_anchors(safe_indexing(X, rows))[1]
         labels = labels[:, rng.choice(labels.shape[1], min(_N_LABELS, labels.shape[1]))]
         differences = twin.predict_difference(
@@ -151,21 +146,23 @@ def _change(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
         ).reshape(len(rows), len(references), *predicted.shape[1:])
         changes = (differences - predicted)[:, :, None] + labels[:, None]
         out[rows] = np.abs(changes).mean(axis=(1, 2))
-    return _mean_over_outputs(twin, out)
+    return out
 
 
 def _difference(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
     """Smallest |F(x, a)| over all anchors a: the distance of x from every known value."""
-    n_pool, known = count_rows(X), twin.anchors_y_
-    out = np.empty((n_pool, *known.shape[1:]))
-    step = max(1, _BLOCK_ROWS * 256 // len(known))
-    for low in range(0, n_pool, step):
-        rows = np.arange(low, min(low + step, n_pool))
+    scores = []
+    for rows in _blocks(count_rows(X), max(1, _BLOCK_ESTIMATES // len(twin.anchors_y_))):
         indices, estimates = twin.predict_anchors(safe_indexing(X, rows))
-        out[rows] = np.abs(estimates - known[indices]).min(axis=1)
-    return _mean_over_outputs(twin, out)
+        scores.append(np.abs(estimates - twin.anchors_y_[indices]).min(axis=1))
+    return np.concatenate(scores)
 
 
+def _blocks(n_rows: int, rows_per_block: int) -> list[Indices]:
+    return np.split(np.arange(n_rows), range(rows_per_block, n_rows, rows_per_block))
+
+
+# Each returns scores of shape (n_pool,) or (n_pool, n_outputs).
 SCORES: dict[str, Callable[[BaseTwin, Any, np.random.RandomState], Floats]] = {
     "uncertainty": _uncertainty,
     "inconsistency": _inconsistency,
@@ -173,36 +170,6 @@ SCORES: dict[str, Callable[[BaseTwin, Any, np.random.RandomState], Floats]] = {
     "difference": _difference,
 }
 _ALIASES = {"spread": "uncertainty"}
-
-
-def _mean_over_outputs(twin: BaseTwin, score: Floats) -> Floats:
-    """(n_pool,) means over the outputs, each divided by the standard deviation of its y."""
-    if score.ndim == 1:
-        return score
-    std = twin.anchors_y_.std(axis=0)
-    mean: Floats = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
-    return mean
-
-
-def _fitted_twin(model: Any) -> BaseTwin:
-    """Return the fitted twin that predicts for a model."""
-    if not _is_twin(model):
-        raise TypeError(f"model must be a twin, not {model!r}.")
-    check_is_fitted(model)
-    twin: BaseTwin = model.twin_ if isinstance(model, SemiSupervisedTwinRegressor) else model
-    return twin
-
-
-def _is_twin(model: Any) -> bool:
-    return isinstance(model, BaseTwin | SemiSupervisedTwinRegressor)
-
-
-def _unwrap(regressor: Any, attribute: str) -> Any:
-    """Return the twin itself, or the one that a wrapper holds as `attribute`."""
-    twin = regressor if _is_twin(regressor) else getattr(regressor, attribute, None)
-    if not _is_twin(twin):
-        raise TypeError(f"reg must be a twin, or hold one as {attribute}, but is {regressor!r}.")
-    return twin
 
 
 class TwinQuery(BaseEstimator):
@@ -271,7 +238,10 @@ class TwinQuery(BaseEstimator):
             raise ValueError("candidates must be rows of X, as a list of integers.")
         if len(np.unique(rows)) < len(rows) or rows.min() < 0 or rows.max() >= len(values):
             raise ValueError(f"candidates must be different rows of X, 0 to {len(values) - 1}.")
-        model = _unwrap(reg, "estimator" if fit_reg else "estimator_")
+        held_as = "estimator" if fit_reg else "estimator_"
+        model = reg if isinstance(reg, _TWINS) else getattr(reg, held_as, None)
+        if not isinstance(model, _TWINS):
+            raise TypeError(f"reg must be a twin, or hold one as {held_as}, but is {reg!r}.")
         if fit_reg:
             # a semi-supervised twin is also fitted to the unlabelled rows
             semi_supervised = getattr(model, "loop_weight", 0) > 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,7 +196,7 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
         """R² of the prediction; rows whose y is NaN are ignored."""
         y = np.asarray(y)
         if y.dtype.kind == "f" and np.isnan(y).any():
-            labelled = ~np.isnan(y) if y.ndim == 1 else ~np.isnan(y).any(axis=1)
+            labelled = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
             if not labelled.any():
                 raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
             X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
@@ -212,28 +212,24 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
         weights: Floats | None,
         schema: TableSchema,
         rows: Indices,
-        indices: Mapping[str, NeighborIndex] = MappingProxyType({}),
+        make_index: Callable[[str], NeighborIndex] | None = None,
     ) -> None:
-        """Store the anchors; `indices` are neighbor indices of the same rows, by metric."""
+        """Store the anchors; `make_index` returns their neighbor index for a metric."""
         if hasattr(self, "intervals_"):
             del self.intervals_  # which belong to other anchors
-        self.anchors_X_ = anchors_X
-        self.anchors_y_ = anchors_y
-        self.anchor_weights_ = weights
-        self.anchor_rows_ = rows
-        self._schema = schema
-        self._set_derived_state(indices)
+        self.anchors_X_, self.anchors_y_, self.anchor_weights_ = anchors_X, anchors_y, weights
+        self.anchor_rows_, self._schema = rows, schema
+        self._set_derived_state(make_index)
 
-    def _set_derived_state(
-        self, indices: Mapping[str, NeighborIndex] = MappingProxyType({})
-    ) -> None:
+    def _set_derived_state(self, make_index: Callable[[str], NeighborIndex] | None) -> None:
         """Set what predictions need and a saved model does not store."""
         self._model: DifferenceModel | None = None
         self._anchors = self._to_rows(self._schema, self.anchors_X_)
-        nearest = as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_))
-        self._index = None if nearest is None else indices.get(nearest[1])
-        if nearest is not None and self._index is None:
-            self._index = NeighborIndex(self._anchors.features, nearest[1], self.n_jobs)
+        self._index = None
+        if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
+            if make_index is None:
+                make_index = partial(NeighborIndex, self._anchors.features, n_jobs=self.n_jobs)
+            self._index = make_index(nearest[1])
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -244,7 +240,7 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "anchors_X_" in state:
-            self._set_derived_state()
+            self._set_derived_state(None)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "anchors_X_")

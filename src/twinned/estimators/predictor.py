@@ -6,7 +6,7 @@ of the model or from pairs, adds the known values, and combines the estimates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -22,7 +22,7 @@ from twinned.models.memory import MemoryBudget, row_blocks
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.pairing.anchors import AnchorStrategy
 from twinned.pairing.differences import estimate
-from twinned.pairing.loops import draw_loops, loop_sum, mean_inconsistency
+from twinned.pairing.loops import draw_loops, loop_sum
 from twinned.pairing.weights import UniformWeights, WeightStrategy, check_anchor_weights, combine
 
 Result = TypeVar("Result")
@@ -127,20 +127,21 @@ class TwinPredictor:
     def predict_difference(self, first: Queries, second: Queries) -> tuple[Floats, Floats]:
         """(row, output): F(first, second) row by row, and its standard deviation over members."""
         means, stds = [], []
-        for rows in row_blocks(len(first), self._pairs_per_block()):
-            members = self.model.differences(first.take(rows), second.take(rows))
+        for members in self._difference_blocks(first, second):
             mean = self._mean_of_members(members)
             means.append(mean)
             stds.append(np.sqrt(self._mean_of_members((members - mean) ** 2)))
         return np.concatenate(means), np.concatenate(stds)
 
     def difference(self, first: Rows, second: Rows) -> Floats:
-        """(row, output): F(first, second) row by row, in blocks."""
-        blocks = [
-            self._mean_of_members(self.model.differences(first.take(rows), second.take(rows)))
-            for rows in row_blocks(len(first), self._pairs_per_block())
-        ]
-        return np.concatenate(blocks)
+        """(row, output): F(first, second) row by row."""
+        blocks = self._difference_blocks(first, second)
+        return np.concatenate([self._mean_of_members(members) for members in blocks])
+
+    def _difference_blocks(self, first: Rows | Queries, second: Rows | Queries) -> Iterator[Floats]:
+        """Yield (member, row, output) differences of blocks of rows."""
+        for rows in row_blocks(len(first), self._pairs_per_block()):
+            yield self.model.differences(first.take(rows), second.take(rows))
 
     def loop_inconsistency(
         self, queries: Queries, n_loops: int, rng: np.random.RandomState
@@ -150,15 +151,11 @@ class TwinPredictor:
         for rows in row_blocks(len(queries), _ROWS_PER_LOOP_DRAW):
             block = queries.take(rows)
             i, j = draw_loops(len(block), len(self.anchors), n_loops, rng)
-            results.append(mean_inconsistency(self._loop_sums(block, i, j)))
+            x = block.take(np.repeat(np.arange(len(block)), n_loops))
+            a, b = self.anchors.take(i.ravel()), self.anchors.take(j.ravel())
+            sums = loop_sum(*(self.difference(*side) for side in ((x, a), (a, b), (b, x))))
+            results.append(np.abs(sums).reshape(*i.shape, -1).mean(axis=1))
         return np.concatenate(results)
-
-    def _loop_sums(self, queries: Rows, i: Indices, j: Indices) -> Floats:
-        """(query, loop, output): sums around the loops query → anchor i → anchor j → query."""
-        query = queries.take(np.repeat(np.arange(len(queries)), i.shape[1]))
-        a, b = self.anchors.take(i.ravel()), self.anchors.take(j.ravel())
-        sums = loop_sum(self.difference(query, a), self.difference(a, b), self.difference(b, query))
-        return sums.reshape(*i.shape, -1)
 
     def squeeze(self, values: Floats) -> Floats:
         """Drop the output axis where y is one-dimensional."""

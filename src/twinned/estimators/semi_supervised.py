@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,33 +41,36 @@ from twinned.pairing.loops import loop_sum
 
 _VALIDATION_FRACTION = 0.2  # of the labelled rows, which choose the best of several rounds
 
-Sides = tuple[Floats, Floats, Floats]
-Monitor = Callable[[TwinRegressor], None]
+# Row indices (n_loops,) of loops labelled → second → third → labelled.
+Loops = tuple[Indices, Indices, Indices]
 
 
-class Loops(NamedTuple):
-    """Loops labelled → second → third → labelled; (n_loops,) row indices each."""
+class _Samples(NamedTuple):
+    """Rows of a table with their target values and weights."""
 
-    labelled: Indices
-    second: Indices
-    third: Indices
+    X: Any
+    y: Floats
+    weight: Floats | None
+
+    def take(self, rows: Indices) -> _Samples:
+        X = safe_indexing(self.X, rows) if len(rows) < len(self.y) else self.X
+        return _Samples(X, self.y[rows], None if self.weight is None else self.weight[rows])
 
 
 def draw_unlabelled_loops(
     n_labelled: int, n_unlabelled: int, n_loops: int, rng: np.random.RandomState
 ) -> Loops:
     """Draw one labelled and two unlabelled rows for each loop, all with replacement."""
-    return Loops(
-        rng.randint(0, n_labelled, n_loops),
-        rng.randint(0, n_unlabelled, n_loops),
-        rng.randint(0, n_unlabelled, n_loops),
+    first, second, third = (
+        rng.randint(0, n, n_loops) for n in (n_labelled, n_unlabelled, n_unlabelled)
     )
+    return first, second, third
 
 
-def relabel(sides: Sides, loop_weight: float) -> list[Floats]:
+def relabel(sides: Sequence[Floats], loop_weight: float) -> list[Floats]:
     """Pseudo-labels of the three sides of loops, from their predicted differences.
 
-    >>> sides = tuple(np.array([side]) for side in (3.0, 1.0, -1.0))
+    >>> sides = [np.array([side]) for side in (3.0, 1.0, -1.0)]
     >>> [float(side[0]) for side in relabel(sides, 1 / 3)]
     [2.0, 0.0, -2.0]
     """
@@ -77,8 +80,8 @@ def relabel(sides: Sides, loop_weight: float) -> list[Floats]:
 
 def loop_sides(labelled: Rows, unlabelled: Rows, loops: Loops) -> list[tuple[Rows, Rows]]:
     """The three sides of all loops, as pairs of rows."""
-    first = labelled.take(loops.labelled)
-    second, third = unlabelled.take(loops.second), unlabelled.take(loops.third)
+    first = labelled.take(loops[0])
+    second, third = (unlabelled.take(rows) for rows in loops[1:])
     return [(first, second), (second, third), (third, first)]
 
 
@@ -171,14 +174,9 @@ class SemiSupervisedTwinRegressor(
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Metadata routing: this estimator uses `sample_weight` itself."""
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                twin=self._base_twin(),
-                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-            )
-        )
+        router = MetadataRouter(owner=self).add_self_request(self)
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return router.add(twin=self._base_twin(), method_mapping=mapping)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SemiSupervisedTwinRegressor:
         """Fit to the labelled pairs, relabel loops, and fit again.
@@ -203,44 +201,32 @@ class SemiSupervisedTwinRegressor(
         n = count_rows(X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output
         target = validate_target(self, y, n, multi_output=multi_output, unlabelled=True)
-        weight = check_sample_weight(sample_weight, n)
+        data = _Samples(X, target, check_sample_weight(sample_weight, n))
         is_labelled = ~np.isnan(target.reshape(n, -1)).any(axis=1)
         labelled, unlabelled = np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)
         if len(labelled) < 2 and len(unlabelled):
             raise ValueError(f"y has {len(labelled)} labelled rows of {n}; a twin needs two.")
-        self.n_unlabelled_ = len(unlabelled)
         X_unlabelled = safe_indexing(X, unlabelled) if len(unlabelled) else None
-
-        def fit_rounds(
-            rows: Indices, n_rounds: int, seed: int, monitor: Monitor | None = None
-        ) -> tuple[TwinRegressor, Floats]:
-            return self._fit_rounds(
-                safe_indexing(X, rows) if len(rows) < n else X,
-                target[rows],
-                None if weight is None else weight[rows],
-                X_unlabelled,
-                n_rounds,
-                np.random.RandomState(seed),
-                monitor,
-            )
-
-        self.n_rounds_, self.round_errors_ = 0, None
-        if len(unlabelled):
-            self.n_rounds_ = self.n_rounds
+        self.n_unlabelled_, self.round_errors_ = len(unlabelled), None
+        self.n_rounds_ = self.n_rounds if len(unlabelled) else 0
         if self.n_rounds_ > 1 and len(labelled) >= 5:
             order = np.random.RandomState(seeds[2]).permutation(labelled)
             n_held_out = max(1, round(_VALIDATION_FRACTION * len(order)))
-            held_out, training = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
-            errors: list[float] = []
-
-            def monitor(twin: TwinRegressor) -> None:
-                residuals = twin.predict(safe_indexing(X, held_out)) - target[held_out]
+            held_out = data.take(np.sort(order[:n_held_out]))
+            training = data.take(np.sort(order[n_held_out:]))
+            errors = []
+            for twin, _ in self._fit_rounds(training, X_unlabelled, self.n_rounds, seeds[1]):
+                residuals = twin.predict(held_out.X) - held_out.y
                 errors.append(float(np.sqrt(np.mean(residuals**2))))
-
-            fit_rounds(training, self.n_rounds, seeds[1], monitor)
             self.round_errors_ = np.array(errors)
             self.n_rounds_ = int(np.argmin(errors))
-        self.twin_, self.loop_inconsistency_ = fit_rounds(labelled, self.n_rounds_, seeds[0])
+        inconsistency = []
+        for twin, mean in self._fit_rounds(
+            data.take(labelled), X_unlabelled, self.n_rounds_, seeds[0]
+        ):
+            self.twin_ = twin
+            inconsistency.append(mean)
+        self.loop_inconsistency_ = np.array(inconsistency)
         # rows of the whole table, not of its labelled part
         self.twin_.anchor_rows_ = labelled[self.twin_.anchor_rows_]
         for name in ("n_features_in_", "feature_names_in_"):
@@ -263,47 +249,34 @@ class SemiSupervisedTwinRegressor(
         return self.twin
 
     def _fit_rounds(
-        self,
-        X: Any,
-        y: Floats,
-        weight: Floats | None,
-        X_unlabelled: Any,
-        n_rounds: int,
-        rng: np.random.RandomState,
-        monitor: Monitor | None,
-    ) -> tuple[TwinRegressor, Floats]:
-        """The twin after that many rounds, and the inconsistency before and after each.
-
-        `monitor` is called with the twin before the first round and after each.
-        """
+        self, data: _Samples, X_unlabelled: Any, n_rounds: int, seed: int
+    ) -> Iterator[tuple[TwinRegressor, float]]:
+        """Yield the twin and its mean loop inconsistency, before the first round and after each."""
+        rng = np.random.RandomState(seed)
         twin = clone(self._base_twin())
         if twin.random_state is None and self.random_state is not None:
             twin.set_params(random_state=int(rng.randint(2**31 - 1)))
         if twin.n_jobs is None:
             twin.set_params(n_jobs=self.n_jobs)
         if X_unlabelled is None:
-            return twin.fit(X, y, weight), np.full(1, np.nan)
-        training = twin._fit(X, y, weight, None, None, None)
+            yield twin.fit(*data), np.nan
+            return
+        training = twin._fit(*data, None, None, None)
         labelled, unlabelled = twin._anchors, twin._validate_queries(X_unlabelled).take(slice(None))
         n_loops = self._count_loops(twin) if n_rounds else max(1, twin.n_pairs_ // 3)
         loops = draw_unlabelled_loops(len(labelled), len(unlabelled), n_loops, rng)
         pairs = loop_sides(labelled, unlabelled, loops)
+        sides: list[Floats] = []
         inconsistency: list[float] = []
-
-        def evaluate() -> Sides:
-            sides = self._predict_sides(twin, pairs)
+        for number in range(n_rounds + 1):
+            if number:
+                twin._refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
+            predictor = twin._with_symmetric(self.symmetric)._predictor()
+            sides = [predictor.difference(*side) for side in pairs]
             inconsistency.append(float(np.mean(np.abs(loop_sum(*sides)))))
             if self.verbose:
-                number = len(inconsistency) - 1
                 print(f"[SemiSupervised] round {number}: inconsistency {inconsistency[-1]:.4g}")
-            if monitor is not None:
-                monitor(twin)
-            return sides
-
-        sides = evaluate()
-        for _ in range(n_rounds):
-            twin._refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
-            sides = evaluate()
+            yield twin, inconsistency[-1]
         if n_rounds:
             twin.n_pairs_ += 3 * n_loops
         if n_rounds > 1 and inconsistency[-1] > inconsistency[0]:
@@ -312,9 +285,8 @@ class SemiSupervisedTwinRegressor(
                 f"{inconsistency[-1]:.3g} in {n_rounds} rounds with loop_weight="
                 f"{self.loop_weight:g}; use n_rounds=1, or a loop_weight of at most 1/3.",
                 GrowingInconsistencyWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
-        return twin, np.array(inconsistency)
 
     def _count_loops(self, twin: TwinRegressor) -> int:
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
@@ -331,12 +303,6 @@ class SemiSupervisedTwinRegressor(
                 f"(at most {max_pairs:,} do); use fewer loops, fewer pairs or a larger limit."
             )
         return n_loops
-
-    def _predict_sides(self, twin: TwinRegressor, pairs: list[tuple[Rows, Rows]]) -> Sides:
-        """(n_loops, n_outputs) predicted differences of the three sides."""
-        model = twin._with_symmetric(self.symmetric)._predictor()
-        first, second, third = (model.difference(*side) for side in pairs)
-        return first, second, third
 
     # --- methods of the fitted twin -----------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -46,19 +47,6 @@ class LabelledRows(NamedTuple):
     y: Floats
 
 
-class NeighborIndices:
-    """Neighbor indices of the training rows, one per metric, shared by pairs and anchors."""
-
-    def __init__(self, rows: Rows, n_jobs: int | None) -> None:
-        self._rows, self._n_jobs = rows, n_jobs
-        self.indices: dict[str, NeighborIndex] = {}
-
-    def get(self, metric: str) -> NeighborIndex:
-        if metric not in self.indices:
-            self.indices[metric] = NeighborIndex(self._rows.features, metric, self._n_jobs)
-        return self.indices[metric]
-
-
 class Pairs(NamedTuple):
     """(n_pairs,) first rows, second rows and weights."""
 
@@ -73,46 +61,31 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingPairBuilder:
-    """Builder of the training set of a base estimator.
+    """Builder of the training set of a base estimator."""
 
-    Parameters
-    ----------
-    base : regressor
-        The base estimator, not fitted.
-    features : PairFeatures
-        Builder of pair features.
-    data : TrainingRows
-        Training rows.
-    unit : float
-        Divisor of the targets (see `target_unit`).
-    max_pairs : int
-        Maximum number of pairs (see `max_pairs_in_memory`).
-    rng : RandomState
-        Draws pairs and held-out rows.
-    """
-
-    base: Any
+    base: Any  # the base estimator, not fitted
     features: PairFeatures
     data: TrainingRows
-    unit: float
-    max_pairs: int
+    unit: float  # divisor of the targets (see `target_unit`)
+    max_pairs: int  # see `max_pairs_in_memory`
     rng: np.random.RandomState
 
-    def draw(self, strategy: PairStrategy, mirrored: bool, neighbors: NeighborIndices) -> Pairs:
+    def draw(
+        self, strategy: PairStrategy, make_index: Callable[[str], NeighborIndex], *, mirrored: bool
+    ) -> Pairs:
         """Draw training pairs, in both orders if `mirrored`."""
         n_rows, weight = len(self.data.rows), self.data.weight
-        first, second = strategy.draw(n_rows, neighbors.get, self.rng)
+        first, second = strategy.draw(n_rows, make_index, self.rng)
         check_pairs(first, second, n_rows, self.max_pairs)
         if mirrored:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         if weight is None:
             return Pairs(first, second, None)
         pair_weight = weight[first] * weight[second]
-        pairs = Pairs(first, second, pair_weight)
         if supports_weights(self.base):
-            return pairs
+            return Pairs(first, second, pair_weight)
         most = min(self.max_pairs, max(AUTO_PAIRS, len(first)))
-        return pairs.take(draw_by_weight(pair_weight, most, self.rng))._replace(weight=None)
+        return Pairs(first, second, None).take(draw_by_weight(pair_weight, most, self.rng))
 
     def hold_out_rows(self, pairs: Pairs) -> tuple[Pairs, dict[str, Any]]:
         """Pairs without the rows held out for early stopping, and the validation pairs."""
@@ -166,26 +139,18 @@ def max_pairs_in_memory(
     """The number of pairs that fit into a limit, with their targets, indices and weights."""
     if limit is None:
         return 2**62
-    each = features.width * features.dtype.itemsize
-    if binned:
-        each = bytes_per_binned_pair(features.width)
+    each = bytes_per_binned_pair(features.width) if binned else features.bytes_per_pair
     return limit // (each + 8 * n_outputs + 3 * 8)
 
 
-def check_memory(
-    strategy: PairStrategy, n_rows: int, max_pairs: int, memory_limit: Any, *, symmetric: bool
-) -> bool:
-    """Whether pairs are fitted in both orders; raises where they do not fit into memory."""
-    as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
-    mirrored = symmetric and not as_drawn
-    count = strategy.count(n_rows) * (2 if mirrored else 1)
+def check_memory(count: int, max_pairs: int, twin: Any, n_rows: int) -> None:
+    """Raise where this number of pairs does not fit into the memory limit of the twin."""
     if count > max_pairs:
-        partners = max_pairs // (n_rows * (2 if symmetric else 1))
+        partners = max_pairs // (n_rows * (2 if twin.symmetric else 1))
         advice = "a larger limit"
         if partners:
             advice = f"pairs={partners} (random partners per row), pairs='auto' or " + advice
         raise MemoryLimitError(
-            f"{count:,} pairs of {n_rows:,} rows do not fit into memory_limit={memory_limit!r} (at "
-            f"most {max_pairs:,} do); use {advice}."
+            f"{count:,} pairs of {n_rows:,} rows do not fit into memory_limit="
+            f"{twin.memory_limit!r} (at most {max_pairs:,} do); use {advice}."
         )
-    return mirrored

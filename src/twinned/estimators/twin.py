@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from twinned._compat import raise_for_params, routing_enabled, unwrap_search
+from twinned._compat import raise_for_params, unwrap_search
+from twinned._neighbors import NeighborIndex
 from twinned._table import Floats, Rows
 from twinned._validation import (
     check_bool,
@@ -26,7 +28,6 @@ from twinned._validation import (
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.training_pairs import (
     LabelledRows,
-    NeighborIndices,
     TrainingPairBuilder,
     TrainingRows,
     check_memory,
@@ -174,10 +175,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def get_metadata_routing(self) -> MetadataRouter:
         """Metadata routing: `groups` are routed to a search as base estimator."""
         router = MetadataRouter(owner=self).add_self_request(self)
-        return router.add(
-            estimator=self._base_estimator(),
-            method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-        )
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return router.add(estimator=self._base_estimator(), method_mapping=mapping)
 
     def fit(
         self,
@@ -224,12 +223,17 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         base = self._base_estimator(n_rows, data.n_outputs)
         self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype)
         self._y_unit = target_unit(data.values)
-        max_pairs = self._max_pairs(data.n_outputs, base)
+        limit = parse_memory_limit(self.memory_limit)
+        max_pairs = max_pairs_in_memory(
+            limit, self._features, data.n_outputs, binned=supports_blocks(base)
+        )
         if X_val is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         builder = TrainingPairBuilder(base, self._features, data, self._y_unit, max_pairs, rng)
-        neighbors = NeighborIndices(data.rows, self.n_jobs)
-        pairs = builder.draw(*self._pair_strategy(n_rows, max_pairs), neighbors)
+        # one neighbor index per metric, shared by pairs and anchors
+        make_index = cache(lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs))
+        strategy, mirrored = self._pair_strategy(n_rows, max_pairs)
+        pairs = builder.draw(strategy, make_index, mirrored=mirrored)
         stored = check_stored(as_anchor_strategy(self.anchors).store(n_rows, rng), n_rows)
         fit_params: dict[str, Any] = {}
         if X_val is None and y_val is None:
@@ -247,7 +251,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             None if data.weight is None else data.weight[stored],
             data.schema,
             data.table_rows[stored],
-            neighbors.indices if len(stored) == n_rows else {},
+            make_index if np.array_equal(stored, np.arange(n_rows)) else None,
         )
         if self.verbose:
             seconds = time.perf_counter() - start
@@ -280,11 +284,10 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _routed_groups(self, params: dict[str, Any]) -> Any:
         """The groups that metadata routing passes to a search as base estimator."""
-        raise_for_params(params, self, "fit")
-        if not params or not routing_enabled():
-            return None
-        routed = process_routing(self, "fit", **params)
-        return routed.estimator.fit.get("groups")
+        raise_for_params(params, self, "fit")  # unless routing is enabled
+        return (
+            process_routing(self, "fit", **params).estimator.fit.get("groups") if params else None
+        )
 
     def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1) -> Any:
         if self.estimator is None:
@@ -319,19 +322,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             rows=schema.to_rows(matrix),
         )
 
-    def _max_pairs(self, n_outputs: int, base: Any) -> int:
-        limit = parse_memory_limit(self.memory_limit)
-        return max_pairs_in_memory(limit, self._features, n_outputs, binned=supports_blocks(base))
-
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""
         if self.estimator is None and self.symmetric and self.pairs == "auto":
             strategy: PairStrategy = HalfPairs(min(DEFAULT_PAIRS, max_pairs))
         else:
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)
-        mirrored = check_memory(
-            strategy, n_rows, max_pairs, self.memory_limit, symmetric=self.symmetric
-        )
+        as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
+        mirrored = self.symmetric and not as_drawn
+        check_memory(strategy.count(n_rows) * (2 if mirrored else 1), max_pairs, self, n_rows)
         return strategy, mirrored
 
     def _validate_validation_rows(
@@ -374,9 +373,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""
-        predictor = self._predictor()
-        model = predictor.model
-        assert isinstance(model, SklearnDifferenceModel)
-        trees = model.trees_at(predictor.anchors, predictor.anchors_y)
+        self._model = model = self._make_model()
+        trees = model.trees_at(self._anchors, self.anchors_y_.reshape(len(self.anchors_y_), -1))
         if trees is not None:
             trees.pack_now()

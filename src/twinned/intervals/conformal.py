@@ -14,6 +14,7 @@ fit σ to the size of the out-of-fold errors (see `twinned.intervals.error_scale
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -25,13 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._compat import safe_indexing
 from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned._validation import (
-    check_bool,
-    check_choice,
-    check_integer,
-    count_rows,
-    validate_target,
-)
+from twinned._validation import check_bool, check_choice, check_integer, count_rows, validate_target
 from twinned.intervals.error_scale import (
     RELATIVE_FLOOR,
     WIDTHS,
@@ -185,16 +180,12 @@ def calibrate_from_folds(
     final_training : (X, y), default=None
         Training rows of `final`, where these are more than X and y.
     """
-    fold_models = [
-        FoldModel.create(model, safe_indexing(X, rows), y[rows])
-        for model, (rows, _) in zip(models, folds, strict=True)
-    ]
-    inputs = [
-        predict_with_std(
-            fold.model, safe_indexing(X, rows), fold.neighbors, predicted[i] if predicted else None
-        )
-        for i, (fold, (_, rows)) in enumerate(zip(fold_models, folds, strict=True))
-    ]
+    fold_models, inputs = [], []
+    for i, (model, (training, held_out)) in enumerate(zip(models, folds, strict=True)):
+        fold = FoldModel.create(model, safe_indexing(X, training), y[training])
+        known = predicted[i] if predicted else None
+        fold_models.append(fold)
+        inputs.append(fold.predict(safe_indexing(X, held_out), known))
     errors = [np.abs(y[rows] - own.mean) for own, (_, rows) in zip(inputs, folds, strict=True)]
     final_model = None
     if final is not None:
@@ -212,8 +203,33 @@ class FoldModel(NamedTuple):
     def create(cls, model: Any, X: Any, y: Floats) -> FoldModel:
         return cls(model, NeighborFeatures(X, y, categorical_columns(model)))
 
+    def predict(self, X: Any, predicted: tuple[Floats, Floats] | None = None) -> ScaleInputs:
+        return predict_with_std(self.model, X, self.neighbors, predicted)
 
-class Calibrated:
+
+class _BaseCalibrated(ABC):
+    """Base class of models with the scores of held-out rows."""
+
+    scores: Floats  # (row,)
+
+    @abstractmethod
+    def _predict(self, X: Any) -> tuple[Floats, Floats]:
+        """(n, model) predictions and error scales."""
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The prediction, of several models their mean; and a calibrated standard deviation.
+
+        That is the error scale times the root mean square of the scores, only with `return_std`.
+        """
+        check_bool("return_std", return_std)
+        means, scales = self._predict(X)
+        mean = means.mean(axis=1)
+        if not return_std:
+            return mean
+        return mean, scales.mean(axis=1) * np.sqrt(np.mean(self.scores**2))
+
+
+class Calibrated(_BaseCalibrated):
     """A fitted model with the scores of calibration rows."""
 
     def __init__(self, model: Any, X_cal: Any, y_cal: Floats, width: str) -> None:
@@ -228,28 +244,19 @@ class Calibrated:
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         inputs = predict_with_std(self.model, X)
-        return inputs.mean, positive_scale(inputs.std, self._floor)
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The model's prediction; with `return_std`, also a calibrated standard deviation.
-
-        That is the raw one times the root mean square of the scores.
-        """
-        check_bool("return_std", return_std)
-        mean, scale = self._predict(X)
-        return (mean, scale * np.sqrt(np.mean(self.scores**2))) if return_std else mean
+        return inputs.mean[:, None], positive_scale(inputs.std, self._floor)[:, None]
 
     def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
         """(n, 2): lower and upper ends that cover y with at least this probability."""
         level = check_confidence(confidence, len(self.scores))
-        mean, scale = self._predict(X)
+        mean, scale = (part[:, 0] for part in self._predict(X))
         # the margin is for rounding, which must not skip a calibration row
         level = max(level - 1e-9, 1.0 / (len(self.scores) + 1))
         intervals: Floats = self._regressor.predict_int(mean, sigmas=scale, confidence=level)
         return intervals
 
 
-class CrossCalibrated:
+class CrossCalibrated(_BaseCalibrated):
     """Models of folds with the scores of all held-out rows.
 
     `inputs` and `errors` are the predictions and absolute errors of the held-out rows of each fold.
@@ -342,21 +349,11 @@ class CrossCalibrated:
         return twin
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
-        """(n, model) predictions and error scales."""
-        inputs = [predict_with_std(fold.model, X, fold.neighbors) for fold, _ in self._predictors]
+        inputs = [fold.predict(X) for fold, _ in self._predictors]
         scales = [
             scale.predict(own) for (_, scale), own in zip(self._predictors, inputs, strict=True)
         ]
         return np.column_stack([own.mean for own in inputs]), np.column_stack(scales)
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The prediction, for several models their mean; and a calibrated standard deviation."""
-        check_bool("return_std", return_std)
-        means, scales = self._predict(X)
-        mean = means.mean(axis=1)
-        if not return_std:
-            return mean
-        return mean, scales.mean(axis=1) * np.sqrt(np.mean(self.scores**2))
 
     def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
         """(n, 2): lower and upper ends, which cover y with about this probability."""

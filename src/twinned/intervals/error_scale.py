@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 from twinned._neighbors import NeighborIndex
 from twinned._table import Floats, column_list, is_numeric_dtype, is_table, to_numeric
@@ -58,19 +59,13 @@ class NeighborFeatures:
         self.columns = [i for i in numeric_columns(X) if i not in categorical]
         self.y = y
         self.values = numeric_features(X, self.columns)
-        if not self.columns:
-            return
-        present = ~np.isnan(self.values)
-        count = np.maximum(present.sum(axis=0), 1)
-        self._mean = np.where(present, self.values, 0.0).sum(axis=0) / count
-        squares = np.where(present, self.values - self._mean, 0.0) ** 2
-        std = np.sqrt(squares.sum(axis=0) / count)
-        self._std = np.where(std > 0, std, 1.0)
-        self._index = NeighborIndex(self._standardize(self.values))
+        if self.columns:
+            self._scaler = StandardScaler().fit(self.values)
+            self._index = NeighborIndex(self._standardize(self.values))
 
     def _standardize(self, values: Floats) -> Floats:
         """Standardized features, with missing values replaced by the mean."""
-        return np.nan_to_num((values - self._mean) / self._std, nan=0.0)
+        return np.nan_to_num(self._scaler.transform(values))
 
     def transform(self, X: Any, mean: Floats) -> Floats:
         """(n, feature) features of rows for which a model predicts `mean`.

@@ -7,6 +7,7 @@ LightGBM stores one byte per feature of a pair, where the pair itself takes eigh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.base import clone
 from twinned._compat import set_booster
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
+from twinned.models.memory import row_blocks
 from twinned.pairing.features import PairFeatures
 
 _BLOCK_BYTES = 8_000_000  # of pairs in memory at once
@@ -25,47 +27,44 @@ _N_ESTIMATORS_ALIASES = {"num_iterations", "num_iteration", "n_iter", "num_tree"
 _N_ESTIMATORS_ALIASES |= {"num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"}
 
 
+@dataclass(frozen=True, eq=False)
 class LazyPairMatrix:
-    """A pair matrix whose rows are built when they are accessed."""
+    """A pair matrix whose rows are built when they are accessed.
 
-    def __init__(
-        self, features: PairFeatures, left: Rows, right: Rows, first: Indices, second: Indices
-    ) -> None:
-        self._features, self._left, self._right = features, left, right
-        self._first, self._second = first, second
+    Its pairs are rows `first` of `left` with rows `second` of `right`.
+    """
+
+    features: PairFeatures
+    left: Rows
+    right: Rows
+    first: Indices
+    second: Indices
 
     def __len__(self) -> int:
-        return len(self._first)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self), self._features.width
+        return len(self.first)
 
     @property
     def nbytes(self) -> int:
-        return len(self) * self._features.width * self._features.dtype.itemsize
+        return len(self) * self.features.bytes_per_pair
 
     @property
     def block_rows(self) -> int:
         """Number of rows of a block."""
-        return max(1, _BLOCK_BYTES // (self._features.width * self._features.dtype.itemsize))
+        return max(1, _BLOCK_BYTES // self.features.bytes_per_pair)
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:
         """One row, or those of a slice or a list."""
-        return self._features.build(
-            self._left.take(self._first[rows]), self._right.take(self._second[rows])
-        )
+        return self._build(rows)
+
+    def _build(self, rows: Any, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        left, right = self.left.take(self.first[rows]), self.right.take(self.second[rows])
+        return self.features.build(left, right, out)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """The whole matrix, filled in blocks, so that no second array of its size is allocated."""
-        pairs = np.empty(self.shape, dtype=dtype or self._features.dtype)
-        for start in range(0, len(self), self.block_rows):
-            rows = slice(start, start + self.block_rows)
-            self._features.build(
-                self._left.take(self._first[rows]),
-                self._right.take(self._second[rows]),
-                pairs[rows],
-            )
+        pairs = np.empty((len(self), self.features.width), dtype=dtype or self.features.dtype)
+        for rows in row_blocks(len(self), self.block_rows):
+            self._build(rows, pairs[rows])
         return pairs
 
 

@@ -145,7 +145,7 @@ class SklearnDifferenceModel:
 
     @property
     def bytes_per_pair(self) -> int:
-        return self.features.width * self.features.dtype.itemsize
+        return self.features.bytes_per_pair
 
     @property
     def pairs_per_block(self) -> int:

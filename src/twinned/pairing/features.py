@@ -42,9 +42,12 @@ class PairFeatures:
             example = schema.to_rows(np.zeros((2, schema.n_features)))
             self.width = self._call(example, example).shape[1]
         else:
-            self.width = 2 * self._n_encoded * ("concat" in kind) + (
-                self._n_differences * ("difference" in kind)
-            )
+            self.width = 2 * self._n_encoded * ("concat" in kind)
+            self.width += self._n_differences * ("difference" in kind)
+
+    @property
+    def bytes_per_pair(self) -> int:
+        return self.width * self.dtype.itemsize
 
     def build(self, first: Rows, second: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """(..., width) in C order, for sides whose leading axes broadcast against each other."""
@@ -114,10 +117,6 @@ def category_mismatch(first: Floats, second: Floats) -> Floats:
 
 def _flatten(side: Rows, leading: tuple[int, ...]) -> Rows:
     """Rows with all leading axes merged into one."""
-    n_rows = int(np.prod(leading))
-    return Rows(
-        *(
-            np.broadcast_to(part, (*leading, part.shape[-1])).reshape(n_rows, part.shape[-1])
-            for part in side
-        )
-    )
+    shapes = [(*leading, part.shape[-1]) for part in side]
+    parts = [np.broadcast_to(part, shape) for part, shape in zip(side, shapes, strict=True)]
+    return Rows(*(part.reshape(int(np.prod(leading)), part.shape[-1]) for part in parts))

@@ -29,8 +29,3 @@ def loop_sum(first_second: Floats, second_third: Floats, third_first: Floats) ->
     0.0
     """
     return first_second + second_third + third_first
-
-
-def mean_inconsistency(sums: Floats) -> Floats:
-    """(query, loop, output) → (query, output): the mean absolute loop sum."""
-    return np.abs(sums).mean(axis=1)

@@ -97,11 +97,7 @@ class RandomPairs(BaseEstimator):
         first = np.concatenate([first, partners[:, left].ravel()])
         second = np.concatenate([second, partners[:, right].ravel()])
         low, high = np.minimum(first, second), np.maximum(first, second)
-        distinct = np.unique(low * n_rows + high)
-        low, high = distinct // n_rows, distinct % n_rows
-        # in random order: with rows sorted by y, one order would have only one sign
-        swapped = rng.randint(0, 2, len(low)) == 1
-        return np.where(swapped, high, low), np.where(swapped, low, high)
+        return _swap_randomly(*np.divmod(np.unique(low * n_rows + high), n_rows), rng)
 
     def _partners(self, n_rows: int) -> int:
         return min(check_integer("pairs (per_point)", self.per_point), n_rows - 1)
@@ -141,10 +137,7 @@ class HalfPairs(BaseEstimator):
         count = self.count(n_rows)
         if count < n_rows * (n_rows - 1) // 2:
             return RandomPairs(count // n_rows).draw(n_rows, index, rng)
-        low, high = np.triu_indices(n_rows, k=1)
-        # in random order: with rows sorted by y, one order would have only one sign
-        swapped = rng.randint(0, 2, len(low)) == 1
-        return np.where(swapped, high, low), np.where(swapped, low, high)
+        return _swap_randomly(*np.triu_indices(n_rows, k=1), rng)
 
 
 class NearestPairs(BaseEstimator):
@@ -174,11 +167,9 @@ class NearestPairs(BaseEstimator):
         self, n_rows: int, index: Callable[[str], NeighborIndex], rng: Any
     ) -> tuple[Indices, Indices]:
         """(n·k,) first and second rows."""
-        k = self._neighbors(n_rows)
-        neighbors = index(check_metric(self.metric)).kneighbors_self(
-            k, include_self=self.include_self
-        )
-        return np.repeat(np.arange(n_rows), k), neighbors.ravel()
+        k, neighbors = self._neighbors(n_rows), index(check_metric(self.metric))
+        second = neighbors.kneighbors_self(k, include_self=self.include_self)
+        return np.repeat(np.arange(n_rows), k), second.ravel()
 
     def _neighbors(self, n_rows: int) -> int:
         others = n_rows - (not check_bool("include_self", self.include_self))
@@ -199,14 +190,13 @@ def as_pair_strategy(
         check_choice("pairs", pairs, ["auto", "all"], ", a number of partners, or a strategy")
         if pairs == "all":
             return AllPairs()
-        most = AUTO_PAIRS if max_pairs is None else min(AUTO_PAIRS, max_pairs)
-        if n_rows**2 <= most:
+        limit = 2**62 if max_pairs is None else max_pairs
+        if n_rows**2 <= min(AUTO_PAIRS, limit):
             return AllPairs()
-        orders = 2 if mirrored else 1
-        partners = max(AUTO_PARTNERS, most // (orders * n_rows))
-        if max_pairs is not None:
-            partners = min(partners, max_pairs // (orders * n_rows))
-        return RandomPairs(max(1, min(partners, n_rows - 1)))
+        per_partner = n_rows * (2 if mirrored else 1)
+        partners = max(AUTO_PARTNERS, AUTO_PAIRS // per_partner)
+        partners = min(partners, limit // per_partner, n_rows - 1)
+        return RandomPairs(max(1, partners))
     if hasattr(pairs, "count") and hasattr(pairs, "draw") and not isinstance(pairs, type):
         return pairs
     try:
@@ -235,6 +225,14 @@ def check_pairs(first: Any, second: Any, n_rows: int, most: int) -> None:
         raise ValueError(
             f"a pair strategy drew row {lowest if lowest < 0 else highest} of {n_rows} rows."
         )
+
+
+def _swap_randomly(
+    low: Indices, high: Indices, rng: np.random.RandomState
+) -> tuple[Indices, Indices]:
+    """Pairs in random order: with rows sorted by y, one order would have only one sign."""
+    swapped = rng.randint(0, 2, len(low)) == 1
+    return np.where(swapped, high, low), np.where(swapped, low, high)
 
 
 def _distinct(rng: np.random.RandomState, n: int, m: int) -> Indices:

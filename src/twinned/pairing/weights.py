@@ -95,9 +95,9 @@ def check_anchor_weights(weights: Any, shape: tuple[int, ...]) -> Floats:
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != shape:
         raise ValueError(f"weights returned shape {weights.shape} for anchors of shape {shape}.")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        bad = weights[~np.isfinite(weights) | (weights < 0)][0]
-        raise ValueError(f"weights must be finite and not negative, but hold {bad}.")
+    bad = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if bad.size:
+        raise ValueError(f"weights must be finite and not negative, but hold {bad[0]}.")
     # only ratios count, so that neither their sum nor their product with others can overflow
     largest = weights.max(axis=1, keepdims=True)
     if (largest <= 0).any():
@@ -174,14 +174,13 @@ def learn_weights(
     check_is_fitted(twin)
     check_choice("by", by, ["variance", "least squares"])
     strength = check_real("shrinkage", shrinkage)
-    if not 0 <= strength < np.inf:
+    if strength < 0:
         raise ValueError(f"shrinkage must not be negative, but is {shrinkage!r}.")
     if as_anchor_strategy(twin.anchors).nearest(len(twin.anchors_X_)) is not None:
         raise ValueError(f"Fixed weights need anchors='all', not {twin.anchors!r}.")
-    if twin.anchors_y_.ndim != 1:
-        raise ValueError(
-            f"Weights need a single output, but the twin has {twin.anchors_y_.shape[1]}."
-        )
+    known = twin.anchors_y_
+    if known.ndim != 1:
+        raise ValueError(f"Weights need a single output, but the twin has {known.shape[1]}.")
     if twin.anchor_weights_ is not None:
         raise ValueError(
             "The twin was fitted with sample_weight, which already weights its anchors."
