@@ -5,7 +5,6 @@ Heavy libraries are imported inside the commands, so that `--help` is fast.
 
 import os
 import sys
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -52,8 +51,7 @@ def _twinned(
         ),
     ] = False,
     debug: Annotated[
-        bool,
-        typer.Option("--debug", help="Also print the traceback of an error, in any command."),
+        bool, typer.Option("--debug", help="Also print the traceback of an error, in any command.")
     ] = False,
 ) -> None:
     """Twinned regression: learn differences between points, predict from anchors.
@@ -77,26 +75,18 @@ app.command("predict", no_args_is_help=True)(predict_command)
 app.command("serve", no_args_is_help=True)(serve_command)
 
 
-def _add_subcommands(name: str, help_line: str) -> None:
-    """Add the commands of the module `twinned.cli.<name>`, which is imported when it is called.
+@app.command(
+    "datasets",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def _datasets_command(context: typer.Context) -> None:
+    """List, fetch and show the data sets of the paper."""
+    # `app.add_typer` would import the module, and so pandas, for every `twinned --help`.
+    from twinned.cli.datasets import app as subcommands
 
-    `app.add_typer` would import the module, and so pandas, for every `twinned --help`.
-    """
-
-    def command(context: typer.Context) -> None:
-        subcommands = import_module(f"twinned.cli.{name}").app
-        code = subcommands(args=context.args, prog_name=f"twinned {name}", standalone_mode=False)
-        raise typer.Exit(code or 0)
-
-    app.command(
-        name,
-        help=help_line,
-        add_help_option=False,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )(command)
-
-
-_add_subcommands("datasets", "List, fetch and show the data sets of the paper.")
+    code = subcommands(args=context.args, prog_name="twinned datasets", standalone_mode=False)
+    raise typer.Exit(code or 0)
 
 
 def main() -> None:

@@ -32,7 +32,10 @@ def exit_on_bad_input() -> Iterator[None]:
     except (ValueError, TypeError, OSError, MissingExtraError) as error:
         if _debug:
             traceback.print_exception(error)
-        print_message("error", _one_line(error))
+        message = str(error) or type(error).__name__
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            message = f"{error.filename}: {error.strerror}."
+        print_message("error", message)
         raise typer.Exit(2) from None
 
 
@@ -63,9 +66,3 @@ def print_usage_error(error: Exception) -> None:
     command = context.command_path if context else "twinned"
     message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
     print_message("error", f"{message}. Try {command} --help.")
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}."
-    return str(error) or type(error).__name__

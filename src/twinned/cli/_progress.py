@@ -1,23 +1,20 @@
-"""Progress bar of the commands that take long."""
+"""Progress of the commands that take long, on stderr where that is a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 
 @contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
-    """Show a bar on stderr if it is a terminal; yield a function that begins the next step."""
+def progress_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """Show a bar of `total` steps, or a spinner; yield a function that begins the next step."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    spinner = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = spinner if total is None else Progress.get_default_columns()
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=total)
-        started = False
-
-        def begin_step(description: str) -> None:
-            nonlocal started
-            progress.update(task, advance=int(started), description=description)
-            started = True
-
-        yield begin_step
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task, steps = progress.add_task("", total=total), count()
+        yield lambda step: progress.update(task, completed=next(steps), description=step)

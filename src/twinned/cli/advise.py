@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_warnings
+from twinned.cli._progress import progress_bar
 from twinned.cli.csv_input import check_output_path, read_csv
 from twinned.cli.fit import read_training_data
-from twinned.cli.options import (
-    Categorical,
-    Drop,
-    Group,
-    Label,
-    LogTarget,
-    Separator,
-    Table,
-    Target,
-    check_seed,
-)
+from twinned.cli.model_options import with_log_target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,11 +25,10 @@ if TYPE_CHECKING:
 
 
 def advise_command(
-    table: Table,
-    target: Target,
+    table: options.Table,
+    target: options.Target,
     report: Annotated[
-        Path | None,
-        typer.Option("--report", "-r", help="The HTML report to write: advice.html."),
+        Path | None, typer.Option("--report", "-r", help="The HTML report to write: advice.html.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -53,11 +42,11 @@ def advise_command(
             metavar="60s|2m",
         ),
     ] = "60s",
-    log_target: LogTarget = False,
-    categorical: Categorical = None,
-    drop: Drop = None,
-    group: Group = None,
-    label: Label = None,
+    log_target: options.LogTarget = False,
+    categorical: options.Categorical = None,
+    drop: options.Drop = None,
+    group: options.Group = None,
+    label: options.Label = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -66,7 +55,7 @@ def advise_command(
             metavar="N",
         ),
     ] = 0,
-    separator: Separator = ",",
+    separator: options.Separator = ",",
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Check whether twinning helps on a table, and recommend a model.
@@ -83,7 +72,7 @@ def advise_command(
     """
     with exit_on_bad_input(), print_warnings():
         seconds = parse_budget(budget)
-        check_seed(seed)
+        options.check_seed(seed)
         report_path = None if report is None else check_output_path(report, [table], "--report")
         model_path = None if output is None else check_output_path(output, [table])
         csv_table = read_csv(table, separator)
@@ -92,9 +81,7 @@ def advise_command(
             if label == target:
                 raise ValueError(f"--label names {target!r}, which is the --target.")
             drop = [*(drop or []), label]
-        X, y, groups = read_training_data(
-            csv_table, target, categorical or [], drop or [], log_target, group
-        )
+        X, y, groups = read_training_data(csv_table, target, categorical, drop, log_target, group)
 
         import numpy as np
 
@@ -102,18 +89,13 @@ def advise_command(
         from twinned.persistence.archive import write_atomically
         from twinned.report import collect, render
 
-        with _spinner() as progress:
+        fitted_y, name = (np.log(y), f"log {target}") if log_target else (y, target)
+        labels = None if label is None else csv_table.column(label)
+        with progress_bar() as progress:
             diagnosis = diagnose(
-                X,
-                np.log(y) if log_target else y,
-                budget=seconds,
-                groups=groups,
-                random_state=seed,
-                progress=progress,
+                X, fitted_y, budget=seconds, groups=groups, progress=progress, random_state=seed
             )
             progress("collecting the report")
-            name = f"log {target}" if log_target else target
-            labels = None if label is None else csv_table.column(label)
             content = collect(
                 diagnosis, title=table.name, target=name, labels=labels, random_state=seed
             )
@@ -168,41 +150,18 @@ def _save(
 
     model = twin = diagnosis.model
     if log_target:
-        import numpy as np
-        from sklearn.compose import TransformedTargetRegressor
-
-        model = TransformedTargetRegressor(
-            regressor=diagnosis.recommended, func=np.log, inverse_func=np.exp
-        ).fit(X, y)
+        model = with_log_target(diagnosis.recommended).fit(X, y)
         twin = model.regressor_
     diagnosis.calibrated.store_in(twin)
     save(model, path)
 
 
-@contextmanager
-def _spinner() -> Iterator[Callable[[str], None]]:
-    """Show the current step on stderr where that is a terminal, so that logs stay clean."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("")
-        yield lambda message: progress.update(task, description=message)
-
-
 def format_text(content: Content) -> str:
     """Return the summary, the errors and the code as lines of text."""
-    comparison = content["checks"]["comparison"]["numbers"]
+    checks = content["checks"].copy()
+    comparison = checks.pop("comparison")["numbers"]
     lines = [content["summary"]]
-    lines += [
-        f"  {check['title']:<42}{check['summary']}"
-        for key, check in content["checks"].items()
-        if key != "comparison"
-    ]
+    lines += [f"  {check['title']:<42}{check['summary']}" for check in checks.values()]
     lines.append(f"Errors (RMSE) of {content['target']} on held-out rows, by cross-validation:")
     lines += [
         f"  {name:<18}{error:<12.4g}{comparison['estimators'].get(name, '')}"
@@ -214,9 +173,6 @@ def format_text(content: Content) -> str:
     lines += [step for step in content["next_steps"] if "--log-target" in step]
     lines.append("To make it in Python:")
     lines += [f"  {line}" for line in content["code"].splitlines()]
-    lines += [
-        f"{name}: {content[key]}"
-        for key, name in (("output", "model"), ("report", "report"))
-        if key in content
-    ]
+    files = (("output", "model"), ("report", "report"))
+    lines += [f"{name}: {content[key]}" for key, name in files if key in content]
     return "\n".join(line.rstrip() for line in lines)

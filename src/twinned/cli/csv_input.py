@@ -77,10 +77,8 @@ def read_csv(path: Path, separator: str) -> CsvTable:
     lines, records = [], []
     for line, record in rows:
         if len(record) != len(names):
-            raise ValueError(
-                f"{path}, line {line} has {len(record)} fields, but line {header[0]} names "
-                f"{len(names)} columns."
-            )
+            fields = f"{path}, line {line} has {len(record)} fields"
+            raise ValueError(f"{fields}, but line {header[0]} names {len(names)} columns.")
         lines.append(line)
         records.append([cell.strip() for cell in record])
     if not records:
@@ -134,15 +132,13 @@ def _parse_separator(separator: str) -> str:
 
 
 def _check_header(path: Path, names: list[str], separator: str) -> None:
-    if len(names) == 1:
-        (name,) = names
-        for other in _SEPARATORS:
-            if other != separator and other in name:
-                shown = "tab" if other == "\t" else repr(other)
-                raise ValueError(
-                    f"{path} has the single column {quoted(name)}; it seems to be separated by "
-                    f"{shown}: give --separator {shown}."
-                )
+    others = [other for other in _SEPARATORS if other != separator and other in names[0]]
+    if len(names) == 1 and others:
+        shown = "tab" if others[0] == "\t" else repr(others[0])
+        raise ValueError(
+            f"{path} has the single column {quoted(names[0])}; it seems to be separated by "
+            f"{shown}: give --separator {shown}."
+        )
     repeated = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
     if repeated:
         raise ValueError(
@@ -159,14 +155,12 @@ def training_frame(
     """Convert columns to a training set: numbers to float64, text to a pandas category."""
     import pandas as pd
 
-    return pd.DataFrame(
-        {
-            name: _categorical_column(table, name)
-            if name in categorical or _is_categorical(table, name)
-            else numeric_column(table, name)
-            for name in names
-        }
-    )
+    def convert(name: str) -> pd.Categorical | np.ndarray:
+        if name not in categorical and not _is_categorical(table, name):
+            return numeric_column(table, name)
+        return pd.Categorical([None if is_missing(cell) else cell for cell in table.column(name)])
+
+    return pd.DataFrame({name: convert(name) for name in names})
 
 
 def prediction_frame(
@@ -234,11 +228,9 @@ def target_column(table: CsvTable, name: str) -> np.ndarray:
 def first_missing(table: CsvTable, names: Iterable[str]) -> str | None:
     """Return the location of the first missing value, None if there is none."""
     columns = {name: table.column(name) for name in names}
-    for row in range(len(table)):
-        for name, column in columns.items():
-            if is_missing(column[row]):
-                return table.location(row, name)
-    return None
+    cells = ((row, name) for row in range(len(table)) for name in columns)
+    missing = (table.location(row, name) for row, name in cells if is_missing(columns[name][row]))
+    return next(missing, None)
 
 
 def parse_number(cell: str) -> float | None:
@@ -299,12 +291,6 @@ def _comma_hint(cell: str) -> str:
     return ""
 
 
-def _categorical_column(table: CsvTable, name: str) -> pd.Categorical:
-    import pandas as pd
-
-    return pd.Categorical([None if is_missing(cell) else cell for cell in table.column(name)])
-
-
 def _known_category_column(table: CsvTable, name: str, categories: Sequence[Any]) -> pd.Series:
     """Return the category of the model that each cell matches, else the text of the cell.
 
@@ -313,18 +299,15 @@ def _known_category_column(table: CsvTable, name: str, categories: Sequence[Any]
     import pandas as pd
 
     by_text = {str(category): category for category in categories}
-    by_number = {
+    by_number: dict[float | None, Any] = {
         float(category): category for category in categories if isinstance(category, int | float)
     }
-    values: list[Any] = []
-    for cell in table.column(name):
-        if is_missing(cell) and cell not in by_text:
-            values.append(None)
-        else:
-            number = parse_number(cell)
-            default = cell if number is None else by_number.get(number, cell)
-            values.append(by_text.get(cell, default))
-    return pd.Series(values, dtype=object)
+
+    def match(cell: str) -> Any:
+        other = None if is_missing(cell) else by_number.get(parse_number(cell), cell)
+        return by_text.get(cell, other)
+
+    return pd.Series([match(cell) for cell in table.column(name)], dtype=object)
 
 
 # --- messages and output paths ----------------------------------------------------------------

@@ -39,9 +39,9 @@ def list_command(as_json: AsJson = False) -> None:
     Example: twinned datasets list
     """
     with exit_on_bad_input():
-        records = [(info(key), _location(info(key))) for key in KEYS]
+        summaries = [_summary(info(key), _location(info(key))) for key in KEYS]
     if as_json:
-        _print_json([_summary(record, location) for record, location in records])
+        _print_json(summaries)
         return
     # Narrow edges, so that the whole table fits into 80 columns.
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -51,8 +51,8 @@ def list_command(as_json: AsJson = False) -> None:
         table.add_column(heading, justify="right")
     table.add_column("licence")
     table.add_column("at hand", no_wrap=True)
-    for record, location in records:
-        table.add_row(*(str(value) for value in _summary(record, location).values()))
+    for summary in summaries:
+        table.add_row(*map(str, summary.values()))
     Console().print(table)
 
 
@@ -102,19 +102,11 @@ def show_command(
         _, location = locate(record)
         rows = None if location == "absent" else _first_rows(record)
     if as_json:
-        details = {
-            "target": record.target,
-            "columns": list(record.columns),
-            "source": record.source,
-            "file": record.file,
-            "sha256": record.sha256,
-            "url": record.url,
-            "notes": list(record.notes),
-            "first_rows": rows,
-        }
-        _print_json(_summary(record, location) | details)
-        return
-    _print_record(record, location, rows)
+        names = ("target", "columns", "source", "file", "sha256", "url", "notes")
+        details = {name: getattr(record, name) for name in names}
+        _print_json(_summary(record, location) | details | {"first_rows": rows})
+    else:
+        _print_record(record, location, rows)
 
 
 def _print_record(record: Dataset, location: str, rows: list[dict[str, float]] | None) -> None:
@@ -142,10 +134,8 @@ def _print_record(record: Dataset, location: str, rows: list[dict[str, float]] |
 
 def _first_rows(record: Dataset) -> list[dict[str, float]]:
     X, y = load(record.key)
-    first = X.head(N_FIRST_ROWS).assign(**{record.target: y.head(N_FIRST_ROWS)})
-    return [
-        {str(name): float(value) for name, value in row.items()} for row in first.to_dict("records")
-    ]
+    first: Any = X.assign(**{record.target: y}).head(N_FIRST_ROWS)
+    return first.to_dict("records")
 
 
 def _location(record: Dataset) -> str:
@@ -157,14 +147,8 @@ def _location(record: Dataset) -> str:
 
 
 def _summary(record: Dataset, location: str) -> dict[str, Any]:
-    return {
-        "key": record.key,
-        "name": record.name,
-        "rows": record.rows,
-        "features": record.features,
-        "licence": record.licence,
-        "at_hand": location,
-    }
+    names = ("key", "name", "rows", "features", "licence")
+    return {name: getattr(record, name) for name in names} | {"at_hand": location}
 
 
 def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:

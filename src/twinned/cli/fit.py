@@ -7,38 +7,14 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twinned.cli import csv_input, options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.cli._progress import progress_bar
-from twinned.cli.csv_input import (
-    CsvTable,
-    check_output_path,
-    first_missing,
-    read_csv,
-    target_column,
-    training_frame,
-)
-from twinned.cli.model_options import (
-    MODELS,
-    MODELS_ALLOWING_NAN,
-    N_FOLDS,
-    ModelOptions,
-    validate_and_calibrate,
-)
-from twinned.cli.options import (
-    AsJson,
-    Categorical,
-    Drop,
-    Group,
-    LogTarget,
-    Separator,
-    Table,
-    Target,
-    check_seed,
-)
+from twinned.cli.model_options import MODELS, MODELS_ALLOWING_NAN, N_FOLDS, ModelOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,8 +24,8 @@ MIN_ROWS_FOR_CHECK = 10
 
 
 def fit_command(
-    table: Table,
-    target: Target,
+    table: options.Table,
+    target: options.Target,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File of the model, such as model.twin.")
     ],
@@ -62,10 +38,10 @@ def fit_command(
             metavar="NAME",
         ),
     ] = "default",
-    log_target: LogTarget = False,
-    categorical: Categorical = None,
-    drop: Drop = None,
-    group: Group = None,
+    log_target: options.LogTarget = False,
+    categorical: options.Categorical = None,
+    drop: options.Drop = None,
+    group: options.Group = None,
     pairs: Annotated[
         str,
         typer.Option(
@@ -87,7 +63,7 @@ def fit_command(
     seed: Annotated[
         int, typer.Option("--seed", help="The same seed gives the same model.", metavar="N")
     ] = 0,
-    separator: Separator = ",",
+    separator: options.Separator = ",",
     check: Annotated[
         bool,
         typer.Option(
@@ -96,7 +72,7 @@ def fit_command(
             "as long as the fit. Prediction intervals need it.",
         ),
     ] = True,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Fit a twin to a CSV file and save it.
 
@@ -117,41 +93,38 @@ def fit_command(
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {model}.")
         pair_option = _parse_count("--pairs", pairs, ("auto", "all"))
         anchor_option = _parse_count("--anchors", anchors, ("all",))
-        check_seed(seed)
-        resolved = check_output_path(output, [table])
-        csv_table = read_csv(table, separator)
-        X, y, groups = read_training_data(
-            csv_table, target, categorical or [], drop or [], log_target, group
-        )
+        options.check_seed(seed)
+        resolved = csv_input.check_output_path(output, [table])
+        csv_table = csv_input.read_csv(table, separator)
+        X, y, groups = read_training_data(csv_table, target, categorical, drop, log_target, group)
         if isinstance(anchor_option, int) and anchor_option > len(X):
             raise ValueError(f"--anchors {anchors} exceeds the {len(X)} rows of {table}.")
-        missing = first_missing(csv_table, X.columns)
+        missing = csv_input.first_missing(csv_table, X.columns)
         if missing and model not in MODELS_ALLOWING_NAN:
             raise ValueError(
                 f"{missing} has no value, and --model {model} takes no missing values; "
                 f"{', '.join(MODELS_ALLOWING_NAN)} do."
             )
-        options = ModelOptions(model, log_target, pair_option, anchor_option, seed, bool(missing))
-        fitted, seconds, scores = _fit(options, X, y, groups, check)
+        chosen = ModelOptions(model, log_target, pair_option, anchor_option, seed, bool(missing))
+        fitted, seconds, scores = _fit(chosen, X, y, groups, check)
 
         from twinned import save
 
         save(fitted, resolved)
     if check and scores is None:
-        print_message(
-            "note",
-            f"{len(X)} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}.",
-        )
+        few = f"{len(X)} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
+        print_message("note", few)
     twin = fitted.regressor_ if log_target else fitted
+    categories = {
+        name: len(X[name].cat.categories) for name in X.columns if X[name].dtype == "category"
+    }
     facts = {
         "table": str(table),
         "rows": len(X),
         "target": target,
         "log_target": log_target,
-        "numbers": [name for name in X.columns if X[name].dtype != "category"],
-        "categories": {
-            name: len(X[name].cat.categories) for name in X.columns if X[name].dtype == "category"
-        },
+        "numbers": [name for name in X.columns if name not in categories],
+        "categories": categories,
         "model": model,
         "pairs": twin.n_pairs_,
         "anchors": anchor_option if isinstance(anchor_option, int) else len(twin.anchors_y_),
@@ -167,26 +140,19 @@ def fit_command(
         _print_summary(facts)
 
 
-# --- input ------------------------------------------------------------------------------------
-
-
-class TrainingData(NamedTuple):
-    """Features, target and groups (None without `--group`) of a CSV file, each with n_rows."""
-
-    X: pd.DataFrame
-    y: np.ndarray
-    groups: np.ndarray | None
-
-
 def read_training_data(
-    table: CsvTable,
+    table: csv_input.CsvTable,
     target: str,
-    categorical: list[str],
-    drop: list[str],
+    categorical: list[str] | None,
+    drop: list[str] | None,
     log_target: bool,
-    group: str | None = None,
-) -> TrainingData:
-    """Convert a CSV file to a training set; a ValueError names the option or the line."""
+    group: str | None,
+) -> tuple[pd.DataFrame, np.ndarray, np.ndarray | None]:
+    """Return the features, the target, and the groups (None without `--group`) of a CSV file.
+
+    A ValueError names the option or the line.
+    """
+    categorical, drop = categorical or [], drop or []
     if group is not None:
         table.require([group], "--group")
         drop = [*drop, group]
@@ -204,7 +170,7 @@ def read_training_data(
         )
     if not names:
         raise ValueError(f"{table.path} has no feature besides {target!r}.")
-    y = target_column(table, target)
+    y = csv_input.target_column(table, target)
     if len(table) < 2:
         raise ValueError(f"{table.path} has 1 row; a pair needs two.")
     if log_target and (y <= 0).any():
@@ -213,16 +179,16 @@ def read_training_data(
             f"{table.location(row, target)}: {table.column(target)[row]} has no logarithm; "
             "--log-target takes positive values only."
         )
-    X = training_frame(table, names, [name for name in categorical if name != group])
+    X = csv_input.training_frame(table, names, [name for name in categorical if name != group])
     if group is None:
-        return TrainingData(X, y, None)
+        return X, y, None
 
     from twinned.pairing.splits import encode_groups
 
-    missing = first_missing(table, [group])
+    missing = csv_input.first_missing(table, [group])
     if missing:
         raise ValueError(f"{missing} has no value, and it is the --group.")
-    return TrainingData(X, y, encode_groups(table.column(group), len(table)))
+    return X, y, encode_groups(table.column(group), len(table))
 
 
 def _parse_count(option: str, value: str, names: tuple[str, ...]) -> str | int:
@@ -230,68 +196,52 @@ def _parse_count(option: str, value: str, names: tuple[str, ...]) -> str | int:
         return value
     if value.isdecimal() and int(value) > 0:
         return int(value)
-    raise ValueError(
-        f"{option} must be {', '.join(names)} or a positive whole number, not {value!r}."
-    )
-
-
-# --- fit --------------------------------------------------------------------------------------
+    choices = ", ".join(names)
+    raise ValueError(f"{option} must be {choices} or a positive whole number, not {value!r}.")
 
 
 def _fit(
-    options: ModelOptions, X: pd.DataFrame, y: np.ndarray, groups: np.ndarray | None, check: bool
+    chosen: ModelOptions, X: pd.DataFrame, y: np.ndarray, groups: np.ndarray | None, check: bool
 ) -> tuple[Any, float, dict[str, Any] | None]:
     """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
     from twinned.pairing.splits import row_folds
 
     check = check and len(X) >= MIN_ROWS_FOR_CHECK
-    folds = row_folds(len(X), N_FOLDS, options.seed, groups) if check else []
-    twin = options.make_twin(len(X))  # imports scikit-learn, which should not count as the fit
+    folds = row_folds(len(X), N_FOLDS, chosen.seed, groups) if check else []
+    twin = chosen.make_twin(len(X))  # imports scikit-learn, which should not count as the fit
     with progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")
         start = time.perf_counter()
         twin.fit(X, y)
         seconds = time.perf_counter() - start
-        scores = validate_and_calibrate(options, X, y, folds, twin, begin_step) if check else None
+        scores = chosen.validate_and_calibrate(X, y, folds, twin, begin_step) if check else None
     return twin, seconds, scores
 
 
-# --- output -----------------------------------------------------------------------------------
-
-
 def _print_summary(facts: dict[str, Any]) -> None:
-    numeric, categories = facts["numbers"], facts["categories"]
-    target = facts["target"] + (" (its logarithm is fitted)" if facts["log_target"] else "")
-    lines = [("table", f"{facts['table']}, {_counted(facts['rows'], 'row')}"), ("target", target)]
-    if numeric:
-        lines.append(("numeric", f"{len(numeric)}: {_join(numeric)}"))
-    if categories:
-        described = [
-            f"{name} ({n} {'category' if n == 1 else 'categories'})"
-            for name, n in categories.items()
-        ]
-        lines.append(("categorical", f"{len(categories)}: {_join(described)}"))
-    nearest = "nearest " if facts["anchors"] < facts["rows"] else ""
-    lines.append(
-        (
-            "model",
-            f"{facts['model']}, fitted to {_counted(facts['pairs'], 'pair')} in "
-            f"{facts['seconds']:.1f} s, predicts from {facts['anchors']:,} {nearest}anchors",
-        )
-    )
-    if facts["check"]:
-        scores = facts["check"]
-        errors = {
-            "twin": scores["rmse_twin"],
-            f"plain {MODELS[facts['model']]}": scores["rmse_plain"],
-            "mean of y": scores["rmse_mean"],
-        }
-        lines.append(("check", f"RMSE of held-out rows, {scores['folds']}-fold cross-validation:"))
-        width = max(map(len, errors))
-        lines += [("", f"  {name:<{width}}  {_rounded(rmse)}") for name, rmse in errors.items()]
-    lines.append(("saved", f"{facts['output']} ({_size(facts['bytes'])})"))
-    for heading, text in lines:
+    def echo(heading: str, text: str) -> None:
         typer.echo(f"{heading:<12} {text}")
+
+    echo("table", f"{facts['table']}, {_counted(facts['rows'], 'row')}")
+    echo("target", facts["target"] + (" (its logarithm is fitted)" if facts["log_target"] else ""))
+    if facts["numbers"]:
+        echo("numeric", _listed(facts["numbers"]))
+    if facts["categories"]:
+        counts = facts["categories"].items()
+        described = [f"{name} ({n} {'category' if n == 1 else 'categories'})" for name, n in counts]
+        echo("categorical", _listed(described))
+    nearest = "nearest " if facts["anchors"] < facts["rows"] else ""
+    pairs = f"{_counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
+    anchors = f"{facts['anchors']:,} {nearest}anchors"
+    echo("model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}")
+    if facts["check"]:
+        echo("check", f"RMSE of held-out rows, {facts['check']['folds']}-fold cross-validation:")
+        names = ("twin", f"plain {MODELS[facts['model']]}", "mean of y")
+        for name, key in zip(names, ("rmse_twin", "rmse_plain", "rmse_mean"), strict=True):
+            echo("", f"  {name:<{max(map(len, names))}}  {_rounded(facts['check'][key])}")
+    size = facts["bytes"]
+    shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, size // 1000)} kB"
+    echo("saved", f"{facts['output']} ({shown})")
     if sys.stdout.isatty():
         option = "--interval 0.9" if facts["check"] else "--std"
         typer.echo(f"\nNext: twinned predict {facts['output']} NEW.csv {option}")
@@ -301,9 +251,9 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _join(names: list[str]) -> str:
-    shown = ", ".join(names[:12])
-    return shown if len(names) <= 12 else f"{shown} and {len(names) - 12} more"
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return f"{len(names)}: {', '.join(names[:12])}{more}"
 
 
 def _rounded(score: float) -> str:
@@ -315,7 +265,3 @@ def _rounded(score: float) -> str:
     if not 1e-5 <= score < 1e9:
         return f"{score:.4g}"
     return f"{score:,.{max(0, 3 - math.floor(math.log10(score)))}f}"
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{max(1, n_bytes // 1000)} kB"

@@ -28,6 +28,14 @@ NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other eff
 N_FOLDS = 5
 
 
+def with_log_target(regressor: Any) -> Any:
+    """Return a regressor that fits another one to the logarithm of the target."""
+    import numpy as np
+    from sklearn.compose import TransformedTargetRegressor
+
+    return TransformedTargetRegressor(regressor=regressor, func=np.log, inverse_func=np.exp)
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """Options of `twinned fit` that determine a model, for any number of rows."""
@@ -47,17 +55,14 @@ class ModelOptions:
         if isinstance(anchors, int):
             metric = "nan_euclidean" if self.missing_values else "euclidean"
             anchors = NearestAnchors(min(anchors, n_rows), metric=metric)
-        options: dict[str, Any] = {
-            "pairs": self.pairs,
-            "anchors": anchors,
-            "random_state": self.seed,
-        }
         if self.model == "neural":
             from twinned import TwinNeuralRegressor
 
-            return self._with_log_target(TwinNeuralRegressor(effort=NEURAL_EFFORT, **options))
-        base = None if self.model == "default" else self._base_estimator(None)
-        return self._with_log_target(TwinRegressor(base, **options))
+            twin = TwinNeuralRegressor(effort=NEURAL_EFFORT)
+        else:
+            twin = TwinRegressor(None if self.model == "default" else self._base_estimator(None))
+        twin.set_params(pairs=self.pairs, anchors=anchors, random_state=self.seed)
+        return with_log_target(twin) if self.log_target else twin
 
     def make_plain(self, X: pd.DataFrame) -> Any:
         """Return the unfitted base estimator for y itself, with one-hot encoded categories."""
@@ -68,31 +73,16 @@ class ModelOptions:
         if self.model == "neural":
             from twinned import NeuralRegressor
 
-            plain = NeuralRegressor(effort=NEURAL_EFFORT, random_state=self.seed)
-            return self._with_log_target(plain)
-        base = self._base_estimator(self.seed)
-        categorical = [name for name in X.columns if X[name].dtype == "category"]
-        if categorical:
+            plain: Any = NeuralRegressor(effort=NEURAL_EFFORT, random_state=self.seed)
+        else:
+            categorical = [name for name in X.columns if X[name].dtype == "category"]
             one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-            base = make_pipeline(
-                make_column_transformer((one_hot, categorical), remainder="passthrough"), base
-            )
-        return self._with_log_target(base)
-
-    def _with_log_target(self, regressor: Any) -> Any:
-        if not self.log_target:
-            return regressor
-        import numpy as np
-        from sklearn.compose import TransformedTargetRegressor
-
-        return TransformedTargetRegressor(regressor=regressor, func=np.log, inverse_func=np.exp)
+            encoder = make_column_transformer((one_hot, categorical), remainder="passthrough")
+            plain = make_pipeline(encoder, self._base_estimator(self.seed))
+        return with_log_target(plain) if self.log_target else plain
 
     def _base_estimator(self, seed: int | None) -> Any:
-        from sklearn.ensemble import (
-            ExtraTreesRegressor,
-            HistGradientBoostingRegressor,
-            RandomForestRegressor,
-        )
+        from sklearn import ensemble
         from sklearn.linear_model import Ridge
         from sklearn.neighbors import KNeighborsRegressor
         from sklearn.pipeline import make_pipeline
@@ -100,56 +90,54 @@ class ModelOptions:
 
         match self.model:
             case "forest":
-                return RandomForestRegressor(100, min_samples_leaf=2, random_state=seed)
+                return ensemble.RandomForestRegressor(100, min_samples_leaf=2, random_state=seed)
             case "extra-trees":
-                return ExtraTreesRegressor(100, min_samples_leaf=2, random_state=seed)
+                return ensemble.ExtraTreesRegressor(100, min_samples_leaf=2, random_state=seed)
             case "knn":
                 return make_pipeline(StandardScaler(), KNeighborsRegressor())
             case "ridge":
                 return make_pipeline(StandardScaler(), Ridge())
             case _:
-                return HistGradientBoostingRegressor(random_state=seed)
+                return ensemble.HistGradientBoostingRegressor(random_state=seed)
 
+    def validate_and_calibrate(
+        self,
+        X: pd.DataFrame,
+        y: np.ndarray,
+        folds: list[tuple[Any, Any]],
+        fitted: Any,
+        begin_step: Callable[[str], None],
+    ) -> dict[str, Any]:
+        """Cross-validate the twin, the plain base estimator and the mean of the training rows.
 
-def validate_and_calibrate(
-    options: ModelOptions,
-    X: pd.DataFrame,
-    y: np.ndarray,
-    folds: list[tuple[Any, Any]],
-    fitted: Any,
-    begin_step: Callable[[str], None],
-) -> dict[str, Any]:
-    """Cross-validate the twin, the plain base estimator and the mean of the training rows.
+        The errors of the held-out rows also calibrate the prediction intervals that are stored in
+        `fitted`, the twin of all rows.
 
-    The errors of the held-out rows also calibrate the prediction intervals that are stored in
-    `fitted`, the twin of all rows.
+        Returns
+        -------
+        dict
+            `folds`, the number of folds, and the RMSE over all held-out rows of each model:
+            `rmse_twin`, `rmse_plain` and `rmse_mean`.
+        """
+        import numpy as np
 
-    Returns
-    -------
-    dict
-        `folds`, the number of folds, and the RMSE over all held-out rows of each model:
-        `rmse_twin`, `rmse_plain` and `rmse_mean`.
-    """
-    import numpy as np
+        from twinned.intervals.conformal import calibrate_from_folds
 
-    from twinned.intervals.conformal import calibrate_from_folds
-
-    squared_errors: dict[str, list[np.ndarray]] = {"twin": [], "plain": [], "mean": []}
-    twins: list[Any] = []
-    with warnings.catch_warnings():
-        # A rare category may be absent from the training rows of a fold; the saved model knows it.
-        warnings.simplefilter("ignore", UnknownCategoryWarning)
-        for number, (train, test) in enumerate(folds, start=1):
-            begin_step(f"cross-validation, fold {number} of {len(folds)}")
-            X_train, X_test = X.iloc[train], X.iloc[test]
-            twin = options.make_twin(len(train)).fit(X_train, y[train])
-            plain = options.make_plain(X).fit(X_train, y[train])
-            twins.append(twin.regressor_ if options.log_target else twin)
-            squared_errors["twin"].append((twin.predict(X_test) - y[test]) ** 2)
-            squared_errors["plain"].append((plain.predict(X_test) - y[test]) ** 2)
-            squared_errors["mean"].append((y[train].mean() - y[test]) ** 2)
-        whole = fitted.regressor_ if options.log_target else fitted
-        fitted_y = np.log(y) if options.log_target else y
-        calibrate_from_folds(twins, whole, X, fitted_y, folds).store_in()
-    rmse = {name: np.sqrt(np.concatenate(e).mean()) for name, e in squared_errors.items()}
-    return {"folds": len(folds)} | {f"rmse_{name}": float(value) for name, value in rmse.items()}
+        errors: dict[str, list[np.ndarray]] = {"rmse_twin": [], "rmse_plain": [], "rmse_mean": []}
+        twins = []
+        with warnings.catch_warnings():
+            # A category may be absent from the training rows of a fold; the saved model knows it.
+            warnings.simplefilter("ignore", UnknownCategoryWarning)
+            for number, (train, test) in enumerate(folds, start=1):
+                begin_step(f"cross-validation, fold {number} of {len(folds)}")
+                twin = self.make_twin(len(train)).fit(X.iloc[train], y[train])
+                plain = self.make_plain(X).fit(X.iloc[train], y[train])
+                twins.append(twin.regressor_ if self.log_target else twin)
+                errors["rmse_twin"].append(twin.predict(X.iloc[test]) - y[test])
+                errors["rmse_plain"].append(plain.predict(X.iloc[test]) - y[test])
+                errors["rmse_mean"].append(y[train].mean() - y[test])
+            whole = fitted.regressor_ if self.log_target else fitted
+            fitted_y = np.log(y) if self.log_target else y
+            calibrate_from_folds(twins, whole, X, fitted_y, folds).store_in()
+        rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
+        return {"folds": len(folds)} | {name: float(value) for name, value in rmse.items()}

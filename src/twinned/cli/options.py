@@ -1,9 +1,12 @@
 """Arguments and options shared by several commands."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+_column_option = partial(typer.Option, metavar="COLUMN")
 
 Table = Annotated[Path, typer.Argument(help="A CSV file with a header line.", metavar="TABLE")]
 SavedModel = Annotated[
@@ -15,35 +18,37 @@ LogTarget = Annotated[
 ]
 Categorical = Annotated[
     list[str] | None,
-    typer.Option(
+    _column_option(
         "--categorical",
         "-c",
         help="A column of numbers that are categories, such as a postcode. May be repeated.",
-        metavar="COLUMN",
     ),
 ]
 Drop = Annotated[
-    list[str] | None,
-    typer.Option("--drop", "-d", help="A column to exclude. May be repeated.", metavar="COLUMN"),
+    list[str] | None, _column_option("--drop", "-d", help="A column to exclude. May be repeated.")
 ]
 Group = Annotated[
     str | None,
-    typer.Option(
+    _column_option(
         "--group",
         "-g",
         help="A column of groups of rows, such as the number of a sample: the rows of a group are "
         "in the same fold of the cross-validation. It is not a feature.",
-        metavar="COLUMN",
     ),
 ]
 Label = Annotated[
     str | None,
-    typer.Option(
+    _column_option(
         "--label",
         "-l",
         help="A column with the names of the rows, such as an address, to show in the report. It "
         "is not a feature.",
-        metavar="COLUMN",
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    _column_option(
+        "--keep", help="A column of the table to copy, such as an identifier. May be repeated."
     ),
 ]
 Separator = Annotated[

@@ -10,23 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twinned.cli import csv_input, options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
-from twinned.cli.csv_input import (
-    CsvTable,
-    check_output_path,
-    first_missing,
-    join_names,
-    prediction_frame,
-    read_csv,
-)
-from twinned.cli.options import SavedModel, Separator
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 def predict_command(
-    model: SavedModel,
+    model: options.SavedModel,
     table: Annotated[
         Path, typer.Argument(help="A CSV file with the features of the model.", metavar="TABLE")
     ],
@@ -52,15 +44,8 @@ def predict_command(
             metavar="P",
         ),
     ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keep",
-            help="A column of the table to copy, such as an identifier. May be repeated.",
-            metavar="COLUMN",
-        ),
-    ] = None,
-    separator: Separator = ",",
+    keep: options.Keep = None,
+    separator: options.Separator = ",",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON; with -o, without the predictions.")
     ] = False,
@@ -80,27 +65,28 @@ def predict_command(
     with exit_on_bad_input():
         if interval is not None and not 0 < interval < 1:
             raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {interval:g}.")
-        resolved = None if output is None else check_output_path(output, [model, table])
-        csv_table = read_csv(table, separator)
-        csv_table.require(keep or [], "--keep")
+        keep = keep or []
+        resolved = None if output is None else csv_input.check_output_path(output, [model, table])
+        csv_table = csv_input.read_csv(table, separator)
+        csv_table.require(keep, "--keep")
         with print_warnings():
             fitted = load_twin(model)
         X, ignored = _read_features(csv_table, fitted, model)
-        ignored = [name for name in ignored if name not in (keep or [])]
+        ignored = [name for name in ignored if name not in keep]
         with print_warnings():
             columns = _predict(fitted, X, std, model)
             if interval is not None:
                 columns |= _predict_interval(fitted, X, interval, model)
-        copied = {name: csv_table.column(name) for name in keep or []}
-        for name in copied:
+        for name in keep:
             if name in columns:
                 raise ValueError(f"--keep {name}: the result has a column of that name.")
+        copied = {name: csv_table.column(name) for name in keep}
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
             write_atomically(resolved, _to_csv(copied, columns).encode())
     if ignored:
-        names = join_names(ignored)
+        names = csv_input.join_names(ignored)
         print_message("note", f"columns that are not features of the model are ignored: {names}.")
     if as_json:
         facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
@@ -112,8 +98,7 @@ def predict_command(
     elif output is None:
         typer.echo(_to_csv(copied, columns), nl=False)
     else:
-        rows = f"{len(X):,} prediction{'' if len(X) == 1 else 's'}"
-        typer.echo(f"{rows} in {output}")
+        typer.echo(f"{len(X):,} prediction{'' if len(X) == 1 else 's'} in {output}")
 
 
 def load_twin(path: Path) -> Any:
@@ -138,7 +123,7 @@ def _inner_twin(model: Any) -> Any:
     return getattr(model, "regressor_", model)
 
 
-def _read_features(table: CsvTable, model: Any, path: Path) -> tuple[Any, list[str]]:
+def _read_features(table: csv_input.CsvTable, model: Any, path: Path) -> tuple[Any, list[str]]:
     """Return the features of the model, and the columns of the file that are none."""
     from sklearn.utils import get_tags
 
@@ -159,27 +144,36 @@ def _read_features(table: CsvTable, model: Any, path: Path) -> tuple[Any, list[s
         if len(names) != schema.n_features or "" in names:
             raise ValueError(
                 f"{path} was fitted to {schema.n_features} columns without names, but "
-                f"{table.path} has {len(names)}: {join_names(names)}."
+                f"{table.path} has {len(names)}: {csv_input.join_names(names)}."
             )
-    missing = first_missing(table, names)
+    missing = csv_input.first_missing(table, names)
     if missing and not get_tags(twin).input_tags.allow_nan:
         raise ValueError(f"{missing} has no value, and {path} takes no missing values.")
-    X = prediction_frame(table, names, categories)
+    X = csv_input.prediction_frame(table, names, categories)
     return (X if has_names else X.to_numpy()), ignored
 
 
 def _predict(model: Any, X: Any, std: bool, path: Path) -> dict[str, np.ndarray]:
+    """Return the columns of the result; a model of several outputs has one for each output."""
     import numpy as np
 
-    if not std:
-        return _named_columns(model.predict(X))
-    twin = _inner_twin(model)
-    _check_transform(model, "--std", path)
-    mean, deviation = twin.predict(X, return_std=True)
-    if model is not twin:
-        mean = np.exp(mean)
-        deviation = mean * deviation
-    return _named_columns(mean, deviation)
+    if std:
+        twin = _inner_twin(model)
+        _check_transform(model, "--std", path)
+        mean, deviation = twin.predict(X, return_std=True)
+        if model is not twin:
+            mean = np.exp(mean)
+            deviation = mean * deviation
+        columns = {"prediction": mean, "std": deviation}
+    else:
+        columns = {"prediction": model.predict(X)}
+    if columns["prediction"].ndim == 1:
+        return columns
+    return {
+        f"{name}_{output}": values[:, output]
+        for name, values in columns.items()
+        for output in range(values.shape[1])
+    }
 
 
 def _predict_interval(model: Any, X: Any, confidence: float, path: Path) -> dict[str, np.ndarray]:
@@ -204,18 +198,6 @@ def _check_transform(model: Any, option: str, path: Path) -> None:
     if model is _inner_twin(model) or (model.func is np.log and model.inverse_func is np.exp):
         return
     raise ValueError(f"{option}: the target of {path} is transformed, but not by the logarithm.")
-
-
-def _named_columns(prediction: np.ndarray, std: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """Name the columns of the result; a model of several outputs has one for each output."""
-    columns = {"prediction": prediction} if std is None else {"prediction": prediction, "std": std}
-    if prediction.ndim == 1:
-        return columns
-    return {
-        f"{name}_{output}": values[:, output]
-        for name, values in columns.items()
-        for output in range(values.shape[1])
-    }
 
 
 def _to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:

@@ -6,14 +6,7 @@ return the paper's 25 splits.
 """
 
 from twinned.datasets.files import fetch, load
-from twinned.datasets.formulas import (
-    make_rcl,
-    make_tf,
-    make_wsb,
-    rcl_truth,
-    tf_truth,
-    wsb_truth,
-)
+from twinned.datasets.formulas import make_rcl, make_tf, make_wsb, rcl_truth, tf_truth, wsb_truth
 from twinned.datasets.registry import KEYS, Dataset, info
 from twinned.datasets.splits import PAPER_SEEDS, forest_split, paper_split
 

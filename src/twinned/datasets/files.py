@@ -61,10 +61,11 @@ def load(key: str) -> tuple[pd.DataFrame, pd.Series]:
     ((1000, 2), (1000,), ['x1', 'x2'])
     """
     record = info(key)
-    if record.file is None:
+    path = fetch(key)
+    if path is None:
         return make_tf(n=record.rows, random_state=0)
     # The bytes that are hashed are those that are parsed: the file cannot change in between.
-    content = _read_verified(fetch(key), record)
+    content = _read_verified(path, record)
     if record.key not in _parsed:
         _parsed[record.key] = parse(content, record)
     table = _parsed[record.key]
@@ -92,8 +93,7 @@ def fetch(key: str) -> Path | None:
     record = info(key)
     if record.file is None:
         return None
-    found, _ = locate(record)
-    return _download(record) if found is None else found
+    return locate(record)[0] or _download(record)
 
 
 def locate(record: Dataset) -> tuple[Path | None, str]:
@@ -170,9 +170,7 @@ def _data_folder() -> Path | None:
     return folder
 
 
-def _read_verified(path: Path | None, record: Dataset) -> bytes:
-    if path is None:
-        raise ValueError(f"{record.key} needs no file, so there is nothing to read.")
+def _read_verified(path: Path, record: Dataset) -> bytes:
     content = path.read_bytes()
     digest = sha256(content).hexdigest()
     if digest != record.sha256:
@@ -193,10 +191,7 @@ def _download(record: Dataset) -> Path:
         with _without_info(pooch.get_logger()):
             # Downloads to a temporary file beside the target, verifies it, then renames it.
             path = pooch.retrieve(
-                record.url,
-                known_hash=f"sha256:{record.sha256}",
-                fname=record.file,
-                path=folder,
+                record.url, known_hash=f"sha256:{record.sha256}", fname=record.file, path=folder
             )
     except OSError as error:  # includes the errors of requests and a full disk
         raise OSError(
@@ -215,8 +210,7 @@ def _download(record: Dataset) -> Path:
 
 def _reason(error: Exception) -> str:
     """Return an error of a download in one line, without the URL that our message has."""
-    text = " ".join(str(error).split())
-    text = re.split(r" (?:for|with) url: |\. Deleted download", text)[0]
+    text = re.split(r" (?:for|with) url: |\. Deleted download", " ".join(str(error).split()))[0]
     return f"{type(error).__name__}: {text}"
 
 

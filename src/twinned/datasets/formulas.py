@@ -123,17 +123,14 @@ def make_tf(
     >>> X.shape, round(float(y[0]), 4)
     ((1000, 2), -0.6279)
     """
-    n, noise, rng = _check_arguments(n, 0.0 if noise is None else noise, random_state)
+    n, noise, rng = _check_arguments(n, noise, 0.0, False, random_state)
     # The author's expression, which reproduces his points exactly.
-    points = rng.random_sample((n, 2)) * 2 - 1
-    return _with_noise(points, TF_COLUMNS, tf_truth(points), "y", noise, rng)
+    X = pd.DataFrame(rng.random_sample((n, 2)) * 2 - 1, columns=list(TF_COLUMNS))
+    return _with_noise(X, tf_truth(X), "y", noise, rng)
 
 
 def make_rcl(
-    n: int = 4000,
-    noise: float | None = None,
-    as_printed: bool = False,
-    random_state: Any = None,
+    n: int = 4000, noise: float | None = None, as_printed: bool = False, random_state: Any = None
 ) -> tuple[pd.DataFrame, pd.Series]:
     """Generate the current through an RCL circuit (RCL) at points uniform on [1, 3]⁶.
 
@@ -162,18 +159,13 @@ def make_rcl(
     >>> round(float((y - rcl_truth(X)).std()), 3)
     0.01
     """
-    if noise is None:
-        noise = PRINTED_NOISE if as_printed else RCL_NOISE
-    n, noise, rng = _check_arguments(n, noise, random_state)
-    points = rng.uniform(1, 3, (n, 6))
-    return _with_noise(points, RCL_COLUMNS, rcl_truth(points, as_printed), "I", noise, rng)
+    n, noise, rng = _check_arguments(n, noise, RCL_NOISE, as_printed, random_state)
+    X = pd.DataFrame(rng.uniform(1, 3, (n, 6)), columns=list(RCL_COLUMNS))
+    return _with_noise(X, rcl_truth(X, as_printed), "I", noise, rng)
 
 
 def make_wsb(
-    n: int = 200,
-    noise: float | None = None,
-    as_printed: bool = False,
-    random_state: Any = None,
+    n: int = 200, noise: float | None = None, as_printed: bool = False, random_state: Any = None
 ) -> tuple[pd.DataFrame, pd.Series]:
     """Generate the voltage of a Wheatstone bridge (WSB) at points uniform on [1, 3].
 
@@ -203,23 +195,25 @@ def make_wsb(
     >>> make_wsb(as_printed=True, random_state=0)[0].shape
     (200, 4)
     """
-    if noise is None:
-        noise = PRINTED_NOISE if as_printed else WSB_NOISE
-    n, noise, rng = _check_arguments(n, noise, random_state)
+    n, noise, rng = _check_arguments(n, noise, WSB_NOISE, as_printed, random_state)
     # Six columns in both variants, so that a seed gives the same points in both.
-    points = rng.uniform(1, 3, (n, 6))
     width = 4 if as_printed else 6
-    return _with_noise(points[:, :width], WSB_COLUMNS[:width], wsb_truth(points), "V", noise, rng)
+    points = rng.uniform(1, 3, (n, 6))[:, :width]
+    X = pd.DataFrame(points, columns=list(WSB_COLUMNS[:width]))
+    return _with_noise(X, wsb_truth(X), "V", noise, rng)
 
 
 def _check_arguments(
-    n: Any, noise: Any, random_state: Any
+    n: Any, noise: Any, file_noise: float, as_printed: bool, random_state: Any
 ) -> tuple[int, float, np.random.RandomState]:
+    """Return the number of points, the noise (None is that of the variant) and the generator."""
     # Imported here because `twinned datasets list` does not need scikit-learn.
     from sklearn.utils import check_random_state
 
     from twinned._validation import check_integer, check_real
 
+    if noise is None:
+        noise = PRINTED_NOISE if as_printed else file_noise
     noise = check_real("noise", noise)
     if noise < 0:
         raise ValueError(f"noise must be at least 0, not {noise!r}.")
@@ -239,12 +233,7 @@ def _check_matrix(X: Any, widths: tuple[int, ...], columns: tuple[str, ...]) -> 
 
 
 def _with_noise(
-    points: np.ndarray,
-    columns: tuple[str, ...],
-    truth: np.ndarray,
-    target: str,
-    noise: float,
-    rng: np.random.RandomState,
+    X: pd.DataFrame, truth: np.ndarray, target: str, noise: float, rng: np.random.RandomState
 ) -> tuple[pd.DataFrame, pd.Series]:
     values = truth + noise * rng.standard_normal(len(truth)) if noise > 0 else truth
-    return pd.DataFrame(points, columns=list(columns)), pd.Series(values, name=target)
+    return X, pd.Series(values, name=target)

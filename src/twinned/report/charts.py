@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
@@ -64,57 +64,44 @@ class Chart:
 
     def svg(self, description: str) -> str:
         """Return the chart; `description` is its text for screen readers."""
-        parts = [*self._axes(), *self._marks]
         x_label, y_label = (escape(label) for label in self._labels)
-        middle = (LEFT + WIDTH - RIGHT) / 2
-        parts.append(
-            f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{x_label}'
-            f'</text><text class="label" transform="translate(14 {(HEIGHT - BOTTOM) / 2}) '
-            f'rotate(-90)" text-anchor="middle">{y_label}</text>'
+        labels = (
+            f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" '
+            f'text-anchor="middle">{x_label}</text>'
+            f'<text class="label" transform="translate(14 {(HEIGHT - BOTTOM) / 2}) rotate(-90)" '
+            f'text-anchor="middle">{y_label}</text>'
         )
-        return (
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(description)}">'
-            f"{''.join(parts)}</svg>"
-        )
+        return _svg([*self._axes(), *self._marks, labels], HEIGHT, description)
 
-    def _axes(self) -> list[str]:
-        parts = []
+    def _axes(self) -> Iterator[str]:
         for value in ticks(*self.y_range):
             at = self.y(value)
-            parts.append(
+            yield (
                 f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
                 f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">'
                 f"{format_number(value)}</text>"
             )
         for value in powers(*self.x_range) if self._log else ticks(*self.x_range):
-            at = self.x(value)
-            parts.append(
-                f'<text class="tick" x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">'
-                f"{format_number(value)}</text>"
+            yield (
+                f'<text class="tick" x="{self.x(value):.1f}" y="{HEIGHT - BOTTOM + 16}" '
+                f'text-anchor="middle">{format_number(value)}</text>'
             )
-        return parts
 
 
 def bar_chart(names: Sequence[str], values: Sequence[float], description: str) -> str:
     """Return horizontal bars, the first on top, each with its name and number."""
-    height, most = 30 * len(names) + 8, max(*values, 1e-300)
-    width = WIDTH - 250
-    rows = []
+    most, rows = max(*values, 1e-300), []
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
-        at, full = 8 + 30 * i, escape(name)
-        name = name if len(name) <= _MAX_LETTERS else f"{name[: _MAX_LETTERS - 1]}…"
+        at, length = 8 + 30 * i, (WIDTH - 250) * value / most
+        short = name if len(name) <= _MAX_LETTERS else f"{name[: _MAX_LETTERS - 1]}…"
         rows.append(
-            f'<text class="name" x="152" y="{at + 15}" text-anchor="end">{escape(name)}'
-            f"<title>{full}</title></text>"
+            f'<text class="name" x="152" y="{at + 15}" text-anchor="end">{escape(short)}'
+            f"<title>{escape(name)}</title></text>"
             f'<rect class="bar{" best" if i == 0 else ""}" x="162" y="{at}" rx="2" '
-            f'width="{max(1.0, width * value / most):.1f}" height="20"/>'
-            f'<text class="tick" x="{170 + width * value / most:.1f}" y="{at + 15}">'
-            f"{format_number(value)}</text>"
+            f'width="{max(1.0, length):.1f}" height="20"/>'
+            f'<text class="tick" x="{170 + length:.1f}" y="{at + 15}">{format_number(value)}</text>'
         )
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(description)}">'
-        f"{''.join(rows)}</svg>"
-    )
+    return _svg(rows, 30 * len(names) + 8, description)
 
 
 def curve(numbers: dict[str, Any], description: str) -> str:
@@ -127,6 +114,13 @@ def curve(numbers: dict[str, Any], description: str) -> str:
     chart.line(x, rmse)
     chart.points(x, rmse, [f"{a}: {format_number(e)}" for a, e in zip(x, rmse, strict=True)])
     return chart.svg(description)
+
+
+def _svg(parts: list[str], height: int, description: str) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(description)}">'
+        f"{''.join(parts)}</svg>"
+    )
 
 
 def _padded(limits: tuple[float, float], log: bool) -> tuple[float, float]:
@@ -145,12 +139,8 @@ def ticks(low: float, high: float) -> list[float]:
     [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
     """
     step = 10 ** math.floor(math.log10((high - low) / 4))
-    for factor in (1, 2, 5, 10):
-        if (high - low) / (step * factor) <= 6:
-            step *= factor
-            break
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
+    step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 6)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
@@ -173,9 +163,6 @@ def format_number(value: float) -> str:
     """
     if value == 0:
         return "0"
-    size = abs(value)
-    if not 1e-4 <= size < 1e9:
+    if not 1e-4 <= abs(value) < 1e9:
         return f"{value:.3g}"
-    if size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

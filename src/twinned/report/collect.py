@@ -36,18 +36,9 @@ def collect(
 ) -> Content:
     """Return the content of the report of a diagnosis.
 
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-        What `diagnose` returns.
-    title : str
-        The heading of the page.
-    target : str, default="y"
-        The name of y.
-    labels : list of str, default=None
-        Names of the rows of the table.
-    random_state : int, default=0
-        Draws the rows that are shown, and the pairs for the importance of features.
+    `title` is the heading of the page, `target` the name of y, and `labels` are names of the rows
+    of the table. `random_state` draws the rows that are shown, and the pairs for the importance
+    of features.
     """
     rng = np.random.RandomState(random_state)
     names = feature_names(diagnosis.cross_validation.X)
@@ -95,42 +86,23 @@ def _without_long_lists(numbers: Content) -> Content:
     }
 
 
-class HeldOut(NamedTuple):
-    """Held-out rows, in the order of the folds."""
-
-    rows: Indices
-    predictions: Floats
-    sigma: Floats  # the predicted error size
-    scores: Floats  # |error| / sigma
-    fold: Indices
-
-
-def held_out_rows(diagnosis: Diagnosis) -> HeldOut:
-    """Return predictions and scores of all held-out rows."""
-    folds = [rows for _, rows in diagnosis.cross_validation.folds]
-    rows = np.concatenate(folds)
-    predicted = np.concatenate([mean for mean, _ in diagnosis.held_out])
-    error = np.abs(diagnosis.cross_validation.y[rows] - predicted)
-    scores = diagnosis.calibrated.scores
-    sigma = np.divide(error, scores, out=np.full_like(error, np.nan), where=scores > 0)
-    sigma = np.where(np.isnan(sigma), np.nanmedian(sigma), sigma)
-    return HeldOut(
-        rows, predicted, sigma, scores, np.repeat(np.arange(len(folds)), [len(f) for f in folds])
-    )
-
-
 def predictions(diagnosis: Diagnosis, rng: np.random.RandomState) -> Content:
     """Return predictions of held-out rows with the half widths of their intervals."""
-    held_out = held_out_rows(diagnosis)
-    half_width = np.quantile(held_out.scores, CONFIDENCE) * held_out.sigma
-    sample = rng.permutation(len(held_out.rows))[:MAX_POINTS]
-    sample = sample[np.argsort(held_out.rows[sample])]
-    rows = held_out.rows[sample]
+    rows = np.concatenate([rows for _, rows in diagnosis.cross_validation.folds])
+    truth = diagnosis.cross_validation.y[rows]
+    predicted = np.concatenate([mean for mean, _ in diagnosis.held_out])
+    # a score is the error divided by sigma, the predicted size of the error
+    error, scores = np.abs(truth - predicted), diagnosis.calibrated.scores
+    sigma = np.divide(error, scores, out=np.full_like(error, np.nan), where=scores > 0)
+    sigma = np.where(np.isnan(sigma), np.nanmedian(sigma), sigma)
+    half_width = np.quantile(scores, CONFIDENCE) * sigma
+    sample = rng.permutation(len(rows))[:MAX_POINTS]
+    sample = sample[np.argsort(rows[sample])]
     return {
         "confidence": CONFIDENCE,
-        "row": _row_numbers(diagnosis, rows),
-        "truth": _rounded(diagnosis.cross_validation.y[rows]),
-        "predicted": _rounded(held_out.predictions[sample]),
+        "row": _row_numbers(diagnosis, rows[sample]),
+        "truth": _rounded(truth[sample]),
+        "predicted": _rounded(predicted[sample]),
         "half_width": _rounded(half_width[sample]),
         "mean_half_width": float(np.mean(half_width)),
     }
@@ -138,13 +110,13 @@ def predictions(diagnosis: Diagnosis, rng: np.random.RandomState) -> Content:
 
 def calibration(diagnosis: Diagnosis) -> Content:
     """Return the coverage of intervals that are calibrated on the other folds."""
-    _, _, _, scores, fold = held_out_rows(diagnosis)
+    scores = diagnosis.calibrated.scores
+    sizes = [len(rows) for _, rows in diagnosis.cross_validation.folds]
+    fold = np.repeat(np.arange(len(sizes)), sizes)
     coverage = []
     for confidence in CONFIDENCES:
-        covered = np.empty(len(scores), dtype=bool)
-        for own in (fold == k for k in range(fold.max() + 1)):
-            covered[own] = scores[own] <= np.quantile(scores[~own], confidence)
-        coverage.append(float(covered.mean()))
+        limits = [np.quantile(scores[fold != k], confidence) for k in range(len(sizes))]
+        coverage.append(float(np.mean(scores <= np.repeat(limits, sizes))))
     return {"confidence": list(CONFIDENCES), "coverage": coverage}
 
 
@@ -155,14 +127,13 @@ def importance(diagnosis: Diagnosis, names: list[str], rng: np.random.RandomStat
     of the change when all features are taken from that row.
     """
     cv, model = diagnosis.cross_validation, diagnosis.model
-    n = len(cv.y)
-    first, second, other = (cv.rows(rng.randint(0, n, _N_PAIRS)) for _ in range(3))
+    first, second, other = (cv.rows(rng.randint(0, len(cv.y), _N_PAIRS)) for _ in range(3))
+    unchanged = np.ravel(model.predict_difference(first, second))
 
     def change(changed: Any) -> float:
         difference = np.ravel(model.predict_difference(changed, second))
         return float(np.sqrt(np.mean((difference - unchanged) ** 2)))
 
-    unchanged = np.ravel(model.predict_difference(first, second))
     whole = change(other)
     shares = []
     for index, name in enumerate(names):
@@ -185,10 +156,7 @@ def _with_column(X: Any, other: Any, index: int) -> Any:
 
 
 def comparables(
-    diagnosis: Diagnosis,
-    names: list[str],
-    labels: list[str] | None,
-    rng: np.random.RandomState,
+    diagnosis: Diagnosis, names: list[str], labels: list[str] | None, rng: np.random.RandomState
 ) -> list[Content]:
     """Return for a sample of held-out rows the nearest anchors and their estimates.
 
@@ -237,7 +205,7 @@ def comparables(
 def _row_numbers(diagnosis: Diagnosis, rows: Indices) -> list[int]:
     """Return cross-validated rows as numbers of rows of the table, counted from 1."""
     subset = diagnosis.cross_validation.subset
-    return [int(row) + 1 for row in (rows if subset is None else subset[rows])]
+    return ((rows if subset is None else subset[rows]) + 1).tolist()
 
 
 def _identity(diagnosis: Diagnosis, row: int, labels: list[str] | None) -> Content:
@@ -297,16 +265,15 @@ def _differing_features(columns: list[Column], row: int, anchor: int) -> list[Co
 def next_steps(diagnosis: Diagnosis) -> list[str]:
     """Return recommendations, one sentence each."""
     comparison = diagnosis.checks["comparison"].numbers
-    steps = [
-        {
-            HELPS: "Use the twin: the code above makes it, and the saved model is fitted.",
-            HURTS: "Use the base estimator on plain rows: twinning does not improve it here.",
-        }.get(
-            comparison["conclusion"],
-            "Choose by other needs: the twin has an uncertainty and comparable cases, the base "
-            "estimator on plain rows is faster.",
-        )
-    ]
+    by_conclusion = {
+        HELPS: "Use the twin: the code above makes it, and the saved model is fitted.",
+        HURTS: "Use the base estimator on plain rows: twinning does not improve it here.",
+    }
+    otherwise = (
+        "Choose by other needs: the twin has an uncertainty and comparable cases, the base "
+        "estimator on plain rows is faster."
+    )
+    steps = [by_conclusion.get(comparison["conclusion"], otherwise)]
     if comparison["best"] == "ridge":
         steps.append("Ridge regression is best here: fit a twin of it (--model ridge).")
     if comparison["best"] == "k-NN":

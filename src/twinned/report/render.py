@@ -38,30 +38,25 @@ def _read(name: str) -> str:
 
 def draw_charts(report: Content) -> dict[str, str]:
     """Return the SVG charts by name."""
-    checks = report["checks"]
-    found = {
-        key: charts.curve(checks[key]["numbers"], checks[key]["summary"])
-        for key in CURVES
-        if key in checks
+    curves = {key: check for key, check in report["checks"].items() if key in CURVES}
+    errors = report["checks"]["comparison"]["numbers"]["rmse"]
+    errors = dict(sorted(errors.items(), key=lambda item: item[1]))
+    listed = ", ".join(f"{name} {format_number(error)}" for name, error in errors.items())
+    shares = [(feature["name"], feature["share"]) for feature in report["importance"][:10]]
+    listed_shares = ", ".join(f"{name} {share:.2f}" for name, share in shares)
+    return {
+        **{key: charts.curve(each["numbers"], each["summary"]) for key, each in curves.items()},
+        "predictions": _predictions(report),
+        "calibration": _calibration(report["calibration"]),
+        "comparison": charts.bar_chart(
+            list(errors), list(errors.values()), f"RMSE of held-out rows: {listed}"
+        ),
+        "importance": charts.bar_chart(
+            [name for name, _ in shares],
+            [share for _, share in shares],
+            f"Share of the change of predicted differences: {listed_shares}",
+        ),
     }
-    found["predictions"] = _predictions(report)
-    found["calibration"] = _calibration(report["calibration"])
-    errors = checks["comparison"]["numbers"]["rmse"]
-    names = sorted(errors, key=errors.get)
-    found["comparison"] = charts.bar_chart(
-        names,
-        [errors[name] for name in names],
-        "RMSE of held-out rows: "
-        + ", ".join(f"{name} {format_number(errors[name])}" for name in names),
-    )
-    most = report["importance"][:10]
-    found["importance"] = charts.bar_chart(
-        [feature["name"] for feature in most],
-        [feature["share"] for feature in most],
-        "Share of the change of predicted differences: "
-        + ", ".join(f"{feature['name']} {feature['share']:.2f}" for feature in most),
-    )
-    return found
 
 
 def _predictions(report: Content) -> str:
@@ -98,18 +93,16 @@ def _calibration(shown: Content) -> str:
 def comparison_rows(report: Content) -> list[dict[str, str]]:
     """Return a table row for each model: error, ratio with its interval, and settings."""
     numbers = report["checks"]["comparison"]["numbers"]
-    rows = []
-    for name, error in sorted(numbers["rmse"].items(), key=lambda item: item[1]):
-        ratio = ""
-        if name in numbers["ratios"]:
-            value, low, high = numbers["ratios"][name]
-            ratio = f"{value:.2f} ({low:.2f} to {high:.2f})"
-        rows.append(
-            {
-                "name": name,
-                "rmse": format_number(error),
-                "ratio": ratio,
-                "estimator": numbers["estimators"].get(name, ""),
-            }
-        )
-    return rows
+    ratios = {
+        name: f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+        for name, (ratio, low, high) in numbers["ratios"].items()
+    }
+    return [
+        {
+            "name": name,
+            "rmse": format_number(error),
+            "ratio": ratios.get(name, ""),
+            "estimator": numbers["estimators"].get(name, ""),
+        }
+        for name, error in sorted(numbers["rmse"].items(), key=lambda item: item[1])
+    ]

@@ -35,10 +35,11 @@ from twinned.serve.requests import (
 from twinned.serve.service import PredictionService
 
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
-_CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+}
 
 
 def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
@@ -76,9 +77,7 @@ class _Endpoints:
         self._openapi = json.dumps(openapi_description(service.name, service.schema))
 
     async def page(self, request: Request) -> Response:
-        return HTMLResponse(
-            self._page, headers={"Content-Security-Policy": _CONTENT_SECURITY_POLICY}
-        )
+        return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def openapi(self, request: Request) -> Response:
         return Response(self._openapi, media_type="application/json")
@@ -136,12 +135,10 @@ async def _error_response(request: Request, error: Exception) -> Response:
 
 
 def _render_page(name: str) -> str:
-    folder = files("twinned.serve")
-    return (
-        folder.joinpath("page.html")
-        .read_text("utf-8")
-        .replace("{{style}}", files("twinned.report").joinpath("page.css").read_text("utf-8"))
-        .replace("{{script}}", folder.joinpath("page.js").read_text("utf-8"))
-        .replace("{{name}}", escape(name))
-        .replace("{{version}}", __version__)
-    )
+    def read(package: str, file: str) -> str:
+        return files(package).joinpath(file).read_text("utf-8")
+
+    page = read("twinned.serve", "page.html")
+    page = page.replace("{{style}}", read("twinned.report", "page.css"))
+    page = page.replace("{{script}}", read("twinned.serve", "page.js"))
+    return page.replace("{{name}}", escape(name)).replace("{{version}}", __version__)

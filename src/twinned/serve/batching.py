@@ -53,12 +53,11 @@ class MicroBatcher:
         try:
             predictions = await asyncio.to_thread(self._service.predict, rows, intervals)
         except Exception as error:
-            if len(batch) == 1:
-                if not batch[0].result.done():
-                    batch[0].result.set_exception(error)
-                return
-            for request in batch:  # each alone, so that only the faulty ones fail
-                await self._predict_batch([request])
+            if len(batch) > 1:
+                for request in batch:  # each alone, so that only the faulty ones fail
+                    await self._predict_batch([request])
+            elif not batch[0].result.done():
+                batch[0].result.set_exception(error)
             return
         start = 0
         for request in batch:

@@ -62,9 +62,8 @@ class InputFeature(NamedTuple):
         except (ValueError, OverflowError):
             number = math.nan
         if not abs(number) <= _MAX_ABSOLUTE_VALUE:  # true of NaN as well
-            raise BadRequest(
-                f"row {row}: {self.name!r} must be a number, not {_short_repr(value)}."
-            )
+            shown = _short_repr(value)
+            raise BadRequest(f"row {row}: {self.name!r} must be a number, not {shown}.")
         return number
 
     def _find_category(self, value: Any) -> Any:

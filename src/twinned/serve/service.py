@@ -35,15 +35,7 @@ class BatchPredictions(NamedTuple):
 
 
 class PredictionService:
-    """A fitted twin prepared for serving.
-
-    Parameters
-    ----------
-    model : fitted twin
-        With one output; or a `TransformedTargetRegressor` around a twin, with log and exp.
-    name : str
-        The title of the page.
-    """
+    """A fitted twin prepared for serving, with the arguments of `make_app`."""
 
     def __init__(self, model: BaseEstimator, name: str) -> None:
         twin = getattr(model, "regressor_", model)
@@ -65,20 +57,16 @@ class PredictionService:
 
     def about(self) -> dict[str, Any]:
         """Return the number of anchors, whether there are intervals, and the features."""
+        known = np.asarray(self._twin.anchors_X_).T
+        columns = [
+            {"name": each.name, "choices": each.labels, "middle": _initial_value(each, values)}
+            for each, values in zip(self.schema.features, known, strict=True)
+        ]
         return {
             "name": self.name,
             "anchors": len(self._twin.anchors_y_),
             "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
-            "columns": [
-                {
-                    "name": feature.name,
-                    "choices": feature.labels,
-                    "middle": _initial_value(feature, known),
-                }
-                for feature, known in zip(
-                    self.schema.features, np.asarray(self._twin.anchors_X_).T, strict=True
-                )
-            ],
+            "columns": columns,
         }
 
     def check_intervals_available(self, confidence: float | None) -> None:
@@ -121,17 +109,15 @@ class PredictionService:
         known = self._to_target(table["anchor_y"].to_numpy())
         estimates = self._to_target(table["estimate"].to_numpy())
         comparables: list[list[dict[str, Any]]] = [[] for _ in rows]
-        for query, anchor, weight, y, estimate in zip(
-            table["query"], table["anchor"], table["weight"], known, estimates, strict=True
-        ):
-            comparables[query].append(
+        for line, y, estimate in zip(table.itertuples(), known, estimates, strict=True):
+            comparables[line.query].append(
                 {
-                    "anchor": int(anchor),
+                    "anchor": int(line.anchor),
                     "known": float(y),
                     "difference": float(estimate - y),
                     "estimate": float(estimate),
-                    "weight": float(weight),
-                    "columns": self._anchor_values(int(anchor)),
+                    "weight": float(line.weight),
+                    "columns": self._anchor_values(int(line.anchor)),
                 }
             )
         return comparables
