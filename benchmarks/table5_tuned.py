@@ -4,7 +4,7 @@ Hyperparameters come from the author's grid of 54 points, once for each data set
 rows of seed 0, by successive halving over the number of trees with five folds; they are used for
 all 25 seeds. The twin is searched twice: *leaking*, as by the author, with folds of pairs, so that
 a pair and its mirror image fall into different folds; and *sound*, with folds of points
-(`pair_folds`). The twin itself is the author's: all pairs, not symmetrised, 100 trees.
+(`pair_folds`). The twin itself is the author's: all pairs, not symmetric, 100 trees.
 
     python -m benchmarks.table5_tuned --jobs 16                      # about two core-hours
     python -m benchmarks.table5_tuned --only-table

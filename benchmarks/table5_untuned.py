@@ -1,6 +1,6 @@
 """Table T5 of the paper, untuned: a random forest and its twin on 100 of the first 200 rows.
 
-The twin is as the author ran it (all pairs, not symmetrised, 100 trees), without the grid search.
+The twin is as the author ran it (all pairs, not symmetric, 100 trees), without the grid search.
 Results: `benchmarks/results/table5_untuned.csv` and `.md`.
 
     python -m benchmarks.table5_untuned
@@ -50,7 +50,7 @@ def summary(runs, max_features):
         f"# Table T5, untuned, max_features = {max_features}",
         "",
         "Mean test RMSE over 25 seeds; first 200 rows, split 50/50; 100 trees; the twin has all "
-        "pairs and is not symmetrised.",
+        "pairs and is not symmetric.",
         "Standard error of ours in brackets. The paper's forests were tuned by grid search.",
         "",
         *harness.markdown_table(header, rows),

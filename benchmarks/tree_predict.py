@@ -69,7 +69,7 @@ def resident_megabytes(field):
 
 
 def predict_built_pairs(twin, queries):
-    """Return the twin's predictions by the library: pairs of a block of queries with all anchors."""
+    """Return the twin's predictions from pairs of a block of queries with all anchors."""
     anchors, means = np.asarray(twin.anchors_X_), []
     for start in range(0, len(queries), BLOCK):
         block = queries[start : start + BLOCK]

@@ -1,8 +1,8 @@
 """Figure F: how many numbers an ensemble stores.
 
 E plain networks store E times their parameters. A twin with E anchors stores one network, with
-a first layer of twice the width, and E anchors of f features and one value. The bytes of saved models
-are measured as well. `as_published` counts the paper's network, `modern` ours, which also embeds
+a first layer of twice the width, and E anchors of f features and one value. The bytes of saved
+models are measured as well. `as_published` counts the paper's network, `modern` ours, which also embeds
 each feature as sines and cosines.
 """
 

@@ -10,7 +10,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from twinned._table import TableSchema
 from twinned.models.trees import anchored_trees
 from twinned.models.trees.kernel_types import MASK_WORDS, MAX_ANCHORS
-from twinned.pairing.pairs import PairFeatures
+from twinned.pairing.features import PairFeatures
 
 
 def check_predictions():
