@@ -2,8 +2,8 @@
 
 E plain networks store E times their parameters. A twin with E anchors stores one network, with
 a first layer of twice the width, and E anchors of f features and one value. The bytes of saved
-models are measured as well. `as_published` counts the paper's network, `modern` ours, which also embeds
-each feature as sines and cosines.
+models are measured as well. `as_published` counts the paper's network, `modern` ours, which also
+embeds each feature as sines and cosines.
 """
 
 from __future__ import annotations
