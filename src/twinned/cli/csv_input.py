@@ -141,9 +141,8 @@ def _check_header(path: Path, names: list[str], separator: str) -> None:
         )
     repeated = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
     if repeated:
-        raise ValueError(
-            f"{path} has several columns of the name {join_names(repeated)}; rename all but one."
-        )
+        shown = join_names(repeated)
+        raise ValueError(f"{path} has several columns of the name {shown}; rename all but one.")
 
 
 # --- numeric and categorical columns ----------------------------------------------------------
@@ -206,9 +205,8 @@ def numeric_column(table: CsvTable, name: str, hint: str = "") -> np.ndarray:
     numbers = np.array(parsed, dtype=np.float64)
     if np.isinf(numbers).any():
         row = int(np.isinf(numbers).argmax())
-        raise ValueError(
-            f"{table.location(row, name)}: {quoted(column[row])} is not a finite number."
-        )
+        cell = f"{table.location(row, name)}: {quoted(column[row])}"
+        raise ValueError(f"{cell} is not a finite number.")
     return numbers
 
 
@@ -218,10 +216,8 @@ def target_column(table: CsvTable, name: str) -> np.ndarray:
 
     target = numeric_column(table, name, "; the target must be a number in every row")
     if np.isnan(target).any():
-        row = int(np.argmax(np.isnan(target)))
-        raise ValueError(
-            f"{table.location(row, name)} has no value; remove the rows without a target."
-        )
+        cell = table.location(int(np.isnan(target).argmax()), name)
+        raise ValueError(f"{cell} has no value; remove the rows without a target.")
     return target
 
 

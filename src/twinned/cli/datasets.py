@@ -70,20 +70,19 @@ def fetch_command(
 
     Examples: twinned datasets fetch BC YH; twinned datasets fetch --all
     """
-    fetched: list[dict[str, Any]] = []
+    paths = {}
     with exit_on_bad_input():
         # All keys are checked before the first download.
         records = list(dict.fromkeys(info(key) for key in _selected_keys(keys, all_sets)))
         with progress_bar(len(records)) as begin_step:
             for record in records:
                 begin_step(f"fetching {record.key}")
-                path = fetch(record.key)
-                fetched.append({"key": record.key, "path": None if path is None else str(path)})
+                paths[record.key] = fetch(record.key)
     if as_json:
-        _print_json(fetched)
+        _print_json([{"key": key, "path": path and str(path)} for key, path in paths.items()])
         return
-    for entry in fetched:
-        typer.echo(f"{entry['key']}\t{entry['path'] or 'built in, needs no file'}")
+    for key, path in paths.items():
+        typer.echo(f"{key}\t{path or 'built in, needs no file'}")
 
 
 @app.command("show")
@@ -112,10 +111,8 @@ def show_command(
 def _print_record(record: Dataset, location: str, rows: list[dict[str, float]] | None) -> None:
     # Plain lines that the terminal wraps: a URL or a hash stays whole when it is copied.
     typer.echo(f"{record.key}: {record.name}, {record.rows} rows, {record.features} features")
-    typer.echo(f"target:   {record.target}")
-    typer.echo(f"columns:  {', '.join(record.columns)}")
-    typer.echo(f"source:   {record.source}")
-    typer.echo(f"licence:  {record.licence}")
+    typer.echo(f"target:   {record.target}\ncolumns:  {', '.join(record.columns)}")
+    typer.echo(f"source:   {record.source}\nlicence:  {record.licence}")
     if record.file is not None:
         typer.echo(f"file:     {record.file} ({location}), SHA-256 {record.sha256}")
     for note in record.notes:

@@ -13,6 +13,7 @@ from twinned._version import __version__
 from twinned.diagnostics import Diagnosis
 from twinned.diagnostics.comparison import HELPS, HURTS
 from twinned.diagnostics.cross_validation import ignore_unknown_categories, use_all_cores
+from twinned.diagnostics.result import CheckResult
 from twinned.report.charts import format_number
 
 Content = dict[str, Any]  # what JSON holds
@@ -54,14 +55,7 @@ def collect(
             "conclusion": diagnosis.checks["comparison"].numbers["conclusion"],
             "summary": diagnosis.summary,
             "code": diagnosis.code,
-            "checks": {
-                key: {
-                    "title": check.title,
-                    "summary": check.summary,
-                    "numbers": _without_long_lists(check.numbers),
-                }
-                for key, check in diagnosis.checks.items()
-            },
+            "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
             "skipped": diagnosis.skipped,
             "notes": diagnosis.notes,
             "predictions": predictions(diagnosis, rng),
@@ -78,12 +72,14 @@ def feature_names(X: Any) -> list[str]:
     return [f"x{i}" for i in range(np.shape(X)[1])]
 
 
-def _without_long_lists(numbers: Content) -> Content:
-    return {
+def _check_content(check: CheckResult) -> Content:
+    """Return a check without its long lists."""
+    numbers = {
         name: value
-        for name, value in numbers.items()
+        for name, value in check.numbers.items()
         if not (isinstance(value, list) and len(value) > _MAX_NUMBERS)
     }
+    return {"title": check.title, "summary": check.summary, "numbers": numbers}
 
 
 def predictions(diagnosis: Diagnosis, rng: np.random.RandomState) -> Content:

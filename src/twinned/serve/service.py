@@ -127,10 +127,8 @@ class PredictionService:
 
     def _anchor_values(self, anchor: int) -> dict[str, Any]:
         row = np.asarray(self._twin.anchors_X_)[anchor]
-        return {
-            feature.name: _json_value(feature, value)
-            for feature, value in zip(self.schema.features, row, strict=True)
-        }
+        values = zip(self.schema.features, row, strict=True)
+        return {feature.name: _json_value(feature, value) for feature, value in values}
 
 
 @contextmanager
