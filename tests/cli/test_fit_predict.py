@@ -81,8 +81,13 @@ def model(folder):
     return path
 
 
+def read_exactly(path):
+    """Read a CSV file without rounding, which pandas before 3 does by default."""
+    return pd.read_csv(path, float_precision="round_trip")
+
+
 def frame(path):
-    table = pd.read_csv(path)
+    table = read_exactly(path)
     return table.assign(material=table["material"].astype("category"))
 
 
@@ -212,7 +217,7 @@ def test_options_are_passed_to_the_twin(folder):
 
 @pytest.mark.parametrize("options", [("boost",), ("extra-trees", "--anchors", "5")])
 def test_missing_values_in_models_that_take_them(folder, options):
-    table = pd.read_csv(folder / "table.csv")
+    table = read_exactly(folder / "table.csv")
     table.loc[3, "U"] = np.nan
     table.loc[5, "material"] = None
     table.to_csv(folder / "gaps.csv", index=False)
@@ -313,7 +318,7 @@ def test_no_check_and_too_few_rows_for_a_check(folder):
     assert refused.exit_code == 2
     assert "with its check" in refused.stderr
     assert result.stderr == ""
-    pd.read_csv(folder / "table.csv").head(9).to_csv(folder / "few.csv", index=False)
+    read_exactly(folder / "table.csv").head(9).to_csv(folder / "few.csv", index=False)
     result = succeeded(
         run("fit", folder / "few.csv", "-t", "y", "-m", "ridge", "-o", folder / "m.twin")
     )
@@ -341,7 +346,7 @@ def test_predict_prints_json(folder, model):
 def test_order_and_unknown_columns_do_not_matter(folder, model):
     expected = run("predict", model, folder / "new.csv")
     assert expected.stderr == ""
-    table = pd.read_csv(folder / "new.csv")
+    table = read_exactly(folder / "new.csv")
     table[table.columns[::-1]].assign(note="hello").to_csv(folder / "other.csv")  # with an index
     result = succeeded(run("predict", model, folder / "other.csv"))
     assert result.stdout == expected.stdout
@@ -351,7 +356,7 @@ def test_order_and_unknown_columns_do_not_matter(folder, model):
 
 
 def test_an_unknown_category_is_one_warning(folder, model):
-    table = pd.read_csv(folder / "new.csv")
+    table = read_exactly(folder / "new.csv")
     table["material"] = "straw"
     table.to_csv(folder / "straw.csv", index=False)
     result = succeeded(run("predict", model, folder / "straw.csv"))
@@ -363,7 +368,7 @@ def test_an_unknown_category_is_one_warning(folder, model):
 
 def test_another_separator(folder):
     for name in ("table", "new"):
-        pd.read_csv(folder / f"{name}.csv").to_csv(folder / f"{name}.txt", index=False, sep=";")
+        read_exactly(folder / f"{name}.csv").to_csv(folder / f"{name}.txt", index=False, sep=";")
     path = folder / "model.twin"
     options = ("--separator", ";")
     succeeded(
@@ -523,7 +528,7 @@ def test_output_path_of_predict(folder, model):
 
 
 def test_model_without_feature_names_uses_the_order_of_columns(folder):
-    known = pd.read_csv(folder / "table.csv")
+    known = read_exactly(folder / "table.csv")
     twin = TwinRegressor(Ridge(), pairs=3, random_state=0).fit(
         known[["U", "R1"]].to_numpy(), known["y"].to_numpy()
     )
@@ -535,7 +540,7 @@ def test_model_without_feature_names_uses_the_order_of_columns(folder):
 
 
 def test_each_output_has_a_column(folder):
-    known = pd.read_csv(folder / "table.csv")
+    known = read_exactly(folder / "table.csv")
     twin = TwinRegressor(Ridge(), pairs=3, random_state=0).fit(known[["U"]], known[["y", "R1"]])
     twinned.save(twin, folder / "two.twin")
     predicted = csv_of(succeeded(run("predict", folder / "two.twin", folder / "new.csv", "--std")))
