@@ -214,13 +214,6 @@ def test_a_column_without_values_adds_no_distance():
     assert list(select_batch(np.ones(2), pool, np.array([[np.nan, 0.0]]), 2, 1.0)) == [1, 0]
 
 
-def test_distances_in_blocks(monkeypatch, rng):
-    pool, known = rng.normal(size=(30, 2)), rng.normal(size=(7, 2))
-    expected = select_batch(np.ones(30), pool, known, 9, 1.0)
-    monkeypatch.setattr("twinned.active._BLOCK_DISTANCES", 20)
-    np.testing.assert_array_equal(select_batch(np.ones(30), pool, known, 9, 1.0), expected)
-
-
 @pytest.mark.parametrize(
     ("candidates", "message"),
     [([], "There is no candidate"), ([999], "0 to 59"), ([40, 40], "different rows")],

@@ -355,7 +355,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _make_model(self) -> SklearnDifferenceModel:
         """The difference model; the same object as long as nothing has changed."""
-        model = self._model
+        model = self._cache.model
         if (
             isinstance(model, SklearnDifferenceModel)
             and model.estimator is self.estimator_
@@ -373,7 +373,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""
-        self._model = model = self._make_model()
+        model = self._difference_model()
+        assert isinstance(model, SklearnDifferenceModel)
         trees = model.trees_at(self._anchors, self.anchors_y_.reshape(len(self.anchors_y_), -1))
         if trees is not None:
             trees.pack_now()
