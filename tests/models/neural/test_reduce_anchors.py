@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twinned import DistanceWeights, NearestAnchors, TwinNeuralRegressor
 from twinned.models.memory import MemoryBudget
 from twinned.models.neural.inference import (
+    first_layer_bytes,
     grid_differences,
     indexed_differences,
     row_differences,
