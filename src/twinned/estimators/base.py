@@ -20,14 +20,13 @@ from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import (
     check_bool,
     check_integer,
-    parse_memory_limit,
     validate_table,
     validate_target,
 )
 from twinned.estimators.blocks import Queries
 from twinned.estimators.predictor import TwinPredictor
 from twinned.intervals.stored import StoredIntervals
-from twinned.models.memory import MemoryBudget
+from twinned.models.memory import MemoryBudget, parse_memory_limit
 from twinned.models.protocol import DifferenceModel
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy

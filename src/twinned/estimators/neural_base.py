@@ -8,7 +8,8 @@ from typing import Any, Self, TypeVar
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from twinned._validation import parse_memory_limit, restore_on_failure
+from twinned._validation import restore_on_failure
+from twinned.models.memory import parse_memory_limit
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.network import Shape

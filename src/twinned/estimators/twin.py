@@ -20,13 +20,12 @@ from twinned._validation import (
     check_integer,
     check_n_jobs,
     check_sample_weight,
-    parse_memory_limit,
     restore_on_failure,
     validate_target,
     validate_training_table,
 )
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.training_pairs import (
+from twinned.estimators.training_set import (
     LabelledRows,
     TrainingPairBuilder,
     TrainingRows,
@@ -42,6 +41,7 @@ from twinned.models.base_estimator import (
     supports_validation_set,
 )
 from twinned.models.lightgbm import LazyPairMatrix, supports_blocks
+from twinned.models.memory import parse_memory_limit
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
