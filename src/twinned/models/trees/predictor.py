@@ -34,7 +34,7 @@ from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.pairs import PairFeatures, estimate
 
 # For fewer pairs times trees, pairs are built: that takes a second or less, as long as loading the
-# kernel does, and compiling it takes some seconds the first time.
+# kernel does, and compiling it takes several seconds the first time.
 MIN_WORK = 5_000_000
 # Packing a node takes as long as predicting this many pairs with a tree.
 _PAIRS_PER_NODE = 2
