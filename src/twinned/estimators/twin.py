@@ -285,9 +285,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _routed_groups(self, params: dict[str, Any]) -> Any:
         """The groups that metadata routing passes to a search as base estimator."""
         raise_for_params(params, self, "fit")  # unless routing is enabled
-        return (
-            process_routing(self, "fit", **params).estimator.fit.get("groups") if params else None
-        )
+        if not params:
+            return None
+        return process_routing(self, "fit", **params).estimator.fit.get("groups")
 
     def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1) -> Any:
         if self.estimator is None:
