@@ -24,14 +24,13 @@ from sklearn.preprocessing import StandardScaler
 from paper import harness
 from paper.data import rmse, training_and_test_rows
 from twinned import TwinRegressor, query
-from twinned.active import SCORES
 from twinned.datasets import KEYS, PAPER_SEEDS
 
 FIRST, BATCH, N_BATCHES, N_SEEDS = 20, 15, 12, 10
 COLUMNS = ["dataset", "seed", "model", "choice", "labels", "rmse:.6g", "seconds:.3g"]
-# model: the ways in which it may choose
+# model: the ways in which it may choose; "spread" is the strategy "uncertainty" of `twinned.query`
 CHOICES = {
-    "twin": ["random", *SCORES, "spread, no diversity"],
+    "twin": ["random", "spread", "inconsistency", "change", "difference", "spread, no diversity"],
     "forest": ["random", "spread"],
     "gp": ["random", "spread"],
 }

@@ -23,15 +23,15 @@ COLUMNS += ["recommended", "skipped"]
 def run_advice(dataset, budget):
     diagnosis = diagnose(*load(dataset), budget=budget)
     render(collect(diagnosis, title=dataset))  # as the command does
-    numbers = diagnosis.findings["comparison"].numbers
+    numbers = diagnosis.checks["comparison"].numbers
     low, high = numbers["interval"]
     return {
-        "conclusion": numbers["answer"],
+        "conclusion": numbers["conclusion"],
         "ratio": numbers["ratio"],
         "low": low,
         "high": high,
         "recommended": type(diagnosis.recommended).__name__,
-        "skipped": "; ".join(diagnosis.left_out),
+        "skipped": "; ".join(diagnosis.skipped),
     }
 
 

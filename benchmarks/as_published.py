@@ -60,15 +60,15 @@ def run_loss_scale(dataset, scale):
     """Return the mean errors of the twins when the training loss is multiplied by `scale`."""
     import jax
 
-    from twinned.models.neural import published
+    from twinned.models.neural import published_loss
 
-    share = published.LABELLED_SHARE
-    published.LABELLED_SHARE = share * scale
+    share = published_loss.LABELLED_SHARE
+    published_loss.LABELLED_SHARE = share * scale
     jax.clear_caches()  # the factor is compiled in
     try:
         runs = run_splits(dataset, "tnnr_all_anchors")
     finally:
-        published.LABELLED_SHARE = share
+        published_loss.LABELLED_SHARE = share
         jax.clear_caches()
     rows = []
     for method in ("tnnr_all_anchors", "tnnr_1_anchor"):

@@ -64,7 +64,7 @@ def measure_curve(dataset, split, members, partners, pairs):
     from twinned import TwinNeuralRegressor
     from twinned.models.neural import fitting
 
-    fitting.PARTNERS = partners
+    fitting.N_PARTNERS = partners
     (X, y), _ = training_and_test_rows(dataset, split)
     rows = []
     for steps in (20, *STEPS):  # the first one compiles

@@ -34,7 +34,7 @@ def engine(n_members, n_pairs):
     from twinned import TwinNeuralRegressor
     from twinned.models.neural import fitting
 
-    assert fitting.PARTNERS == PARTNERS
+    assert fitting.N_PARTNERS == PARTNERS
 
     estimator = TwinNeuralRegressor(
         (WIDTH, WIDTH),

@@ -214,11 +214,15 @@ def test_a_column_without_values_adds_no_distance():
     assert list(select_batch(np.ones(2), pool, np.array([[np.nan, 0.0]]), 2, 1.0)) == [1, 0]
 
 
-def test_distances_in_blocks(monkeypatch, rng):
+def test_a_batch_equals_a_slow_greedy_selection(rng):
     pool, known = rng.normal(size=(30, 2)), rng.normal(size=(7, 2))
-    expected = select_batch(np.ones(30), pool, known, 9, 1.0)
-    monkeypatch.setattr("twinned.active._BLOCK_DISTANCES", 20)
-    np.testing.assert_array_equal(select_batch(np.ones(30), pool, known, 9, 1.0), expected)
+    score, scale = rng.uniform(1, 2, 30), np.concatenate([pool, known]).std(axis=0)
+    expected = []
+    for _ in range(9):
+        used = np.concatenate([known, pool[expected]])
+        gaps = [np.linalg.norm((row - used) / scale, axis=1).min() for row in pool]
+        expected.append(int(np.argmax(score * np.array(gaps))))
+    np.testing.assert_array_equal(select_batch(score, pool, known, 9, 1.0), expected)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,6 @@ RETIRED = {
 RETIRED_NAMES = {
     **dict.fromkeys(["some", "who", "whose", "whom"], "sample, subset, rows, models"),
     **dict.fromkeys(["place", "places"], "index, indices, position"),
-    "word": "category, text",
 }
 
 

@@ -4,15 +4,15 @@ import pytest
 from twinned._neighbors import NeighborIndex, distance_matrix
 
 
-def test_a_point_is_not_its_own_neighbor_even_with_duplicates():
+def test_a_row_is_not_its_own_neighbor_even_with_duplicates():
     points = np.array([[0.0], [0.0], [0.0], [7.0]])
     neighbors = NeighborIndex(points).kneighbors_self(2)
     assert all(i not in row for i, row in enumerate(neighbors))
-    # the duplicates are neighbors of each other, before the far point
+    # the duplicates are neighbors of each other, before the distant row
     assert set(neighbors[0]) == {1, 2}
 
 
-def test_a_point_is_its_own_neighbor_when_asked():
+def test_a_row_is_its_own_neighbor_with_include_self():
     points = np.array([[0.0], [1.0], [5.0]])
     np.testing.assert_array_equal(
         NeighborIndex(points).kneighbors_self(2, include_self=True), [[0, 1], [1, 0], [2, 1]]
@@ -20,7 +20,7 @@ def test_a_point_is_its_own_neighbor_when_asked():
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev"])
-def test_nearest_is_a_full_sort(rng, metric):
+def test_kneighbors_equals_a_full_sort(rng, metric):
     points, queries = rng.rand(50, 3), rng.rand(20, 3)
     indices, distances = NeighborIndex(points, metric).kneighbors(queries, 7)
     full = distance_matrix(queries, points, metric)
@@ -28,7 +28,7 @@ def test_nearest_is_a_full_sort(rng, metric):
     np.testing.assert_allclose(distances, np.sort(full, axis=1)[:, :7])
 
 
-def test_missing_values_need_a_metric_that_knows_them(rng):
+def test_missing_values_need_nan_euclidean(rng):
     points = rng.rand(10, 3)
     points[0, 0] = np.nan
     with pytest.raises(ValueError, match="nan_euclidean"):
@@ -37,14 +37,14 @@ def test_missing_values_need_a_metric_that_knows_them(rng):
     assert len(indices) == 10
 
 
-def test_an_unknown_metric_is_named(rng):
+def test_an_unknown_metric_raises(rng):
     with pytest.raises(ValueError, match="furlong"):
         NeighborIndex(rng.rand(5, 2), "furlong")
 
 
 @pytest.mark.parametrize("columns", [3, 16, 40])
-def test_a_column_far_from_zero_keeps_its_differences(rng, columns):
-    """Years and identifiers: the search by inner products alone would lose them."""
+def test_distances_of_a_feature_far_from_zero_are_exact(rng, columns):
+    """Years and identifiers, whose differences cancel in a search by inner products."""
     points = rng.rand(300, columns)
     points[:, 0] = 1.6e9 + rng.permutation(300)
     indices, distances = NeighborIndex(points).kneighbors(points, 5)
@@ -53,7 +53,7 @@ def test_a_column_far_from_zero_keeps_its_differences(rng, columns):
     np.testing.assert_allclose(distances[:, -1], np.sort(distance_matrix(points, points))[:, 4])
 
 
-def test_distances_past_missing_values(rng):
+def test_distances_with_missing_values(rng):
     from sklearn.metrics.pairwise import nan_euclidean_distances
 
     queries, points = rng.rand(6, 4), rng.rand(9, 4)
@@ -64,6 +64,6 @@ def test_distances_past_missing_values(rng):
     )
 
 
-def test_itself_comes_first_even_among_duplicates():
+def test_include_self_comes_first_among_duplicates():
     nearest = NeighborIndex(np.zeros((5, 2))).kneighbors_self(1, include_self=True)
     np.testing.assert_array_equal(nearest, np.arange(5)[:, None])

@@ -13,7 +13,7 @@ from twinned.exceptions import UnknownCategoryWarning
 
 @pytest.fixture
 def houses(rng):
-    """Numbers of several types, a nominal and an ordered category."""
+    """Numeric features of several types, a categorical and an ordinal one."""
     n = 40
     return pd.DataFrame(
         {
@@ -38,13 +38,13 @@ def price(houses):
 def test_kinds_are_read_from_dtypes(houses, price):
     twin = TwinRegressor(Ridge()).fit(houses, price)
     assert twin._schema.kinds == ["numeric", "categorical", "ordinal", "numeric", "numeric"]
-    # first and second: 4 numbers + 3 indicators; difference: one column a feature
+    # first and second: 4 numeric features + 3 indicators; one difference per feature
     assert twin.estimator_.n_features_in_ == 2 * (4 + 3) + 5
     assert list(twin.feature_names_in_) == list(houses.columns)
 
 
-def test_a_nominal_difference_is_same_or_different(houses, price):
-    """The learner's last column, the nominal flag, holds 0 and 1 however many categories."""
+def test_the_difference_of_categories_is_0_or_1(houses, price):
+    """The last pair column, the category mismatch, is 0 or 1 for any number of categories."""
     seen = {}
 
     class Spy(Ridge):
@@ -60,7 +60,7 @@ def test_a_nominal_difference_is_same_or_different(houses, price):
 
 
 def test_renaming_categories_changes_nothing(houses, price):
-    """Only equality of names matters: no code is ever subtracted."""
+    """Only the equality of categories matters: codes are never subtracted."""
     renamed = houses.assign(
         wall=houses["wall"].cat.rename_categories({"brick": "z", "clay": "a", "wood": "m"})
     )
@@ -69,7 +69,7 @@ def test_renaming_categories_changes_nothing(houses, price):
     np.testing.assert_allclose(first, second, atol=1e-10)
 
 
-def test_an_ordered_category_counts_its_levels(houses, price):
+def test_an_ordered_category_is_encoded_by_its_levels(houses, price):
     to_numeric = houses.assign(state=houses["state"].cat.codes.astype(float))
     np.testing.assert_array_equal(
         TwinRegressor(Ridge()).fit(houses, price).predict(houses),
@@ -110,7 +110,7 @@ def test_categories_can_be_declared(houses, price, declared):
     np.testing.assert_array_equal(by_dtype, declared_twin.predict(as_text))
 
 
-def test_array_with_declared_names(houses, price):
+def test_array_with_declared_categories(houses, price):
     table = houses[["area", "wall"]]
     array = table.astype(object).to_numpy()
     twin = TwinRegressor(Ridge(), categorical_features=[1]).fit(array, price)
@@ -119,7 +119,7 @@ def test_array_with_declared_names(houses, price):
     )
 
 
-def test_text_without_a_declaration_is_refused(houses, price):
+def test_undeclared_text_raises(houses, price):
     table = houses.assign(wall=houses["wall"].astype(str))
     with pytest.raises(ValueError, match=r"'wall'.*row 0.*category"):
         TwinRegressor(Ridge()).fit(table, price)
@@ -147,13 +147,13 @@ def test_unknown_category_differs_from_all_known(houses, price):
     new = houses[:2].assign(wall=pd.Categorical(["straw", "straw"]))
     with pytest.warns(UnknownCategoryWarning, match="'straw'"):
         twin.predict(new)
-    # the same unknown name on both sides is the same name: nothing differs but the area
+    # an unknown category equals itself: only the area differs
     a = houses[:1].assign(wall=pd.Categorical(["straw"]))
     zero = twin.predict_difference(a, a)
     assert abs(zero[0]) < 1e-12
 
 
-def test_added_anchors_bring_new_categories(houses, price):
+def test_added_anchors_add_new_categories(houses, price):
     twin = TwinRegressor(Ridge()).fit(houses, price)
     new = houses[:5].assign(wall=pd.Categorical(["straw"] * 5))
     richer = twin.add_anchors(new, price[:5])
@@ -164,14 +164,14 @@ def test_added_anchors_bring_new_categories(houses, price):
     assert twin._schema.categories[1] == ["brick", "clay", "wood"]
 
 
-def test_unknown_level_is_refused(houses, price):
+def test_unknown_level_raises(houses, price):
     twin = TwinRegressor(Ridge()).fit(houses, price)
     new = houses[:1].assign(state=pd.Categorical(["ruin"], categories=["ruin"], ordered=True))
     with pytest.raises(ValueError, match=r"'ruin'.*'poor', 'fair', 'good'"):
         twin.predict(new)
 
 
-def test_dates_are_refused_by_name(price):
+def test_dates_raise(price):
     table = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=40)})
     with pytest.raises(TypeError, match="'day'"):
         TwinRegressor(Ridge()).fit(table, price)
@@ -179,7 +179,7 @@ def test_dates_are_refused_by_name(price):
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
 @pytest.mark.parametrize("bad", [[], [[1.0, "a"], [2.0]], 5.0, np.zeros((2, 2, 2))])
-def test_shapes_are_checked_before_names_are_read(bad):
+def test_shapes_are_checked_before_categories_are_read(bad):
     table = pd.DataFrame({"a": np.arange(4.0), "c": pd.Categorical(list("xyxy"))})
     twin = TwinRegressor(Ridge()).fit(table, np.arange(4.0))
     with pytest.raises((ValueError, TypeError)):
@@ -188,7 +188,7 @@ def test_shapes_are_checked_before_names_are_read(bad):
         TwinRegressor(Ridge(), categorical_features=[0]).fit(bad, np.arange(4.0))
 
 
-def test_many_categories_do_not_escape_the_memory_limit(rng):
+def test_indicators_are_built_in_blocks(rng):
     """Indicators are built for the queries of a block, not for all."""
     table = pd.DataFrame({"c": pd.Categorical(rng.randint(0, 50, 400).astype(str))})
     twin = TwinRegressor(Ridge(), pairs=2).fit(table, rng.rand(400))

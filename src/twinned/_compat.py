@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-# --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
+# --- scikit-learn 1.9 ----------------------------------------------------------------------
 
 
 def num_samples(X: Any) -> int:
@@ -83,7 +83,7 @@ def extend_cache_stamp(dispatcher: Any, stamp: str) -> None:
     cache_file._source_stamp = (cache_file._source_stamp, stamp)
 
 
-# --- typer 0.16 to 0.29 ---------------------------------------------------------------------------
+# --- typer 0.20 to 0.29 ---------------------------------------------------------------------------
 
 
 def usage_error_type() -> type[Exception]:

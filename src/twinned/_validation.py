@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -79,32 +78,6 @@ def check_n_jobs(n_jobs: Any) -> None:
         raise TypeError(f"n_jobs must be None or an integer, not {n_jobs!r}.")
     if n_jobs == 0:
         raise ValueError("n_jobs must not be 0; use None or 1 for a single thread.")
-
-
-def parse_memory_limit(limit: Any) -> int | None:
-    """The number of bytes of a limit such as 10**6, `"512MB"` (decimal) or `"1GiB"`.
-
-    >>> parse_memory_limit("512MB"), parse_memory_limit("1GiB"), parse_memory_limit(None)
-    (512000000, 1073741824, None)
-    """
-    if limit is None:
-        return None
-    expected = f"memory_limit must be bytes or a string such as '512MB', not {limit!r}."
-    if isinstance(limit, str):
-        pattern = r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT]?)B|([KMGT])iB)?\s*"
-        match = re.fullmatch(pattern, limit, re.IGNORECASE)
-        if match is None:
-            raise ValueError(expected)
-        _, decimal, binary = match.groups()
-        power = " KMGT".index((decimal or binary or " ").upper())
-        size = float(match[1]) * (1024 if binary else 1000) ** power
-    elif isinstance(limit, numbers.Real) and not isinstance(limit, bool | np.bool_):
-        size = float(limit)
-    else:
-        raise TypeError(expected)
-    if not 1 <= size < 2**63:
-        raise ValueError(f"memory_limit must be at least one byte, and finite, not {limit!r}.")
-    return int(size)
 
 
 def validate_training_table(

@@ -105,7 +105,8 @@ def select_batch(score: Floats, pool: Floats, known: Floats, n: int, diversity: 
     >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, known, 2, diversity=1.0)
     array([2, 1])
     """
-    scaler = StandardScaler().fit(np.concatenate([pool, known]))
+    with np.errstate(invalid="ignore"):  # a feature without values
+        scaler = StandardScaler().fit(np.concatenate([pool, known]))
     pool, known = (np.nan_to_num(scaler.transform(side)) for side in (pool, known))
     gap = NeighborIndex(known).kneighbors(pool, 1)[1][:, 0] if diversity else np.ones(len(pool))
     available = np.ones(len(pool), dtype=bool)

@@ -18,7 +18,7 @@ from twinned.diagnostics import (
 )
 from twinned.diagnostics.comparison import rmse_ratio
 from twinned.diagnostics.cross_validation import AnchorEstimates, cross_validate_models
-from twinned.diagnostics.uncertainty_checks import gamma_test
+from twinned.diagnostics.noise import gamma_test
 
 OTHERS = {"CheckResult", "Diagnosis", "diagnose"}
 CHECKS = [getattr(diagnostics, name) for name in diagnostics.__all__ if name not in OTHERS]

@@ -150,7 +150,7 @@ def test_rows_of_a_group_are_held_out_together(tree_twin):
     assert rmse_ratio(twin, base, y, sample // 5)[1:] == (0.0, np.inf)  # four groups are too few
     with pytest.raises(ValueError, match="Row 1 has no group"):
         diagnose(X, y, groups=["s", None, *names[2:]])
-    with pytest.raises(ValueError, match=r"largest group has 77 of the 80 rows.* 3 are left"):
+    with pytest.raises(ValueError, match=r"largest group has 77 of the 80 rows.* 3 training rows"):
         diagnose(X, y, groups=np.repeat(["a", "b"], [77, 3]))
     with pytest.raises(ValueError, match="one group for each of the 80 rows"):
         diagnose(X, y, groups=names[:5])

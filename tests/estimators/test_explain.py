@@ -14,7 +14,7 @@ def data(rng):
     return X, X @ [1.0, 2.0, -1.0]
 
 
-def test_the_nearest_anchors_among_equals(data):
+def test_anchors_of_equal_weight_are_sorted_by_distance(data):
     X, y = data
     twin = TwinRegressor(Ridge()).fit(X, y)
     table = twin.explain(X[:4], n=3)
@@ -29,7 +29,7 @@ def test_the_nearest_anchors_among_equals(data):
         np.testing.assert_allclose(rows["estimate"], rows["anchor_y"] + rows["difference"])
 
 
-def test_the_largest_weights_come_first_and_make_up_the_prediction(data):
+def test_the_largest_weights_come_first_and_give_the_prediction(data):
     X, y = data
     twin = TwinRegressor(KNeighborsRegressor(3), anchors=NearestAnchors(6), weights="distance")
     twin.fit(X, y)
@@ -52,6 +52,6 @@ def test_several_outputs_have_rows_of_their_own(data):
     )
 
 
-def test_more_comparables_than_anchors_gives_all(data):
+def test_more_comparables_than_anchors_returns_all(data):
     X, y = data
     assert len(TwinRegressor(Ridge()).fit(X[:5], y[:5]).explain(X[:1], n=50)) == 5

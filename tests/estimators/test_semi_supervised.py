@@ -1,4 +1,4 @@
-"""Algorithm 1, against a slow transcription of it."""
+"""Semi-supervised twins, compared with a slow version of algorithm 1."""
 
 import numpy as np
 import pandas as pd
@@ -35,8 +35,8 @@ def by_the_book(base, loop_weight, loops):
         for j in range(len(X_L)):
             pairs.append(np.concatenate([X_L[i], X_L[j], X_L[i] - X_L[j]]))
             labels.append(Y_L[i] - Y_L[j])
-    as_learned = np.float32 if isinstance(base, DecisionTreeRegressor) else np.float64
-    M = clone(base).fit(np.array(pairs, as_learned), labels)
+    dtype = np.float32 if isinstance(base, DecisionTreeRegressor) else np.float64
+    M = clone(base).fit(np.array(pairs, dtype), labels)
 
     def pair(a, b):
         return np.concatenate([a, b, a - b])
@@ -44,18 +44,18 @@ def by_the_book(base, loop_weight, loops):
     for i, j, k in zip(*loops, strict=True):
         x_i, x_j, x_k = X_L[i], X_U[j], X_U[k]
         sides = [pair(x_i, x_j), pair(x_j, x_k), pair(x_k, x_i)]
-        predicted = [float(M.predict(np.array([side], as_learned))[0]) for side in sides]
+        predicted = [float(M.predict(np.array([side], dtype))[0]) for side in sides]
         a = sum(predicted)
         pairs += sides
         labels += [side - loop_weight * a for side in predicted]
-    M = clone(base).fit(np.array(pairs, as_learned), labels)
+    M = clone(base).fit(np.array(pairs, dtype), labels)
     rows = [[pair(x, anchor) for anchor in X_L] for x in X_U]
-    return np.array([np.mean(M.predict(np.array(row, as_learned)) + Y_L) for row in rows])
+    return np.array([np.mean(M.predict(np.array(row, dtype)) + Y_L) for row in rows])
 
 
 @pytest.mark.parametrize("loop_weight", [0.0, 1 / 3, 1.0, 10 / 3])
 @pytest.mark.parametrize("base", [DecisionTreeRegressor(max_depth=5, random_state=0), Ridge()])
-def test_equals_the_paper_loop_by_loop(base, loop_weight):
+def test_equals_algorithm_1_loop_by_loop(base, loop_weight):
     twin = TwinRegressor(base, pairs="all", symmetric=False, random_state=7)
     semi = SemiSupervisedTwinRegressor(twin, loop_weight=loop_weight, n_loops=40, random_state=1)
     fast = semi.fit(X, KNOWN).predict(X[WITHOUT])
@@ -64,21 +64,21 @@ def test_equals_the_paper_loop_by_loop(base, loop_weight):
     np.testing.assert_allclose(fast, by_the_book(base, loop_weight, loops), atol=1e-12)
 
 
-def test_without_unlabelled_rows_it_is_the_twin():
+def test_without_unlabelled_rows_it_equals_the_twin():
     semi = SemiSupervisedTwinRegressor(tree(), random_state=0).fit(X, y)
     np.testing.assert_array_equal(semi.predict(X), tree().fit(X, y).predict(X))
     assert (semi.n_unlabelled_, semi.n_rounds_) == (0, 0)
     assert semi.loop_inconsistency_.shape == (1,)
 
 
-def test_a_third_of_the_labelled_pairs_are_loops():
+def test_the_default_number_of_loops_is_a_third_of_the_pairs():
     semi = SemiSupervisedTwinRegressor(tree(pairs="all"), random_state=0).fit(X, KNOWN)
     assert semi.twin_.n_pairs_ == 400 + 3 * (400 // 3)
     np.testing.assert_array_equal(semi.twin_.anchor_rows_, LABELLED)
 
 
-def test_loops_that_are_closed_become_consistent():
-    """Λ = 1/3 closes each loop, so a flexible model that learns it is consistent afterwards."""
+def test_closed_loops_become_consistent():
+    """Λ = 1/3 closes each loop, so a flexible model that fits it is consistent afterwards."""
     flexible = TwinRegressor(DecisionTreeRegressor(random_state=0), symmetric=False, pairs="all")
     semi = SemiSupervisedTwinRegressor(flexible, loop_weight=1 / 3, n_loops=8, random_state=0)
     before, after = semi.fit(X, KNOWN).loop_inconsistency_
@@ -88,13 +88,13 @@ def test_loops_that_are_closed_become_consistent():
     np.testing.assert_allclose(overshooting[1], 2 * overshooting[0], rtol=1e-6)
 
 
-def test_the_symmetrised_difference_can_be_summed_instead():
+def test_symmetric_changes_the_sums_around_loops():
     raw = SemiSupervisedTwinRegressor(tree(symmetric=True), random_state=0).fit(X, KNOWN)
     other = clone(raw).set_params(symmetric=True).fit(X, KNOWN)
     assert raw.loop_inconsistency_[0] != other.loop_inconsistency_[0]
 
 
-def test_rounds_are_watched_and_the_best_is_kept():
+def test_the_best_round_of_the_trial_run_is_selected():
     flexible = TwinRegressor(DecisionTreeRegressor(random_state=0), symmetric=False, pairs="all")
     semi = SemiSupervisedTwinRegressor(
         flexible, loop_weight=1.0, n_loops=60, n_rounds=4, random_state=0
@@ -106,7 +106,7 @@ def test_rounds_are_watched_and_the_best_is_kept():
     assert semi.loop_inconsistency_.shape == (semi.n_rounds_ + 1,)
 
 
-def test_every_method_of_a_twin():
+def test_all_methods_of_a_twin_are_available():
     semi = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0).fit(X, KNOWN)
     mean, std = semi.predict(X[WITHOUT], return_std=True)
     _, estimates = semi.predict_anchors(X[WITHOUT])
@@ -121,7 +121,7 @@ def test_every_method_of_a_twin():
     assert semi.score(X, KNOWN) == semi.score(X[LABELLED], y[LABELLED])
 
 
-def test_tables_names_weights_and_several_outputs():
+def test_tables_categories_weights_and_several_outputs():
     table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
     weights = np.linspace(1, 2, 50)
     semi = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0)
@@ -131,7 +131,7 @@ def test_tables_names_weights_and_several_outputs():
     assert both.fit(X, np.column_stack([KNOWN, -KNOWN])).predict(X).shape == (50, 2)
 
 
-def test_lambda_can_be_searched_with_unlabelled_rows():
+def test_grid_search_over_loop_weight_with_unlabelled_rows():
     semi = SemiSupervisedTwinRegressor(tree(), n_loops=30, random_state=0)
     search = GridSearchCV(semi, {"loop_weight": [0.1, 1.0]}, cv=KFold(3, shuffle=True)).fit(
         X, KNOWN
@@ -139,7 +139,7 @@ def test_lambda_can_be_searched_with_unlabelled_rows():
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_settings_that_were_searched_for_are_carried_over():
+def test_refits_use_the_parameters_found_by_a_search():
     grid = GridSearchCV(RandomForestRegressor(3, random_state=0), {"max_depth": [2, 6]}, cv=2)
     twin = TwinRegressor(grid, pairs="all", random_state=0)
     semi = SemiSupervisedTwinRegressor(twin, n_loops=20, random_state=0).fit(X, KNOWN)
@@ -164,12 +164,12 @@ def test_saving(tmp_path):
         ({"twin": TwinNeuralRegressor()}, "twin must be a TwinRegressor, not TwinNeural"),
     ],
 )
-def test_bad_parameters_are_refused(changes, message):
+def test_invalid_parameters_raise(changes, message):
     with pytest.raises((ValueError, TypeError), match=message):
         SemiSupervisedTwinRegressor(**changes).fit(X, KNOWN)
 
 
-def test_two_labels_are_the_least():
+def test_fewer_than_two_labelled_rows_raise():
     with pytest.raises(ValueError, match="y has 1 labelled rows of 50"):
         SemiSupervisedTwinRegressor().fit(X, np.where(np.arange(50) == 4, y, np.nan))
 
@@ -179,7 +179,7 @@ def test_sklearn_check(estimator, check):
     check(estimator)
 
 
-def test_the_trial_run_may_choose_no_round():
+def test_the_trial_run_may_select_no_round():
     flexible = TwinRegressor(DecisionTreeRegressor(random_state=0), symmetric=False, pairs="all")
     semi = SemiSupervisedTwinRegressor(
         flexible, loop_weight=30.0, n_loops=60, n_rounds=2, random_state=0

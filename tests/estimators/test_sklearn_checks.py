@@ -9,8 +9,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 from twinned import TwinRegressor
 
-# 2 MB hold some thousand pairs, so "auto" takes all pairs of small sets and partners of larger
-# ones; the checks then meet both, and stay quick.
+# 2 MB hold a few thousand pairs, so "auto" is all pairs for small data and random partners for
+# larger data: the checks cover both, and are quick.
 SMALL, SMALLER = {"memory_limit": "2MB"}, {"memory_limit": "500KB"}
 
 # Bootstrap and binning draw rows, so scikit-learn lists the check for these two itself.
@@ -32,7 +32,7 @@ TWINS = [
 
 @pytest.fixture(autouse=True)
 def few_iterations(monkeypatch):
-    """The default twin is checked for its manners, not for its accuracy."""
+    """The default twin is checked for its API, not for its accuracy."""
     monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
 
 
@@ -49,7 +49,7 @@ def test_sklearn_check(estimator, check):
 
 @pytest.mark.parametrize("base", [RandomForestRegressor(), HistGradientBoostingRegressor()])
 def test_expected_failures_are_scikit_learns_own(base):
-    """The excuse is only valid while scikit-learn itself has it."""
+    """A failure is only expected while scikit-learn itself expects it."""
     from sklearn.utils._test_common.instance_generator import PER_ESTIMATOR_XFAIL_CHECKS
 
     assert "check_sample_weight_equivalence_on_dense_data" in PER_ESTIMATOR_XFAIL_CHECKS[type(base)]

@@ -36,7 +36,7 @@ def data():
 
 
 def slow_twin(base, X, y, queries, *, symmetric, pairs=None):
-    """Twinned regression by the book: one pair, one anchor, one query at a time."""
+    """Twin regression, one pair, one anchor and one query at a time."""
     pairs = pairs or [(i, j) for i in range(len(X)) for j in range(len(X))]
 
     def features(a, b):
@@ -63,7 +63,7 @@ def slow_twin(base, X, y, queries, *, symmetric, pairs=None):
     "base",
     [DecisionTreeRegressor(min_samples_leaf=3, random_state=0), Ridge(), KNeighborsRegressor(2)],
 )
-def test_equals_twinned_regression_by_the_book(data, base, symmetric):
+def test_equals_a_slow_twin_regression(data, base, symmetric):
     X, y = data[0][:15], data[1][:15]
     queries = data[0][15:19]
     twin = TwinRegressor(base, pairs="all", symmetric=symmetric).fit(X, y)
@@ -102,14 +102,14 @@ def test_base_sees_first_second_difference(data):
     np.testing.assert_array_equal(seen["target"], expected)
 
 
-def test_caller_is_left_alone(data):
+def test_fit_does_not_change_its_arguments(data):
     base = DecisionTreeRegressor()
     TwinRegressor(base).fit(*data)
     assert not hasattr(base, "tree_")
 
 
 def test_forest_in_float32_gives_the_same_trees(data):
-    """Pairs go to scikit-learn's trees in their own type; nothing changes but the memory."""
+    """Trees are fitted to pairs in float32, their own type: only the memory changes."""
     X, y = data
     twin = TwinRegressor(RandomForestRegressor(5, random_state=0)).fit(X, y)
     assert twin._pair_dtype == np.float32
@@ -145,14 +145,14 @@ def test_only_the_drawn_anchors_are_stored(data):
     assert indices.shape == estimates.shape == (3, 7)
 
 
-def test_anchor_estimates_make_up_the_prediction(data):
+def test_the_mean_of_anchor_estimates_is_the_prediction(data):
     X, y = data
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0), anchors=NearestAnchors(9))
     twin.fit(X[:60], y[:60])
     indices, estimates = twin.predict_anchors(X[60:])
     mean, std = twin.predict(X[60:], return_std=True)
     np.testing.assert_allclose(estimates.mean(axis=1), mean)
-    # the spread also counts how far the two orders of a pair disagree
+    # the standard deviation includes the disagreement of the two orders of a pair
     rows = np.repeat(np.arange(60, len(X)), 9)
     _, between = twin.predict_difference(X[rows], X[indices.ravel()], return_std=True)
     between = between.reshape(-1, 9)
@@ -161,7 +161,7 @@ def test_anchor_estimates_make_up_the_prediction(data):
     np.testing.assert_array_equal(np.sort(indices), np.sort(np.argsort(distances)[:, :9]))
 
 
-def test_a_strategy_weighs_anchors(data):
+def test_weights_of_a_callable_are_used(data):
     X, y = data
     shapes = []
 
@@ -176,7 +176,7 @@ def test_a_strategy_weighs_anchors(data):
 
 
 def test_anchors_can_change_after_the_fit(data):
-    """Which anchors answer is a matter of predicting; the trained model stays."""
+    """`anchors` is a parameter of the prediction; the trained model is the same."""
     X, y = data
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(X, y)
     nearest = TwinRegressor(DecisionTreeRegressor(random_state=0), anchors=NearestAnchors(4))
@@ -186,7 +186,7 @@ def test_anchors_can_change_after_the_fit(data):
 
 
 @pytest.mark.parametrize("anchors", ["all", NearestAnchors(5)])
-def test_added_anchors_change_the_copy_alone(data, anchors):
+def test_added_anchors_change_only_the_new_twin(data, anchors):
     X, y = data
     base = DecisionTreeRegressor(max_depth=4, random_state=0)
     twin = TwinRegressor(base, anchors=anchors).fit(X[:50], y[:50])
@@ -211,7 +211,7 @@ def test_added_anchors_change_the_copy_alone(data, anchors):
 @pytest.mark.parametrize(
     "base", [Ridge(), DecisionTreeRegressor(max_depth=3, random_state=0), KNeighborsRegressor(3)]
 )
-def test_whole_weights_are_repetitions(data, base, rng):
+def test_integer_weights_equal_repetitions(data, base, rng):
     X, y = data[0][:30], data[1][:30]
     weight = rng.randint(0, 3, 30)
     weighted = TwinRegressor(base).fit(X, y, sample_weight=weight)
@@ -227,13 +227,13 @@ def test_whole_weights_are_repetitions(data, base, rng):
 
 
 def test_fractional_weights_reach_a_base_without_weights(data):
-    """Heavily weighted rows dominate what a k-NN twin learns."""
+    """Rows of large weight dominate a twin of nearest neighbors."""
     X, y = data
     weight = np.where(np.arange(80) < 40, 1.7, 1e-9)
     twin = TwinRegressor(KNeighborsRegressor(1), random_state=0).fit(X, y, sample_weight=weight)
     light = TwinRegressor(KNeighborsRegressor(1)).fit(X[:40], y[:40])
-    # only pairs of heavy rows were drawn; each stands for many, so k = 1 gives the same answer
-    # where its nearest pair was drawn at all
+    # only pairs of rows of large weight were drawn, so k = 1 gives the same prediction wherever
+    # the nearest pair is among them
     agree = np.isclose(twin.predict(X[:40]), light.predict(X[:40]), atol=0.2)
     assert agree.mean() > 0.9
 
@@ -241,13 +241,13 @@ def test_fractional_weights_reach_a_base_without_weights(data):
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def test_too_many_pairs_are_refused_before_they_exist(data):
+def test_too_many_pairs_raise_before_they_are_drawn(data):
     X, y = np.tile(data[0], (50, 1)), np.tile(data[1], 50)
     with pytest.raises(MemoryLimitError, match=r"16,000,000 pairs of 4,000 rows.*pairs=\d+"):
         TwinRegressor(Ridge(), pairs="all", memory_limit="100MB").fit(X, y)
 
 
-def test_the_offered_way_out_fits(data):
+def test_the_advice_of_the_memory_error_fits(data):
     X, y = np.tile(data[0], (10, 1)), np.tile(data[1], 10)
     twin = TwinRegressor(Ridge(), pairs="all", memory_limit="1MB")
     with pytest.raises(MemoryLimitError) as refusal:
@@ -267,7 +267,7 @@ def test_auto_fits_into_the_limit(data):
         TwinRegressor(Ridge(), memory_limit="10KB").fit(X, y)
 
 
-def test_a_limit_below_one_pair_is_refused(data):
+def test_a_limit_below_one_pair_raises(data):
     twin = TwinRegressor(Ridge()).fit(*data)
     with pytest.raises(MemoryLimitError, match="single pair"):
         twin.set_params(memory_limit=20).predict(data[0])
@@ -288,8 +288,8 @@ def test_grid_search_over_strategies_in_two_processes(data):
     assert len(set(search.cv_results_["mean_test_score"])) > 1
 
 
-def test_in_pipelines_around_and_inside(data):
-    """Ordinary least squares does not mind scaling, so all ways of piping agree."""
+def test_in_a_pipeline_and_around_one(data):
+    """Least squares does not depend on scaling, so all pipelines agree."""
     plain = cross_val_score(LinearRegression(), *data)
     around = make_pipeline(StandardScaler(), TwinRegressor(LinearRegression()))
     inside = TwinRegressor(make_pipeline(StandardScaler(), LinearRegression()))
@@ -297,7 +297,7 @@ def test_in_pipelines_around_and_inside(data):
     np.testing.assert_allclose(cross_val_score(inside, *data), plain)
 
 
-def test_metadata_routing_carries_weights(data):
+def test_metadata_routing_of_sample_weight(data):
     X, y = data
     weight = np.linspace(0.1, 2, 80)
     direct = TwinRegressor(Ridge()).fit(X, y, sample_weight=weight)
@@ -335,7 +335,7 @@ def test_validation_set_reaches_a_base_that_stops_early(data):
     assert -twin.estimator_.validation_score_[-1] == pytest.approx(loss, rel=1e-6)
 
 
-def test_validation_set_that_cannot_be_used_warns(data):
+def test_an_ignored_validation_set_warns(data):
     X, y = data
     with pytest.warns(IgnoredValidationSetWarning, match="Ridge"):
         TwinRegressor(Ridge()).fit(X, y, X_val=X, y_val=y)
@@ -353,7 +353,7 @@ def test_seed_reaches_a_base_without_one(data):
     assert own.estimator_.random_state == 1
 
 
-def test_threads_change_nothing(data):
+def test_predictions_do_not_depend_on_n_jobs(data):
     X, y = data
     one = TwinRegressor(RandomForestRegressor(10, random_state=0)).fit(X, y)
     two = clone(one).set_params(n_jobs=2).fit(X, y)
@@ -363,14 +363,14 @@ def test_threads_change_nothing(data):
     assert two.estimator_.n_jobs is None
 
 
-def test_pickle_keeps_neighbors(data):
+def test_pickle_restores_the_neighbor_index(data):
     X, y = data
     twin = TwinRegressor(Ridge(), anchors=NearestAnchors(3)).fit(X, y)
     again = pickle.loads(pickle.dumps(twin))
     np.testing.assert_array_equal(twin.predict(X), again.predict(X))
 
 
-def test_score_leaves_out_unknown_targets(data):
+def test_score_ignores_unlabelled_rows(data):
     X, y = data
     twin = TwinRegressor(Ridge()).fit(X, y)
     gaps = y.copy()
@@ -381,7 +381,7 @@ def test_score_leaves_out_unknown_targets(data):
         twin.score(X, np.full(80, np.nan))
 
 
-def test_a_base_that_overflows_does_not_pass_silently(data):
+def test_a_base_estimator_that_overflows_raises(data):
     class Broken(DummyRegressor):
         def predict(self, X):
             return np.full(len(X), np.nan)
@@ -392,7 +392,7 @@ def test_a_base_that_overflows_does_not_pass_silently(data):
 
 
 @pytest.mark.parametrize("bad", [RandomForestRegressor, "forest", 3, StandardScaler()])
-def test_what_is_no_regressor_is_refused(data, bad):
+def test_a_base_estimator_that_is_no_regressor_raises(data, bad):
     with pytest.raises(TypeError, match="estimator must be"):
         TwinRegressor(bad).fit(*data)
 
@@ -403,12 +403,12 @@ def test_strategy_objects_equal_their_names(data):
     np.testing.assert_array_equal(named.predict(data[0]), object_.predict(data[0]))
 
 
-# --- extreme scales, odd strategies, refused fits -------------------------------------------------
+# --- extreme scales, invalid strategies, failed fits ----------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-7, 1e20, 1e38, 1e100])
 @pytest.mark.parametrize("base", [None, DecisionTreeRegressor(random_state=0)])
-def test_extreme_targets_are_learned(data, scale, base):
+def test_extreme_targets_are_fitted(data, scale, base):
     X, y = data
     plain = TwinRegressor(base, random_state=0).fit(X, y)
     scaled = TwinRegressor(base, random_state=0).fit(X, y * scale)
@@ -418,21 +418,21 @@ def test_extreme_targets_are_learned(data, scale, base):
 @pytest.mark.parametrize("scale", [1e-170, 1e-20, 1e19])
 @pytest.mark.parametrize("base", [None, KNeighborsRegressor(3)])
 def test_the_scale_of_weights_does_not_matter(data, scale, base):
-    """Products of weights square their scale; only their ratios are meant."""
+    """The weight of a pair is a product; only ratios of weights count."""
     X, y = data
     plain = TwinRegressor(base, random_state=0).fit(X, y)
     weighted = TwinRegressor(base, random_state=0).fit(X, y, sample_weight=np.full(80, scale))
     assert weighted.score(X, y) == pytest.approx(plain.score(X, y), abs=0.02)
 
 
-def test_a_constant_whole_weight_repeats_nothing(data):
+def test_constant_integer_weights_repeat_no_pairs(data):
     X, y = data
     twin = TwinRegressor(KNeighborsRegressor(5)).fit(X, y, sample_weight=np.full(80, 7))
     assert twin.n_pairs_ == 80**2
 
 
 def test_partner_pairs_of_sorted_rows_have_both_signs():
-    """Rows sorted by y, one order a pair: differences of one sign would teach a bias."""
+    """With rows sorted by y, one order per pair would give differences of one sign."""
     rng = np.random.RandomState(1)
     X = np.sort(rng.rand(200, 1), axis=0)
     queries = rng.rand(100, 1)
@@ -451,7 +451,7 @@ def test_added_anchors_have_no_training_row(data):
     np.testing.assert_array_equal(twin.anchor_rows_, [*range(50), *[-1] * 30])
 
 
-def test_a_refused_fit_leaves_the_model_as_it_was(data):
+def test_a_failed_fit_restores_the_fitted_model(data):
     X, y = data
     twin = TwinRegressor(Ridge()).fit(X, y)
     before = twin.predict(X)
@@ -468,10 +468,10 @@ class OddPairs:
     def __init__(self, first, second):
         self.first, self.second = first, second
 
-    def count(self, n_points):
+    def count(self, n_rows):
         return len(self.first)
 
-    def draw(self, n_points, index, rng):
+    def draw(self, n_rows, index, rng):
         return np.array(self.first), np.array(self.second)
 
 
@@ -479,7 +479,7 @@ class OddPairs:
     ("first", "second"),
     [([0, 1, 2], [0, 1]), ([0, -1], [1, 2]), ([0, 80], [1, 2]), ([0.5], [1.0]), ([], [])],
 )
-def test_what_a_strategy_draws_is_checked(data, first, second):
+def test_invalid_pairs_of_a_strategy_raise(data, first, second):
     with pytest.raises((ValueError, TypeError), match="pair strategy"):
         TwinRegressor(Ridge(), pairs=OddPairs(first, second)).fit(*data)
 
@@ -493,7 +493,7 @@ def test_a_column_vector_keeps_its_shape_without_a_warning(data, recwarn):
     assert not [w for w in recwarn if "column-vector" in str(w.message)]
 
 
-def test_weights_reach_an_inner_base_without_weights(data):
+def test_weights_with_a_wrapped_base_estimator_without_weights(data):
     X, y = data
     twin = TwinRegressor(MultiOutputRegressor(KNeighborsRegressor(2)), random_state=0)
     twin.fit(X, np.column_stack([y, y]), sample_weight=np.linspace(0.5, 1, 80))
@@ -508,7 +508,7 @@ def test_huge_anchor_weights_do_not_overflow(data):
         np.testing.assert_allclose(twin.fit(X, y).predict(X), uniform.predict(X))
 
 
-def test_a_missing_value_does_not_move_other_queries(data):
+def test_a_missing_value_does_not_change_other_queries(data):
     X, y = data[0] + 1e6, data[1]
     twin = TwinRegressor(HistGradientBoostingRegressor(max_iter=5), weights="distance").fit(X, y)
     with_gap = np.vstack([X[:10], [[np.nan, 1e6]], [[np.nan, np.nan]]])
@@ -580,7 +580,7 @@ def test_groups_reach_the_folds_of_a_search(data):
         assert len({groups[row] for row in held_out}) == 1, group
 
 
-def test_groups_without_metadata_routing_are_refused(data):
+def test_groups_without_metadata_routing_raise(data):
     X, y = data
     with pytest.raises(ValueError, match="enable_metadata_routing"):
         TwinRegressor(Ridge()).fit(X, y, groups=np.zeros(80))

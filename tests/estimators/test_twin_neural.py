@@ -350,7 +350,7 @@ def test_diverged_members_are_excluded_with_a_warning(
 
 @pytest.mark.parametrize("estimator", BOTH)
 @pytest.mark.parametrize("recipe", ["modern", "published"])
-def test_an_ensemble_whose_members_all_diverge_is_refused(data, estimator, recipe):
+def test_an_ensemble_of_diverged_members_is_refused(data, estimator, recipe):
     make = estimator if recipe == "modern" else estimator.as_published
     model = make(hidden_sizes=(8, 8), max_steps=20, max_epochs=3, learning_rate=1e30)
     with warnings.catch_warnings():

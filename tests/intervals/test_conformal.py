@@ -45,7 +45,7 @@ def twin(**changes):
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9, 0.99])
-def test_the_interval_is_that_of_the_definition(confidence):
+def test_split_interval_equals_its_definition(confidence):
     model = twin().fit(X[FIT], y[FIT])
     calibrated = conformal(model, X[CAL], y[CAL])
     mean, raw = model.predict(X[CAL], return_std=True)
@@ -59,26 +59,26 @@ def test_the_interval_is_that_of_the_definition(confidence):
 
 
 @pytest.mark.parametrize("confidence", [0.6, 0.9])
-def test_cross_intervals_are_those_of_the_definition(confidence):
-    """Point by point, as the paper on CV+ writes it."""
+def test_cross_intervals_equal_their_definition(confidence):
+    """Row by row, as in the paper on CV+."""
     folds = list(KFold(4, shuffle=True, random_state=0).split(X[FIT]))
     crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=4, width="std", method="plus")
     lower, upper = [[] for _ in range(40)], [[] for _ in range(40)]
-    for learned, left_out in folds:
-        model = twin().fit(X[FIT][learned], y[FIT][learned])
-        mean, raw = model.predict(X[FIT][left_out], return_std=True)
+    for training, held_out in folds:
+        model = twin().fit(X[FIT][training], y[FIT][training])
+        mean, raw = model.predict(X[FIT][held_out], return_std=True)
         floor = 0.05 * raw.mean()
-        told, width = model.predict(X[TEST], return_std=True)
-        for score in np.abs(y[FIT][left_out] - mean) / (raw + floor):
+        predicted, std = model.predict(X[TEST], return_std=True)
+        for score in np.abs(y[FIT][held_out] - mean) / (raw + floor):
             for q in range(40):
-                lower[q].append(told[q] - score * (width[q] + floor))
-                upper[q].append(told[q] + score * (width[q] + floor))
+                lower[q].append(predicted[q] - score * (std[q] + floor))
+                upper[q].append(predicted[q] + score * (std[q] + floor))
     k = int((1 - confidence) * 61 + 1e-9)
     slow = [[sorted(low)[k - 1], sorted(up)[-k]] for low, up in zip(lower, upper, strict=True)]
     np.testing.assert_allclose(crossed.predict_interval(X[TEST], confidence), slow)
 
 
-def test_refitted_it_predicts_with_the_model_of_all_points():
+def test_method_refit_predicts_by_the_model_of_all_rows():
     crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant")
     whole = twin().fit(X[FIT], y[FIT]).predict(X[TEST])
     np.testing.assert_array_equal(crossed.predict(X[TEST]), whole)
@@ -89,12 +89,12 @@ def test_refitted_it_predicts_with_the_model_of_all_points():
     np.testing.assert_allclose(crossed.predict_interval(X[TEST], 0.8), expected)
 
 
-def test_a_twin_keeps_its_intervals_when_it_is_saved(tmp_path):
+def test_stored_intervals_are_saved_with_the_twin(tmp_path):
     X, y = make_wsb(60, random_state=0)
     X = X.assign(material=pd.Categorical(["wood", "brick"] * 30))
-    learn, new = X[:45], X[45:]
+    training, new = X[:45], X[45:]
     tree = DecisionTreeRegressor(max_depth=5, random_state=0)
-    crossed = cross_conformal(TwinRegressor(tree), learn, y[:45], cv=5)
+    crossed = cross_conformal(TwinRegressor(tree), training, y[:45], cv=5)
     twin = crossed.store_in()
     expected = crossed.predict_interval(new, 0.8)
     np.testing.assert_allclose(twin.predict_interval(new, 0.8), expected, rtol=1e-12)
@@ -102,19 +102,21 @@ def test_a_twin_keeps_its_intervals_when_it_is_saved(tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path / "m.twin").predict_interval(new, 0.8), twin.predict_interval(new, 0.8)
     )
-    assert np.isfinite(twin.predict_interval(new.assign(U=1e38))).all()  # trees learn in float32
+    assert np.isfinite(
+        twin.predict_interval(new.assign(U=1e38))
+    ).all()  # trees are fitted in float32
     for others in (X[:20], X[15:]):
         with pytest.raises(ValueError, match="whose anchors are these 45 rows"):
             crossed.store_in(clone(twin).fit(others, y[others.index]))
     with pytest.raises(ValueError, match="anchors, weights or symmetric of the twin have changed"):
         copy(twin).set_params(anchors=NearestAnchors(3)).predict_interval(new)
     with pytest.raises(ValueError, match="refit"):
-        cross_conformal(TwinRegressor(tree), learn, y[:45], cv=3, method="plus").store_in()
+        cross_conformal(TwinRegressor(tree), training, y[:45], cv=3, method="plus").store_in()
     with pytest.raises(AttributeError, match="stores no calibration"):
         twin.fit(X[:20], y[:20]).predict_interval(new)
 
 
-def test_numbers_that_are_names_are_names_in_a_kept_twin():
+def test_declared_categories_are_no_neighbor_features_of_stored_intervals():
     codes = np.repeat([10115.0, 10117.0, 20095.0], 20)
     table = np.column_stack([X[:60, 0], codes])
     crossed = cross_conformal(twin(categorical_features=[1]), table, y[:60], cv=4)
@@ -137,14 +139,14 @@ def test_numbers_that_are_names_are_names_in_a_kept_twin():
         {"more": 1},
     ],
 )
-def test_a_file_with_other_intervals_is_refused(change, tmp_path):
-    kept = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std").store_in()
-    kept.intervals_ |= change
+def test_invalid_stored_intervals_raise(change, tmp_path):
+    stored = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std").store_in()
+    stored.intervals_ |= change
     with pytest.raises(IntegrityError, match="cannot be trusted"):
-        save(kept, tmp_path / "m.twin")
+        save(stored, tmp_path / "m.twin")
 
 
-def test_blocks_of_queries_change_nothing(monkeypatch, rng):
+def test_results_do_not_depend_on_blocks_of_queries(monkeypatch, rng):
     means, sigmas = rng.normal(size=(50, 3)), rng.uniform(1, 2, size=(50, 3))
     scores, fold = rng.exponential(size=90), rng.randint(0, 3, 90)
     whole = cross_intervals(means, sigmas, scores, fold, 0.8)
@@ -155,13 +157,13 @@ def test_blocks_of_queries_change_nothing(monkeypatch, rng):
 
 
 def uneven(rng, n):
-    """Noise that grows along x: what intervals of one width get wrong."""
+    """Noise that grows with x, for which intervals of constant width are wrong."""
     x = rng.uniform(0, 1, size=(n, 1))
     return x, 3 * x[:, 0] + rng.normal(size=n) * (0.02 + x[:, 0] ** 2)
 
 
-def test_split_intervals_cover_over_many_draws():
-    """Finite-sample coverage: over draws, the mean must not lie below what was promised."""
+def test_coverage_of_split_intervals_over_many_draws():
+    """Finite-sample coverage: its mean over draws is at least the stated confidence."""
     covered = []
     for seed in range(60):
         rng = np.random.RandomState(seed)
@@ -174,7 +176,7 @@ def test_split_intervals_cover_over_many_draws():
     assert np.mean(covered) < 0.8 + 1 / 31 + 3 * spread
 
 
-def test_cross_intervals_cover_and_follow_the_noise():
+def test_cross_intervals_cover_and_are_wider_where_noise_is_larger():
     inside, narrow, wide = [], [], []
     for seed in range(12):
         x, z = uneven(np.random.RandomState(seed), 140)
@@ -189,7 +191,7 @@ def test_cross_intervals_cover_and_follow_the_noise():
     assert np.mean(narrow) < np.mean(wide)
 
 
-def test_scaled_or_of_one_width():
+def test_width_std_varies_and_width_constant_does_not():
     model = twin().fit(X[FIT], y[FIT])
     width = np.diff(conformal(model, X[CAL], y[CAL]).predict_interval(X[TEST], 0.9))
     same = np.diff(
@@ -199,7 +201,7 @@ def test_scaled_or_of_one_width():
     np.testing.assert_allclose(same, np.full((40, 1), same[0, 0]))
 
 
-def test_the_calibrated_deviation_has_the_size_of_the_errors():
+def test_the_calibrated_std_equals_the_root_mean_squared_error():
     model = twin().fit(X[FIT], y[FIT])
     mean, std = conformal(model, X[CAL], y[CAL]).predict(X[CAL], return_std=True)
     assert np.mean(((y[CAL] - mean) / std) ** 2) == pytest.approx(1)
@@ -208,7 +210,7 @@ def test_the_calibrated_deviation_has_the_size_of_the_errors():
 @pytest.mark.parametrize(
     "model",
     [
-        Ridge(),  # has no standard deviation: one width
+        Ridge(),  # has no standard deviation: constant width
         GaussianProcessRegressor(normalize_y=True),
         TwinNeuralRegressor(n_members=2, max_steps=30, random_state=0),
         TwinRegressor(LinearRegression()),
@@ -221,8 +223,8 @@ def test_any_regressor_can_be_calibrated(model):
     assert (intervals[:, 0] < intervals[:, 1]).all()
 
 
-def test_a_learned_width_knows_what_the_model_does_not():
-    """A linear model has one deviation everywhere; its errors are not of one size."""
+def test_learned_width_adapts_to_errors_that_the_std_does_not_show():
+    """The std of a linear model is constant, but the size of its errors is not."""
     x, z = uneven(np.random.RandomState(0), 400)
     widths = {}
     for width in ("learned", "std"):
@@ -235,13 +237,13 @@ def test_a_learned_width_knows_what_the_model_does_not():
     assert widths["learned"].mean() < widths["std"].mean()
 
 
-def test_a_fold_is_not_judged_by_its_own_errors():
-    """With one point's y far off, the learner that judges its fold must not have seen that."""
+def test_the_error_scale_of_a_fold_is_fitted_without_its_errors():
+    """One row has a wrong y: the error scale of its fold is fitted to the other folds."""
     shifted = y[FIT].copy()
     shifted[7] += 1000
     crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, method="plus")
     folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
-    fold = next(k for k, (_, left_out) in enumerate(folds) if 7 in left_out)
+    fold = next(k for k, (_, held_out) in enumerate(folds) if 7 in held_out)
     sizes = [
         scale.predict(predict_with_std(own.model, X[[7]], own.neighbors))[0]
         for own, scale in crossed._predictors
@@ -249,7 +251,7 @@ def test_a_fold_is_not_judged_by_its_own_errors():
     assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
 
 
-def test_another_width_fits_nothing_again():
+def test_with_width_fits_no_model_again():
     crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, random_state=7)
     other = crossed.with_width("constant")
     assert all(a is b for a, b in zip(other.models, crossed.models, strict=True))
@@ -264,8 +266,7 @@ def test_another_width_fits_nothing_again():
     )
 
 
-def test_a_row_is_judged_alone():
-    """Whoever is predicted beside it."""
+def test_intervals_do_not_depend_on_other_queries():
     for one in (
         conformal(twin().fit(X[FIT], y[FIT]), X[CAL], y[CAL]),
         cross_conformal(twin(), X[FIT], y[FIT], cv=3),
@@ -275,37 +276,37 @@ def test_a_row_is_judged_alone():
         np.testing.assert_allclose(together[:5], alone, rtol=1e-12)
 
 
-def test_what_is_known_of_a_point_is_what_lies_around_it():
-    said = np.linspace(-1, 1, len(X[TEST]))
-    about = NeighborFeatures(X[FIT], y[FIT]).transform(X[TEST], said)
+def test_neighbor_features_equal_a_slow_version():
+    means = np.linspace(-1, 1, len(X[TEST]))
+    features = NeighborFeatures(X[FIT], y[FIT]).transform(X[TEST], means)
     scale = X[FIT].std(axis=0)
-    for row, mean, told in zip(X[TEST][:5], said, about, strict=False):
+    for row, mean, found in zip(X[TEST][:5], means, features, strict=False):
         distances = np.sqrt((((X[FIT] - row) / scale) ** 2).sum(axis=1))
         near = np.argsort(distances)
         known = y[FIT][near]
         expected = [*row, distances[near[0]], distances[near[9]]]
         expected += [np.std(known[:3]), np.std(known[:10]), np.std(known[:20])]
         expected += [abs(known[0] - mean), abs(np.mean(known[:5]) - mean)]
-        np.testing.assert_allclose(told, expected, rtol=1e-9)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_few_points_or_missing_numbers_still_have_surroundings():
+def test_neighbor_features_of_few_rows_and_missing_values():
     few = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan]])
-    about = NeighborFeatures(few, np.arange(3.0)).transform(few, np.zeros(3))
-    assert about.shape == (3, 9)
-    assert np.isfinite(about[:, 2:]).all()
-    names = NeighborFeatures(np.array([["a"], ["b"]]), np.zeros(2))
-    assert names.transform(np.array([["a"]]), np.zeros(1)).shape == (1, 0)
+    features = NeighborFeatures(few, np.arange(3.0)).transform(few, np.zeros(3))
+    assert features.shape == (3, 9)
+    assert np.isfinite(features[:, 2:]).all()
+    categorical = NeighborFeatures(np.array([["a"], ["b"]]), np.zeros(2))
+    assert categorical.transform(np.array([["a"]]), np.zeros(1)).shape == (1, 0)
 
 
-def test_names_in_a_table_are_left_out_of_the_learned_width():
+def test_categorical_columns_are_excluded_from_the_learned_width():
     frame = pd.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": pd.Categorical([3, 5, 7] * 20)})
     assert numeric_columns(frame) == [0, 1]
     intervals = cross_conformal(twin(), frame, y[:60], cv=3).predict_interval(frame, 0.9)
     assert np.isfinite(intervals).all()
 
 
-def test_a_column_that_is_missing_somewhere_stays_the_same_column():
+def test_a_boolean_column_with_missing_values_is_numeric_in_all_folds():
     polars = pytest.importorskip("polars", reason="polars is in the extra `test`")
     yes = [None, *([True, False] * 30)][:60]
     frame = polars.DataFrame({"a": X[:60, 0], "b": X[:60, 1], "c": yes})
@@ -314,14 +315,14 @@ def test_a_column_that_is_missing_somewhere_stays_the_same_column():
     assert np.isfinite(crossed.predict_interval(frame, 0.9)).all()
 
 
-def test_a_pipeline_has_the_deviation_of_its_last_step():
+def test_a_pipeline_has_the_std_of_its_last_step():
     pipe = make_pipeline(StandardScaler(), twin()).fit(X[FIT], y[FIT])
     width = np.diff(conformal(pipe, X[CAL], y[CAL]).predict_interval(X[TEST], 0.9))
     assert np.ptp(width) > 0.1 * width.mean()
 
 
 @pytest.mark.parametrize("confidence", [1e-12, 1e-9, 0.01])
-def test_little_confidence_is_no_accident(confidence):
+def test_intervals_of_small_confidence_are_ordered(confidence):
     for one in (
         conformal(Ridge().fit(X[FIT], y[FIT]), X[CAL], y[CAL]),
         cross_conformal(Ridge(), X[FIT], y[FIT], cv=2),
@@ -331,7 +332,7 @@ def test_little_confidence_is_no_accident(confidence):
 
 
 @pytest.mark.parametrize("cv", [np.int64(5), 5])
-def test_any_integer_is_folds_in_random_order(cv):
+def test_an_integer_cv_means_random_folds(cv):
     scores = cross_conformal(Ridge(), X[FIT], y[FIT], cv=cv).scores
     expected = cross_conformal(
         Ridge(), X[FIT], y[FIT], cv=KFold(5, shuffle=True, random_state=0)
@@ -339,7 +340,7 @@ def test_any_integer_is_folds_in_random_order(cv):
     np.testing.assert_array_equal(scores, expected)
 
 
-def test_folds_of_the_users_own():
+def test_cv_can_be_a_list_of_folds():
     groups = np.arange(60) // 6
     folds = GroupKFold(5).split(X[FIT], y[FIT], groups)
     crossed = cross_conformal(Ridge(), X[FIT], y[FIT], cv=folds)
@@ -347,7 +348,7 @@ def test_folds_of_the_users_own():
     assert len(crossed.scores) == 60
 
 
-def test_the_model_that_was_given_is_not_fitted():
+def test_the_given_model_is_not_fitted():
     model = twin()
     cross_conformal(model, X[FIT], y[FIT], cv=3)
     assert not hasattr(model, "estimator_")
@@ -372,17 +373,17 @@ def test_the_model_that_was_given_is_not_fitted():
         (lambda m: cross_conformal(m, X[FIT], y[FIT], cv=1), "cv must be"),
     ],
 )
-def test_what_cannot_be_promised_is_told(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(Exception, match=message):
         call(twin().fit(X[FIT], y[FIT]))
 
 
-def test_nine_points_are_enough_for_ninety_per_cent():
+def test_nine_calibration_rows_suffice_for_90_percent():
     intervals = conformal(Ridge().fit(X[FIT], y[FIT]), X[60:69], y[60:69]).predict_interval(X, 0.9)
     assert np.isfinite(intervals).all()
 
 
-def test_several_outputs_are_refused():
+def test_several_outputs_raise():
     model = TwinRegressor(LinearRegression()).fit(X[FIT], np.column_stack([y, y])[FIT])
     with pytest.raises(ValueError, match="single output, but the model has 2"):
         conformal(model, X[CAL], y[CAL])

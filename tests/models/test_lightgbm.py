@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-import twinned.estimators.twin
 from twinned import TwinRegressor
 from twinned.exceptions import MemoryLimitError
 from twinned.models.lightgbm import supports_blocks
@@ -34,12 +33,12 @@ def table():
         {"boosting_type": "dart", "random_state": 1},
     ],
 )
-def test_the_model_of_the_whole_matrix(options, weighted, table, monkeypatch):
+def test_pairs_in_blocks_give_the_model_of_the_whole_matrix(options, weighted, table, monkeypatch):
     X, y, weight = table
     weight = weight if weighted else None
     whole = TwinRegressor(boosting(**options), pairs="all").fit(X, y, weight).estimator_
-    monkeypatch.setattr(twinned.estimators.twin, "_FIT_BYTES", 0)
-    monkeypatch.setattr(twinned.models.lightgbm, "_BLOCK", 1_000)  # many blocks
+    monkeypatch.setattr("twinned.estimators.training_set._MAX_MATRIX_BYTES", 0)
+    monkeypatch.setattr("twinned.models.lightgbm._BLOCK_BYTES", 1_000)  # many blocks
     blocks = TwinRegressor(boosting(**options), pairs="all").fit(X, y, weight).estimator_
     assert blocks.booster_.model_to_string() == whole.booster_.model_to_string()
     assert blocks.get_params() == whole.get_params()
@@ -55,9 +54,9 @@ def test_all_pairs_where_their_matrix_does_not_fit(table):
     assert twin.n_pairs_ == 60 * 60
 
 
-def test_what_needs_the_matrix_gets_it():
+def test_estimators_that_need_the_matrix_are_not_fitted_in_blocks():
     assert supports_blocks(boosting())
-    assert not supports_blocks(boosting(objective=lambda y, told: (told - y, np.ones_like(y))))
+    assert not supports_blocks(boosting(objective=lambda y, mean: (mean - y, np.ones_like(y))))
     assert not supports_blocks(boosting(linear_tree=True))
     assert not supports_blocks(boosting(num_iterations=3))
     assert not supports_blocks(HistGradientBoostingRegressor())

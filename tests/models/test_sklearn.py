@@ -1,4 +1,4 @@
-"""How a base estimator is fitted to pairs."""
+"""Fits of base estimators to pairs."""
 
 import numpy as np
 import pytest
@@ -19,33 +19,32 @@ from twinned.models.base_estimator import default_estimator, early_stopping_frac
 X, y = (part.to_numpy() for part in make_tf(120, random_state=0))
 
 
-class Witness(HistGradientBoostingRegressor):
-    """Remembers what it was fitted to, and on how many threads."""
+class Recorder(HistGradientBoostingRegressor):
+    """Boosting that stores the arguments and the number of threads of its fit."""
 
     def fit(self, pairs, target, sample_weight=None, *, X_val=None, y_val=None):
         options = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
-        self.seen_ = pairs, target, options
+        self.arguments_ = pairs, target, options
         self.threads_ = {
             info["num_threads"] for info in threadpool_info() if info["user_api"] == "openmp"
         }
         return super().fit(pairs, target, **options)
 
 
-def test_early_stopping_holds_out_points():
-    twin = TwinRegressor(Witness(early_stopping=True, max_iter=300), pairs="all", random_state=0)
+def test_early_stopping_holds_out_rows():
+    twin = TwinRegressor(Recorder(early_stopping=True, max_iter=300), pairs="all", random_state=0)
     twin.fit(X, y)
-    pairs, _, options = twin.estimator_.seen_
-    learned = {tuple(row) for row in pairs[:, :2]} | {tuple(row) for row in pairs[:, 2:4]}
+    pairs, _, options = twin.estimator_.arguments_
+    training = {tuple(row) for row in pairs[:, :2]} | {tuple(row) for row in pairs[:, 2:4]}
     held_out = {tuple(row) for row in options["X_val"][:, :2]}
     assert len(held_out) == 12
-    assert not learned & held_out
-    assert {tuple(row) for row in options["X_val"][:, 2:4]} == learned
+    assert not training & held_out
+    assert {tuple(row) for row in options["X_val"][:, 2:4]} == training
     assert twin.n_pairs_ == len(pairs) == 108**2
-    # all are anchors all the same
-    assert len(twin.anchors_X_) == 120
+    assert len(twin.anchors_X_) == 120  # held-out rows are anchors, too
 
 
-def test_early_stopping_by_pairs_would_not_have_stopped():
+def test_early_stopping_by_held_out_pairs_stops_later():
     rng = np.random.RandomState(0)
     noise = rng.normal(size=120)
     boosting = HistGradientBoostingRegressor(early_stopping=True, max_iter=200, random_state=0)
@@ -61,7 +60,7 @@ def test_early_stopping_by_pairs_would_not_have_stopped():
     ("early_stopping", "n_pairs", "share"),
     [(True, 100, 0.2), ("auto", 100, None), ("auto", 20_000, 0.2), (False, 20_000, None)],
 )
-def test_who_stops_early(early_stopping, n_pairs, share):
+def test_early_stopping_fraction(early_stopping, n_pairs, share):
     base = HistGradientBoostingRegressor(early_stopping=early_stopping, validation_fraction=0.2)
     assert early_stopping_fraction(base, n_pairs) == share
 
@@ -74,28 +73,28 @@ def test_who_stops_early(early_stopping, n_pairs, share):
     ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_leak_that_cannot_be_closed_is_told(base):
+def test_early_stopping_by_pairs_warns(base):
     with pytest.warns(LeakingValidationWarning, match=type(base).__name__):
         TwinRegressor(base, pairs=2, random_state=0).fit(X, y)
 
 
-def test_weights_go_with_the_pairs_that_stay():
+def test_training_pairs_keep_their_weights_with_early_stopping():
     weight = np.linspace(1, 2, 120)
-    twin = TwinRegressor(Witness(early_stopping=True), pairs="all", random_state=0)
+    twin = TwinRegressor(Recorder(early_stopping=True), pairs="all", random_state=0)
     twin.fit(X, y, sample_weight=weight)
-    pairs, _, options = twin.estimator_.seen_
+    pairs, _, options = twin.estimator_.arguments_
     of = {tuple(row): value for row, value in zip(X, weight, strict=True)}
     expected = [of[tuple(row[:2])] * of[tuple(row[2:4])] for row in pairs[:50]]
     np.testing.assert_allclose(options["sample_weight"][:50], expected)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_as_many_threads_as_the_user_asks_for(n_jobs):
-    twin = TwinRegressor(Witness(max_iter=2), pairs=2, n_jobs=n_jobs).fit(X, y)
+def test_n_jobs_limits_the_threads_of_the_base_estimator(n_jobs):
+    twin = TwinRegressor(Recorder(max_iter=2), pairs=2, n_jobs=n_jobs).fit(X, y)
     assert max(twin.estimator_.threads_) <= n_jobs
 
 
-def test_the_default_learns_each_pair_once():
+def test_the_default_estimator_is_fitted_to_each_pair_once():
     twin = TwinRegressor(random_state=0).fit(X, y)
     assert twin.n_pairs_ == 120 * 119 // 2
     assert twin.estimator_.min_samples_leaf == 30
@@ -103,7 +102,7 @@ def test_the_default_learns_each_pair_once():
     assert error < 0.2 * y.std()
 
 
-def test_the_default_takes_several_outputs():
+def test_the_default_estimator_supports_several_outputs():
     assert isinstance(default_estimator(40, 2), MultiOutputRegressor)
     twin = TwinRegressor(random_state=0).fit(X[:40], np.column_stack([y, -y])[:40])
     assert twin.predict(X[:3]).shape == (3, 2)

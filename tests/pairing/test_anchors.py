@@ -30,7 +30,7 @@ def test_combine_is_the_weighted_mean_and_standard_deviation(estimates, weights,
 
 
 @given(estimates=arrays(float, (1, 2, 5, 1), elements=numbers))
-def test_equal_weights_are_the_default(estimates):
+def test_weights_are_equal_by_default(estimates):
     for with_weights, without in zip(
         combine(estimates, np.ones(1), np.full((2, 5), 0.3)),
         combine(estimates, np.ones(1), None),
@@ -46,12 +46,12 @@ def test_distance_weights_at_tiny_distances():
 
 
 def test_random_anchors_are_distinct_and_fixed(rng):
-    kept = RandomAnchors(5).store(20, rng)
-    assert len(set(kept)) == 5
-    assert kept.max() < 20
+    stored = RandomAnchors(5).store(20, rng)
+    assert len(set(stored)) == 5
+    assert stored.max() < 20
 
 
-def test_strategies_from_their_names():
+def test_strategies_are_created_from_strings():
     assert isinstance(as_anchor_strategy("all"), AllAnchors)
     with pytest.raises(ValueError, match="'nearest'"):
         as_anchor_strategy("nearest")
@@ -72,12 +72,12 @@ def test_strategies_from_their_names():
         (np.zeros((1, 3)), "query 0"),
     ],
 )
-def test_weights_that_make_no_mean_are_refused(weights, message):
+def test_invalid_anchor_weights_raise(weights, message):
     with pytest.raises(ValueError, match=message):
         check_anchor_weights(weights, (1, 3))
 
 
-def test_more_anchors_than_points_are_refused():
+def test_more_anchors_than_rows_raise():
     with pytest.raises(ValueError, match="k=9 exceeds the 4 anchors"):
         NearestAnchors(9).nearest(4)
     with pytest.raises(ValueError, match="n=9 of RandomAnchors"):

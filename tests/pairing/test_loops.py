@@ -11,13 +11,13 @@ def test_loops_go_through_two_distinct_anchors(rng):
     assert set(np.unique(i)) == set(np.unique(j)) == {0, 1, 2, 3}
 
 
-def test_a_single_anchor_still_closes_a_loop(rng):
+def test_a_loop_with_a_single_anchor(rng):
     i, j = draw_loops(2, 1, 3, rng)
     assert (i == 0).all()
     assert (j == 0).all()
 
 
-def test_inconsistency_equals_a_walk_around_each_loop(rng):
+def test_inconsistency_equals_the_sums_of_single_loops(rng):
     X, y = rng.rand(25, 3), rng.rand(25)
     twin = TwinRegressor().fit(X, y)
     queries = rng.rand(4, 3)
@@ -28,7 +28,7 @@ def test_inconsistency_equals_a_walk_around_each_loop(rng):
         return twin.predict_difference(a[None], b[None])[0]
 
     for q in range(4):
-        walks = [
+        sums = [
             abs(
                 difference(queries[q], X[i[q, loop]])
                 + difference(X[i[q, loop]], X[j[q, loop]])
@@ -36,4 +36,4 @@ def test_inconsistency_equals_a_walk_around_each_loop(rng):
             )
             for loop in range(6)
         ]
-        np.testing.assert_allclose(fast[q], np.mean(walks), atol=1e-12)
+        np.testing.assert_allclose(fast[q], np.mean(sums), atol=1e-12)

@@ -10,13 +10,13 @@ from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import as_pair_strategy, draw_by_weight
 
 
-def test_all_pairs_hold_every_ordered_pair():
+def test_all_pairs_are_all_ordered_pairs():
     first, second = AllPairs().draw(5, None, None)
     assert sorted(zip(first, second, strict=True)) == [(i, j) for i in range(5) for j in range(5)]
 
 
 @given(n=st.integers(2, 60), m=st.integers(1, 80), seed=st.integers(0, 99))
-def test_random_partners_are_distinct_and_never_the_point(n, m, seed):
+def test_random_partners_are_distinct_other_rows(n, m, seed):
     strategy = RandomPairs(m)
     first, second = strategy.draw(n, None, np.random.RandomState(seed))
     assert len(first) == strategy.count(n) == n * min(m, n - 1)
@@ -27,7 +27,7 @@ def test_random_partners_are_distinct_and_never_the_point(n, m, seed):
 
 
 def test_random_partners_are_uniform():
-    """Each other point is drawn equally often, also by the way for few partners of many."""
+    """Each other row is drawn equally often, by both algorithms of `_distinct`."""
     n, m, times = 20, 3, 2000
     rng = np.random.RandomState(0)
     counts = np.zeros((n, n))
@@ -40,7 +40,7 @@ def test_random_partners_are_uniform():
 
 
 @pytest.mark.parametrize(("m", "per_row"), [(2, 3), (4, 9.7), (8, 33), (16, 104)])
-def test_partner_pairs_are_as_many_as_the_author_has(m, per_row):
+def test_number_of_partner_pairs_equals_the_author_s(m, per_row):
     """Distinct pairs a row, as counted in the author's data.
 
     Some coincide, the more the smaller n is: 104 of 136 is what n = 470 gives.
@@ -49,11 +49,11 @@ def test_partner_pairs_are_as_many_as_the_author_has(m, per_row):
     first, second = RandomPairs(m, partner_pairs=True).draw(n, None, np.random.RandomState(0))
     unordered = {frozenset(pair) for pair in zip(first, second, strict=True)}
     assert len(unordered) == len(first)
-    assert 0.4 < (first < second).mean() < 0.6  # either way round
+    assert 0.4 < (first < second).mean() < 0.6  # in either order
     assert len(first) / n == pytest.approx(per_row, rel=0.03)
 
 
-def test_nearest_pairs_are_the_neighbors(rng):
+def test_nearest_pairs_are_the_nearest_neighbors(rng):
     points = rng.rand(30, 2)
 
     def index(metric):
@@ -102,7 +102,7 @@ def test_features_of_rows_and_of_grids(rng, kind):
 
 
 def test_differences_are_rounded_after_subtraction():
-    """In float32 both sides are the same number; their difference is not zero."""
+    """Both sides are equal in float32, but their difference is not zero."""
     columns = TableSchema.all_numeric(1)
     features = PairFeatures("difference", columns, np.dtype(np.float32))
     a, b = np.array([[1.0 + 1e-9]]), np.array([[1.0]])
@@ -112,7 +112,7 @@ def test_differences_are_rounded_after_subtraction():
     assert built[0, 0] == np.float32(a[0, 0] - b[0, 0]) != 0
 
 
-def test_a_callable_sees_both_sides():
+def test_a_callable_gets_both_sides():
     columns = TableSchema.all_numeric(2)
     features = PairFeatures(lambda a, b: a * b, columns, np.dtype(np.float64))
     a, b = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]])
@@ -121,7 +121,7 @@ def test_a_callable_sees_both_sides():
 
 
 @pytest.mark.parametrize("bad", [lambda a, b: a[:1], lambda a, b: a[:, 0], lambda a, b: "text"])
-def test_a_callable_of_the_wrong_shape_is_named(bad):
+def test_a_callable_with_a_wrong_result_raises(bad):
     with pytest.raises(ValueError, match="pair_features must return"):
         PairFeatures(bad, TableSchema.all_numeric(2), np.dtype(np.float64))
 
@@ -130,7 +130,7 @@ def test_a_callable_of_the_wrong_shape_is_named(bad):
     weight=st.lists(st.floats(0, 9), min_size=1, max_size=40).filter(lambda w: sum(w) > 0.1),
     seed=st.integers(0, 9),
 )
-def test_drawing_by_weight_is_never_off_by_more_than_the_rest(weight, seed):
+def test_drawing_by_weight_deviates_by_less_than_one_draw_from_the_share(weight, seed):
     weight = np.array(weight)
     rows = draw_by_weight(weight, 10**6, np.random.RandomState(seed))
     counts = np.bincount(rows, minlength=len(weight))
@@ -142,7 +142,7 @@ def test_drawing_by_weight_is_never_off_by_more_than_the_rest(weight, seed):
         assert (counts[weight == 0] == 0).all()
 
 
-def test_drawing_by_weight_is_right_on_average():
+def test_drawing_by_weight_is_unbiased():
     weight = np.array([0.1, 0.2, 0.3, 1.4])
     rng = np.random.RandomState(0)
     counts = sum(np.bincount(draw_by_weight(weight, 100, rng), minlength=4) for _ in range(4000))

@@ -1,4 +1,4 @@
-"""Row-aware validation, and the leak that it closes."""
+"""Folds of rows, and the leak of folds of pairs."""
 
 import numpy as np
 import pytest
@@ -12,40 +12,39 @@ from twinned.pairing.splits import held_out_rows, pair_folds
 
 
 @given(n=st.integers(6, 25), folds=st.integers(2, 5), seed=st.integers(0, 99), every=st.booleans())
-def test_no_left_out_point_is_learned_from(n, folds, seed, every):
+def test_no_held_out_row_is_in_a_training_pair(n, folds, seed, every):
     rng = np.random.RandomState(seed)
     first, second = (AllPairs() if every else RandomPairs(3)).draw(n, None, rng)
     tested = []
     splitter = KFold(folds, shuffle=True, random_state=seed)
-    for (train, test), (stay, leave) in zip(
+    for (train, test), (training, held_out) in zip(
         pair_folds(splitter, first, second, np.zeros(n)),
         splitter.split(np.zeros((n, 1))),
         strict=True,
     ):
-        learned = set(first[train]) | set(second[train])
-        assert learned <= set(stay)
+        assert set(first[train]) | set(second[train]) <= set(training)
         for row in test:
             pair = {first[row], second[row]}
-            assert len(pair & set(leave)) == 1
-            assert len(pair & set(stay)) == 1
+            assert len(pair & set(held_out)) == 1
+            assert len(pair & set(training)) == 1
         tested += list(test)
     if every:
-        # each pair of points in different folds is tested from both its ends
+        # each pair of rows in different folds is tested in both orders
         assert len(tested) == 2 * sum(
             1
-            for _, leave in splitter.split(np.zeros((n, 1)))
-            for i in leave
+            for _, held_out in splitter.split(np.zeros((n, 1)))
+            for i in held_out
             for j in range(n)
-            if j not in leave
+            if j not in held_out
         )
 
 
-def test_a_fold_without_pairs_is_refused():
+def test_a_fold_without_pairs_raises():
     with pytest.raises(ValueError, match=r"cv=2 gives a fold of 4 rows with 0 training pairs"):
         pair_folds(2, np.array([0, 1]), np.array([2, 3]), np.zeros(4))
 
 
-def test_some_points_are_held_out_and_some_stay():
+def test_at_least_one_row_is_held_out_and_never_all():
     held_out = held_out_rows(3, 0.1, np.random.RandomState(0))
     assert held_out.sum() == 1
     assert held_out_rows(2, 0.99, np.random.RandomState(0)).sum() == 1
@@ -53,12 +52,12 @@ def test_some_points_are_held_out_and_some_stay():
 
 @pytest.fixture(scope="module")
 def noise():
-    """Nothing to learn: whoever finds something has looked at the answer."""
+    """Targets that do not depend on X, so that any positive score is due to a leak."""
     rng = np.random.RandomState(0)
     return rng.uniform(size=(40, 3)), rng.normal(size=40)
 
 
-def test_folds_of_pairs_leak_and_folds_of_points_do_not(noise):
+def test_folds_of_pairs_leak_and_folds_of_rows_do_not(noise):
     X, y = noise
     first, second = AllPairs().draw(len(y), None, None)
     pairs = np.column_stack([X[first], X[second], X[first] - X[second]])
@@ -66,14 +65,14 @@ def test_folds_of_pairs_leak_and_folds_of_points_do_not(noise):
     forest = RandomForestRegressor(20, random_state=0)
     leaking = cross_val_score(forest, pairs, target, cv=KFold(5, shuffle=True, random_state=0))
     sound = cross_val_score(forest, pairs, target, cv=pair_folds(5, first, second, y))
-    # the author's folds of pairs find nearly all of y in noise; folds of points find nothing
+    # with the author's folds of pairs, noise is predicted almost perfectly
     assert leaking.mean() > 0.8
-    # one of the two points is known, and its share of the difference (a half) can be learned
+    # one row of each pair is known, and its half of the variance can be predicted
     assert sound.mean() < 0.5
 
 
-def test_a_search_inside_a_twin_says_what_new_points_will_show(noise):
-    """The sound search and the author's leaking one, side by side, on new points."""
+def test_the_score_of_a_search_in_a_twin_holds_for_new_rows(noise):
+    """Folds of rows and the author's folds of pairs, compared on new rows."""
     X, y = noise
     rng = np.random.RandomState(1)
     X_new, y_new = rng.uniform(size=(200, 3)), rng.normal(size=200)
@@ -92,4 +91,4 @@ def test_a_search_inside_a_twin_says_what_new_points_will_show(noise):
     truth = twin.estimator_.score(new_pairs, y_new[i] - y[j])
     assert abs(twin.estimator_.best_score_ - truth) < 0.15
     assert leaking.best_score_ > truth + 0.3
-    assert search.cv == 5  # the user's own is left alone
+    assert search.cv == 5  # the user's search is unchanged

@@ -1,4 +1,4 @@
-"""Weights of anchors from left-out points."""
+"""Anchor weights learned from held-out rows."""
 
 import numpy as np
 import pytest
@@ -18,14 +18,14 @@ def fitted(values=y, **changes):
     return twin.fit(X[:30], values[:30])
 
 
-def test_the_inverse_variance_anchor_by_anchor():
+def test_inverse_variance_equals_the_loop_over_anchors():
     twin = fitted()
     _, estimates = twin.predict_anchors(X[30:50])
     slow = [1 / np.mean([(estimates[i, a] - y[30 + i]) ** 2 for i in range(20)]) for a in range(30)]
     np.testing.assert_allclose(learn_weights(twin, X[30:50], y[30:50]).weights, slow)
 
 
-def test_weights_are_the_prediction_s():
+def test_predictions_use_the_learned_weights():
     twin = fitted()
     found = learn_weights(twin, X[30:50], y[30:50])
     _, estimates = twin.predict_anchors(X[50:])
@@ -34,7 +34,7 @@ def test_weights_are_the_prediction_s():
 
 
 @pytest.mark.parametrize("by", ["variance", "least squares"])
-def test_a_wrong_label_counts_less_and_predictions_gain(by):
+def test_a_wrong_label_gets_less_weight_and_the_error_falls(by):
     twin = fitted().add_anchors(X[50:51], y[50:51] + 20)
     plain = np.mean((twin.predict(X[51:]) - y[51:]) ** 2)
     found = learn_weights(twin, X[30:50], y[30:50], by=by)
@@ -42,7 +42,7 @@ def test_a_wrong_label_counts_less_and_predictions_gain(by):
     assert np.mean((twin.set_params(weights=found).predict(X[51:]) - y[51:]) ** 2) < plain
 
 
-def test_least_squares_is_the_best_of_all_weights(rng):
+def test_least_squares_minimizes_its_loss(rng):
     """No small step within the simplex lowers its loss."""
     estimates, target = rng.normal(size=(40, 6)), rng.normal(size=40)
     scale = np.mean((estimates - target[:, None]) ** 2)
@@ -64,11 +64,11 @@ def test_strong_shrinkage_means_equal_weights(rng):
     np.testing.assert_allclose(least_squares(estimates, target, 1e6), np.full(6, 1 / 6), atol=1e-4)
 
 
-def test_perfect_anchors_count_the_same():
+def test_anchors_without_errors_have_equal_weights():
     np.testing.assert_array_equal(inverse_variance(np.ones((3, 2)), np.ones(3)), [1, 1])
 
 
-def test_they_are_saved_with_the_twin(tmp_path):
+def test_learned_weights_are_saved_with_the_twin(tmp_path):
     twin = fitted()
     twin.set_params(weights=learn_weights(twin, X[30:50], y[30:50]))
     twinned.save(twin, tmp_path / "model.twin")
@@ -76,7 +76,7 @@ def test_they_are_saved_with_the_twin(tmp_path):
     np.testing.assert_array_equal(loaded.predict(X[50:]), twin.predict(X[50:]))
 
 
-def test_more_anchors_than_weights_are_refused():
+def test_more_anchors_than_weights_raise():
     twin = fitted()
     twin.set_params(weights=learn_weights(twin, X[30:50], y[30:50]))
     with pytest.raises(ValueError, match="weights belong to the fit that they were learned for"):
@@ -102,6 +102,6 @@ def test_more_anchors_than_weights_are_refused():
         (lambda: learn_weights(fitted().fit(X, np.c_[y, y]), X, np.c_[y, y]), "the twin has 2"),
     ],
 )
-def test_what_cannot_be_weighed_is_told(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(Exception, match=message):
         call()

@@ -1,16 +1,20 @@
 """Files with code, with types that are not allowed, or with inconsistent nodes."""
 
+import importlib
 import json
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.gaussian_process import kernels
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import twinned
 from twinned.exceptions import IntegrityError
+from twinned.persistence.allowed_types import allowed_type_names
 from twinned.persistence.archive import SCHEMA
 
 
@@ -52,6 +56,17 @@ def test_reference_to_a_missing_object(tree_file):
 
     tree_file.change_schema(change)
     tree_file.assert_refused("there is no object")
+
+
+@pytest.mark.parametrize("part", ["__class__", "__module__"])
+def test_reference_without_a_type(data, saved, part):
+    file = saved(RandomForestRegressor(2, max_depth=2, random_state=0).fit(*data))
+
+    def change(schema):
+        del next(file.nodes(schema, "CachedNode"))[part]
+
+    file.change_schema(change)
+    file.assert_refused(part)
 
 
 def test_object_that_contains_itself(tree_file):
@@ -156,7 +171,7 @@ def attacks(path):
     yield node("ObjectNode", "twinned.persistence.archive", "Archive", content=nothing)
     yield node("ObjectNode", "twinned.persistence", "Path", content=nothing)
     yield node("ObjectNode", "twinned.pairing.pairs", "PairStrategy", content=nothing)
-    yield node("ObjectNode", "twinned.estimators.twin", "BaseEstimator", content=nothing)
+    yield node("ObjectNode", "twinned.estimators.base", "BaseEstimator", content=nothing)
     yield node("ObjectNode", "twinned.nowhere", "Nothing", content=nothing)
     yield node(
         "ConstructorFromReduceNode", "twinned.estimators.twin", "TwinRegressor", content=arguments
@@ -170,6 +185,61 @@ def attacks(path):
 
 
 N_ATTACKS = len(list(attacks("marker")))
+
+
+def test_attacked_names_of_twinned_exist():
+    """An attack on a name that does not exist would be refused for that reason alone."""
+    names = {(attack["__module__"], attack["__class__"]) for attack in attacks("marker")}
+    names = {(module, name) for module, name in names if str(module).startswith("twinned.")}
+    missing = {name for name in names if not hasattr(optional_module(name[0]), name[1])}
+    assert len(names) > 5
+    assert missing == {("twinned.nowhere", "Nothing")}
+
+
+def optional_module(name):
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "estimators.base",
+        "estimators.semi_supervised",
+        "estimators.twin",
+        "pairing.anchors",
+        "pairing.pairs",
+        "pairing.weights",
+    ],
+)
+def test_all_estimators_and_strategies_are_allowed(module):
+    module = importlib.import_module(f"twinned.{module}")
+    classes = [
+        f"{module.__name__}.{name}"
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, BaseEstimator)
+        and value.__module__ == module.__name__
+    ]
+    assert classes
+    assert set(classes) <= allowed_type_names("ObjectNode")
+
+
+def test_allowed_types_of_twinned_exist():
+    names = [name for name in allowed_type_names("ObjectNode") if name.startswith("twinned.")]
+    for module, _, name in (full_name.rpartition(".") for full_name in names):
+        assert getattr(importlib.import_module(module), name).__module__ == module
+
+
+def test_all_kernels_are_allowed():
+    classes = [
+        f"{kernels.__name__}.{name}"
+        for name, value in vars(kernels).items()
+        if isinstance(value, type) and issubclass(value, kernels.Kernel)
+    ]
+    assert set(classes) <= allowed_type_names("ObjectNode")
 
 
 @pytest.mark.parametrize("index", range(N_ATTACKS))

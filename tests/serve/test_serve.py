@@ -104,7 +104,10 @@ def test_intervals_of_a_model_that_stores_them(client):
     (row,) = csv.DictReader(io.StringIO(text))
     assert (float(row["low"]), float(row["high"])) == (low, high)
     assert "stores no intervals" in json_of(client.post("/predict", json=request), 422)["error"]
-    for confidence, message in ((0.999, "needs 999 calibration points"), (1, "between 0 and 1")):
+    for confidence, message in (
+        (0.999, "needs at least 999 calibration rows"),
+        (1, "between 0 and 1"),
+    ):
         request = {"rows": [ROW], "confidence": confidence}
         error = json_of(with_intervals.post("/predict", json=request), 422)["error"]
         assert message in error

@@ -13,8 +13,9 @@ from twinned.diagnostics.curves import (
     neighbor_curve,
 )
 from twinned.diagnostics.diagnose import Diagnosis, diagnose
+from twinned.diagnostics.noise import noise_estimate
 from twinned.diagnostics.result import CheckResult
-from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_check, noise_estimate
+from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_check
 
 __all__ = [
     "CheckResult",

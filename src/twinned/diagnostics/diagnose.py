@@ -27,9 +27,10 @@ from twinned.diagnostics.curves import (
     multiplier_check,
     neighbor_curve,
 )
+from twinned.diagnostics.noise import noise_estimate
 from twinned.diagnostics.recommendation import TWIN_NETWORK, recommend
 from twinned.diagnostics.result import CheckResult
-from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_check, noise_estimate
+from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_check
 from twinned.estimators.base import BaseTwin
 from twinned.intervals.conformal import CrossCalibrated, calibrate_from_folds
 from twinned.pairing.splits import encode_groups

@@ -1,4 +1,4 @@
-"""Checks of uncertainty: spread and loops against errors, noise of y, variance over anchors."""
+"""Checks of uncertainty: spread and loops against errors, variance over anchors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import numpy as np
 from scipy.stats import spearmanr
 from sklearn.base import clone
 
-from twinned._neighbors import NeighborIndex
 from twinned._table import Floats
 from twinned.diagnostics.cross_validation import (
     CrossValidation,
     cross_validate_models,
-    rmse,
     use_all_cores,
 )
 from twinned.diagnostics.result import CheckResult, Numbers, format_percent
@@ -74,58 +72,6 @@ def _draw_loops(axes: Axes, numbers: Numbers) -> None:
     axes.loglog(numbers["loops"], numbers["error"], ".", alpha=0.5)
     axes.set_xlabel("loop inconsistency")
     axes.set_ylabel("absolute error")
-
-
-def noise_estimate(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
-    """Estimate by a gamma test how much of the error is noise of y that no model removes.
-
-    See `compare` for the parameters. `numbers["noise"]` is the standard deviation of the noise.
-    """
-    cv = cross_validation or cross_validate_models(X, y, twin)
-    error = rmse(cv.predictions["twin"], cv.y)
-    noise = gamma_test(cv.standardized_features, cv.y)
-    share = (noise / error) ** 2 if error > 0 else 0.0
-    if share > 1:
-        summary = "No estimate: neighboring rows differ by more than the error of the twin."
-    elif share < 0.1:
-        summary = "Little noise: a better model or more labels can lower the error much."
-    elif share < 0.8:
-        summary = f"About {format_percent(share)} of the squared error is noise."
-    else:
-        summary = (
-            "Most of the error is noise: it is about as large as the differences between "
-            "neighboring rows, so a better model can gain little."
-        )
-    numbers = {"noise": noise, "rmse": error, "share": float(share)}
-    return CheckResult("noise", "How noisy are the values?", summary, numbers, _draw_noise)
-
-
-def gamma_test(features: Floats, y: Floats) -> float:
-    """Return the standard deviation of the noise in y; 0 where no noise is seen.
-
-    Half the mean squared difference of y between a row and its k-th neighbor falls with their
-    squared distance; its intercept at distance 0 is the variance of the noise.
-
-    >>> rng = np.random.RandomState(0)
-    >>> x = rng.uniform(size=(2000, 2))
-    >>> noise = gamma_test(x, x[:, 0] + 0.1 * rng.normal(size=2000))
-    >>> bool(0.08 < noise < 0.12)
-    True
-    """
-    k = min(_N_NEIGHBORS, len(y) - 1)
-    neighbors = NeighborIndex(features).kneighbors_self(k)
-    distances = np.sum((features[neighbors] - features[:, None]) ** 2, axis=2).mean(axis=0)
-    halves = (0.5 * (y[neighbors] - y[:, None]) ** 2).mean(axis=0)
-    if np.ptp(distances) == 0:
-        return float(np.sqrt(halves.mean()))
-    intercept = np.polyfit(distances, halves, 1)[1]
-    return float(np.sqrt(max(intercept, 0.0)))
-
-
-def _draw_noise(axes: Axes, numbers: Numbers) -> None:
-    axes.barh(["noise", "RMSE"], [numbers["noise"], numbers["rmse"]])
 
 
 def anchor_decomposition(

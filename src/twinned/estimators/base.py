@@ -20,17 +20,25 @@ from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import (
     check_bool,
     check_integer,
-    parse_memory_limit,
     validate_table,
     validate_target,
 )
 from twinned.estimators.blocks import Queries
 from twinned.estimators.predictor import TwinPredictor
 from twinned.intervals.stored import StoredIntervals
-from twinned.models.memory import MemoryBudget
+from twinned.models.memory import MemoryBudget, parse_memory_limit
 from twinned.models.protocol import DifferenceModel
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy
+
+
+class ModelCache:
+    """Holder of the difference model that was used last, with its own caches.
+
+    Predictions change the holder, not the attributes of the estimator.
+    """
+
+    model: DifferenceModel | None = None
 
 
 class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
@@ -223,7 +231,7 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
 
     def _set_derived_state(self, make_index: Callable[[str], NeighborIndex] | None) -> None:
         """Set what predictions need and a saved model does not store."""
-        self._model: DifferenceModel | None = None
+        self._cache = ModelCache()
         self._anchors = self._to_rows(self._schema, self.anchors_X_)
         self._index = None
         if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
@@ -233,7 +241,7 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        for derived in ("_model", "_anchors", "_index"):
+        for derived in ("_cache", "_anchors", "_index"):
             state.pop(derived, None)
         return state
 
@@ -247,9 +255,8 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
 
     def _predictor(self) -> TwinPredictor:
         """The model and the anchors, with the present parameters."""
-        self._model = self._make_model()
         return TwinPredictor(
-            model=self._model,
+            model=self._difference_model(),
             anchors=self._anchors,
             anchors_y=self.anchors_y_.reshape(len(self.anchors_y_), -1),
             anchor_weights=self.anchor_weights_,
@@ -261,12 +268,18 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
             y_is_1d=self.anchors_y_.ndim == 1,
         )
 
+    def _difference_model(self) -> DifferenceModel:
+        """The difference model, made again where the parameters have changed."""
+        self._cache.model = self._make_model()
+        return self._cache.model
+
     def _with_symmetric(self, symmetric: bool) -> Any:
         """The same fitted twin, evaluated in both orders of a pair or in one."""
         if symmetric == self.symmetric:
             return self
         other = copy.copy(self)
         other.symmetric = symmetric
+        other._cache = ModelCache()
         return other
 
     # --- validation ---------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import Any, Self, TypeVar
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from twinned._validation import parse_memory_limit, restore_on_failure
+from twinned._validation import restore_on_failure
+from twinned.models.memory import parse_memory_limit
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.network import Shape
@@ -91,8 +92,8 @@ class BaseNeural(BaseEstimator):
     learning_curve_ : ndarray of shape (n_members_, n_checks)
         Error of the predictions of each member's held-out rows.
     out_of_fold_prediction_ : ndarray like y, or None
-        Out-of-fold prediction of each training row; NaN for rows without a label or a weight, or
-        whose networks all diverged. None with a single validation set.
+        Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
+        where all networks diverged. None with a single validation set.
     """
 
     _twin: bool
@@ -206,7 +207,7 @@ class BaseNeural(BaseEstimator):
             Weights of the rows. The weight of a pair is the product of two, that of an anchor is
             its own.
         X_val, y_val : like X and y, default=None
-            Validation set for early stopping and selection, in place of held-out rows.
+            Validation set for early stopping and selection, instead of held-out rows.
 
         Returns
         -------

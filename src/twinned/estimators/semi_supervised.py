@@ -30,13 +30,13 @@ from twinned._validation import (
     check_real,
     check_sample_weight,
     count_rows,
-    parse_memory_limit,
     restore_on_failure,
     validate_target,
 )
-from twinned.estimators.training_pairs import max_pairs_in_memory
+from twinned.estimators.training_set import max_pairs_in_memory
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
+from twinned.models.memory import parse_memory_limit
 from twinned.pairing.loops import loop_sum
 
 _VALIDATION_FRACTION = 0.2  # of the labelled rows, which choose the best of several rounds

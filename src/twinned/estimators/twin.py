@@ -20,13 +20,12 @@ from twinned._validation import (
     check_integer,
     check_n_jobs,
     check_sample_weight,
-    parse_memory_limit,
     restore_on_failure,
     validate_target,
     validate_training_table,
 )
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.training_pairs import (
+from twinned.estimators.training_set import (
     LabelledRows,
     TrainingPairBuilder,
     TrainingRows,
@@ -42,6 +41,7 @@ from twinned.models.base_estimator import (
     supports_validation_set,
 )
 from twinned.models.lightgbm import LazyPairMatrix, supports_blocks
+from twinned.models.memory import parse_memory_limit
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
@@ -285,9 +285,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _routed_groups(self, params: dict[str, Any]) -> Any:
         """The groups that metadata routing passes to a search as base estimator."""
         raise_for_params(params, self, "fit")  # unless routing is enabled
-        return (
-            process_routing(self, "fit", **params).estimator.fit.get("groups") if params else None
-        )
+        if not params:
+            return None
+        return process_routing(self, "fit", **params).estimator.fit.get("groups")
 
     def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1) -> Any:
         if self.estimator is None:
@@ -355,7 +355,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _make_model(self) -> SklearnDifferenceModel:
         """The difference model; the same object as long as nothing has changed."""
-        model = self._model
+        model = self._cache.model
         if (
             isinstance(model, SklearnDifferenceModel)
             and model.estimator is self.estimator_
@@ -373,7 +373,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""
-        self._model = model = self._make_model()
+        model = self._difference_model()
+        assert isinstance(model, SklearnDifferenceModel)
         trees = model.trees_at(self._anchors, self.anchors_y_.reshape(len(self.anchors_y_), -1))
         if trees is not None:
             trees.pack_now()

@@ -24,10 +24,10 @@ from twinned.pairing.anchors import as_anchor_strategy, check_stored
 class TwinNeuralRegressor(BaseNeural, BaseTwin):
     """An ensemble of networks that predict differences between points.
 
-    Each member is a network F(a, b) whose prediction ½F(a, b) − ½F(b, a) is trained to be
-    y(a) − y(b); a point is predicted from all its anchors by all members. Members differ in their
-    settings (learning rate, dropout, weight decay, periodic embedding of the features) and in the
-    fold of the training rows that they hold out, on which they stop early and are selected.
+    Each member is a network F(a, b), trained so that ½F(a, b) − ½F(b, a) is y(a) − y(b); a point
+    is predicted from all its anchors by all members. Members differ in their settings (learning
+    rate, dropout, weight decay, periodic embedding of the features) and in the fold of the training
+    rows that they hold out, on which they stop early and are selected.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         The weights of the anchors, as in `TwinRegressor`.
     loop_weight : float, default=0.0
         Weight of the loop loss: differences around loops of three points must sum to zero. If it
-        is positive, rows whose y is NaN are unlabelled, and loops include them.
+        is positive, rows with y = NaN are unlabelled, and loops include them.
 
     Attributes
     ----------

@@ -60,7 +60,8 @@ class NeighborFeatures:
         self.y = y
         self.values = numeric_features(X, self.columns)
         if self.columns:
-            self._scaler = StandardScaler().fit(self.values)
+            with np.errstate(invalid="ignore"):  # a feature without values
+                self._scaler = StandardScaler().fit(self.values)
             self._index = NeighborIndex(self._standardize(self.values))
 
     def _standardize(self, values: Floats) -> Floats:

@@ -20,7 +20,12 @@ SCHEMA = "schema.json"
 # that claims to hold a large model is refused before it is decompressed.
 _ALWAYS_ALLOWED_SIZE = 256 * 1024**2
 _MAX_COMPRESSION_RATIO = 100
+_COMPRESSION_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+_NPY_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def ensure(condition: bool | np.bool_, fault: str) -> None:
@@ -42,47 +47,34 @@ class Archive:
         ensure(len(self.names) == len(entries), "two of its members have the same name")
         for name in (HEADER, SCHEMA):
             ensure(name in self.names, f"it has no {name}, so it was not written by twinned.save")
-        ensure(
-            {e.compress_type for e in entries} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED},
-            "a member is compressed by a method that twinned.save never uses",
-        )
+        known = {entry.compress_type for entry in entries} <= _COMPRESSION_METHODS
+        ensure(known, "a member is compressed by a method that twinned.save never uses")
         size = sum(entry.file_size for entry in entries)
-        ensure(
-            size <= max(_ALWAYS_ALLOWED_SIZE, _MAX_COMPRESSION_RATIO * len(data)),
-            f"its {len(data):,} bytes would decompress to {size:,}, more than a model does",
-        )
-
-    def read_bytes(self, name: str) -> bytes:
-        """Return the content of a member after verifying its checksum."""
-        return self._zip.read(name)
+        fault = f"its {len(data):,} bytes would decompress to {size:,}, more than a model does"
+        ensure(size <= max(_ALWAYS_ALLOWED_SIZE, _MAX_COMPRESSION_RATIO * len(data)), fault)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return the JSON object of a member."""
-        value = json.loads(self.read_bytes(name))
-        if not isinstance(value, dict):
-            raise IntegrityError(f"its {name} is not a JSON object")
+        value = json.loads(self._zip.read(name))
+        ensure(isinstance(value, dict), f"its {name} is not a JSON object")
         return value
 
     def read_array(self, name: str) -> np.ndarray:
-        """Return the array of a `.npy` member.
+        """Return the array of a `.npy` member, if its size is as its header claims.
 
-        Its size is compared with its header first: numpy allocates the memory that the header
-        claims before it notices that the content is missing.
+        numpy would allocate the claimed memory before it notices that the content is missing.
         """
-        content = self.read_bytes(name)
-        stream = io.BytesIO(content)
+        stream = io.BytesIO(self._zip.read(name))
         version = np.lib.format.read_magic(stream)
-        ensure(version in ((1, 0), (2, 0)), f"{name} is an array of unknown format {version}")
-        if version == (1, 0):
-            shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-        else:
-            shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+        ensure(version in _NPY_HEADERS, f"{name} is an array of unknown format {version}")
+        shape, _, dtype = _NPY_HEADERS[version](stream)
         n_bytes = math.prod(map(int, shape)) * dtype.itemsize
         ensure(
             not dtype.hasobject and n_bytes == len(stream.read()) and min(shape, default=0) >= 0,
             f"{name} is not the {dtype} array of shape {shape} that its header claims",
         )
-        return np.load(io.BytesIO(content), allow_pickle=False)
+        stream.seek(0)
+        return np.load(stream, allow_pickle=False)
 
 
 def from_zip(data: bytes) -> dict[str, bytes]:

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned._version import __version__
-from twinned.exceptions import IntegrityError, VersionMismatchWarning
-from twinned.persistence.archive import HEADER, Archive
+from twinned.exceptions import VersionMismatchWarning
+from twinned.persistence.archive import HEADER, Archive, ensure
 
 FORMAT_VERSION = 1
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "skops")
@@ -35,17 +35,15 @@ def make_header(model: BaseEstimator) -> dict[str, Any]:
 def parse_header(archive: Archive) -> dict[str, Any]:
     """Return the header of a file, or raise where it is malformed or of a later format."""
     header = archive.read_json(HEADER)
-    found = header.get("format_version")
-    if type(found) is not int or found < 1:
-        raise IntegrityError(f"its format version is {found!r}")
-    if found > FORMAT_VERSION:
-        raise IntegrityError(
-            f"its format version is {found}, and twinned {__version__} supports versions up to "
-            f"{FORMAT_VERSION}; update twinned"
-        )
-    for name, kind in (("versions", dict), ("model", str), ("schema", dict)):
-        if not isinstance(header.get(name), kind):
-            raise IntegrityError(f"its header has no {name}")
+    found: Any = header.get("format_version")
+    ensure(type(found) is int and found >= 1, f"its format version is {found!r}")
+    ensure(
+        found <= FORMAT_VERSION,
+        f"its format version is {found}, and twinned {__version__} supports versions up to "
+        f"{FORMAT_VERSION}; update twinned",
+    )
+    for name, kind in {"versions": dict, "model": str, "schema": dict}.items():
+        ensure(isinstance(header.get(name), kind), f"its header has no {name}")
     return header
 
 
@@ -70,8 +68,8 @@ def check_header_describes(header: dict[str, Any], model: BaseEstimator) -> None
     """Raise unless the model has the class and the features of the header."""
     actual = make_header(model)
     for field in ("model", "schema"):
-        if header[field] != actual[field]:
-            raise IntegrityError(f"its header claims {header[field]}, but it holds {actual[field]}")
+        fault = f"its header claims {header[field]}, but it holds {actual[field]}"
+        ensure(header[field] == actual[field], fault)
 
 
 def _versions() -> dict[str, str | None]:

@@ -19,28 +19,21 @@ from twinned.exceptions import IntegrityError
 from twinned.persistence.allowed_types import (
     HISTOGRAM_BOOSTING,
     NEIGHBOR_TREES,
+    UFUNC_MODULES,
     allowed_type_names,
     is_allowed_ufunc,
 )
 from twinned.persistence.archive import HEADER, SCHEMA, Archive, ensure
-from twinned.persistence.tree_checks import check_tree
+from twinned.persistence.tree_checks import TREE_STATE, check_tree
 
 Node = dict[str, Any]
 
 # The protocol of skops 0.16, the first that twinned writes. Loaders of older protocols remain
 # registered in skops, but a file may not use them.
 _MIN_PROTOCOL = 2
-_NULL_NODE = {
-    "__class__": "str",
-    "__module__": "builtins",
-    "__loader__": "JsonNode",
-    "content": "null",
-    "is_json": True,
-}
 # skops writes a builtin function as if it were a type, hence TypeNode.
 _CALLABLE_LOADERS = ("FunctionNode", "MethodNode", "PartialNode", "OperatorFuncNode", "TypeNode")
 _MAX_POOL_SIZE = 64
-_TREE_STATE = {"max_depth", "node_count", "nodes", "values"}
 
 
 def canonicalize_schema(schema: Node, arrays: dict[str, bytes]) -> tuple[Node, dict[str, bytes]]:
@@ -48,21 +41,19 @@ def canonicalize_schema(schema: Node, arrays: dict[str, bytes]) -> tuple[Node, d
     numbers: dict[int, int] = {}  # skops' id → number in the file
     members: dict[str, bytes] = {}
 
-    def visit(parent: Any, key: Any, inside: str) -> None:
-        node = parent[key]
+    def visit(node: Node, inside: str) -> Node:
         loader, name = node["__loader__"], node_type(node)
         identity = node.pop("__id__", None)
         if name in NEIGHBOR_TREES or (inside == "preprocessor" and _is_number_check(node)):
-            parent[key] = dict(_NULL_NODE)  # rebuilt by fitted_checks
-            return
+            # rebuilt by fitted_checks
+            return _make_node("JsonNode", "builtins", "str", content="null", is_json=True)
         if loader == "FunctionNode":
             node["__module__"] = _public_module_of_ufunc(node)
         if loader in ("JsonNode", "TypeNode", "FunctionNode"):
-            return
+            return node
         if identity in numbers:
-            type_part = {part: node[part] for part in ("__class__", "__module__")}
-            parent[key] = {**type_part, "__loader__": "CachedNode", "__id__": numbers[identity]}
-            return
+            type_part = node["__module__"], node["__class__"]
+            return _make_node("CachedNode", *type_part, __id__=numbers[identity])
         number = node["__id__"] = numbers[identity] = len(numbers) + 1
         if loader == "NdArrayNode" and node["type"] == "numpy":
             content = arrays[node["file"]]
@@ -70,13 +61,12 @@ def canonicalize_schema(schema: Node, arrays: dict[str, bytes]) -> tuple[Node, d
             members[node["file"]] = _zero_padding(content)
         if name == HISTOGRAM_BOOSTING:
             inside = "boosting"
-        for child_parent, child_key, label in _children(node):
+        for container, key, label in _children(node):
             entered = inside == "boosting" and label == "._preprocessor"
-            visit(child_parent, child_key, "preprocessor" if entered else inside)
+            container[key] = visit(container[key], "preprocessor" if entered else inside)
+        return node
 
-    root = {"model": schema}
-    visit(root, "model", "")
-    return root["model"], members
+    return visit(schema, ""), members
 
 
 class SchemaValidator:
@@ -94,11 +84,9 @@ class SchemaValidator:
         self.types: set[str] = set()
 
     def validate(self, schema: Node) -> None:
-        protocol = schema.get("protocol")
-        ensure(
-            type(protocol) is int and protocol >= _MIN_PROTOCOL,
-            f"its skops protocol is {protocol!r}, not {_MIN_PROTOCOL} or later",
-        )
+        protocol: Any = schema.get("protocol")
+        fault = f"its skops protocol is {protocol!r}, not {_MIN_PROTOCOL} or later"
+        ensure(type(protocol) is int and protocol >= _MIN_PROTOCOL, fault)
         self._visit(schema, "")
         unused = self._archive.names - self._members
         ensure(not unused, f"it holds {min(unused, default='')!r}, which the model does not use")
@@ -108,21 +96,35 @@ class SchemaValidator:
         if loader == "CachedNode":
             self._resolve(node)
             return
-        if loader in _CALLABLE_LOADERS:
-            self._check_callable(node, label)
-        elif name not in allowed_type_names(loader):
+        self._check_type(node, label)
+        self.types.add(name)
+        if (number := node.get("__id__")) is not None:
+            ensure(type(number) is int and number > 0, f"an object's number is {number!r}")
+            ensure(number not in self._objects, f"two objects have the number {number}")
+            self._objects[number] = node
+        self._check_content(node, label)
+        for container, key, child_label in _children(node):
+            self._visit(container[key], path + child_label)
+        if loader == "TreeNode":
+            self._check_tree(node)
+
+    def _check_type(self, node: Node, label: str) -> None:
+        loader, name = node["__loader__"], node_type(node)
+        if loader == "FunctionNode":
+            allowed = is_allowed_ufunc(node["__module__"], node["__class__"])
+        else:
+            allowed = name in allowed_type_names(loader)
+        if not allowed and loader in _CALLABLE_LOADERS:
+            raise self._type_error(
+                f"{label}=<{loader.removesuffix('Node').lower()} {name}> is code, which a model "
+                "file may not hold; use a named option or a numpy ufunc such as np.log instead"
+            )
+        if not allowed:
             raise self._type_error(
                 f"{label}=<{name}> is of a type that a model file may not hold; only the "
                 "estimators of twinned and the regressors and transformers of scikit-learn can be "
                 "saved and loaded"
             )
-        self.types.add(name)
-        self._define(node)
-        self._check_content(node, label)
-        for parent, key, child_label in _children(node):
-            self._visit(parent[key], path + child_label)
-        if loader == "TreeNode":
-            self._check_tree(node)
 
     def _check_content(self, node: Node, label: str) -> None:
         match node["__loader__"]:
@@ -135,31 +137,16 @@ class SchemaValidator:
             case "DictNode":
                 _check_key_types(node, label)
             case "NdArrayNode" if node["type"] == "numpy":
-                self._check_array_member(node["file"], label)
+                file = node["file"]
+                is_array = isinstance(file, str) and file.endswith(".npy")
+                ensure(is_array, f"{label} has no array member")
+                ensure(file not in self._members, f"two objects share the member {file}")
+                self._members.add(file)
+                self._archive.read_array(file)
             case "LossNode":
                 ensure(not node["content"]["content"], f"{label} is a loss with a state")
             case "RandomGeneratorNode":
                 _check_generator(node, label)
-
-    def _check_callable(self, node: Node, label: str) -> None:
-        loader, name = node["__loader__"], node_type(node)
-        if loader == "FunctionNode" and is_allowed_ufunc(node["__module__"], node["__class__"]):
-            return
-        if loader == "TypeNode" and name in allowed_type_names(loader):
-            return
-        kind = loader.removesuffix("Node").lower()
-        raise self._type_error(
-            f"{label}=<{kind} {name}> is code, which a model file may not hold; use a named "
-            "option or a numpy ufunc such as np.log instead"
-        )
-
-    def _define(self, node: Node) -> None:
-        number = node.get("__id__")
-        if number is None:
-            return
-        ensure(type(number) is int and number > 0, f"an object's number is {number!r}")
-        ensure(number not in self._objects, f"two objects have the number {number}")
-        self._objects[number] = node
 
     def _resolve(self, node: Node) -> Node:
         if node["__loader__"] != "CachedNode":
@@ -168,28 +155,20 @@ class SchemaValidator:
         ensure(type(number) is int and number in self._objects, f"there is no object {number!r}")
         return self._objects[number]
 
-    def _check_array_member(self, file: Any, label: str) -> None:
-        ensure(isinstance(file, str) and file.endswith(".npy"), f"{label} has no array member")
-        ensure(file not in self._members, f"two objects share the member {file}")
-        self._members.add(file)
-        self._archive.read_array(file)
-
     def _check_tree(self, node: Node) -> None:
         # Before the tree is built: building it already reads what the arguments promise.
         arguments, state = node["__reduce__"]["args"], node["content"]
-        ensure(
-            arguments["__loader__"] == "TupleNode" and len(arguments["content"]) == 3,
-            "a tree is damaged: it does not have three arguments",
-        )
+        has_three = arguments["__loader__"] == "TupleNode" and len(arguments["content"]) == 3
+        ensure(has_three, "a tree is damaged: it does not have three arguments")
         ensure(
             state["__loader__"] == "DictNode"
-            and set(state["content"]) == _TREE_STATE
+            and set(state["content"]) == set(TREE_STATE)
             and {node_type(key) for key in state["key_types"]["content"]} == {"builtins.str"},
-            f"a tree is damaged: its state is not {sorted(_TREE_STATE)}",
+            f"a tree is damaged: its state is not {sorted(TREE_STATE)}",
         )
         check_tree(
-            {part: self._value(state["content"][part]) for part in _TREE_STATE},
-            *(self._value(argument) for argument in arguments["content"]),
+            [self._value(argument) for argument in arguments["content"]],
+            {name: self._value(part) for name, part in state["content"].items()},
         )
 
     def _value(self, node: Node) -> Any:
@@ -205,6 +184,10 @@ class SchemaValidator:
 def node_type(node: Node) -> str:
     """Return the module and the class of a node, joined by a dot."""
     return f"{node['__module__']}.{node['__class__']}"
+
+
+def _make_node(loader: str, module: str, name: str, **content: Any) -> Node:
+    return {"__class__": name, "__module__": module, "__loader__": loader, **content}
 
 
 def _children(node: Node) -> Iterator[tuple[Any, Any, str]]:
@@ -234,10 +217,7 @@ def _children(node: Node) -> Iterator[tuple[Any, Any, str]]:
 
 
 def _check_key_types(node: Node, label: str) -> None:
-    """Check that a dict is read back with the keys that are written here.
-
-    skops calls each key's type on the key, and drops the keys that have none.
-    """
+    # skops calls each key's type on the key, and drops the keys that have none.
     key_types = node["key_types"]
     ensure(
         key_types["__loader__"] == "ListNode"
@@ -253,10 +233,8 @@ def _check_generator(node: Node, label: str) -> None:
     kind = json.loads(state["bit_generator"]["content"])
     ensure(kind == "PCG64", f"{label} is a random generator of kind {kind!r}, not 'PCG64'")
     pool_size = json.loads(node["content"]["seed_seq"]["content"]["pool_size"]["content"])
-    ensure(
-        type(pool_size) is int and pool_size <= _MAX_POOL_SIZE,
-        f"{label} is a random generator with a pool of {pool_size!r}",
-    )
+    is_small = type(pool_size) is int and pool_size <= _MAX_POOL_SIZE
+    ensure(is_small, f"{label} is a random generator with a pool of {pool_size!r}")
 
 
 def _public_module_of_ufunc(node: Node) -> str:
@@ -264,7 +242,7 @@ def _public_module_of_ufunc(node: Node) -> str:
     module, name = node["__module__"], node["__class__"]
     if module.partition(".")[0] in ("numpy", "scipy"):
         function = getattr(import_module(module), name, None)
-        for public in ("numpy", "scipy.special"):
+        for public in UFUNC_MODULES:
             if is_allowed_ufunc(public, name) and getattr(import_module(public), name) is function:
                 return public
     return module

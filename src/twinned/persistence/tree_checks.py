@@ -9,32 +9,30 @@ from the root ends at a leaf.
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.tree._tree import NODE_DTYPE
 
 from twinned.persistence.archive import ensure
 
+TREE_STATE = ("max_depth", "node_count", "nodes", "values")
 _LEAF = -1
 _NO_FEATURE = -2
 _BITSET_SIZE = 8  # integers of 32 bits each, for 256 categories
 
 
-def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs: Any) -> None:
-    """Check the state and the arguments of a regressor's `sklearn.tree._tree.Tree`.
-
-    `n_classes` has shape (n_outputs,); in the state, `nodes` has shape (node_count,) and `values`
-    (node_count, n_outputs, 1).
-    """
-    max_depth, node_count = state["max_depth"], state["node_count"]
-    nodes, values = state["nodes"], state["values"]
+def check_tree(arguments: list[Any], state: dict[str, Any]) -> None:
+    """Check the arguments and the state of a regressor's `sklearn.tree._tree.Tree`."""
+    n_features, n_classes, n_outputs = arguments
+    max_depth, node_count, nodes, values = (state[name] for name in TREE_STATE)
     sizes = {"n_features": n_features, "n_outputs": n_outputs, "node_count": node_count}
     for name, size in sizes.items():
         _ensure_tree(is_integer(size) and size >= 1, f"{name} is {size!r}, not a positive integer")
     _ensure_tree(is_integer(max_depth) and max_depth >= 0, f"max_depth is {max_depth!r}")
-    _check_array(n_classes, "n_classes", np.dtype(np.intp), (n_outputs,))
+    _check_array(n_classes, "n_classes", np.intp, (n_outputs,))
     _ensure_tree((n_classes == 1).all(), f"n_classes is {n_classes!r}, not ones")
     _check_array(nodes, "nodes", NODE_DTYPE, (node_count,))
-    _check_array(values, "values", np.dtype(np.float64), (node_count, n_outputs, 1))
+    _check_array(values, "values", np.float64, (node_count, n_outputs, 1))
 
     left, right, feature = nodes["left_child"], nodes["right_child"], nodes["feature"]
     inner = left != _LEAF
@@ -52,13 +50,9 @@ def check_tree(state: dict[str, Any], n_features: Any, n_classes: Any, n_outputs
 
 
 def check_predictor(predictor: Any, *, n_features: int, is_categorical: np.ndarray) -> None:
-    """Check one `TreePredictor` of a histogram gradient boosting model.
-
-    `is_categorical`, shape (n_features,): the features that have a bitset of known categories.
-    """
-    nodes = getattr(predictor, "nodes", None)
+    """Check one `TreePredictor` of histogram boosting; `is_categorical` is a flag per feature."""
+    nodes: Any = getattr(predictor, "nodes", None)
     _ensure_tree(isinstance(nodes, np.ndarray) and nodes.ndim == 1 and nodes.size > 0, "no nodes")
-    assert isinstance(nodes, np.ndarray)
     _check_array(nodes, "nodes", PREDICTOR_RECORD_DTYPE, nodes.shape)
     for flag in ("is_leaf", "is_categorical", "missing_go_to_left"):
         _ensure_tree((nodes[flag] <= 1).all(), f"{flag} is neither 0 nor 1")
@@ -73,16 +67,12 @@ def check_predictor(predictor: Any, *, n_features: int, is_categorical: np.ndarr
     bitsets = getattr(predictor, "raw_left_cat_bitsets", None)
     n_bitsets = bitsets.shape[0] if isinstance(bitsets, np.ndarray) and bitsets.ndim else 0
     for name in ("raw_left_cat_bitsets", "binned_left_cat_bitsets"):
-        shape = (n_bitsets, _BITSET_SIZE)
-        _check_array(getattr(predictor, name, None), name, np.dtype(np.uint32), shape)
-    _ensure_tree(
-        (splits["bitset_idx"][categorical] < n_bitsets).all(),
-        f"a categorical split has a bitset index beyond its {n_bitsets}",
-    )
-    _ensure_tree(
-        np.asarray(is_categorical, dtype=bool)[splits["feature_idx"][categorical]].all(),
-        "a categorical split uses a numeric feature",
-    )
+        value = getattr(predictor, name, None)
+        _check_array(value, name, np.uint32, (n_bitsets, _BITSET_SIZE))
+    in_range = (splits["bitset_idx"][categorical] < n_bitsets).all()
+    _ensure_tree(in_range, f"a categorical split has a bitset index beyond its {n_bitsets}")
+    has_bitset = is_categorical[splits["feature_idx"][categorical]].all()
+    _ensure_tree(has_bitset, "a categorical split uses a numeric feature")
 
 
 def check_children(left: np.ndarray, right: np.ndarray, inner: np.ndarray) -> int:
@@ -119,12 +109,13 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def has_layout(value: Any, dtype: np.dtype, shape: tuple[int, ...]) -> bool:
-    """Return whether value is a C-contiguous array of this dtype and shape."""
+def has_layout(value: Any, dtype: npt.DTypeLike, shape: tuple[int | None, ...]) -> bool:
+    """Return whether value is a C-contiguous array of this dtype and shape; None is any length."""
     return (
         isinstance(value, np.ndarray)
         and value.dtype == dtype
-        and value.shape == shape
+        and value.ndim == len(shape)
+        and all(expected in (None, size) for expected, size in zip(shape, value.shape, strict=True))
         and value.flags.c_contiguous
     )
 
@@ -134,11 +125,10 @@ def _check_split_features(features: np.ndarray, n_features: int) -> None:
     _ensure_tree(in_range, f"a split uses a feature outside its {n_features}")
 
 
-def _check_array(value: Any, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-    found = type(value).__name__
-    if isinstance(value, np.ndarray):
-        found = f"{value.dtype} of shape {value.shape}"
-    fault = f"{name} is {found}, not {dtype} of shape {shape}"
+def _check_array(value: Any, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+    is_array = isinstance(value, np.ndarray)
+    found = f"{value.dtype} of shape {value.shape}" if is_array else type(value).__name__
+    fault = f"{name} is {found}, not {np.dtype(dtype)} of shape {shape}"
     _ensure_tree(has_layout(value, dtype, shape), fault)
 
 

@@ -24,6 +24,8 @@ UNCHANGED = "\nassert configuration() == before, (before, configuration())\n"
 
 def run(code, folder, **environment):
     environ = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    # with the default options: those of the tests compile faster than is worth storing
+    environ.pop("XLA_FLAGS", None)
     environ |= {"XDG_CACHE_HOME": str(folder), **environment}
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ

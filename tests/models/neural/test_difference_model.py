@@ -67,7 +67,7 @@ def test_a_grid_of_sides_equals_single_pairs(expected):
 )
 @settings(max_examples=6)
 def test_anchored_differences_equal_single_pairs(expected, memory_limit, n_jobs):
-    anchored = model(memory_limit).at_anchors(ANCHORS, ANCHORS_Y)
+    anchored = model(memory_limit).at_anchors(ANCHORS, ANCHORS_Y, 0)
     every = anchored.differences(QUERIES, None, n_jobs=n_jobs)
     np.testing.assert_allclose(every, expected, atol=1e-4)
     indices = np.random.RandomState(0).randint(0, N_ANCHORS, (N_QUERIES, 7))
@@ -81,7 +81,7 @@ def test_anchored_differences_equal_single_pairs(expected, memory_limit, n_jobs)
 @pytest.mark.parametrize(("memory_limit", "n_jobs"), [(None, None), (10_000, 2)])
 def test_moments_are_those_of_all_estimates(expected, weights, memory_limit, n_jobs):
     networks = model(memory_limit)
-    mean, variance = networks.at_anchors(ANCHORS, ANCHORS_Y).moments(
+    mean, variance = networks.at_anchors(ANCHORS, ANCHORS_Y, 0).moments(
         QUERIES, weights, variance=True, n_jobs=n_jobs
     )
     estimates = expected + ANCHORS_Y
@@ -92,7 +92,7 @@ def test_moments_are_those_of_all_estimates(expected, weights, memory_limit, n_j
     np.testing.assert_allclose(
         variance, (share * (estimates - slow[:, None]) ** 2).sum(axis=(0, 2)), rtol=1e-4
     )
-    only_mean, none = networks.at_anchors(ANCHORS, ANCHORS_Y).moments(
+    only_mean, none = networks.at_anchors(ANCHORS, ANCHORS_Y, 0).moments(
         QUERIES, weights, variance=False, n_jobs=None
     )
     np.testing.assert_allclose(only_mean, mean, rtol=1e-6)
@@ -102,8 +102,8 @@ def test_moments_are_those_of_all_estimates(expected, weights, memory_limit, n_j
 def test_a_repeated_anchor_is_an_anchor_of_that_weight():
     weights = np.random.RandomState(4).randint(1, 4, N_ANCHORS)
     order = np.random.RandomState(5).permutation(np.repeat(np.arange(N_ANCHORS), weights))
-    repeated = model().at_anchors(ANCHORS.take(order), ANCHORS_Y[order])
-    weighted = model().at_anchors(ANCHORS, ANCHORS_Y)
+    repeated = model().at_anchors(ANCHORS.take(order), ANCHORS_Y[order], 0)
+    weighted = model().at_anchors(ANCHORS, ANCHORS_Y, 0)
     for a, b in zip(
         repeated.moments(QUERIES, None, variance=True, n_jobs=None),
         weighted.moments(QUERIES, weights.astype(float), variance=True, n_jobs=None),

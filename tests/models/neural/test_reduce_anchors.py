@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinned import DistanceWeights, NearestAnchors, TwinNeuralRegressor
+from twinned.models.memory import MemoryBudget
 from twinned.models.neural.inference import (
+    first_layer_bytes,
     grid_differences,
     indexed_differences,
     row_differences,
@@ -104,14 +106,14 @@ def test_a_tile_has_at_most_the_allowed_pairs(n_queries, n_anchors, pairs):
 
 def test_blocks_are_within_the_memory_limit():
     shape, _ = ensemble()
-    sizes = []
-
-    def within(bytes_each, most):
-        sizes.append(bytes_each)
-        return min(most, 100_000 // bytes_each)
-
-    limits = block_limits(shape, within)
-    assert limits.pairs * sizes[0] + limits.rows * sizes[1] <= 200_000
+    unlimited = block_limits(shape, MemoryBudget(None, None))
+    limits = block_limits(shape, MemoryBudget(100_000, None))
+    assert limits.pairs < unlimited.pairs
+    assert limits.rows < unlimited.rows
+    # the first layer of the queries and of the anchors, a quarter of the limit each
+    assert 2 * limits.rows * first_layer_bytes(shape) <= 50_000
+    halved = block_limits(shape, MemoryBudget(100_000, 2))
+    assert halved.pairs <= limits.pairs // 2
 
 
 def test_indexed_differences_equal_row_differences(grid, rng):

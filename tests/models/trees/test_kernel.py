@@ -73,7 +73,7 @@ def check_same(twin, queries, choose_kernel):
 
 
 def tenths(rng, shape, missing=False):
-    """Numbers whose differences tie, and which float32 and float64 round differently."""
+    """Numbers with tied differences, which float32 and float64 round differently."""
     X = rng.randint(-8, 9, shape) / 10
     if missing:
         X[rng.uniform(size=shape) < 0.2] = np.nan

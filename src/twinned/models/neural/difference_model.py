@@ -115,7 +115,7 @@ class NeuralDifferenceModel(_NetworkEnsemble):
         return 2 * 2 * 4 * max(self.shape.hidden_sizes)
 
     def differences(self, first: Rows, second: Rows) -> Floats:
-        """(member, ..., output): F(first, second), for sides whose leading axes broadcast."""
+        """(member, ..., output): F(first, second); the leading axes of both sides broadcast."""
         a, b = self.matrix(first), self.matrix(second)
         is_grid = a.ndim == 3 and a.shape[1] == 1 and b.shape[0] == 1
         with on_device(self.device):
@@ -224,7 +224,7 @@ class AnchoredNetworks:
     def _block(
         self, queries: Matrix, indices: Indices | None, columns: slice
     ) -> NDArray[np.float32]:
-        """(member, query, anchor, output) for some columns of the anchors, in scaled units."""
+        """(member, query, anchor, output) for columns of the anchors, in units of scaled y."""
         model = self.model
         networks = (model.shape, model.parameters, model.gates)
         with on_device(model.device):

@@ -221,7 +221,7 @@ def _weigh_members(
 
 
 def _converged(trained: _TrainedMembers) -> NDArray[np.bool_]:
-    """(member,): False for members whose loss became infinite or NaN before their first check.
+    """(member,): False for members with an infinite or NaN loss before their first check.
 
     Their parameters are the initial ones, or not finite.
     """

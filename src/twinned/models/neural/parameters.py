@@ -11,8 +11,8 @@ from twinned._validation import (
     check_integer,
     check_n_jobs,
     check_real,
-    parse_memory_limit,
 )
+from twinned.models.memory import parse_memory_limit
 from twinned.models.neural.ensemble import EFFORTS, SETTINGS, Effort, Setting, largest_n_folds
 from twinned.models.neural.network import ACTIVATIONS
 from twinned.models.neural.published import RECIPES

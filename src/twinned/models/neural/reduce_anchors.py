@@ -26,7 +26,7 @@ from twinned.models.neural.padding import pad_rows, round_up
 # Pairs of a tile: on a CPU its layers should stay in the cache, a GPU needs enough to do.
 _CPU_PAIRS, _GPU_PAIRS = 1024, 262_144
 _TILE_ANCHORS = 256  # enough for fast products, and little padding in the last tile
-_MAX_ROWS = 16_384  # queries, and anchors, whose first layer is held at once
+_MAX_ROWS = 16_384  # queries, and anchors, with their first layer in memory at once
 
 
 class BlockLimits(NamedTuple):
@@ -86,7 +86,7 @@ def mean_and_variance(
 
 
 def _mixture(weight: Floats, mean: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Mean and variance of a mixture, whose parts are the leading axis."""
+    """Mean and variance of a mixture of parts, which are the leading axis."""
     share = weight / weight.sum()
     total = np.tensordot(share, mean, axes=1)
     return total, np.tensordot(share, variance + (mean - total) ** 2, axes=1)

@@ -244,7 +244,7 @@ class MemberTask(NamedTuple):
         return jnp.mean((to_next + jnp.roll(to_next, -1, axis=0) + back) ** 2)
 
     def _dropout_masks(self, key: Array) -> list[Array] | None:
-        """One mask per layer and point, shared by all pairs whose first point it is."""
+        """One mask per layer and point, shared by all pairs with this first point."""
         if not self.config.dropout:
             return None
         keep, n_points = 1.0 - self.member.dropout, self.config.batch_points

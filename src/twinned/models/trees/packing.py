@@ -40,7 +40,7 @@ def group_trees(ensemble: TreeEnsemble) -> Iterator[list[Tree]]:
 
 
 def pack_trees(group: list[Tree], value_type: np.dtype[Any], strict: bool) -> PackedTrees:
-    """Pack trees whose splits compare values of `value_type`, by `<` where `strict`."""
+    """Pack trees that compare values of `value_type`, by `<` where `strict`."""
     from twinned.models.trees.flatten import flatten_tree
 
     sizes = np.array([tree.n_nodes for tree in group])

@@ -35,7 +35,7 @@ from twinned.pairing.differences import estimate
 from twinned.pairing.features import PairFeatures
 
 # For fewer pairs times trees, pairs are built: that takes a second or less, as long as loading the
-# kernel does, and compiling it takes some seconds the first time.
+# kernel does, and compiling it takes several seconds the first time.
 MIN_WORK = 5_000_000
 # Packing a node takes as long as predicting this many pairs with a tree.
 _PAIRS_PER_NODE = 2

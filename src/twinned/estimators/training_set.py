@@ -1,4 +1,4 @@
-"""Training pairs: from validated rows to the training set of a base estimator."""
+"""Training set of a base estimator: pairs drawn and built from validated rows."""
 
 from __future__ import annotations
 
