@@ -68,7 +68,18 @@ def empty_folder(tmp_path, monkeypatch):
 # --- code -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name)
+# The code of these pages fits several models with the shipped defaults.
+LONG_PAGES = {"trees-or-networks.md", "neural.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page.name in LONG_PAGES else (), id=name(page))
+        for page in PAGES
+        if blocks(page, "python")
+    ],
+)
 def test_python_blocks_run(page, empty_folder):
     run_python(page)
 

@@ -66,26 +66,18 @@ class Rows:
         return len(self.numeric)
 
 
+@dataclass(eq=False)
 class TableSchema:
     """Kinds and categories of the features of a table, learned in `fit`.
 
-    Parameters
-    ----------
-    kinds : list of str
-        One of `"numeric"`, `"categorical"`, `"ordinal"` for each feature.
-    categories : list of list
-        The known categories of each feature; empty for numeric features.
-    n_indicators : list of int
-        The number of categories that have an indicator. Categories that are added later, with new
-        anchors, have a code of their own but no indicator.
+    `kinds` are `"numeric"`, `"categorical"` or `"ordinal"`. `categories` are the known ones of each
+    feature, none for numeric features; the first `n_indicators` of them have an indicator.
+    Categories that are added later, with new anchors, have a code but no indicator.
     """
 
-    def __init__(
-        self, kinds: list[str], categories: list[list[Any]], n_indicators: list[int]
-    ) -> None:
-        self.kinds = kinds
-        self.categories = categories
-        self.n_indicators = n_indicators
+    kinds: list[str]
+    categories: list[list[Any]]
+    n_indicators: list[int]
 
     @classmethod
     def all_numeric(cls, n_features: int) -> TableSchema:

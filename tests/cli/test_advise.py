@@ -108,6 +108,7 @@ def test_skipped_networks_and_hints_are_printed(table, tmp_path):
     assert "--report" in refused.stderr
 
 
+@pytest.mark.slow
 def test_groups_are_held_out_together_and_are_no_feature(table, tmp_path):
     path, frame = table
     frame.assign(sample=[f"s{i // 4}" for i in range(40)]).to_csv(path, index=False)

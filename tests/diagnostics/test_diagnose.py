@@ -152,7 +152,7 @@ def test_rows_of_a_group_are_held_out_together(tree_twin):
         diagnose(X, y, groups=["s", None, *names[2:]])
     with pytest.raises(ValueError, match=r"largest group has 77 of the 80 rows.* 3 training rows"):
         diagnose(X, y, groups=np.repeat(["a", "b"], [77, 3]))
-    with pytest.raises(ValueError, match="one group for each of the 80 rows"):
+    with pytest.raises(ValueError, match="one label for each of the 80 rows"):
         diagnose(X, y, groups=names[:5])
-    with pytest.raises(ValueError, match="All rows are of one group, s"):
+    with pytest.raises(ValueError, match="All rows are in one group, s"):
         diagnose(X, y, groups=np.full(80, "s"))

@@ -23,7 +23,6 @@ WEIGHTS_BY_DRAWING = {
 TWINS = [
     (TwinRegressor(DecisionTreeRegressor(max_depth=4), **SMALL), {}),
     (TwinRegressor(Ridge(), **SMALL), {}),
-    (TwinRegressor(KNeighborsRegressor(), memory_limit="1MB"), {}),
     (TwinRegressor(RandomForestRegressor(5, max_depth=4), **SMALL), WEIGHTS_BY_DRAWING),
     (TwinRegressor(HistGradientBoostingRegressor(max_iter=5), **SMALL), WEIGHTS_BY_DRAWING),
     (TwinRegressor(**SMALLER), WEIGHTS_BY_DRAWING),
@@ -44,6 +43,12 @@ def expected_failures(estimator):
     [twin for twin, _ in TWINS], expected_failed_checks=expected_failures, xfail_strict=True
 )
 def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([TwinRegressor(KNeighborsRegressor(), memory_limit="1MB")])
+def test_sklearn_check_of_a_slow_base(estimator, check):
     check(estimator)
 
 

@@ -185,6 +185,20 @@ def test_anchors_can_change_after_the_fit(data):
     np.testing.assert_array_equal(twin.predict(X), nearest.predict(X))
 
 
+class ReversedAnchors(NearestAnchors):
+    """All rows in reverse order."""
+
+    def store(self, n_rows, rng):
+        return np.arange(n_rows)[::-1]
+
+
+def test_nearest_anchors_of_a_strategy_that_changes_the_order_of_rows(data):
+    X, y = data
+    twin = TwinRegressor(Ridge(), pairs=NearestPairs(3), anchors=ReversedAnchors(4)).fit(X, y)
+    indices, _ = twin.predict_anchors(X[:5])
+    np.testing.assert_array_equal(twin.anchors_X_[indices[:, 0]], X[:5])
+
+
 @pytest.mark.parametrize("anchors", ["all", NearestAnchors(5)])
 def test_added_anchors_change_only_the_new_twin(data, anchors):
     X, y = data

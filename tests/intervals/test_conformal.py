@@ -102,9 +102,7 @@ def test_stored_intervals_are_saved_with_the_twin(tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path / "m.twin").predict_interval(new, 0.8), twin.predict_interval(new, 0.8)
     )
-    assert np.isfinite(
-        twin.predict_interval(new.assign(U=1e38))
-    ).all()  # trees are fitted in float32
+    assert np.isfinite(twin.predict_interval(new.assign(U=1e38))).all()  # trees use float32
     for others in (X[:20], X[15:]):
         with pytest.raises(ValueError, match="whose anchors are these 45 rows"):
             crossed.store_in(clone(twin).fit(others, y[others.index]))

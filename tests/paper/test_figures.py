@@ -5,6 +5,8 @@ import pytest
 from paper.experiments import EXPERIMENTS, STUDIES
 from paper.loop_relabelling import LOOP_WEIGHTS, ROUND_WEIGHTS, weight_name
 
+pytestmark = pytest.mark.slow
+
 DRAWN = [experiment for experiment in EXPERIMENTS.values() if experiment.draw is not None]
 SIZES = {"1": 0.5, "2": 0.4, "4": 0.3}
 PARTS = {"bias": 0.1, "variance": 0.3, "covariance": 0.1, "size": 4, "error": 0.25}

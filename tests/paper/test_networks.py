@@ -13,6 +13,8 @@ from twinned.datasets import make_tf
 from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
 from twinned.neural import TwinNeuralRegressor
 
+pytestmark = pytest.mark.slow
+
 X, y = (part.to_numpy() for part in make_tf(90, random_state=0))
 PARTS = ((X[:50], y[:50]), (X[50:64], y[50:64]), (X[64:], y[64:]))
 

@@ -52,6 +52,7 @@ def n_started(folder):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked on this system")
 @pytest.mark.filterwarnings("ignore")  # other tests of this process may have started threads
+@pytest.mark.slow
 def test_killed_at_twenty_random_moments_the_result_is_the_same(tmp_path):
     quiet = tmp_path / "quiet"
     quiet.mkdir()
@@ -104,6 +105,7 @@ def test_an_unknown_variant_is_an_error(tmp_path):
         list_trials(toy_study(tmp_path), "as_written", ["A"], [0])
 
 
+@pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_gives_the_same_result(tmp_path):
     distributed = pytest.importorskip(
         "distributed", reason="Dask is not installed: it is in the extra `dask`"

@@ -364,7 +364,7 @@ def test_bad_choices(bad, seed):
 @settings(max_examples=40)
 @given(
     bad=st.sampled_from(
-        ["512 apples", "", "MB", "-5MB", -1, 0, np.nan, np.inf, True, [], {}, "1e3MB"]
+        ["512 apples", "", "MB", "-5MB", -1, 0, np.nan, np.inf, True, [], {}, "1e3MB", "5iB"]
     ),
     seed=seeds,
 )

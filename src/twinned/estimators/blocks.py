@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from joblib import effective_n_jobs
@@ -27,16 +28,16 @@ class Selection(NamedTuple):
         return Selection(self.indices[rows], self.distances[rows])
 
 
+@dataclass(frozen=True, eq=False)
 class Queries:
     """Validated rows to predict, encoded block by block, as indicators take much memory."""
 
-    def __init__(
-        self, to_rows: Callable[[TableSchema, Floats], Rows], schema: TableSchema, matrix: Floats
-    ) -> None:
-        self._to_rows, self._schema, self.matrix = to_rows, schema, matrix
+    to_rows: Callable[[TableSchema, Floats], Rows]
+    schema: TableSchema
+    matrix: Floats
 
     def take(self, rows: slice | Indices) -> Rows:
-        return self._to_rows(self._schema, self.matrix[rows])
+        return self.to_rows(self.schema, self.matrix[rows])
 
     def __len__(self) -> int:
         return len(self.matrix)

@@ -105,9 +105,9 @@ class TrainingPairBuilder:
     def validation_pairs(self, validation: LabelledRows, anchors: LabelledRows) -> dict[str, Any]:
         """Pairs of validation rows, each with all anchors or as many as fit, as fit parameters."""
         n_rows, used = len(validation.rows), np.arange(len(anchors.rows))
-        max_pairs = self.max_pairs // 3
-        if n_rows * len(used) > max_pairs:
-            used = self.rng.choice(used, size=max(1, max_pairs // n_rows), replace=False)
+        n_used = max(1, self.max_pairs // 3 // n_rows)
+        if n_used < len(used):
+            used = self.rng.choice(used, size=n_used, replace=False)
         first, second = np.repeat(np.arange(n_rows), len(used)), np.tile(used, n_rows)
         pairs = LazyPairMatrix(self.features, validation.rows, anchors.rows, first, second)
         return {

@@ -163,22 +163,10 @@ def calibrate_from_folds(
 ) -> CrossCalibrated:
     """`cross_conformal` of models that are fitted already, for example by `fit_many`.
 
-    Parameters
-    ----------
-    models : list of fitted regressors
-        One for each fold.
-    final : fitted regressor or None
-        The model of all rows; None where the models of the folds predict.
-    X, y : table and array
-        All rows and their target values.
-    folds : list of (training rows, held-out rows)
-        Of each model.
-    width, random_state
-        See `cross_conformal`.
-    predicted : list of (mean, std), default=None
-        Predictions of each model for its held-out rows, where they have been computed already.
-    final_training : (X, y), default=None
-        Training rows of `final`, where these are more than X and y.
+    There is one model for each fold (training rows, held-out rows) of X and y. `final` is the model
+    of all rows, or None where the models of the folds predict. `predicted` are mean and standard
+    deviation by each model for its held-out rows, where they have been computed already;
+    `final_training` are the (X, y) of `final`, where these are more rows.
     """
     fold_models, inputs = [], []
     for i, (model, (training, held_out)) in enumerate(zip(models, folds, strict=True)):

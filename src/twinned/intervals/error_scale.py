@@ -41,18 +41,9 @@ class ScaleInputs(NamedTuple):
 
 
 class NeighborFeatures:
-    """Features of a row made from the nearest known rows.
+    """Features of a row made from the nearest known rows X, with target values y (n,).
 
-    Only numeric columns are used, by their type in the table.
-
-    Parameters
-    ----------
-    X : table or array of shape (n, n_features)
-        Known rows.
-    y : array of shape (n,)
-        Their target values.
-    categorical : list of int, default=()
-        Numeric columns that hold categories, which are ignored.
+    Only numeric columns are used, by their type in the table, without those in `categorical`.
     """
 
     def __init__(self, X: Any, y: Floats, categorical: Sequence[int] = ()) -> None:

@@ -115,12 +115,7 @@ def _is_vector(values: Any, dtype: Any) -> bool:
 
 def _same_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> bool:
     """Whether these are the rows of the neighbor features, in any order."""
-    if len(y) != len(neighbors.y):
-        return False
-    both = [
-        np.column_stack([side_X, side_y])
-        for side_X, side_y in ((X, y), (neighbors.values, neighbors.y))
-    ]
+    both = [np.column_stack([X, y]), np.column_stack([neighbors.values, neighbors.y])]
     first, second = (side[np.lexsort(side.T)] for side in both)
     return np.array_equal(first, second, equal_nan=True)
 

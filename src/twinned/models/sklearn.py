@@ -6,6 +6,7 @@ over folds of rows, early stopping holds out rows, and the number of threads is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,35 +110,16 @@ def target_unit(y: Floats) -> float:
     return float(2.0 ** np.floor(np.log2(spread)))
 
 
+@dataclass(eq=False)
 class SklearnDifferenceModel:
-    """A fitted scikit-learn regressor on pair features, as a `DifferenceModel`.
+    """A fitted scikit-learn regressor on pair features, as a `DifferenceModel`."""
 
-    Parameters
-    ----------
-    estimator : regressor
-        Fitted to pair features.
-    features : PairFeatures
-        Builder of its input.
-    unit : float
-        Factor of its predictions (see `target_unit`).
-    symmetric : bool
-        Whether it is evaluated in both orders of a pair.
-    cache_bytes : int
-        Memory for trees that are packed for the next prediction.
-    """
-
-    def __init__(
-        self,
-        estimator: Any,
-        features: PairFeatures,
-        unit: float,
-        *,
-        symmetric: bool,
-        cache_bytes: int,
-    ) -> None:
-        self.estimator, self.features, self.unit = estimator, features, unit
-        self.symmetric, self.cache_bytes = symmetric, cache_bytes
-        self._anchored: tuple[Rows, AnchoredTrees | None] | None = None
+    estimator: Any
+    features: PairFeatures
+    unit: float  # factor of its predictions (see `target_unit`)
+    symmetric: bool  # whether it is evaluated in both orders of a pair
+    cache_bytes: int  # memory for trees that are packed for the next prediction
+    _anchored: tuple[Rows, AnchoredTrees | None] | None = field(default=None, init=False)
 
     @property
     def member_weights(self) -> Floats:

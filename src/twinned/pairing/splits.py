@@ -26,26 +26,11 @@ Folds = list[tuple[Indices, Indices]]  # (training rows, held-out rows)
 def pair_folds(
     cv: Any, first: Indices, second: Indices, y: Floats, groups: NDArray[Any] | None = None
 ) -> Folds:
-    """Folds of pairs that are folds of rows.
+    """Folds of pairs that are folds of rows: (train, test) indices of pairs, as `cv` of a search.
 
-    Parameters
-    ----------
-    cv : int, splitter or None
-        As everywhere in scikit-learn; it splits the rows.
-    first, second : arrays of shape (n_pairs,)
-        The rows of each pair.
-    y : array of shape (n_rows, …)
-        Target values of the rows.
-    groups : array of shape (n_rows,), default=None
-        Groups of the rows, for splitters such as `GroupKFold`.
+    `cv`, as everywhere in scikit-learn, splits the rows with target values `y` and `groups`;
+    `first` and `second` (n_pairs,) are the rows of each pair.
 
-    Returns
-    -------
-    list of (train, test)
-        Indices of the pairs, ready to be the `cv` of a search.
-
-    Examples
-    --------
     >>> first, second = np.repeat(np.arange(4), 4), np.tile(np.arange(4), 4)
     >>> train, test = pair_folds(2, first, second, np.zeros(4))[0]
     >>> [(int(first[row]), int(second[row])) for row in train]

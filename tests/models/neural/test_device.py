@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CONFIG = """
 import jax
 
@@ -42,6 +44,7 @@ def test_importing_leaves_the_configuration_of_jax_unchanged(tmp_path):
     run(CONFIG + "import twinned.neural, twinned.models.neural.fitting" + UNCHANGED, tmp_path)
 
 
+@pytest.mark.slow
 def test_fitting_stores_compiled_programs_and_restores_the_configuration(tmp_path):
     run(CONFIG + FIT + UNCHANGED, tmp_path)
     stored = programs(tmp_path / "twinned" / "compiled")
@@ -59,6 +62,7 @@ logging.getLogger("jax._src.compiler").addHandler(logging.StreamHandler(__import
     assert programs(tmp_path / "twinned" / "compiled") == stored
 
 
+@pytest.mark.slow
 def test_a_cache_folder_of_the_user_is_used(tmp_path):
     own = tmp_path / "own"
     code = f"import jax\njax.config.update('jax_compilation_cache_dir', {str(own)!r})\n"

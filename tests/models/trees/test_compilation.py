@@ -90,9 +90,11 @@ def checked_output():
     return output_of(start(code, NUMBA_BOUNDSCHECK="1", NUMBA_OPT="0"))
 
 
+@pytest.mark.slow
 def test_the_kernel_stays_within_its_arrays(checked_output):
     assert checked_output[0] == "equal"
 
 
+@pytest.mark.slow
 def test_bounds_are_checked_in_the_kernel_and_in_all_intrinsics(checked_output):
     assert checked_output[1:] == ["IndexError"] * 21

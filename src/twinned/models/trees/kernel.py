@@ -154,7 +154,9 @@ def _level_rank(anchors, column, term, threshold, compare_type):
 def _descend_as_sets(
     trees, root, anchors, terms, split_masks, n_orders, n_selected, compare_type, work
 ):
-    """Take the anchors of one query down one tree; return how many single ones and sets ended.
+    """Take the anchors of one query down one tree, as sets, to leaves or until sets are small.
+
+    Returns how many single anchors remain and how many sets have reached a leaf.
 
     All sets descend one level before the next level begins, and those that need the same operation
     are processed in one loop: so the processor can load the memory of many at once, and has few
@@ -180,6 +182,7 @@ def _descend_as_sets(
 
 @inlined
 def _store_set(work, i, node, size, order):
+    """Store set `i`, apart from its mask."""
     store(work.set_node, i, node)
     store(work.set_size, i, size)
     store(work.set_order, i, order)
@@ -305,16 +308,12 @@ def _descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_ty
 
     From `Workspace.single_nodes`, which are inner nodes, to `Workspace.single_leaves`.
     """
-    nodes, columns, singles, leaves = (
-        trees.nodes,
-        anchors.columns,
-        work.single_nodes,
-        work.single_leaves,
-    )
+    nodes, columns = trees.nodes, anchors.columns
+    singles, leaves = work.single_nodes, work.single_leaves
     n_columns, n_values = terms.shape[1], anchors.values.shape[1]
     n_leaves = 0
     while n_single:
-        n_left = 0
+        n_inner = 0
         for k in range(n_single):
             node, anchor_order = load(singles, 2 * k), load(singles, 2 * k + 1)
             split, child = np.int64(load(nodes, 4 * node)), np.int64(load(nodes, 4 * node + 1))
@@ -334,11 +333,11 @@ def _descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_ty
             store(leaves, 2 * n_leaves, following)
             store(leaves, 2 * n_leaves + 1, anchor_order)
             n_leaves += leaf
-            store(singles, 2 * n_left, following)
-            store(singles, 2 * n_left + 1, anchor_order)
-            n_left += 1 - leaf
+            store(singles, 2 * n_inner, following)
+            store(singles, 2 * n_inner + 1, anchor_order)
+            n_inner += 1 - leaf
             prefetch(nodes, 4 * following)
-        n_single = n_left
+        n_single = n_inner
 
 
 @inlined
