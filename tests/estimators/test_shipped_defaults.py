@@ -20,6 +20,6 @@ def test_default_twin(shipped_iterations):
     assert twin.estimator_.n_iter_ == 500
 
 
-@pytest.mark.slow  # `make test` fits it in docs/trees-or-networks.md
+@pytest.mark.slow  # about 20 seconds of processor time
 def test_fast_neural_twin():
     assert error_ratio(TwinNeuralRegressor(effort="fast", random_state=0)) < 0.1
