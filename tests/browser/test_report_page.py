@@ -63,12 +63,12 @@ def test_keyboard_reaches_the_selection(page):
     assert page.find_element("id", "prediction").text != before
 
 
-def test_dark_color_scheme(page, dark, save_screenshot):
-    assert dark(False) > 200
-    assert dark(True) < 60
+def test_dark_color_scheme(page, set_dark, save_screenshot):
+    assert set_dark(False) > 200
+    assert set_dark(True) < 60
     save_screenshot("report-dark")
 
 
-def test_page_fits_on_a_telephone(page, telephone, save_screenshot):
-    assert telephone() <= 390
+def test_page_fits_on_a_telephone(page, set_narrow, save_screenshot):
+    assert set_narrow() <= 390
     save_screenshot("report-narrow")
