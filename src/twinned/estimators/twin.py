@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from twinned._compat import raise_for_params, unwrap_search
-from twinned._neighbors import NeighborIndex
+from twinned._neighbors import LearnedMetric, NeighborIndex
 from twinned._table import Floats, Rows
 from twinned._validation import (
     check_bool,
@@ -42,6 +42,7 @@ from twinned.models.base_estimator import (
 )
 from twinned.models.lightgbm import LazyPairMatrix, supports_blocks
 from twinned.models.memory import parse_memory_limit
+from twinned.models.relevance import learn_relevance, uses_learned_metric
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
@@ -83,9 +84,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     anchors : {"all"} or strategy, default="all"
         Known rows from which a query is predicted: all, `NearestAnchors(k)`, or
         `RandomAnchors(n)`.
-    weights : {"uniform", "distance"} or callable, default="uniform"
-        Anchor weights. A callable gets `(distances, estimates, anchor_indices)`, each
-        (n_queries, n_anchors), and returns weights of that shape.
+    weights : {"uniform", "distance"}, strategy or callable, default="uniform"
+        Anchor weights, such as `GPWeights()`. A callable gets `(distances, estimates,
+        anchor_indices)`, each (n_queries, n_anchors), and returns weights of that shape.
     symmetric : bool, default=True
         Predict ½F(a, b) − ½F(b, a), which is exactly antisymmetric.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
@@ -118,6 +119,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         later have −1.
     n_pairs_ : int
         Number of training pairs, mirror images included.
+    feature_relevance_ : ndarray of shape (n_features_in_,)
+        Relevance of the features by the length scales of a Gaussian process, which sums to 1.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -230,8 +233,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if X_val is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         builder = TrainingPairBuilder(base, self._features, data, self._y_unit, max_pairs, rng)
+        learned = self._learn_metric(data)
         # one neighbor index per metric, shared by pairs and anchors
-        make_index = cache(lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs))
+        make_index = cache(
+            lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned)
+        )
         strategy, mirrored = self._pair_strategy(n_rows, max_pairs)
         pairs = builder.draw(strategy, make_index, mirrored=mirrored)
         stored = check_stored(as_anchor_strategy(self.anchors).store(n_rows, rng), n_rows)
@@ -321,6 +327,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             schema=schema,
             rows=schema.to_rows(matrix),
         )
+
+    def _learn_metric(self, data: TrainingRows) -> LearnedMetric | None:
+        """The learned metric, where a strategy needs it; it is stored with the twin."""
+        self._learned_metric = None
+        if not uses_learned_metric(self.pairs, self.anchors, self.weights):
+            return None
+        learned = learn_relevance(data.rows.features, data.values, data.weight)
+        self._learned_metric = tuple(learned)
+        return learned
 
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""

@@ -45,7 +45,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Attributes
     ----------
-    anchors_X_, anchors_y_, n_features_in_, feature_names_in_
+    anchors_X_, anchors_y_, feature_relevance_, n_features_in_, feature_names_in_
         As in `TwinRegressor`.
     n_pairs_ : int
         Number of pairs of distinct rows that training draws from, mirror images counted.
@@ -109,6 +109,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         super()._set_fitted(problem, ensemble)
         table = problem.table
         self.n_pairs_ = problem.n_pairs
+        learned = problem.learned_metric
+        self._learned_metric = None if learned is None else tuple(learned)
         self._pair_dtype = np.dtype(np.float64)
         rows = as_anchor_strategy(self.anchors).store(
             len(table.matrix), np.random.RandomState(problem.seed)

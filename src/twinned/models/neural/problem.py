@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from twinned._neighbors import Indices, NeighborIndex
+from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import (
     check_sample_weight,
@@ -19,6 +19,7 @@ from twinned._validation import (
 )
 from twinned.models.neural.ensemble import draw_folds
 from twinned.models.neural.parameters import check_parameters, loop_weight, resolve_effort
+from twinned.models.relevance import learn_relevance, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
 
@@ -117,6 +118,7 @@ class TrainingProblem:
     folds: list[NDArray[np.intp]]  # the held-out rows of each fold
     unlabelled: Indices  # rows of X
     partners: NDArray[np.int32] | None  # (row, partner), or None where all pairs may be drawn
+    learned_metric: LearnedMetric | None  # of scaled features, where a strategy needs it
     seed: int
 
     @property
@@ -146,7 +148,10 @@ def build_problem(
         as_anchor_strategy(estimator.anchors).store(len(table.matrix), np.random.RandomState(0))
     scale, rows, merged_into = _scale_rows(estimator, table)
     n_train = len(rows.X)
-    partners = _partner_table(estimator, rows.X, rng) if twin else None
+    learned = None
+    if twin and uses_learned_metric(estimator.pairs, estimator.anchors, estimator.weights):
+        learned = learn_relevance(*rows)
+    partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
     if X_val is None and y_val is None:
         n_folds = min(resolve_effort(estimator).n_folds, n_train)
         folds = draw_folds(n_train, n_folds, estimator.validation_fraction, seed)
@@ -169,6 +174,7 @@ def build_problem(
         folds=folds,
         unlabelled=unlabelled,
         partners=partners,
+        learned_metric=learned,
         seed=seed,
     )
 
@@ -237,7 +243,9 @@ def _validation_rows(
     return features, y.reshape(len(y), -1)
 
 
-def _partner_table(estimator: Any, X: Floats, rng: Any) -> NDArray[np.int32] | None:
+def _partner_table(
+    estimator: Any, X: Floats, rng: Any, learned: LearnedMetric | None
+) -> NDArray[np.int32] | None:
     """(row, partner) for random or nearest pairs; None where every pair may be drawn."""
     n = len(X)
     pairs = estimator.pairs
@@ -246,7 +254,7 @@ def _partner_table(estimator: Any, X: Floats, rng: Any) -> NDArray[np.int32] | N
     strategy = as_pair_strategy(pairs, n, None, mirrored=True)
     if getattr(strategy, "both_orders", False):
         return None
-    first, second = strategy.draw(n, lambda metric: NeighborIndex(X, metric), rng)
+    first, second = strategy.draw(n, lambda metric: NeighborIndex(X, metric, learned=learned), rng)
     if estimator.recipe == "modern":
         # both points of a pair may be the one that is drawn
         first, second = np.concatenate([first, second]), np.concatenate([second, first])
