@@ -27,21 +27,25 @@ class LearnedMetric(NamedTuple):
     """
 
     center: Floats  # (encoded feature,)
-    scale: Floats  # (encoded feature,), relevance / standard deviation
-    relevance: Floats  # (encoded feature,), of mean square 1; 0 for a constant feature
-    length: float  # the learned distance that is one length scale of the Gaussian process
+    scale: Floats  # (encoded feature,), by which features are multiplied
+    length_scales: Floats  # (encoded feature,), of the Gaussian process; infinite if constant
     noise: float  # noise variance of the process, in units of its amplitude
+    slopes: Floats  # (encoded feature,), root mean square slopes of y, per standard deviation
 
     def transform(self, features: Floats) -> Floats:
         """Features whose Euclidean distances are the learned ones.
 
         >>> ones = np.ones(2)
-        >>> metric = LearnedMetric(ones, np.array([2.0, 0.5]), ones, 1.0, 0.0)
+        >>> metric = LearnedMetric(ones, np.array([2.0, 0.5]), ones, 0.0, ones)
         >>> metric.transform(np.array([[1.0, 3.0], [2.0, np.nan]]))
         array([[0., 1.],
                [2., 0.]])
         """
         return np.nan_to_num((features - self.center) * self.scale)
+
+    def in_length_scales(self, features: Floats) -> Floats:
+        """Features whose Euclidean distances are those of the Gaussian process."""
+        return np.nan_to_num((features - self.center) / self.length_scales)
 
 
 class NeighborIndex:

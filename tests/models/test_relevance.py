@@ -40,30 +40,31 @@ def no_learning(monkeypatch):
 
 
 def by_hand(X, length_scales):
-    """(query, anchor) distances after each feature is divided by its length scale."""
-    inverse = X.std(axis=0) / length_scales
-    r = np.maximum(inverse / np.sqrt(np.mean(inverse**2)), 0.02)
-    scaled = X * r / X.std(axis=0)
+    """(query, anchor) distances after each feature is scaled by its root inverse length scale."""
+    factor = np.sqrt(X.std(axis=0) / length_scales)
+    factor = np.maximum(factor / np.sqrt(np.mean(factor**2)), 0.02)
+    scaled = X * factor / X.std(axis=0)
     return np.linalg.norm(scaled[:, None] - scaled[None], axis=2)
 
 
-def test_relevance_is_the_inverse_length_scale_with_a_floor(data):
+def test_features_are_scaled_by_the_root_of_the_inverse_length_scale(data):
     X, y = data
     metric = learn_relevance(X, y)
     process = fit_gaussian_process(X, y, random_state=0)
-    expected = X.std(axis=0) / process.length_scales
-    expected /= np.sqrt(np.mean(expected**2))
-    np.testing.assert_allclose(metric.relevance, np.maximum(expected, 0.02), rtol=1e-8)
-    assert metric.relevance[2] == 0.02
-    assert metric.length == pytest.approx(
-        1 / np.sqrt(np.mean((X.std(0) / process.length_scales) ** 2))
-    )
+    transformed = metric.transform(X)
+    distances = np.linalg.norm(transformed[:, None] - transformed[None], axis=2)
+    np.testing.assert_allclose(distances, by_hand(X, process.length_scales), atol=1e-8)
+    factor = metric.scale * X.std(axis=0)
+    assert factor[0] > factor[1] > 3 * factor[2] >= 0.06
+    np.testing.assert_array_equal(metric.length_scales, process.length_scales)
 
 
 def test_units_and_shifts_do_not_matter(data):
     X, y = data
-    first, second = learn_relevance(X, y), learn_relevance(X * [1e3, 1e-3, -7.0] + 5.0, 4.0 - 2 * y)
-    np.testing.assert_allclose(first.relevance, second.relevance, rtol=1e-3)
+    units = np.array([1e3, 1e-3, -7.0])
+    first, second = learn_relevance(X, y), learn_relevance(X * units + 5.0, 4.0 - 2 * y)
+    np.testing.assert_allclose(first.scale, second.scale * np.abs(units), rtol=1e-2)
+    np.testing.assert_allclose(first.slopes, second.slopes, rtol=1e-2, atol=1e-4)
 
 
 def test_missing_and_constant_features(data):
@@ -71,7 +72,8 @@ def test_missing_and_constant_features(data):
     X = np.column_stack([X, np.full(len(X), 3.0), np.full(len(X), np.nan)])
     X[::7, 0] = np.nan
     metric = learn_relevance(X, y)
-    np.testing.assert_array_equal(metric.relevance[3:], 0.0)
+    np.testing.assert_array_equal(metric.scale[3:], 0.0)
+    np.testing.assert_array_equal(metric.slopes[3:], 0.0)
     transformed = metric.transform(X)
     assert np.isfinite(transformed).all()
     np.testing.assert_array_equal(transformed[::7, 0], 0.0)
@@ -162,6 +164,19 @@ def test_a_fit_that_does_not_need_the_metric_does_not_learn_it(data, no_learning
         twin.explain(X[:2])
 
 
+def test_feature_relevance_is_the_slope_of_the_process(data):
+    X, y = data
+    process = fit_gaussian_process(X, y, random_state=0)
+    slopes = np.empty(3)
+    for feature in range(3):
+        step = 1e-3 * UNITS[feature] * np.eye(3)[feature]
+        above, below = process.predict(process.X + step), process.predict(process.X - step)
+        slopes[feature] = np.sqrt(np.mean(((above - below) / 2e-3 / UNITS[feature]) ** 2))
+    expected = slopes * X.std(axis=0)
+    found = TwinRegressor(Ridge()).fit(X, y).feature_relevance_
+    np.testing.assert_allclose(found, expected / expected.sum(), rtol=1e-3, atol=1e-5)
+
+
 def test_feature_relevance_sums_to_one_and_ranks(data):
     X, y = data
     twin = TwinRegressor(Ridge()).fit(X, y)
@@ -218,7 +233,7 @@ def test_gp_weights_are_inverse_variances_given_one_anchor(data):
     X, y = data
     twin = TwinRegressor(DecisionTreeRegressor(), weights=GPWeights()).fit(X[:50], y[:50])
     metric = LearnedMetric(*twin._learned_metric)
-    scaled = metric.transform(X) / metric.length
+    scaled = X / metric.length_scales
     root = np.sqrt(5) * np.linalg.norm(scaled[50:, None] - scaled[None, :50], axis=2)
     k = (1 + root + root**2 / 3) * np.exp(-root)
     # the posterior variance of two jointly normal observations, written with matrices
@@ -236,10 +251,14 @@ def test_gp_weights_are_inverse_variances_given_one_anchor(data):
 def test_gp_weights_with_nearest_anchors_of_another_metric(data):
     X, y = data
     twin = TwinRegressor(Ridge(), anchors=NearestAnchors(5), weights=GPWeights()).fit(X, y)
-    table = twin.explain(X[:6] + 0.01 * UNITS, n=5)
+    metric = LearnedMetric(*twin._learned_metric)
+    queries = X[:6] + 0.01 * UNITS
+    table = twin.explain(queries, n=5)
+    gaps = (queries[table["query"]] - X[table["anchor"]]) / metric.length_scales
+    table["process_distance"] = np.linalg.norm(gaps, axis=1)
     for _, rows in table.groupby("query"):
-        assert (np.diff(rows["distance"]) >= 0).all()  # the weight falls with the distance
-        assert (np.diff(rows["weight"]) <= 0).all()
+        assert (np.diff(rows["process_distance"]) >= 0).all()
+        assert rows["weight"].iloc[0] > rows["weight"].iloc[-1]
 
 
 def test_the_neural_twin(data):

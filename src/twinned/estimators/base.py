@@ -196,9 +196,9 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
     def feature_relevance_(self) -> Floats:
         """(n_features_in_,) relevance of the features for y, which sums to 1.
 
-        The inverse length scales of a Gaussian process (Matérn 5/2), in standard deviations of the
-        features. They are learned in `fit` where a strategy needs the learned metric, and else
-        from the anchors when they are first needed.
+        Root mean square slopes of a Gaussian process (Matérn 5/2), per standard deviation of each
+        feature. The process is fitted in `fit` where a strategy needs the learned metric, and else
+        to the anchors when it is first needed.
         """
         check_is_fitted(self)
         return relevance_of_features(self._metric(), self._schema)

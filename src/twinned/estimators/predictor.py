@@ -257,10 +257,14 @@ class TwinPredictor:
         weights = None
         if not isinstance(self.weight_strategy, UniformWeights):
             mean = self.squeeze(self._mean_of_members(estimates))
-            strategy, metric = self.weight_strategy, None
+            strategy = self.weight_strategy
             if isinstance(strategy, GPWeights):
-                strategy, metric = strategy.bind(self.learned_metric()), LEARNED
-            weights = strategy(self._distances(block, selection, metric), mean, indices)
+                learned = self.learned_metric()
+                strategy = strategy.bind(learned)
+                distances = self._distances_after(learned.in_length_scales, block, selection)
+            else:
+                distances = self._distances(block, selection)
+            weights = strategy(distances, mean, indices)
             weights = check_anchor_weights(weights, indices.shape)
         if self.anchor_weights is None:
             return weights
@@ -273,20 +277,29 @@ class TwinPredictor:
         """(member, ...) → (...): the weighted mean over members."""
         return np.tensordot(self.model.member_weights, values, axes=1)
 
-    def _distances(self, block: Rows, selection: Selection, metric: str | None) -> Floats:
+    def _distances(self, block: Rows, selection: Selection, metric: str | None = None) -> Floats:
         """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
         nearest = self._nearest()
         selected_by = None if nearest is None else nearest[1]
         if selection.distances is not None and metric in (None, selected_by):
             return selection.distances
-        queries, anchors = block.features, self.anchors.features
         if metric == LEARNED:
-            learned = self.learned_metric()
-            queries, anchors, metric = *map(learned.transform, (queries, anchors)), "euclidean"
+            return self._distances_after(self.learned_metric().transform, block, selection)
+        return self._distances_after(lambda rows: rows, block, selection, metric or "euclidean")
+
+    def _distances_after(
+        self,
+        transform: Callable[[Floats], Floats],
+        block: Rows,
+        selection: Selection,
+        metric: str = "euclidean",
+    ) -> Floats:
+        """(query, anchor) distances of transformed features."""
+        queries, anchors = transform(block.features), transform(self.anchors.features)
         if selection.indices is None:
-            return distance_matrix(queries, anchors, metric or "euclidean")
+            return distance_matrix(queries, anchors, metric)
         parts = [
-            distance_matrix(query[None], anchors[own], metric or "euclidean")
+            distance_matrix(query[None], anchors[own], metric)
             for query, own in zip(queries, selection.indices, strict=True)
         ]
         return np.concatenate(parts)

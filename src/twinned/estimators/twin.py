@@ -120,7 +120,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     n_pairs_ : int
         Number of training pairs, mirror images included.
     feature_relevance_ : ndarray of shape (n_features_in_,)
-        Relevance of the features by the length scales of a Gaussian process, which sums to 1.
+        Relevance of the features: slopes of y by a Gaussian process, which sum to 1.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 

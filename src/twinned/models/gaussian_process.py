@@ -121,6 +121,16 @@ class GaussianProcess:
         errors = inverse @ self.target / np.diag(inverse)[:, None]
         return self._squeeze((self.target - errors) * self.scale + self.mean)
 
+    def root_mean_square_slopes(self) -> Floats:
+        """(n_features,) slopes of the mean at the rows, of standardized y per unit of X."""
+        _, slope = KERNELS[self.kernel](cdist(self._rows, self._rows, "sqeuclidean"))
+        squares = np.zeros(self.X.shape[1])
+        for dual in self.dual.T:
+            weights = slope * dual
+            gradient = weights.sum(axis=1)[:, None] * self._rows - weights @ self._rows
+            squares += np.mean((2.0 * gradient / self.length_scales) ** 2, axis=0)
+        return np.sqrt(squares / self.dual.shape[1])
+
     @cached_property
     def _rows(self) -> Floats:
         return self._scaled(self.X)

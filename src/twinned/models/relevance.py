@@ -1,8 +1,10 @@
-"""Learned relevance of features: the length scales of a Gaussian process, and the learned metric.
+"""Learned relevance of features, and the learned metric, by a Gaussian process.
 
-A feature with a short length scale changes y within a short distance, so it is relevant; one with
-a very long length scale is not. Distances after each feature is divided by its length scale compare
-features of any unit, and ignore those that do not matter.
+The learned metric multiplies each standardized feature by the square root of its inverse length
+scale: features of any unit can be compared, and those that do not matter count little. The square
+root is a compromise between standardized features and the metric of the process, in which a
+feature with a linear effect hardly counts (`benchmarks/learned_metric.py`). For the same reason,
+the relevance of a feature for y is not its length scale but its slope.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.pairing.weights import GPWeights
 
 MAX_ROWS = 500  # of which the length scales are learned
-# Of a relevance whose mean square is 1: what looks irrelevant in few rows still counts a little.
-_LEAST_RELEVANCE = 0.02
+_EXPONENT = 0.5  # of the inverse length scales
+# Of factors whose mean square is 1: what looks irrelevant in few rows still counts a little.
+_LEAST_FACTOR = 0.02
 
 
 def learn_relevance(
@@ -45,8 +48,9 @@ def learn_relevance(
     --------
     >>> rng = np.random.RandomState(0)
     >>> X = rng.uniform(size=(80, 3)) * [1.0, 1000.0, 1.0]  # the third does not matter
-    >>> metric = learn_relevance(X, np.sin(4 * X[:, 0]) + 0.001 * X[:, 1])
-    >>> bool(metric.relevance[0] > metric.relevance[1] > metric.relevance[2])
+    >>> metric = learn_relevance(X, np.sin(6 * X[:, 0]) + 0.001 * X[:, 1])
+    >>> factor = metric.scale * X.std(axis=0)
+    >>> bool(factor[0] > factor[1] > factor[2])
     True
     """
     features = np.asarray(features, dtype=np.float64)
@@ -57,31 +61,37 @@ def learn_relevance(
     process = fit_gaussian_process(
         filled, y, sample_weight=sample_weight, max_rows=max_rows, random_state=0
     )
+    # per standard deviation; 0 for constant features
+    factor = (spread / process.length_scales) ** _EXPONENT
     varying = spread > 0
-    inverse = spread / process.length_scales  # per standard deviation; 0 for constant features
-    length = 1.0 / np.sqrt(np.mean(inverse[varying] ** 2)) if inverse.any() else 1.0
-    relevance = np.where(varying, np.maximum(length * inverse, _LEAST_RELEVANCE), 0.0)
-    scale = np.divide(relevance, spread, out=np.zeros_like(spread), where=varying)
-    return LearnedMetric(center, scale, relevance, float(length), process.noise)
+    if varying.any():
+        factor /= np.sqrt(np.mean(factor[varying] ** 2))
+    factor = np.where(varying, np.maximum(factor, _LEAST_FACTOR), 0.0)
+    return LearnedMetric(
+        center=center,
+        scale=np.divide(factor, spread, out=np.zeros_like(spread), where=varying),
+        length_scales=process.length_scales,
+        noise=process.noise,
+        slopes=spread * process.root_mean_square_slopes(),
+    )
 
 
 def relevance_of_features(metric: LearnedMetric, schema: TableSchema) -> Floats:
-    """(feature,) relevance of the features of a table, which sums to 1.
+    """(feature,) relevance of the features of a table: their slopes, which sum to 1.
 
-    The relevance of a categorical feature is the root of the sum of squares over its indicators.
+    That of a categorical feature is the root of the sum of squares over its indicators.
 
     >>> schema = TableSchema(["categorical", "numeric"], [["a", "b"], []], [2, 0])
-    >>> part = np.array([1.0, 1.2, 1.6])  # the numeric feature is encoded first
-    >>> relevance_of_features(LearnedMetric(part, part, part, 1.0, 0.0), schema)
+    >>> slopes = np.array([1.0, 1.2, 1.6])  # the numeric feature is encoded first
+    >>> relevance_of_features(LearnedMetric(slopes, slopes, slopes, 0.0, slopes), schema)
     array([0.66666667, 0.33333333])
     """
     relevance = np.empty(schema.n_features)
-    n_numeric = len(schema.numeric)
-    relevance[schema.numeric] = metric.relevance[:n_numeric]
-    start = n_numeric
+    start = len(schema.numeric)
+    relevance[schema.numeric] = metric.slopes[:start]
     for j in schema.categorical:
         end = start + schema.n_indicators[j]
-        relevance[j] = np.sqrt(np.sum(metric.relevance[start:end] ** 2))
+        relevance[j] = np.sqrt(np.sum(metric.slopes[start:end] ** 2))
         start = end
     total = relevance.sum()
     return relevance / total if total > 0 else np.full(len(relevance), 1.0 / len(relevance))

@@ -41,8 +41,8 @@ class NearestAnchors(BaseEstimator):
     k : int
         Number of anchors.
     metric : str, default="euclidean"
-        Name of a metric of scikit-learn's `NearestNeighbors`, or `"learned"`: Euclidean after each
-        feature is divided by its learned length scale (see `feature_relevance_`).
+        Name of a metric of scikit-learn's `NearestNeighbors`, or `"learned"`: Euclidean on
+        features that are scaled by learned length scales (see the user guide).
     """
 
     def __init__(self, k: int, metric: str = "euclidean") -> None:

@@ -60,23 +60,23 @@ class GPWeights(BaseEstimator):
 
     The process is the one that the learned metric comes from (see `feature_relevance_`); the paper
     suggests its uncertainty as a weight. In units of its amplitude, the variance is
-    `1 + noise − k(r)² / (1 + noise)`, where r is the learned distance in length scales.
+    `1 + noise − k(r)² / (1 + noise)`, where r is the distance in length scales.
     """
 
     def bind(self, metric: LearnedMetric) -> WeightStrategy:
-        """The strategy for learned distances, with the hyperparameters of a fitted twin."""
-        return partial(_inverse_process_variance, length=metric.length, noise=metric.noise)
+        """The strategy for distances in length scales, with the noise of a fitted process."""
+        return partial(_inverse_process_variance, noise=metric.noise)
 
 
 def _inverse_process_variance(
-    distances: Floats, estimates: Any, anchor_indices: Any, *, length: float, noise: float
+    distances: Floats, estimates: Any, anchor_indices: Any, *, noise: float
 ) -> Floats:
     """(query, anchor) inverse variances of y at the query, given the anchor.
 
-    >>> _inverse_process_variance(np.array([[0.0, 99.0]]), None, None, length=1.0, noise=0.5)
+    >>> _inverse_process_variance(np.array([[0.0, 99.0]]), None, None, noise=0.5)
     array([[1.2       , 0.66666667]])
     """
-    root = np.sqrt(5.0) * distances / length
+    root = np.sqrt(5.0) * distances
     correlation = (1.0 + root + root**2 / 3.0) * np.exp(-root)
     return 1.0 / (1.0 + noise - correlation**2 / (1.0 + noise))
 
