@@ -21,7 +21,7 @@ from twinned.pairing.splits import Folds, row_folds
 _GREEDY_ROUNDS = 40
 _GREEDY_GAIN = 1e-4  # relative fall of the squared error below which greedy selection ends
 _NESTED_FOLDS, _NESTED_REPEATS = 5, 4
-_BOOTSTRAP_DRAWS = 2000
+_BOOTSTRAP_DRAWS = 1000
 
 WeightMethod = Callable[[Floats], Floats]  # (row, model) weighted errors → (model,) weights
 
@@ -74,8 +74,8 @@ def simplex_least_squares(errors: Floats) -> Floats:
     """The weights on the simplex with the smallest squared error.
 
     For a direction w on the simplex with squared error q, the smallest value over t of
-    ‖t E w‖² + (1 − t)² is q / (1 + q), which grows with q. So the least squares solution that is not
-    negative of [E; 1] u = [0; 1] has the direction of the optimum.
+    ‖t E w‖² + (1 − t)² is q / (1 + q), which grows with q. So the nonnegative least squares solution
+    of [E; 1] u = [0; 1] has the direction of the optimum.
 
     >>> simplex_least_squares(np.array([[1.0, -3.0], [1.0, -3.0]]))
     array([0.75, 0.25])
@@ -135,7 +135,9 @@ def fit_blend(
     errors = predictions - y[:, None]
     weighted = errors * np.sqrt(share)[:, None]
     folds = nested_folds(len(y), groups, seed)
-    nested = {name: _nested_errors(errors, weighted, method, folds) for name, method in METHODS.items()}
+    nested = {
+        name: _nested_errors(errors, weighted, method, folds) for name, method in METHODS.items()
+    }
     # of all repeats: the mean of their squared errors, not the error of their mean
     rmse = {name: float(np.sqrt((share @ own**2).mean())) for name, own in nested.items()}
     # the first method, the single best model, unless another one has a smaller error
@@ -189,20 +191,27 @@ def ratio_of_rmse(
     """
     weight = np.ones(len(errors)) if weight is None else weight
     unit = np.arange(len(errors)) if groups is None else groups
-    sums = [np.bincount(unit, weight * own**2) for own in (errors, baseline_errors)]
-    total = np.bincount(unit, weight)
-    rng = np.random.RandomState(seed)
-    n_units = len(total)
-    counts = rng.multinomial(n_units, np.full(n_units, 1.0 / n_units), size=_BOOTSTRAP_DRAWS)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.sqrt(counts @ sums[0]) / np.sqrt(counts @ sums[1])
-        ratio = float(np.sqrt(sums[0].sum() / sums[1].sum()))
+    squares = np.column_stack(
+        [np.bincount(unit, weight * own**2) for own in (errors, baseline_errors)]
+    )
+    n_units, rng = len(squares), np.random.RandomState(seed)
+    draws = [
+        np.bincount(rng.randint(n_units, size=n_units), minlength=n_units) @ squares
+        for _ in range(_BOOTSTRAP_DRAWS)
+    ]
     tail = (1 - confidence) / 2
-    lower, upper = np.quantile(np.nan_to_num(ratios, nan=1.0), [tail, 1 - tail])
+    lower, upper = np.quantile([_root_ratio(own) for own in draws], [tail, 1 - tail])
+    rmse, baseline_rmse = np.sqrt(squares.sum(axis=0) / weight.sum())
     return {
-        "ratio": ratio,
+        "ratio": _root_ratio(squares.sum(axis=0)),
         "lower": float(lower),
         "upper": float(upper),
-        "rmse": float(np.sqrt(sums[0].sum() / total.sum())),
-        "baseline_rmse": float(np.sqrt(sums[1].sum() / total.sum())),
+        "rmse": float(rmse),
+        "baseline_rmse": float(baseline_rmse),
     }
+
+
+def _root_ratio(squares: Floats) -> float:
+    """Root of the first over the second; 1 where both are zero."""
+    first, second = np.sqrt(squares)
+    return float(first / second) if second > 0 else (1.0 if first == 0 else np.inf)

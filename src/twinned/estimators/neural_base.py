@@ -221,7 +221,7 @@ class BaseNeural(BaseEstimator):
         return self
 
     def _fit_with_folds(self, X: Any, y: Any, sample_weight: Any, fold_of_row: Indices) -> Self:
-        """Fit with given folds, for comparable out-of-fold predictions; they are numbered from 0."""
+        """Fit with the fold of each row given, for comparable out-of-fold predictions."""
         with restore_on_failure(self):
             self._fit_problem(
                 build_problem(self, X, y, sample_weight, twin=self._twin, fold_of_row=fold_of_row)
