@@ -1,0 +1,90 @@
+"""GPRegressor: a Gaussian process as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from twinned._table import Floats
+from twinned._validation import check_bool, restore_on_failure
+from twinned.models.gaussian_process import fit_gaussian_process
+
+
+class GPRegressor(RegressorMixin, BaseEstimator):
+    """Exact Gaussian process regression with one length scale per feature.
+
+    Parameters
+    ----------
+    kernel : {"matern", "rbf"}, default="matern"
+        Matérn 5/2 or squared exponential.
+    max_rows : int, default=2000
+        Number of rows in the predictive equations; of more rows, a random subset is used. The
+        hyperparameters are chosen by at most 1,000 of them.
+    random_state : int, RandomState or None, default=None
+        Seed of the subset.
+
+    Attributes
+    ----------
+    process_ : GaussianProcess
+        The fitted process, with its length scales and leave-one-out predictions.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> from twinned.datasets import make_tf
+    >>> X, y = make_tf(150, random_state=0)
+    >>> model = GPRegressor("rbf").fit(X[:100], y[:100])
+    >>> bool(model.score(X[100:], y[100:]) > 0.999)
+    True
+    """
+
+    def __init__(
+        self, kernel: str = "matern", *, max_rows: int = 2000, random_state: Any = None
+    ) -> None:
+        self.kernel = kernel
+        self.max_rows = max_rows
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GPRegressor:
+        """Choose the hyperparameters by maximum marginal likelihood, and store the rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, n_features)
+            Numeric features without missing values.
+        y : array of shape (n,) or (n, n_outputs)
+            Target values; several outputs share the hyperparameters.
+        sample_weight : array of shape (n,), default=None
+            Divides the noise variance of a row.
+        """
+        with restore_on_failure(self):
+            X, y = validate_data(self, X, y, multi_output=True, dtype=np.float64, y_numeric=True)
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(
+                    sample_weight, X, dtype=np.float64, ensure_non_negative=True
+                )
+            self.process_ = fit_gaussian_process(
+                X,
+                y,
+                kernel=self.kernel,
+                sample_weight=sample_weight,
+                max_rows=self.max_rows,
+                random_state=self.random_state,
+            )
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean of y and, with `return_std`, the standard deviation of a new observation."""
+        check_is_fitted(self)
+        check_bool("return_std", return_std)
+        rows: Floats = validate_data(self, X, reset=False, dtype=np.float64)
+        return self.process_.predict(rows, return_std=return_std)

@@ -1,0 +1,373 @@
+"""Exact Gaussian process regression with one length scale per feature.
+
+The covariance of two rows is `amplitude · (k(r) + noise · [same row] / weight)`, where r is their
+distance after each feature is divided by its length scale. The amplitude and the constant mean
+have closed-form optima; the length scales and the noise maximize the likelihood by L-BFGS-B, with
+gradients that need O(n²) memory for any number of features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve, lapack, solve_triangular
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+from sklearn.utils import check_random_state
+
+from twinned._table import Floats
+from twinned._validation import check_choice, check_integer
+
+# Bounds of the length scales, in standard deviations of a feature, and of the noise variance in
+# units of the amplitude. Below the lower bound of the noise, the factorization is rounding error.
+_LENGTH_BOUNDS = (1e-2, 1e4)
+_NOISE_BOUNDS = (1e-12, 1e3)
+_COARSE_ROWS = 250  # rows on which several starts are compared
+_COARSE_STEPS, _FINE_STEPS = 60, 40
+_BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
+
+
+def _rbf(squares: Floats) -> tuple[Floats, Floats]:
+    """exp(−r²/2) and its derivative with respect to r², from r²."""
+    value = np.exp(-0.5 * squares)
+    return value, -0.5 * value
+
+
+def _matern(squares: Floats) -> tuple[Floats, Floats]:
+    """Matérn 5/2 and its derivative with respect to r², from r²."""
+    root = np.sqrt(5.0 * squares)
+    decay = np.exp(-root)
+    slope = decay * (1.0 + root)
+    return slope + decay * squares * (5.0 / 3.0), slope * (-5.0 / 6.0)
+
+
+KERNELS: dict[str, Callable[[Floats], tuple[Floats, Floats]]] = {"rbf": _rbf, "matern": _matern}
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianProcess:
+    """A fitted Gaussian process, as plain arrays.
+
+    Attributes
+    ----------
+    kernel : {"rbf", "matern"}
+        Squared exponential or Matérn 5/2.
+    length_scales : ndarray of shape (n_features,)
+        In units of X; infinite for a constant feature.
+    amplitude : float
+        Variance of the process, in units of the variance of y.
+    noise : float
+        Noise variance of a row of weight 1, in units of `amplitude`.
+    X : ndarray of shape (n_rows, n_features)
+        Rows of the predictive equations.
+    weight : ndarray of shape (n_rows,)
+        Their weights, which divide the noise variance.
+    target : ndarray of shape (n_rows, n_outputs)
+        Their standardized target values, less the constant mean.
+    dual : ndarray of shape (n_rows, n_outputs)
+        Solution of the linear equations, the coefficients of the mean.
+    mean, scale : ndarray of shape (n_outputs,)
+        The constant mean, in units of y, and the standard deviation of y.
+    log_marginal_likelihood_ : float
+        Of the standardized target values of the rows, summed over outputs.
+    single_output : bool
+        Whether y was one-dimensional.
+    """
+
+    kernel: str
+    length_scales: Floats
+    amplitude: float
+    noise: float
+    X: Floats
+    weight: Floats
+    target: Floats
+    dual: Floats
+    mean: Floats
+    scale: Floats
+    log_marginal_likelihood_: float
+    single_output: bool
+
+    def predict(self, X: Floats, return_std: bool = False) -> Any:
+        """Mean, and standard deviation of a new observation of weight 1 with `return_std`.
+
+        Both are (n,), or (n, n_outputs) where y has several.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        mean = np.empty((len(X), len(self.scale)))
+        std = np.empty_like(mean)
+        step = max(1, _BLOCK_ELEMENTS // len(self.X))
+        for block in (slice(start, start + step) for start in range(0, len(X), step)):
+            squares = cdist(self._scaled(X[block]), self._rows, "sqeuclidean")
+            covariance = KERNELS[self.kernel](squares)[0]
+            mean[block] = covariance @ self.dual * self.scale + self.mean
+            if return_std:
+                explained = solve_triangular(self._factor, covariance.T, lower=True)
+                variance = 1.0 + self.noise - np.einsum("ij,ij->j", explained, explained)
+                # rounding may leave less than the noise, which is certain
+                variance = self.amplitude * np.maximum(variance, self.noise)
+                std[block] = np.sqrt(variance)[:, None] * self.scale
+        return (self._squeeze(mean), self._squeeze(std)) if return_std else self._squeeze(mean)
+
+    def leave_one_out(self) -> Floats:
+        """Predictions of each row from all others, with the mean estimated again without it."""
+        inverse = _inverse(self._factor)
+        inverse += np.tril(inverse, -1).T
+        sums = inverse.sum(axis=1)
+        inverse -= np.outer(sums, sums / sums.sum())  # which maps constants to 0
+        errors = inverse @ self.target / np.diag(inverse)[:, None]
+        return self._squeeze((self.target - errors) * self.scale + self.mean)
+
+    @cached_property
+    def _rows(self) -> Floats:
+        return self._scaled(self.X)
+
+    @cached_property
+    def _factor(self) -> Floats:
+        """The lower Cholesky factor, computed again when it is first needed: it is large."""
+        correlation = KERNELS[self.kernel](cdist(self._rows, self._rows, "sqeuclidean"))[0]
+        return _factorize(correlation, self.noise / self.weight)
+
+    def _scaled(self, X: Floats) -> Floats:
+        # relative to a row, so that features far from zero do not lose digits
+        return (X - self.X[0]) / self.length_scales
+
+    def _squeeze(self, values: Floats) -> Floats:
+        return values[:, 0] if self.single_output else values
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def fit_gaussian_process(
+    X: Any,
+    y: Any,
+    *,
+    kernel: str = "matern",
+    sample_weight: Any = None,
+    max_rows: int = 2000,
+    max_likelihood_rows: int = 1000,
+    random_state: Any = None,
+) -> GaussianProcess:
+    """Fit a Gaussian process by maximum marginal likelihood.
+
+    Parameters
+    ----------
+    X : array of shape (n, n_features)
+        Numeric features without missing values; they are standardized.
+    y : array of shape (n,) or (n, n_outputs)
+        Target values; each output is standardized. All share the hyperparameters.
+    kernel : {"matern", "rbf"}, default="matern"
+        Matérn 5/2 or squared exponential.
+    sample_weight : array of shape (n,), default=None
+        Divides the noise variance of a row; only ratios count. Equal rows (in X and y) are merged
+        into one with the sum of their weights.
+    max_rows : int, default=2000
+        Number of rows in the predictive equations. If there are more, a random subset is drawn.
+    max_likelihood_rows : int, default=1000
+        Number of rows by which the hyperparameters are chosen, a subset of those.
+    random_state : int, RandomState or None, default=None
+        Seed of the subsets.
+
+    Returns
+    -------
+    GaussianProcess
+
+    Examples
+    --------
+    >>> rng = np.random.RandomState(0)
+    >>> X = rng.uniform(-2, 2, (60, 2))
+    >>> process = fit_gaussian_process(X, np.sin(2 * X[:, 0]))  # the second feature is irrelevant
+    >>> bool(process.length_scales[1] > 10 * process.length_scales[0])
+    True
+    >>> float(process.predict(np.array([[0.5, 0.0]]))[0].round(3))
+    0.841
+    """
+    check_choice("kernel", kernel, list(KERNELS))
+    max_rows = check_integer("max_rows", max_rows)
+    max_likelihood_rows = check_integer("max_likelihood_rows", max_likelihood_rows)
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if not (np.isfinite(X).all() and np.isfinite(y).all()):
+        raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
+    single_output = y.ndim == 1
+    y = y.reshape(len(y), -1)
+    weight: Floats = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
+    rows, values, weight = _merge_repeated(X, y, weight)
+    order = check_random_state(random_state).permutation(len(rows))[:max_rows]
+    X, y, weight = rows[order], values[order], weight[order] / weight[order].mean()
+    center, scale = _center_and_spread(y, weight)
+    scale = np.where(scale > 0, scale, 1.0)
+    target = (y - center) / scale
+    middle, spread = _center_and_spread(X, weight)
+    varying = spread > 0
+    standardized = (X - middle)[:, varying] / spread[varying]
+    likelihood = MarginalLikelihood(kernel, standardized, target, weight)
+    log_parameters = _maximize(likelihood, max_likelihood_rows)
+    value, amplitude, constant, dual = likelihood.solve(log_parameters)
+    length_scales = np.full(X.shape[1], np.inf)
+    length_scales[varying] = spread[varying] * np.exp(log_parameters[:-1])
+    return GaussianProcess(
+        kernel=kernel,
+        length_scales=length_scales,
+        amplitude=amplitude,
+        noise=float(np.exp(log_parameters[-1])),
+        X=X,
+        weight=weight,
+        target=target - constant,
+        dual=dual,
+        mean=center + constant * scale,
+        scale=scale,
+        log_marginal_likelihood_=value,
+        single_output=single_output,
+    )
+
+
+class MarginalLikelihood:
+    """Log marginal likelihood with the amplitude and the constant mean at their optima.
+
+    Its parameters are the logarithms of the length scales and of the noise. `X` is (row, feature),
+    `y` (row, output) and `weight` (row,).
+    """
+
+    def __init__(self, kernel: str, X: Floats, y: Floats, weight: Floats) -> None:
+        self.kernel = kernel
+        self.X = X
+        self.y = y
+        self.weight = weight
+
+    def first_rows(self, n: int) -> MarginalLikelihood:
+        """The likelihood of the first n rows, which are in random order."""
+        return MarginalLikelihood(self.kernel, self.X[:n], self.y[:n], self.weight[:n])
+
+    def solve(self, log_parameters: Floats) -> tuple[float, float, Floats, Floats]:
+        """The log likelihood, amplitude, (output,) mean and (row, output) dual coefficients."""
+        scaled = self.X / np.exp(log_parameters[:-1])
+        correlation, _ = KERNELS[self.kernel](cdist(scaled, scaled, "sqeuclidean"))
+        factor = _factorize(correlation, np.exp(log_parameters[-1]) / self.weight)
+        return self._solve(factor)
+
+    def _solve(self, factor: Floats) -> tuple[float, float, Floats, Floats]:
+        n, n_outputs = self.y.shape
+        sums = cho_solve((factor, True), np.ones(n))
+        mean = sums @ self.y / sums.sum()
+        residual = self.y - mean
+        dual = cho_solve((factor, True), residual)
+        # a constant y has the amplitude 0, whose logarithm must stay finite
+        amplitude = max(float(np.sum(residual * dual)) / (n * n_outputs), 1e-30)
+        determinant = 2.0 * float(np.log(np.diag(factor)).sum())
+        value = -0.5 * n_outputs * (n * np.log(2 * np.pi * amplitude) + n + determinant)
+        return float(value), amplitude, mean, dual
+
+    def negative(self, log_parameters: Floats) -> tuple[float, Floats]:
+        """The negative log likelihood and its gradient."""
+        lengths, noise = np.exp(log_parameters[:-1]), np.exp(log_parameters[-1])
+        scaled = self.X / lengths
+        correlation, slope = KERNELS[self.kernel](cdist(scaled, scaled, "sqeuclidean"))
+        factor = _factorize(correlation, noise / self.weight)
+        value, amplitude, _, dual = self._solve(factor)
+        # S, the derivative of the likelihood with respect to each element of the covariance; the
+        # inverse is a lower triangle
+        sensitivity = dual @ (dual.T / amplitude) - self.y.shape[1] * _inverse(factor)
+        noise_gradient = 0.5 * noise * float(np.sum(np.diag(sensitivity) / self.weight))
+        # Σ_i>j S_ij (z_i − z_j)² for each feature, without an (n, n, feature) array
+        sensitivity *= np.tril(slope, -1)
+        squares = (sensitivity.sum(axis=0) + sensitivity.sum(axis=1)) @ scaled**2
+        products = np.einsum("ij,ij->j", scaled, sensitivity @ scaled)
+        return -value, np.append(2.0 * squares - 4.0 * products, -noise_gradient)
+
+
+def _maximize(likelihood: MarginalLikelihood, max_rows: int) -> Floats:
+    """Logarithms of the best length scales and noise: several starts on few rows, then more rows.
+
+    The first start is the best common length scale; the others are smooth with little noise, and
+    rough with more noise.
+    """
+    n_rows, n_features = likelihood.X.shape
+    n_rows = min(n_rows, max_rows)
+    if n_rows < 2 or not n_features:
+        return np.append(np.full(n_features, 0.5 * np.log(n_features or 1)), np.log(1e-2))
+    coarse = likelihood.first_rows(min(n_rows, _COARSE_ROWS))
+    root = 0.5 * np.log(n_features)
+    common = _descend(_tied(coarse), np.array([root, np.log(0.1)]), 20)[0]
+    starts = [
+        np.append(np.full(n_features, common[0]), common[1]),
+        np.append(np.full(n_features, root + 1.0), np.log(1e-4)),
+        np.append(np.full(n_features, root), np.log(0.3)),
+    ]
+    results = [_descend(coarse.negative, start, _COARSE_STEPS) for start in starts]
+    best = min(results, key=lambda result: result[1])[0]
+    if len(coarse.X) < n_rows:
+        best = _descend(likelihood.first_rows(n_rows).negative, best, _FINE_STEPS)[0]
+    return best
+
+
+def _tied(likelihood: MarginalLikelihood) -> Callable[[Floats], tuple[float, Floats]]:
+    """The negative likelihood of one common length scale and the noise."""
+    n_features = likelihood.X.shape[1]
+
+    def negative(pair: Floats) -> tuple[float, Floats]:
+        value, gradient = likelihood.negative(np.append(np.full(n_features, pair[0]), pair[1]))
+        return value, np.array([gradient[:-1].sum(), gradient[-1]])
+
+    return negative
+
+
+def _descend(
+    negative: Callable[[Floats], tuple[float, Floats]], start: Floats, steps: int
+) -> tuple[Floats, float]:
+    """The end point of L-BFGS-B and the negative likelihood there."""
+    bounds = [tuple(np.log(_LENGTH_BOUNDS))] * (len(start) - 1) + [tuple(np.log(_NOISE_BOUNDS))]
+    found = minimize(
+        negative,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": steps, "ftol": 1e-6},
+    )
+    return found.x, float(found.fun)
+
+
+def _factorize(correlation: Floats, diagonal: Floats) -> Floats:
+    """Lower Cholesky factor of the correlation with the noise added to its diagonal, in place.
+
+    Where rounding makes it indefinite, the least power of ten from 1e-12 that helps is added.
+    """
+    for jitter in (0.0, *(10.0**power for power in range(-12, 1))):
+        np.fill_diagonal(correlation, 1.0 + diagonal + jitter)
+        factor, failed = lapack.dpotrf(correlation, lower=True, clean=True)
+        if not failed:
+            return factor
+    raise ValueError("The covariance of the rows is not positive definite.")
+
+
+def _inverse(factor: Floats) -> Floats:
+    """The lower triangle of the inverse, from the lower Cholesky factor."""
+    return lapack.dpotri(factor, lower=True)[0]
+
+
+def _merge_repeated(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+    """Rows of positive weight, with those that are equal in X and y merged into one.
+
+    So a weight of 2 is equivalent to a repeated row, which alone would look like a measurement
+    without noise.
+    """
+    positive = weight > 0
+    both = np.concatenate([X, y], axis=1)[positive]
+    rows, inverse = np.unique(both, axis=0, return_inverse=True)
+    sums = np.zeros(len(rows))
+    np.add.at(sums, inverse.ravel(), weight[positive])
+    return rows[:, : X.shape[1]], rows[:, X.shape[1] :], sums
+
+
+def _center_and_spread(values: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Weighted means and standard deviations of the columns.
+
+    The deviation of a constant column is exactly 0, despite rounding.
+    """
+    center = np.average(values, axis=0, weights=weight)
+    spread = np.sqrt(np.average((values - center) ** 2, axis=0, weights=weight))
+    return center, np.where(values.max(axis=0) > values.min(axis=0), spread, 0.0)

@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from twinned.estimators.gaussian_process import GPRegressor
+from twinned.models.gaussian_process import fit_gaussian_process
+
+
+@parametrize_with_checks([GPRegressor("rbf", max_rows=100, random_state=0)])
+def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "matern"])
+def test_predictions_are_those_of_the_process(kernel, rng):
+    X = rng.normal(size=(40, 2))
+    y = np.column_stack([X[:, 0], np.sin(X[:, 1])])
+    weight = rng.uniform(0.5, 2.0, 40)
+    model = GPRegressor(kernel, max_rows=30, random_state=1).fit(X, y, weight)
+    process = fit_gaussian_process(
+        X, y, kernel=kernel, sample_weight=weight, max_rows=30, random_state=1
+    )
+    assert len(model.process_.X) == 30
+    expected = process.predict(X, return_std=True)
+    np.testing.assert_array_equal(model.predict(X, return_std=True), expected)
