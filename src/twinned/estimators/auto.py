@@ -91,8 +91,8 @@ class AutoTwinRegressor(BaseTwin):
         its 90 % bootstrap interval `lower`, `upper`, and both errors, `rmse` and `baseline_rmse`.
         The weights of both are fitted to other rows. None without twins, or with twins alone.
     blend_ : dict
-        `method` of the weights (`"single"`, `"greedy"` or `"simplex"`), and the nested out-of-fold
-        error of each method, `nested_rmse`.
+        `method` of the weights (`"single"`, `"greedy"` or `"simplex"`), the out-of-fold `rmse` of
+        the blend with weights fitted to other rows, and that of each method, `nested_rmse`.
     member_names_ : list of str
         Names of the fitted members.
     member_weights_ : ndarray of shape (n_members,)
@@ -186,7 +186,7 @@ class AutoTwinRegressor(BaseTwin):
         if self.verbose:
             print(
                 f"[AutoTwinRegressor] blend ({self.blend_['method']}): RMSE "
-                f"{min(self.blend_['nested_rmse'].values()):.4g}, all in "
+                f"{self.blend_['rmse']:.4g}, all in "
                 f"{time.perf_counter() - start:.1f} s"
             )
         return self
@@ -260,7 +260,11 @@ class AutoTwinRegressor(BaseTwin):
         self._spread_weights = spread_weights(predictions, rows, blend.weights)
         self.member_names_ = [result.spec.label for result in results]
         self.member_weights_ = blend.weights
-        self.blend_ = {"method": blend.method, "nested_rmse": blend.nested_rmse}
+        self.blend_: dict[str, Any] = {
+            "method": blend.method,
+            "rmse": blend.nested_rmse[blend.method],
+            "nested_rmse": blend.nested_rmse,
+        }
         self.plan_ = [result.spec.entry for result in results]
         self.out_of_fold_prediction_ = blend.nested_prediction[shared.merged_into]
         self.leaderboard_ = leaderboard(results, rows, blend.weights)

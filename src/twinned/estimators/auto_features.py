@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from twinned._table import Floats, Rows, TableSchema
 
@@ -33,7 +34,7 @@ class FeaturePreparation:
     def fit(cls, kind: str, schema: TableSchema, matrix: Floats) -> Self:
         """Fit to encoded training rows (n, n_features)."""
         missing = np.isnan(matrix)
-        known = ~missing.all(axis=0)
+        known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
         medians = np.zeros(matrix.shape[1])
         medians[known] = np.nanmedian(matrix[:, known], axis=0)
         own = cls(

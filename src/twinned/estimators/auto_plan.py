@@ -171,7 +171,8 @@ class MemberFits:
         training = rows if fold < 0 else rows.take(rows.fold != fold)
         member = fit_member(spec, context, training)
         fitted = time.perf_counter()
-        prediction, n_predicted = None, 1
+        prediction: Floats | None = None
+        n_predicted = 1
         if spec.one_fit:
             prediction = np.asarray(member.estimator.out_of_fold_prediction_, dtype=np.float64)
             member.predict(rows.matrix[:_TIMED_ROWS])
@@ -238,7 +239,7 @@ class CostModel:
             return iterations * (6e-9 * pairs * 3 * p + 2e-3) + 2e-6 * n * n
         if spec.name in ("gp_matern", "gp_rbf"):
             rows = min(n, 1000)
-            return 50 * (3e-10 * rows**3 + 4e-8 * rows**2) + 1.0
+            return 40 * (6e-11 * rows**3 + 3e-8 * rows**2) + 0.3
         return 1e-6 * n * p + 0.5
 
     def _networks(self, spec: MemberSpec) -> float:

@@ -93,6 +93,6 @@ def feature_relevance(members: list[FittedMember]) -> Floats | None:
         process.preparation.source_features(),
         1.0 / process.estimator.process_.length_scales**2,
         minlength=process.preparation.n_features,
-    )
+    ).astype(np.float64)
     largest = squares.max()
     return np.sqrt(squares / largest) if largest > 0 else np.zeros_like(squares)

@@ -44,8 +44,9 @@ def share_rows(
             f"X and y have {len(first)} different rows (n_samples = {len(y)}); at least {MIN_ROWS} "
             "are needed."
         )
-    total = np.bincount(merged_into, weights=np.ones(len(y)) if weight is None else weight)
-    total /= total.mean()
+    counted = np.ones(len(y)) if weight is None else weight
+    total: Floats = np.bincount(merged_into, weights=counted) * 1.0
+    total = total / total.mean()
     own_groups = _equal_features(matrix[first]) if groups is None else groups[first]
     fold = _fold_of_row(cv, matrix, y, groups, merged_into, own_groups, seed)
     training = TrainingRows(
@@ -74,16 +75,13 @@ def _fold_of_row(
         for number, (_, held_out) in enumerate(row_folds(n_merged, n_folds, seed, own_groups)):
             fold[held_out] = number
         return fold
-    held_out = [rows for _, rows in check_cv(cv).split(matrix, y, groups)]
-    if (
-        not np.array_equal(np.sort(np.concatenate(held_out)), np.arange(len(y)))
-        or len(held_out) < 2
-    ):
+    parts = [rows for _, rows in check_cv(cv).split(matrix, y, groups)]
+    if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(y))):
         raise ValueError(
             f"cv={cv!r} must hold out each of the {len(y)} rows of positive weight once, in at "
             "least two folds."
         )
-    for number, rows in enumerate(held_out):
+    for number, rows in enumerate(parts):
         fold[merged_into[rows]] = number
     return np.unique(fold, return_inverse=True)[1]
 

@@ -74,8 +74,8 @@ def simplex_least_squares(errors: Floats) -> Floats:
     """The weights on the simplex with the smallest squared error.
 
     For a direction w on the simplex with squared error q, the smallest value over t of
-    ‖t E w‖² + (1 − t)² is q / (1 + q), which grows with q. So the nonnegative least squares solution
-    of [E; 1] u = [0; 1] has the direction of the optimum.
+    ‖t E w‖² + (1 − t)² is q / (1 + q), which grows with q. So the nonnegative least squares
+    solution of [E; 1] u = [0; 1] has the direction of the optimum.
 
     >>> simplex_least_squares(np.array([[1.0, -3.0], [1.0, -3.0]]))
     array([0.75, 0.25])
@@ -191,11 +191,11 @@ def ratio_of_rmse(
     """
     weight = np.ones(len(errors)) if weight is None else weight
     unit = np.arange(len(errors)) if groups is None else groups
-    squares = np.column_stack(
+    squares: Floats = np.column_stack(
         [np.bincount(unit, weight * own**2) for own in (errors, baseline_errors)]
-    )
+    ).astype(np.float64)
     n_units, rng = len(squares), np.random.RandomState(seed)
-    draws = [
+    draws: list[Floats] = [
         np.bincount(rng.randint(n_units, size=n_units), minlength=n_units) @ squares
         for _ in range(_BOOTSTRAP_DRAWS)
     ]
