@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -51,20 +52,24 @@ def leaderboard(results: list[MemberResult], rows: TrainingRows, weights: Floats
 
 def twin_contribution(
     results: list[MemberResult], shared: SharedRows, blend: Blend, seed: int
-) -> dict[str, float] | None:
+) -> dict[str, Any] | None:
     """Ratio of the errors of the blend with and without twins; None where one has no member."""
     rows = shared.training
-    others = [result.prediction for result in results if not result.member.is_twin]
-    if not 0 < len(others) < len(results):
+    others = np.array([not result.member.is_twin for result in results])
+    if others.all() or not others.any():
         return None
-    without = fit_blend(np.column_stack(others), rows.y, rows.weight, shared.groups, seed)
-    return ratio_of_rmse(
+    predictions = np.column_stack([result.prediction for result in results])
+    without = fit_blend(predictions[:, others], rows.y, rows.weight, shared.groups, seed)
+    ratio = ratio_of_rmse(
         blend.nested_prediction - rows.y,
         without.nested_prediction - rows.y,
         rows.weight,
         shared.groups,
         seed=seed,
     )
+    baseline_weights = np.zeros(len(results))
+    baseline_weights[others] = without.weights
+    return {**ratio, "baseline_weights": baseline_weights}
 
 
 def spread_weights(predictions: Floats, rows: TrainingRows, weights: Floats) -> Floats:
