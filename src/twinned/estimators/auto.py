@@ -32,7 +32,7 @@ from twinned.estimators.auto_results import (
     spread_weights,
     twin_contribution,
 )
-from twinned.estimators.auto_rows import SharedRows, share_rows
+from twinned.estimators.auto_rows import SharedRows, given_folds, share_rows
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blend import fit_blend
 from twinned.estimators.blend_model import BlendModel
@@ -65,8 +65,8 @@ class AutoTwinRegressor(BaseTwin):
         `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
         features without missing values. `plan_` of another fit is such a list.
     cv : int, splitter, iterable or None, default=None
-        Folds of the rows of positive weight, of which each is held out once. An integer is that
-        many random folds, None is 5. Rows with equal features are in one fold.
+        Folds, in which each row must be held out once. An integer is that many random folds, None
+        is 5; rows with equal features are in the same one.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`.
     n_jobs : int or None, default=None
@@ -215,8 +215,10 @@ class AutoTwinRegressor(BaseTwin):
         codes: Indices | None = None
         if groups is not None:
             codes = encode_groups(np.asarray(groups, dtype=object)[rows], len(rows))
+        cv = given_folds(self.cv, matrix, y, groups)
+        cv = cv[rows] if isinstance(cv, np.ndarray) else cv
         self._set_anchors(matrix[rows], y[rows], weight, schema, rows)
-        return share_rows(self.anchors_X_, self.anchors_y_, weight, codes, self.cv, seed)
+        return share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed)
 
     def _fit_members(
         self, specs: list[MemberSpec], shared: SharedRows, seed: int, start: float

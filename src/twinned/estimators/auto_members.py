@@ -22,6 +22,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
 from twinned.models.base_estimator import check_base_estimator, default_estimator
+from twinned.models.memory import parse_memory_limit
 from twinned.pairing.pairs import HalfPairs
 
 EFFORTS = ["fast", "balanced", "thorough"]
@@ -43,16 +44,16 @@ class Sizes(NamedTuple):
     trees: int
     boosting_iterations: int
     learning_rate: float
-    twin_iterations: int | None  # None is the default of `TwinRegressor`
-    twin_pairs: int
     gp_rows: int
 
 
 SIZES = {
-    "fast": Sizes(200, 150, 0.1, 250, 40_000, 1000),
-    "balanced": Sizes(500, 300, 0.05, None, 100_000, 2000),
-    "thorough": Sizes(1000, 600, 0.03, None, 100_000, 2000),
+    "fast": Sizes(200, 150, 0.1, 1000),
+    "balanced": Sizes(500, 300, 0.05, 2000),
+    "thorough": Sizes(1000, 600, 0.03, 2000),
 }
+# The tree twin is `TwinRegressor()`, but with effort="fast" has fewer iterations and pairs.
+FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS = 250, 40_000
 
 MakeEstimator = Callable[[str, MemberContext, FeaturePreparation, int], Any]
 
@@ -171,12 +172,19 @@ def _neural(class_name: str, module: str) -> MakeEstimator:
 def _tree_twin(
     effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
 ) -> TwinRegressor:
-    base, sizes = None, SIZES[effort]
-    if sizes.twin_iterations is not None:
-        base = default_estimator(n_rows, 1).set_params(max_iter=sizes.twin_iterations)
+    smaller: dict[str, Any] = {}
+    if effort == "fast":
+        limit = parse_memory_limit(context.memory_limit)
+        bytes_per_pair = 2 * 8 * (3 * context.schema.n_encoded + 4)
+        n_pairs = (
+            FAST_TWIN_PAIRS if limit is None else min(FAST_TWIN_PAIRS, limit // bytes_per_pair)
+        )
+        smaller = {
+            "estimator": default_estimator(n_rows, 1).set_params(max_iter=FAST_TWIN_ITERATIONS),
+            "pairs": HalfPairs(max(n_rows, n_pairs)),
+        }
     return TwinRegressor(
-        base,
-        pairs=HalfPairs(sizes.twin_pairs),
+        **smaller,
         categorical_features=preparation.categorical_columns,
         memory_limit=context.memory_limit,
         random_state=context.seed,

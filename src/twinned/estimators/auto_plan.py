@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from twinned._table import Floats
 from twinned.estimators.auto_members import (
     EFFORTS,
+    FAST_TWIN_ITERATIONS,
+    FAST_TWIN_PAIRS,
     SIZES,
     FittedMember,
     MemberContext,
@@ -29,6 +31,7 @@ from twinned.estimators.auto_members import (
     TrainingRows,
     fit_member,
 )
+from twinned.models.base_estimator import DEFAULT_ITERATIONS, DEFAULT_PAIRS
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
 # Expected gain: roughly the weight of a member in blends of the paper's data sets.
@@ -119,6 +122,9 @@ class MemberFits:
         begin = time.perf_counter()
         first, *others = [(spec, fold) for fold in self._folds(spec)]
         parts = [part for _, part in self._run_tasks([first])]
+        if isinstance(parts[0], str):
+            self.skipped[spec.label] = parts[0]
+            return []
         seconds = time.perf_counter() - begin
         n_rounds = -(-len(others) // effective_n_jobs(self.n_jobs))
         if not required and n_rounds * seconds > clock.remaining:
@@ -212,7 +218,7 @@ class MemberFits:
 
 
 class CostModel:
-    """Expected seconds of the fits of a member, on one core of a recent machine."""
+    """Expected seconds of the fits of a member on a recent machine; networks use all cores."""
 
     def __init__(self, rows: TrainingRows, n_jobs: int) -> None:
         self.n_rows, self.n_columns = rows.matrix.shape
@@ -234,8 +240,9 @@ class CostModel:
         if spec.name == "boosting":
             return sizes.boosting_iterations * (2e-9 * n * p + 1.5e-3)
         if spec.name == "tree_twin":
-            pairs = min(sizes.twin_pairs, n * n / 2)
-            iterations = sizes.twin_iterations or 500
+            fast = spec.effort == "fast"
+            pairs = min(FAST_TWIN_PAIRS if fast else DEFAULT_PAIRS, n * n / 2)
+            iterations = FAST_TWIN_ITERATIONS if fast else DEFAULT_ITERATIONS
             return iterations * (6e-9 * pairs * 3 * p + 2e-3) + 2e-6 * n * n
         if spec.name in ("gp_matern", "gp_rbf"):
             rows = min(n, 1000)
@@ -247,9 +254,9 @@ class CostModel:
 
         sizes = NEURAL_EFFORTS[spec.effort]
         n_networks = (sizes.n_members // sizes.n_folds) * (self.n_folds + 1)
-        per_step = (6e-6 if spec.name == "neural_twin" else 3e-6) * sizes.batch_size
+        per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + self.n_columns / 30
-        return 10.0 + n_networks * sizes.max_steps * per_step
+        return 10.0 + n_networks * sizes.max_steps * per_step / cpu_count()
 
 
 class _Clock:

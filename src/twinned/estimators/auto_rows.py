@@ -27,14 +27,21 @@ class SharedRows(NamedTuple):
 
 
 def share_rows(
-    matrix: Floats, y: Floats, weight: Floats | None, groups: Indices | None, cv: Any, seed: int
+    matrix: Floats,
+    y: Floats,
+    weight: Floats | None = None,
+    groups: Indices | None = None,
+    cv: int | Indices | None = None,
+    seed: int = 0,
 ) -> SharedRows:
     """Merge equal rows into one with the sum of their weights, and draw folds.
 
-    All arguments but `cv` belong to the rows of positive weight. A repeated row is so the same as a
-    weight. Rows with equal features are in the same fold, unless there are groups.
+    A repeated row is so the same as a weight. `cv` is a number of random folds, or the fold of each
+    row (see `given_folds`). Rows with equal features are in the same random fold, unless there are
+    groups; given folds are not changed, and equal rows of different folds not merged.
     """
-    keys = [matrix, y] if groups is None else [matrix, y, groups]
+    given = cv if isinstance(cv, np.ndarray) else None
+    keys = [key for key in (matrix, y, groups, given) if key is not None]
     _, first, merged_into = np.unique(
         np.column_stack(keys), axis=0, return_index=True, return_inverse=True
     )
@@ -45,10 +52,16 @@ def share_rows(
             "are needed."
         )
     counted = np.ones(len(y)) if weight is None else weight
-    total: Floats = np.bincount(merged_into, weights=counted) * 1.0
+    total: Floats = np.bincount(merged_into, weights=counted).astype(np.float64)
     total = total / total.mean()
     own_groups = _equal_features(matrix[first]) if groups is None else groups[first]
-    fold = _fold_of_row(cv, matrix, y, groups, merged_into, own_groups, seed)
+    if given is None:
+        n_folds = min(DEFAULT_FOLDS, len(first)) if cv is None else check_integer("cv", cv, 2)
+        fold = np.empty(len(first), dtype=np.intp)
+        for number, (_, held_out) in enumerate(row_folds(len(first), n_folds, seed, own_groups)):
+            fold[held_out] = number
+    else:
+        fold = np.unique(given[first], return_inverse=True)[1]
     training = TrainingRows(
         matrix=matrix[first],
         y=y[first],
@@ -58,32 +71,19 @@ def share_rows(
     return SharedRows(training, merged_into, own_groups)
 
 
-def _fold_of_row(
-    cv: Any,
-    matrix: Floats,
-    y: Floats,
-    groups: Indices | None,
-    merged_into: Indices,
-    own_groups: Indices | None,
-    seed: int,
-) -> Indices:
-    """(merged row,): the fold that holds out each row, numbered from 0."""
-    n_merged = int(merged_into.max()) + 1
-    fold = np.full(n_merged, -1, dtype=np.intp)
+def given_folds(cv: Any, matrix: Floats, y: Floats, groups: Any) -> int | Indices | None:
+    """The fold of each row (n,) by a splitter or an iterable of splits; an integer as it is."""
     if cv is None or isinstance(cv, Integral):
-        n_folds = min(DEFAULT_FOLDS, n_merged) if cv is None else check_integer("cv", cv, 2)
-        for number, (_, held_out) in enumerate(row_folds(n_merged, n_folds, seed, own_groups)):
-            fold[held_out] = number
-        return fold
+        return None if cv is None else int(cv)
     parts = [rows for _, rows in check_cv(cv).split(matrix, y, groups)]
     if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(y))):
         raise ValueError(
-            f"cv={cv!r} must hold out each of the {len(y)} rows of positive weight once, in at "
-            "least two folds."
+            f"cv={cv!r} must hold out each of the {len(y)} rows once, in at least two folds."
         )
+    fold = np.empty(len(y), dtype=np.intp)
     for number, rows in enumerate(parts):
-        fold[merged_into[rows]] = number
-    return np.unique(fold, return_inverse=True)[1]
+        fold[rows] = number
+    return fold
 
 
 def _equal_features(matrix: Floats) -> Indices | None:
