@@ -16,6 +16,7 @@ _MODULES = {
     "SemiSupervisedTwinRegressor": "estimators.semi_supervised",
     "TwinNeuralRegressor": "estimators.twin_neural",
     "NeuralRegressor": "estimators.neural",
+    "AutoTwinRegressor": "estimators.auto",
     "AllPairs": "pairing.pairs",
     "HalfPairs": "pairing.pairs",
     "RandomPairs": "pairing.pairs",

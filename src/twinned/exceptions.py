@@ -31,3 +31,7 @@ class LeakingValidationWarning(UserWarning):
 
 class GrowingInconsistencyWarning(UserWarning):
     """Loops became less consistent with the rounds of relabelling."""
+
+
+class SkippedMemberWarning(UserWarning):
+    """A member of a blend was not fitted, for lack of time or because its fit failed."""

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
+from twinned._neighbors import Indices
 from twinned._validation import restore_on_failure
 from twinned.models.memory import parse_memory_limit
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
@@ -214,9 +215,21 @@ class BaseNeural(BaseEstimator):
         self
         """
         with restore_on_failure(self):
-            problem = build_problem(self, X, y, sample_weight, X_val, y_val, twin=self._twin)
-            self._set_fitted(problem, fit_problems(self, [problem], self._twin)[0])
+            self._fit_problem(
+                build_problem(self, X, y, sample_weight, X_val, y_val, twin=self._twin)
+            )
         return self
+
+    def _fit_with_folds(self, X: Any, y: Any, sample_weight: Any, fold_of_row: Indices) -> Self:
+        """Fit with the fold of each row given, for comparable out-of-fold predictions."""
+        with restore_on_failure(self):
+            self._fit_problem(
+                build_problem(self, X, y, sample_weight, twin=self._twin, fold_of_row=fold_of_row)
+            )
+        return self
+
+    def _fit_problem(self, problem: TrainingProblem) -> None:
+        self._set_fitted(problem, fit_problems(self, [problem], self._twin)[0])
 
     def _set_fitted(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes."""

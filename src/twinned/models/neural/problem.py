@@ -136,8 +136,12 @@ def build_problem(
     y_val: Any = None,
     *,
     twin: bool,
+    fold_of_row: Indices | None = None,
 ) -> TrainingProblem:
-    """Validate parameters and data, scale the data, draw folds and tabulate partners."""
+    """Validate parameters and data, scale the data, draw folds and tabulate partners.
+
+    `fold_of_row` (table row,) numbers given folds from 0; None draws them.
+    """
     check_parameters(estimator, twin)
     table = _validate_data(estimator, X, y, sample_weight, loop_weight(estimator, twin) > 0)
     # its own generator: problems with the same seed draw the same numbers, in any number
@@ -152,7 +156,9 @@ def build_problem(
     if twin and uses_learned_metric(estimator.pairs, estimator.anchors, estimator.weights):
         learned = learn_relevance(*rows)
     partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
-    if X_val is None and y_val is None:
+    if fold_of_row is not None:
+        folds = _given_folds(fold_of_row[table.indices], merged_into)
+    elif X_val is None and y_val is None:
         n_folds = min(resolve_effort(estimator).n_folds, n_train)
         folds = draw_folds(n_train, n_folds, estimator.validation_fraction, seed)
     else:
@@ -228,6 +234,13 @@ def _merge_equal_rows(rows: WeightedRows) -> tuple[WeightedRows, Indices]:
     n_features = X.shape[1]
     merged = WeightedRows(distinct[:, :n_features], distinct[:, n_features:], total / total.mean())
     return merged, merged_into
+
+
+def _given_folds(fold_of_row: Indices, merged_into: Indices) -> list[NDArray[np.intp]]:
+    """The held-out rows of each fold; equal rows that were merged are in the fold of the last."""
+    fold = np.empty(merged_into.max() + 1, dtype=np.intp)
+    fold[merged_into] = fold_of_row
+    return [np.flatnonzero(fold == number) for number in np.unique(fold)]
 
 
 def _validation_rows(

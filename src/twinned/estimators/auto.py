@@ -1,0 +1,404 @@
+"""AutoTwinRegressor: a blend of twins, networks, trees, Gaussian processes and ridge."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils import Tags, check_random_state
+
+from twinned._neighbors import Indices
+from twinned._table import Floats
+from twinned._validation import (
+    check_bool,
+    check_integer,
+    check_n_jobs,
+    check_real,
+    check_sample_weight,
+    restore_on_failure,
+    validate_target,
+    validate_training_table,
+)
+from twinned.estimators.auto_members import MemberSpec, member_context, resolve_members
+from twinned.estimators.auto_plan import MemberFits, MemberResult, finishing_seconds
+from twinned.estimators.auto_results import (
+    feature_relevance,
+    leaderboard,
+    rmse_and_error,
+    spread_weights,
+    twin_contribution,
+)
+from twinned.estimators.auto_rows import SharedRows, given_folds, share_rows
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.blend import fit_blend
+from twinned.estimators.blend_model import BlendModel
+from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
+from twinned.intervals.conformal import calibrate_from_folds
+from twinned.intervals.stored import StoredIntervals
+from twinned.models.memory import parse_memory_limit
+from twinned.pairing.splits import encode_groups
+
+
+class AutoTwinRegressor(BaseTwin):
+    """A blend of twins, networks, trees, Gaussian processes and ridge regression.
+
+    All members are cross-validated on the same folds and fitted to all rows. The weights of the
+    blend come from the out-of-fold predictions, and so do the prediction intervals and
+    `contribution_`, the comparison of the blend with and without twins.
+
+    Parameters
+    ----------
+    effort : {"fast", "balanced", "thorough"}, default="balanced"
+        Effort of the neural members and number of trees and iterations of the others.
+    time_budget : float or None, default=None
+        Seconds for the fit. Members are fitted in the order of expected gain per second, and those
+        that are expected to take too long are fitted with less effort or skipped. At least one
+        member is always fitted. None is no limit.
+    members : "auto" or list, default="auto"
+        Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
+        `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"` and `"neural_twin"`,
+        all of which are `"auto"`, and `"catboost"` and `"lightgbm"`, which need these libraries.
+        `"neural_twin:fast"` has an effort of its own. A regressor gets standardized numeric
+        features without missing values. `plan_` of another fit is such a list.
+    cv : int, splitter, iterable or None, default=None
+        Folds, in which each row must be held out once. An integer is that many random folds, None
+        is 5; rows with equal features are in the same one.
+    categorical_features : {"from_dtype"}, list or None, default="from_dtype"
+        As in `TwinRegressor`.
+    n_jobs : int or None, default=None
+        Number of threads for the fits of members and folds. None means 1. Networks use all cores.
+        The result does not depend on it.
+    memory_limit : int, str or None, default="512MB"
+        Memory limit of the twins and networks and of the blocks of predictions.
+    random_state : int, RandomState or None, default=None
+        Seed of folds and members.
+    verbose : int, default=0
+        With 1, a line is printed for each member.
+
+    Attributes
+    ----------
+    leaderboard_ : DataFrame
+        One row for each member, the best first: `member`, out-of-fold `rmse` and its standard error
+        `rmse_se`, `weight` in the blend, `fit_seconds` of all folds and the final fit,
+        `predict_seconds` for as many rows as the training set has, and `bytes` of the pickled
+        member.
+    contribution_ : dict or None
+        `ratio` of the out-of-fold RMSE of the blend with twins to that of the blend without, with
+        its 90 % bootstrap interval `lower`, `upper`, and both errors, `rmse` and `baseline_rmse`.
+        The weights of both are fitted to other rows. `baseline_weights` (n_members,) are those of
+        the blend without twins, fitted to all rows. None without twins, or with twins alone.
+    blend_ : dict
+        `method` of the weights (`"single"`, `"greedy"` or `"simplex"`), the out-of-fold `rmse` of
+        the blend with weights fitted to other rows, and that of each method, `nested_rmse`.
+    member_names_ : list of str
+        Names of the fitted members.
+    member_weights_ : ndarray of shape (n_members,)
+        Weights of the blend, which sum to one.
+    members_ : dict
+        The fitted estimators by name.
+    out_of_fold_prediction_ : ndarray of shape (n_anchors,)
+        Out-of-fold predictions of the blend, with weights fitted to other rows.
+    plan_ : list
+        The fitted members; as `members`, it gives the same result again, whatever the time budget.
+    skipped_ : dict
+        Reasons for each member that was not fitted.
+    feature_relevance_ : ndarray of shape (n_features,) or None
+        Reciprocal length scales of `"gp_matern"` for standardized features, the largest as 1.
+    anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, n_features_in_, feature_names_in_
+        As in `TwinRegressor`; all training rows of positive weight are anchors.
+
+    Examples
+    --------
+    >>> from twinned import AutoTwinRegressor
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(80, random_state=0)
+    >>> members = ["ridge", "extra_trees:fast"]
+    >>> model = AutoTwinRegressor(members=members, random_state=0).fit(X[:60], y[:60])
+    >>> model.leaderboard_["member"].tolist()
+    ['extra_trees:fast', 'ridge']
+    >>> model.predict_interval(X[60:], confidence=0.9).shape
+    (20, 2)
+    """
+
+    # all training rows are anchors of equal weight, and differences are antisymmetric
+    anchors = "all"
+    weights = "uniform"
+    symmetric = True
+
+    def __init__(
+        self,
+        *,
+        effort: str = "balanced",
+        time_budget: float | None = None,
+        members: Any = "auto",
+        cv: Any = None,
+        categorical_features: Any = "from_dtype",
+        n_jobs: int | None = None,
+        memory_limit: int | str | None = "512MB",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.effort = effort
+        self.time_budget = time_budget
+        self.members = members
+        self.cv = cv
+        self.categorical_features = categorical_features
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Cross-validate and fit the members, and fit the weights of the blend.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_samples, n_features)
+            Training rows; missing values are allowed.
+        y : array of shape (n_samples,)
+            Their target values.
+        sample_weight : array of shape (n_samples,), default=None
+            Weights of the rows, for all members that support them and for the blend.
+        groups : array of shape (n_samples,), default=None
+            Groups of rows that are held out together.
+
+        Returns
+        -------
+        self
+        """
+        start = time.perf_counter()
+        with restore_on_failure(self):
+            specs = self._check_parameters()
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            shared = self._set_rows(X, y, sample_weight, groups, seed)
+            with _without_category_warnings():
+                results = self._fit_members(specs, shared, seed, start)
+                self._set_blend(results, shared, seed)
+                self._calibrate(results, shared, seed)
+        if self.verbose:
+            print(
+                f"[AutoTwinRegressor] blend ({self.blend_['method']}): RMSE "
+                f"{self.blend_['rmse']:.4g}, all in "
+                f"{time.perf_counter() - start:.1f} s"
+            )
+        return self
+
+    # --- steps of fit -------------------------------------------------------------------------
+
+    def _check_parameters(self) -> list[MemberSpec]:
+        check_n_jobs(self.n_jobs)
+        parse_memory_limit(self.memory_limit)
+        check_integer("verbose", int(self.verbose), 0)
+        if self.time_budget is not None and check_real("time_budget", self.time_budget) <= 0:
+            raise ValueError(f"time_budget must be positive, not {self.time_budget!r}.")
+        return resolve_members(self.members, self.effort)
+
+    def _set_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any, seed: int) -> SharedRows:
+        """Validate the table, store its rows as anchors, and draw the folds."""
+        self._pair_dtype = np.dtype(np.float64)
+        matrix, schema = validate_training_table(
+            self, X, self.categorical_features, allow_nan=True, pair_dtype=self._pair_dtype
+        )
+        y = validate_target(self, y, len(matrix), multi_output=False)
+        weight = check_sample_weight(sample_weight, len(matrix))
+        rows = np.arange(len(matrix)) if weight is None else np.flatnonzero(weight)
+        weight = None if weight is None else weight[rows] / weight[rows].mean()
+        codes: Indices | None = None
+        if groups is not None:
+            codes = encode_groups(np.asarray(groups, dtype=object)[rows], len(rows))
+        cv = given_folds(self.cv, matrix, y, groups)
+        cv = cv[rows] if isinstance(cv, np.ndarray) else cv
+        self._set_anchors(matrix[rows], y[rows], weight, schema, rows)
+        return share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed)
+
+    def _fit_members(
+        self, specs: list[MemberSpec], shared: SharedRows, seed: int, start: float
+    ) -> list[MemberResult]:
+        rows = shared.training
+        contexts = {
+            spec.name: member_context(spec, seed, rows, self.memory_limit, self._schema)
+            for spec in specs
+        }
+
+        def report(result: MemberResult) -> None:
+            if self.verbose:
+                rmse, _ = rmse_and_error(result.prediction, rows.y, rows.weight)
+                print(
+                    f"[AutoTwinRegressor] {result.spec.label}: RMSE {rmse:.4g}, fitted in "
+                    f"{result.fit_seconds:.1f} s"
+                )
+
+        fits = MemberFits(rows, contexts, self.n_jobs, report)
+        if self.time_budget is None:
+            results = fits.run(specs)
+        else:
+            budget = self.time_budget - finishing_seconds(len(rows.y))
+            results = fits.run_within(specs, budget, start)
+        self.skipped_ = fits.skipped
+        if not results:
+            raise ValueError(f"No member could be fitted: {_listed(fits.skipped)}.")
+        if fits.skipped:
+            warnings.warn(
+                f"Members that were not fitted: {_listed(fits.skipped)}.",
+                SkippedMemberWarning,
+                stacklevel=4,
+            )
+        return results
+
+    def _set_blend(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
+        """Set the members, their weights, and what the out-of-fold predictions show."""
+        rows = shared.training
+        predictions = np.column_stack([result.prediction for result in results])
+        blend = fit_blend(predictions, rows.y, rows.weight, shared.groups, seed % 2**16)
+        self._members = [result.member for result in results]
+        self._spread_weights = spread_weights(predictions, rows, blend.weights)
+        self.member_names_ = [result.spec.label for result in results]
+        self.member_weights_ = blend.weights
+        self.blend_: dict[str, Any] = {
+            "method": blend.method,
+            "rmse": blend.nested_rmse[blend.method],
+            "nested_rmse": blend.nested_rmse,
+        }
+        self.plan_ = [result.spec.entry for result in results]
+        self.out_of_fold_prediction_ = blend.nested_prediction[shared.merged_into]
+        self.leaderboard_ = leaderboard(results, rows, blend.weights)
+        self.contribution_ = twin_contribution(results, shared, blend, seed % 2**16)
+        self.feature_relevance_ = feature_relevance(self._members)
+
+    def _calibrate(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
+        """Store prediction intervals from the out-of-fold errors of the blend."""
+        predictions = np.column_stack([result.prediction for result in results])
+        mean = self.out_of_fold_prediction_
+        spread = self._spread(predictions[shared.merged_into], mean)
+        fold = shared.training.fold[shared.merged_into]
+        folds = [
+            (np.flatnonzero(fold != number), np.flatnonzero(fold == number))
+            for number in range(shared.training.n_folds)
+        ]
+        calibrate_from_folds(
+            [self] * len(folds),
+            self,
+            self.anchors_X_,
+            self.anchors_y_,
+            folds,
+            random_state=seed,
+            predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
+        ).store_in(self)
+
+    # --- prediction ---------------------------------------------------------------------------
+
+    @property
+    def members_(self) -> dict[str, Any]:
+        """The fitted estimators by name."""
+        return {member.label: member.estimator for member in self._members}
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict by the weighted mean of the members.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict.
+        return_std : bool, default=False
+            Whether to return a standard deviation, too. It is calibrated: the error scale of
+            `predict_interval` times the root mean square of the out-of-fold scores.
+
+        Returns
+        -------
+        y : ndarray of shape (n_queries,)
+        std : ndarray of shape (n_queries,), only with `return_std`
+        """
+        matrix = self._validate_queries(X).matrix
+        check_bool("return_std", return_std)
+        if not return_std:
+            used = np.flatnonzero(self.member_weights_)
+            return self._predict_by(matrix, used) @ self.member_weights_[used]
+        mean, scale, stored = self._error_scale(matrix)
+        return mean, scale * np.sqrt(np.mean(stored.scores**2))
+
+    def predict_members(self, X: Any) -> Floats:
+        """Predict by each member.
+
+        Returns
+        -------
+        y : ndarray of shape (n_members, n_queries)
+            In the order of `member_names_`, those without weight included.
+        """
+        matrix = self._validate_queries(X).matrix
+        return self._predict_by(matrix, np.arange(len(self._members))).T
+
+    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+        """Prediction intervals, calibrated by the out-of-fold errors of the blend.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict.
+        confidence : float, default=0.9
+            Probability with which an interval covers y.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_queries, 2)
+            Lower and upper ends.
+        """
+        mean, scale, stored = self._error_scale(self._validate_queries(X).matrix)
+        return stored.interval(mean, scale, confidence)
+
+    def add_anchors(self, X: Any, y: Any) -> Any:
+        """A new fitted blend whose twins have further anchors; other members are the same.
+
+        The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
+        The intervals stay calibrated by the rows of the fit.
+        """
+        extended = super().add_anchors(X, y)
+        n_known = len(self.anchors_X_)
+        new_X, new_y = extended.anchors_X_[n_known:], extended.anchors_y_[n_known:]
+        with _without_category_warnings():
+            extended._members = [member.add_anchors(new_X, new_y) for member in self._members]
+        extended.intervals_ = self.intervals_
+        return extended
+
+    def _predict_by(self, matrix: Floats, members: Indices) -> Floats:
+        """(query, member): predictions of encoded rows by these members."""
+        with _without_category_warnings():
+            return np.column_stack([self._members[i].predict(matrix) for i in members])
+
+    def _error_scale(self, matrix: Floats) -> tuple[Floats, Floats, StoredIntervals]:
+        """(query,) mean and error scale of encoded rows, and the stored intervals."""
+        predictions = self._predict_by(matrix, np.arange(len(self._members)))
+        mean = predictions @ self.member_weights_
+        stored = StoredIntervals(self)
+        return mean, stored.error_scale(matrix, mean, self._spread(predictions, mean)), stored
+
+    def _spread(self, predictions: Floats, mean: Floats) -> Floats:
+        """(row,): weighted standard deviation of (row, member) predictions around the blend."""
+        spread: Floats = np.sqrt((predictions - mean[:, None]) ** 2 @ self._spread_weights)
+        return spread
+
+    def _make_model(self) -> BlendModel:
+        used = np.flatnonzero(self.member_weights_)
+        return BlendModel(
+            [self._members[i] for i in used], self.member_weights_[used], self._schema
+        )
+
+
+def _listed(skipped: dict[str, str]) -> str:
+    return "; ".join(f"{name} ({reason})" for name, reason in skipped.items())
+
+
+@contextmanager
+def _without_category_warnings() -> Iterator[None]:
+    """Context in which members do not repeat the warning of the blend about unknown categories."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownCategoryWarning)
+        yield

@@ -1,0 +1,103 @@
+"""What the out-of-fold predictions of the members of a blend show: errors, contribution, spread."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from twinned._table import Floats
+from twinned.estimators.auto_members import FittedMember, TrainingRows
+from twinned.estimators.auto_plan import MemberResult
+from twinned.estimators.auto_rows import SharedRows
+from twinned.estimators.blend import Blend, fit_blend, ratio_of_rmse
+
+
+def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple[float, float]:
+    """Root mean squared error of (row,) predictions, and its standard error.
+
+    >>> rmse_and_error(np.array([1.0, -1.0]), np.zeros(2), None)
+    (1.0, 0.0)
+    """
+    share = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
+    squares = (predicted - y) ** 2
+    mean = float(share @ squares)
+    if mean == 0:
+        return 0.0, 0.0
+    # the standard error of the mean square, through the derivative of the root
+    error = np.sqrt((share**2) @ (squares - mean) ** 2)
+    return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
+
+
+def leaderboard(results: list[MemberResult], rows: TrainingRows, weights: Floats) -> pd.DataFrame:
+    """One row for each member, the one with the smallest error first."""
+    records = []
+    for result, weight in zip(results, weights, strict=True):
+        rmse, error = rmse_and_error(result.prediction, rows.y, rows.weight)
+        records.append(
+            {
+                "member": result.spec.label,
+                "rmse": rmse,
+                "rmse_se": error,
+                "weight": float(weight),
+                "fit_seconds": result.fit_seconds,
+                "predict_seconds": result.predict_seconds,
+                "bytes": len(pickle.dumps(result.member.estimator)),
+            }
+        )
+    return pd.DataFrame(records).sort_values("rmse", kind="stable", ignore_index=True)
+
+
+def twin_contribution(
+    results: list[MemberResult], shared: SharedRows, blend: Blend, seed: int
+) -> dict[str, Any] | None:
+    """Ratio of the errors of the blend with and without twins; None where one has no member."""
+    rows = shared.training
+    others = np.array([not result.member.is_twin for result in results])
+    if others.all() or not others.any():
+        return None
+    predictions = np.column_stack([result.prediction for result in results])
+    without = fit_blend(predictions[:, others], rows.y, rows.weight, shared.groups, seed)
+    ratio = ratio_of_rmse(
+        blend.nested_prediction - rows.y,
+        without.nested_prediction - rows.y,
+        rows.weight,
+        shared.groups,
+        seed=seed,
+    )
+    baseline_weights = np.zeros(len(results))
+    baseline_weights[others] = without.weights
+    return {**ratio, "baseline_weights": baseline_weights}
+
+
+def spread_weights(predictions: Floats, rows: TrainingRows, weights: Floats) -> Floats:
+    """(member,) weights of the spread of (row, member) predictions around the blend.
+
+    Half of them are the weights of the blend, half are in inverse proportion to the mean squared
+    errors: so a member that is far worse does not dominate the spread, and the spread does not
+    vanish where a single member has all the weight.
+    """
+    squares = [rmse_and_error(own, rows.y, rows.weight)[0] ** 2 for own in predictions.T]
+    smallest = max(min(squares), np.finfo(float).tiny)
+    inverse = smallest / np.maximum(squares, smallest)
+    shares: Floats = 0.5 * weights + 0.5 * inverse / inverse.sum()
+    return shares
+
+
+def feature_relevance(members: list[FittedMember]) -> Floats | None:
+    """(feature,): reciprocal length scales of the Matérn process, the largest as 1; or None.
+
+    Indicators of a category or of missing values count for their feature.
+    """
+    process = next((m for m in members if m.label.partition(":")[0] == "gp_matern"), None)
+    if process is None:
+        return None
+    squares = np.bincount(
+        process.preparation.source_features(),
+        1.0 / process.estimator.process_.length_scales**2,
+        minlength=process.preparation.n_features,
+    ).astype(np.float64)
+    largest = squares.max()
+    return np.sqrt(squares / largest) if largest > 0 else np.zeros_like(squares)

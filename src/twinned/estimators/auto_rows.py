@@ -1,0 +1,96 @@
+"""Training rows of `AutoTwinRegressor`: equal rows merged, and folds that all members share."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.model_selection import check_cv
+
+from twinned._neighbors import Indices
+from twinned._table import Floats
+from twinned._validation import check_integer
+from twinned.estimators.auto_members import TrainingRows
+from twinned.pairing.splits import row_folds
+
+DEFAULT_FOLDS = 5
+MIN_ROWS = 4  # so that at least two rows remain in each fold
+
+
+class SharedRows(NamedTuple):
+    """Merged training rows with their folds, and how they belong to the table."""
+
+    training: TrainingRows
+    merged_into: Indices  # (row of positive weight,): the row of `training` that each became
+    groups: Indices | None  # (row of `training`,): codes of groups that no fold splits
+
+
+def share_rows(
+    matrix: Floats,
+    y: Floats,
+    weight: Floats | None = None,
+    groups: Indices | None = None,
+    cv: int | Indices | None = None,
+    seed: int = 0,
+) -> SharedRows:
+    """Merge equal rows into one with the sum of their weights, and draw folds.
+
+    A repeated row is so the same as a weight. `cv` is a number of random folds, or the fold of each
+    row (see `given_folds`). Rows with equal features are in the same random fold, unless there are
+    groups; given folds are not changed, and equal rows of different folds not merged.
+    """
+    given = cv if isinstance(cv, np.ndarray) else None
+    keys = [key for key in (matrix, y, groups, given) if key is not None]
+    _, first, merged_into = np.unique(
+        np.column_stack(keys), axis=0, return_index=True, return_inverse=True
+    )
+    merged_into = merged_into.ravel()
+    if len(first) < MIN_ROWS:
+        raise ValueError(
+            f"X and y have {len(first)} different rows (n_samples = {len(y)}); at least {MIN_ROWS} "
+            "are needed."
+        )
+    counted = np.ones(len(y)) if weight is None else weight
+    total: Floats = np.bincount(merged_into, weights=counted).astype(np.float64)
+    total = total / total.mean()
+    own_groups = _equal_features(matrix[first]) if groups is None else groups[first]
+    if given is None:
+        n_folds = min(DEFAULT_FOLDS, len(first)) if cv is None else check_integer("cv", cv, 2)
+        fold = np.empty(len(first), dtype=np.intp)
+        for number, (_, held_out) in enumerate(row_folds(len(first), n_folds, seed, own_groups)):
+            fold[held_out] = number
+    else:
+        fold = np.unique(given[first], return_inverse=True)[1]
+    training = TrainingRows(
+        matrix=matrix[first],
+        y=y[first],
+        weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
+        fold=fold,
+    )
+    return SharedRows(training, merged_into, own_groups)
+
+
+def given_folds(cv: Any, matrix: Floats, y: Floats, groups: Any) -> int | Indices | None:
+    """The fold of each row (n,) by a splitter or an iterable of splits; an integer as it is."""
+    if cv is None or isinstance(cv, Integral):
+        return None if cv is None else int(cv)
+    parts = [rows for _, rows in check_cv(cv).split(matrix, y, groups)]
+    if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(y))):
+        raise ValueError(
+            f"cv={cv!r} must hold out each of the {len(y)} rows once, in at least two folds."
+        )
+    fold = np.empty(len(y), dtype=np.intp)
+    for number, rows in enumerate(parts):
+        fold[rows] = number
+    return fold
+
+
+def _equal_features(matrix: Floats) -> Indices | None:
+    """(row,): codes of rows with equal features; None where few or too many rows share them."""
+    _, codes = np.unique(matrix, axis=0, return_inverse=True)
+    counts = np.bincount(codes.ravel())
+    too_few = len(counts) < 4 * DEFAULT_FOLDS
+    if len(counts) == len(matrix) or too_few or counts.max() > len(matrix) / (2 * DEFAULT_FOLDS):
+        return None
+    return codes.ravel()

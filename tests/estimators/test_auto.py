@@ -1,0 +1,406 @@
+"""AutoTwinRegressor: folds, members, blend, what a twin has, time budget."""
+
+import pickle
+import time
+import warnings
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import KFold
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from twinned import AutoTwinRegressor, TwinRegressor
+from twinned.datasets import make_wsb
+from twinned.estimators.auto_members import AUTO, MEMBERS, resolve_members
+from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
+
+TWIN = ("linear_twin", TwinRegressor(Ridge(), memory_limit="2MB"))
+CHEAP = [
+    "ridge",
+    ("knn", KNeighborsRegressor(1)),
+    ("tree", DecisionTreeRegressor(max_depth=4)),
+    TWIN,
+]
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    """The error scale of the intervals takes most of the time of a fit to few rows."""
+    monkeypatch.setattr(
+        "twinned.intervals.error_scale.ExtraTreesRegressor",
+        lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
+    )
+
+
+@pytest.fixture(scope="module")
+def data():
+    table, values = make_wsb(90, random_state=0)
+    X, y = table.to_numpy(), values.to_numpy()
+    return X[:70], y[:70], X[70:], y[70:]
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return AutoTwinRegressor(members=CHEAP, random_state=0).fit(*data[:2])
+
+
+@parametrize_with_checks([AutoTwinRegressor(members=CHEAP, cv=3)])
+def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([AutoTwinRegressor(effort="fast", cv=2)])
+def test_sklearn_check_of_all_members(estimator, check):
+    check(estimator)
+
+
+# --- members and folds ----------------------------------------------------------------------------
+
+
+class Recorder(RegressorMixin, BaseEstimator):
+    """Predicts the mean and records the rows that it was fitted to."""
+
+    log: ClassVar[list] = []
+
+    def fit(self, X, y, sample_weight=None):
+        self.mean_ = np.mean(y)
+        Recorder.log.append((set(np.asarray(y)), sample_weight))
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean_)
+
+
+@pytest.fixture
+def log():
+    Recorder.log.clear()
+    return Recorder.log
+
+
+def held_out(log, y):
+    """The target values that each fit did not use; the fit of all rows excluded."""
+    return [set(y) - known for known, _ in log if known != set(y)]
+
+
+def test_members_are_fitted_in_the_same_folds_and_to_all_rows(log, rng):
+    X, y = rng.normal(size=(40, 2)), rng.permutation(np.arange(40.0))
+    members = [("a", Recorder()), ("b", Recorder())]
+    AutoTwinRegressor(members=members, random_state=0).fit(X, y)
+    parts = held_out(log, y)
+    assert len(log) == 12
+    assert sorted(map(sorted, parts[:5])) == sorted(map(sorted, parts[5:]))
+    assert set().union(*parts[:5]) == set(y)
+    assert sum(map(len, parts[:5])) == 40
+
+
+def test_given_folds(log, rng):
+    X, y = rng.normal(size=(30, 2)), np.arange(30.0)
+    cv = KFold(3)
+    AutoTwinRegressor(members=[("a", Recorder())], cv=cv).fit(X, y)
+    assert [sorted(part) for part in held_out(log, y)] == [list(y[rows]) for _, rows in cv.split(X)]
+    with pytest.raises(ValueError, match="must hold out each of the 30 rows once"):
+        AutoTwinRegressor(members=["ridge"], cv=[(np.arange(20), np.arange(20, 30))]).fit(X, y)
+
+
+def test_groups_and_equal_features_are_not_split(log, rng):
+    y = np.arange(60.0)
+    groups = np.repeat(np.arange(12), 5)
+    AutoTwinRegressor(members=[("a", Recorder())]).fit(rng.normal(size=(60, 2)), y, groups=groups)
+    for part in held_out(log, y):
+        assert len(part) == 5 * len({groups[int(value)] for value in part})
+    log.clear()
+    pairs = np.repeat(rng.normal(size=(30, 2)), 2, axis=0)
+    AutoTwinRegressor(members=[("a", Recorder())]).fit(pairs, y)
+    for part in held_out(log, y):
+        assert len(part) == 2 * len({int(value) // 2 for value in part})
+
+
+def test_networks_use_the_shared_folds(data):
+    """Out-of-fold errors of a network that memorizes are those of rows it was not trained on."""
+    from twinned import NeuralRegressor
+
+    rng = np.random.RandomState(0)
+    X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
+    fold = np.repeat(np.arange(4), 10)
+    small = NeuralRegressor((8,), n_members=4, n_folds=4, max_steps=30, random_state=0)
+    network = small._fit_with_folds(X, y, None, fold)
+    moved = y.copy()
+    moved[fold == 1] += 100.0  # of the rows of one fold
+    other = clone(small)._fit_with_folds(X, moved, None, fold)
+    scale = moved.std() / y.std()
+    assert network.learning_curve_.shape[0] == 4
+    # only the networks of the other folds have seen the change
+    assert not np.allclose(network.out_of_fold_prediction_, other.out_of_fold_prediction_)
+    assert np.abs(other.out_of_fold_prediction_[fold == 1]).max() < 60
+    assert scale > 10
+
+
+def test_repeated_rows_equal_weights(log, rng):
+    X, y = rng.normal(size=(30, 3)), rng.normal(size=30)
+    counts = rng.randint(0, 4, 30)
+    members = ["ridge", ("tree", DecisionTreeRegressor(max_depth=3))]
+    model = AutoTwinRegressor(members=members, random_state=0)
+    weighted = clone(model).fit(X, y, sample_weight=counts)
+    repeated = clone(model).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    np.testing.assert_array_equal(weighted.predict(X), repeated.predict(X))
+    np.testing.assert_array_equal(weighted.member_weights_, repeated.member_weights_)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ("all", "members must be one of 'auto', or a list of members"),
+        ([], "at least one member"),
+        (["ridge", "rigde"], "a member must be one of"),
+        (["ridge", "ridge:fast"], "'ridge' twice"),
+        (["ridge:slow"], "the effort of ridge"),
+        ([("ridge", Ridge())], "not a valid name"),
+        ([("mine", DummyRegressor)], "must be a scikit-learn regressor"),
+        (3, "members must be 'auto' or a list"),
+    ],
+)
+def test_invalid_members(members, message, data):
+    with pytest.raises((ValueError, TypeError), match=message):
+        AutoTwinRegressor(members=members).fit(*data[:2])
+
+
+def test_auto_has_all_members_of_core_dependencies():
+    assert {spec.name for spec in resolve_members("auto", "fast")} == set(AUTO)
+    assert set(MEMBERS) - set(AUTO) == {"catboost", "lightgbm"}
+
+
+def test_missing_library_is_named(data, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
+    with pytest.raises(ImportError, match="needs the library lightgbm"):
+        AutoTwinRegressor(members=["lightgbm"]).fit(*data[:2])
+
+
+class Failing(RegressorMixin, BaseEstimator):
+    def fit(self, X, y):
+        raise ValueError("no luck")
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+def test_failed_member_is_skipped(data):
+    X, y, *_ = data
+    with pytest.warns(SkippedMemberWarning, match=r"bad \(failed: no luck\)"):
+        model = AutoTwinRegressor(members=["ridge", ("bad", Failing())]).fit(X, y)
+    assert model.member_names_ == ["ridge"]
+    assert model.skipped_ == {"bad": "failed: no luck"}
+    with pytest.raises(ValueError, match="No member could be fitted"):
+        AutoTwinRegressor(members=[("bad", Failing())]).fit(X, y)
+
+
+@pytest.mark.parametrize("member", ["ridge", "gp_rbf", "extra_trees", "boosting", "tree_twin"])
+def test_categories_and_missing_values(member, rng, few_iterations):
+    n = 60
+    kind = rng.choice(["a", "b", "c"], n)
+    table = pd.DataFrame({"kind": pd.Categorical(kind), "size": rng.normal(size=n)})
+    y = np.select([kind == "a", kind == "b"], [0.0, 10.0], 20.0) + table["size"]
+    table.loc[3, "size"] = np.nan
+    table.loc[4, "kind"] = np.nan
+    model = AutoTwinRegressor(effort="fast", members=[member], cv=3, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnknownCategoryWarning)
+        model.fit(table, y)
+        predicted = model.predict(table)
+    assert np.isfinite(predicted).all()
+    assert np.sqrt(np.mean((predicted - y)[5:] ** 2)) < 3
+    new = table.iloc[:2].assign(kind=pd.Categorical(["z", "a"]))
+    with pytest.warns(UnknownCategoryWarning) as caught:
+        assert np.isfinite(model.predict(new)).all()
+    assert len(caught) == 1
+
+
+# --- blend ----------------------------------------------------------------------------------------
+
+
+def test_prediction_is_the_weighted_mean_of_the_members(model, data):
+    members = model.predict_members(data[2])
+    assert members.shape == (4, 20)
+    np.testing.assert_allclose(model.predict(data[2]), model.member_weights_ @ members)
+    fitted = model.members_["knn"]
+    assert fitted.n_samples_fit_ == 70
+
+
+def test_leaderboard(model, data):
+    table = model.leaderboard_.set_index("member")
+    assert list(model.leaderboard_) == [
+        "member", "rmse", "rmse_se", "weight", "fit_seconds", "predict_seconds", "bytes",
+    ]  # fmt: skip
+    assert set(table.index) == set(model.member_names_) == {"ridge", "knn", "tree", "linear_twin"}
+    assert table["rmse"].is_monotonic_increasing
+    assert table["weight"].sum() == pytest.approx(1)
+    assert table.loc["tree", "bytes"] == len(pickle.dumps(model.members_["tree"]))
+    alone = AutoTwinRegressor(members=["ridge"], random_state=0).fit(*data[:2])
+    assert alone.leaderboard_["rmse"][0] == table.loc["ridge", "rmse"]
+
+
+def test_contribution_compares_blends_with_and_without_twins(data):
+    X, y, *_ = data
+    weak = [("mean", DummyRegressor())]
+    model = AutoTwinRegressor(members=[*weak, TWIN], random_state=0).fit(X, y)
+    result = model.contribution_
+    assert result["lower"] < result["ratio"] < result["upper"] < 1
+    assert result["baseline_rmse"] == pytest.approx(y.std(), rel=0.05)
+    assert AutoTwinRegressor(members=weak).fit(X, y).contribution_ is None
+
+
+def test_far_better_member_has_all_the_weight(rng):
+    X = rng.normal(size=(80, 3))
+    y = X @ [1.0, 2.0, 3.0]
+    members = [("linear", LinearRegression()), ("knn", KNeighborsRegressor()), "extra_trees:fast"]
+    model = AutoTwinRegressor(members=members, random_state=0).fit(X, y)
+    assert model.member_weights_[0] == pytest.approx(1, abs=1e-9)
+    np.testing.assert_allclose(model.predict(X), y, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_jobs", [2, -1])
+def test_n_jobs_does_not_change_the_result(n_jobs, data):
+    members = ["gp_matern:fast", "extra_trees:fast", "boosting:fast", TWIN]
+    model = AutoTwinRegressor(members=members, random_state=0)
+    one, several = (clone(model).set_params(n_jobs=n).fit(*data[:2]) for n in (None, n_jobs))
+    np.testing.assert_array_equal(one.predict(data[2]), several.predict(data[2]))
+    np.testing.assert_array_equal(one.predict_interval(data[2]), several.predict_interval(data[2]))
+
+
+# --- what a twin has ------------------------------------------------------------------------------
+
+
+def test_intervals_cover(model, data):
+    *_, X_test, y_test = data
+    intervals = model.predict_interval(X_test, 0.9)
+    covered = (intervals[:, 0] <= y_test) & (y_test <= intervals[:, 1])
+    assert covered.mean() > 0.7
+    wider = model.predict_interval(X_test, 0.95)
+    assert (np.diff(wider) >= np.diff(intervals)).all()
+    mean, std = model.predict(X_test, return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(X_test))
+    np.testing.assert_allclose(intervals.mean(axis=1), mean)
+    assert 0.5 < np.sqrt(np.mean(((y_test - mean) / std) ** 2)) < 2
+
+
+def test_differences_are_the_weighted_mean_of_the_members(model, data):
+    X_test = data[2]
+    A, B = X_test[:10], X_test[10:]
+    expected = 0.0
+    for name, weight in zip(model.member_names_, model.member_weights_, strict=True):
+        member = next(m for m in model._members if m.label == name)
+        if member.is_twin:
+            own = member.estimator.predict_difference(
+                member.preparation.transform(A), member.preparation.transform(B)
+            )
+        else:
+            own = member.predict(A) - member.predict(B)
+        expected = expected + weight * own
+    np.testing.assert_allclose(model.predict_difference(A, B), expected, atol=1e-12)
+    np.testing.assert_allclose(model.predict_difference(B, A), -expected, atol=1e-12)
+
+
+def test_estimates_of_anchors(model, data):
+    indices, estimates = model.predict_anchors(data[2][:3])
+    assert indices.shape == estimates.shape == (3, 70)
+    anchors = model.anchors_X_[indices[0]]
+    query = np.repeat(data[2][:1], 70, axis=0)
+    known = model.anchors_y_[indices[0]]
+    expected = known + model.predict_difference(query, anchors)
+    np.testing.assert_allclose(estimates[0], expected, atol=1e-10)
+    table = model.explain(data[2][:3], n=4)
+    assert len(table) == 12
+    np.testing.assert_allclose(table["estimate"], table["anchor_y"] + table["difference"])
+    assert model.loop_inconsistency(data[2][:3], n_loops=5).max() < 1e-10
+
+
+def test_added_anchors_change_twins_only(model, data):
+    *_, X_test, y_test = data
+    more = model.add_anchors(X_test, y_test + 5)
+    old, new = model.predict_members(X_test), more.predict_members(X_test)
+    changed = [not np.array_equal(*pair) for pair in zip(old, new, strict=True)]
+    assert changed == [name == "linear_twin" for name in model.member_names_]
+    assert len(more.anchors_X_) == 90
+    assert len(model.anchors_X_) == 70
+    assert more.predict_interval(X_test).shape == (20, 2)
+
+
+def test_pickle(model, data):
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_interval(data[2]), model.predict_interval(data[2]))
+    np.testing.assert_array_equal(
+        again.predict_difference(data[2][:1], data[2][1:2]),
+        model.predict_difference(data[2][:1], data[2][1:2]),
+    )
+
+
+def test_relevance_of_features(rng):
+    X = rng.uniform(-2, 2, (60, 3))
+    X[:5, 2] = np.nan
+    model = AutoTwinRegressor(members=["gp_matern:fast"]).fit(X, np.sin(2 * X[:, 1]))
+    relevance = model.feature_relevance_
+    assert relevance.argmax() == 1
+    assert relevance[1] == 1
+    assert relevance[[0, 2]].max() < 0.2
+
+
+# --- time budget ----------------------------------------------------------------------------------
+
+
+class Slow(LinearRegression):
+    def fit(self, X, y, sample_weight=None):
+        time.sleep(0.4)
+        return super().fit(X, y)
+
+
+def test_time_budget_skips_slow_members_and_can_be_replayed(data, monkeypatch):
+    X, y, X_test, _ = data
+    monkeypatch.setattr("twinned.estimators.auto.finishing_seconds", lambda n_rows: 0.5)
+    members = ["ridge", ("slow", Slow()), "neural_twin"]
+    model = AutoTwinRegressor(members=members, time_budget=1.5, random_state=0)
+    with pytest.warns(SkippedMemberWarning, match="first fold took"):
+        model.fit(X, y)
+    assert set(model.skipped_) == {"slow", "neural_twin"}
+    assert model.plan_ == ["ridge"]
+    again = clone(model).set_params(members=model.plan_, time_budget=None).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X_test), again.predict(X_test))
+
+
+def test_smaller_effort_within_the_time_budget(data):
+    from twinned.estimators.auto_plan import CostModel
+
+    X, y, *_ = data
+    spec = resolve_members(["extra_trees"], "thorough")[0]
+    model = AutoTwinRegressor(members=["extra_trees"], effort="thorough")
+    shared = model._set_rows(X, y, None, None, 0)
+    costs = [
+        CostModel(shared.training, 1).seconds(spec.with_effort(effort))
+        for effort in ("fast", "balanced", "thorough")
+    ]
+    assert costs == sorted(costs)
+    assert spec.with_effort("fast").entry == "extra_trees:fast"
+
+
+def test_invalid_time_budget(data):
+    with pytest.raises(ValueError, match="time_budget must be positive"):
+        AutoTwinRegressor(time_budget=0).fit(*data[:2])
+
+
+def test_verbose(data, capsys):
+    AutoTwinRegressor(members=["ridge"], verbose=1).fit(*data[:2])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("[AutoTwinRegressor] ridge: RMSE")
+    assert lines[1].startswith("[AutoTwinRegressor] blend (single): RMSE")
+
+
+def test_too_few_rows():
+    with pytest.raises(ValueError, match="3 different rows"):
+        AutoTwinRegressor(members=["ridge"]).fit(np.arange(3.0)[:, None], np.arange(3.0))
