@@ -45,8 +45,9 @@ class BaseNeural(BaseEstimator):
     embedding : "auto", float or None, default="auto"
         Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
         features; `"auto"` differs between members, None is no embedding.
-    n_frequencies : int, default=16
-        Number of frequencies per feature.
+    n_frequencies : int or None, default=None
+        Number of frequencies per feature. None is 16 for up to 20 features and fewer for more,
+        320 in all; wider tables have no embedding.
     learning_rate : float or None, default=None
         Initial learning rate of all members; None differs between members.
     dropout : float or None, default=None
@@ -117,7 +118,7 @@ class BaseNeural(BaseEstimator):
         n_folds: int | None = None,
         activation: str = "silu",
         embedding: str | float | None = "auto",
-        n_frequencies: int = 16,
+        n_frequencies: int | None = None,
         learning_rate: float | None = None,
         dropout: float | None = None,
         weight_decay: float | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from functools import cache
@@ -13,7 +14,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from twinned._compat import raise_for_params, unwrap_search
-from twinned._neighbors import NeighborIndex
+from twinned._neighbors import Indices, NeighborIndex
 from twinned._table import Floats, Rows
 from twinned._validation import (
     check_bool,
@@ -34,9 +35,10 @@ from twinned.estimators.training_set import (
 )
 from twinned.exceptions import IgnoredValidationSetWarning
 from twinned.models.base_estimator import (
-    DEFAULT_PAIRS,
+    MAX_FEATURES,
     check_base_estimator,
     default_estimator,
+    default_n_pairs,
     pair_dtype,
     supports_validation_set,
 )
@@ -52,8 +54,10 @@ from twinned.models.sklearn import (
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
+from twinned.pairing.screening import relevant_features
 from twinned.pairing.weights import as_weight_strategy
 
+_LOGGER = logging.getLogger("twinned")
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
 
 
@@ -221,7 +225,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         data = self._validate_training_rows(X, y, sample_weight, groups)
         n_rows = len(data.rows)
         base = self._base_estimator(n_rows, data.n_outputs)
-        self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype)
+        self.selected_features_ = self._select_features(data)
+        self._features = PairFeatures(
+            self.pair_features,
+            data.schema,
+            self._pair_dtype,
+            None
+            if len(self.selected_features_) == data.schema.n_features
+            else self.selected_features_,
+        )
         self._y_unit = target_unit(data.values)
         limit = parse_memory_limit(self.memory_limit)
         max_pairs = max_pairs_in_memory(
@@ -322,10 +334,26 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             rows=schema.to_rows(matrix),
         )
 
+    def _select_features(self, data: TrainingRows) -> Indices:
+        """The features that pairs are made of: of a wide table, the relevant ones."""
+        n_features = data.schema.n_features
+        if self.estimator is not None or callable(self.pair_features):
+            return np.arange(n_features)
+        selected = relevant_features(data.matrix, data.y, MAX_FEATURES, data.weight)
+        if len(selected) < n_features:
+            _LOGGER.info(
+                "TwinRegressor: %d of %d features are used; the others are constant, copies, or "
+                "the least relevant ones (see selected_features_)",
+                len(selected),
+                n_features,
+            )
+        return selected
+
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""
         if self.estimator is None and self.symmetric and self.pairs == "auto":
-            strategy: PairStrategy = HalfPairs(min(DEFAULT_PAIRS, max_pairs))
+            n_pairs = default_n_pairs(len(self.selected_features_))
+            strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
         else:
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)
         as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)

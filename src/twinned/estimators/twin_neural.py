@@ -79,7 +79,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         weights: Any = "uniform",
         activation: str = "silu",
         embedding: str | float | None = "auto",
-        n_frequencies: int = 16,
+        n_frequencies: int | None = None,
         learning_rate: float | None = None,
         dropout: float | None = None,
         weight_decay: float | None = None,

@@ -24,6 +24,11 @@ from twinned.exceptions import LeakingValidationWarning
 DEFAULT_PAIRS = 100_000
 """Maximum number of pairs of the default estimator with `pairs="auto"`, each in one order only."""
 
+MAX_FEATURES = 40
+"""Maximum number of features of the default estimator (see `pairing.screening`)."""
+
+_PAIRS_TIMES_FEATURES = 2_000_000  # which the seconds of a fit are proportional to
+
 DEFAULT_ITERATIONS = 500
 
 # scikit-learn's own trees and XGBoost compare in float32: pairs in that type take half the memory
@@ -50,6 +55,15 @@ def default_estimator(n_rows: int, n_outputs: int) -> Any:
         early_stopping=False,
     )
     return boosting if n_outputs == 1 else MultiOutputRegressor(boosting)
+
+
+def default_n_pairs(n_features: int) -> int:
+    """Maximum number of pairs of the default estimator: fewer where there are many features.
+
+    >>> default_n_pairs(20), default_n_pairs(40)
+    (100000, 50000)
+    """
+    return min(DEFAULT_PAIRS, _PAIRS_TIMES_FEATURES // n_features)
 
 
 def check_base_estimator(estimator: Any) -> Any:
