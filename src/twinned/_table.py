@@ -127,6 +127,11 @@ class TableSchema:
             np.flatnonzero(categorical),
         )
 
+    def encoded_columns(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The columns of `Rows.features` that belong to these features."""
+        numeric, indicators, _ = self.row_columns(features)
+        return np.concatenate([numeric, len(self.numeric) + indicators])
+
     def to_rows(self, matrix: Floats) -> Rows:
         """Split an encoded (n, n_features) matrix into `Rows`.
 

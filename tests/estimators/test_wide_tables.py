@@ -10,7 +10,13 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 import twinned
 from twinned import HalfPairs, TwinNeuralRegressor, TwinRegressor
-from twinned.models.base_estimator import DEFAULT_PAIRS, MAX_FEATURES, default_n_pairs
+from twinned.models.base_estimator import (
+    DEFAULT_PAIRS,
+    MAX_FEATURES,
+    default_estimator,
+    default_n_pairs,
+)
+from twinned.models.neural.padding import round_up
 from twinned.models.neural.parameters import resolve_n_frequencies
 
 
@@ -73,12 +79,43 @@ def test_given_estimators_and_callables_see_all_features(wide):
 def test_narrow_tables_have_all_pairs_and_frequencies():
     for n_features in (1, 10, 20):
         assert default_n_pairs(n_features) == DEFAULT_PAIRS
-        assert resolve_n_frequencies(TwinNeuralRegressor(), n_features) == 16
+        boosting = default_estimator(500, 1, n_features)
+        assert (boosting.min_samples_leaf, boosting.max_bins) == (125, 255)
+        assert resolve_n_frequencies(TwinNeuralRegressor(), round_up(n_features, 4)) == 16
 
 
-def test_frequencies_of_a_wide_table(rng):
-    X, y = rng.uniform(size=(20, 64)), rng.uniform(size=20)
-    twin = TwinNeuralRegressor(n_members=1, n_folds=1, max_steps=2, hidden_sizes=(4,))
-    assert twin.fit(X, y)._shape["n_frequencies"] == 320 // 64
-    assert resolve_n_frequencies(TwinNeuralRegressor(n_frequencies=3), 64) == 3
-    assert resolve_n_frequencies(TwinNeuralRegressor(), 400) == 0
+def test_a_leaf_holds_the_same_share_of_fewer_pairs():
+    boosting = default_estimator(500, 1, 80)
+    assert boosting.min_samples_leaf == 125 // 4
+    assert default_n_pairs(80) == DEFAULT_PAIRS // 4
+    # 40 rows have fewer pairs than that
+    assert default_estimator(40, 1, 80).min_samples_leaf == 10
+
+
+def test_networks_of_a_wide_table(rng):
+    X, y = rng.uniform(size=(30, 64)), rng.uniform(size=30)
+    X[:, 5] = X[:, 6]
+    y = y + 10 * X[:, 9]
+    twin = TwinNeuralRegressor(
+        n_members=1, n_folds=1, max_steps=2, hidden_sizes=(4,), max_features=20, random_state=0
+    ).fit(X, y)
+    selected = twin.selected_features_
+    assert len(selected) == 20
+    assert 9 in selected
+    assert twin._shape["n_features"] == 24  # padded
+    assert twin.anchors_X_.shape == X.shape
+    changed = X.copy()
+    changed[:, [j for j in range(64) if j not in selected]] = 0.5
+    np.testing.assert_array_equal(twin.predict(changed), twin.predict(X))
+    changed[:, 9] += 1
+    assert (twin.predict(changed) != twin.predict(X)).all()
+    plain = twin.substitute_anchor(3)
+    np.testing.assert_allclose(plain.predict(X), twin.predict_anchors(X)[1][:, 3], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "n_features", "expected"),
+    [({}, 24, 16), ({}, 64, 2), ({"n_frequencies": 3}, 64, 3), ({}, 384, 1)],
+)
+def test_frequencies_of_a_wide_table(parameters, n_features, expected):
+    assert resolve_n_frequencies(TwinNeuralRegressor(**parameters), n_features) == expected

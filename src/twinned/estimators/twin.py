@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import warnings
 from functools import cache
@@ -57,7 +56,6 @@ from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
 from twinned.pairing.screening import relevant_features
 from twinned.pairing.weights import as_weight_strategy
 
-_LOGGER = logging.getLogger("twinned")
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
 
 
@@ -73,13 +71,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     estimator : regressor, default=None
         The base estimator. `TwinRegressor(RandomForestRegressor())` is a twinned random forest.
         None is gradient boosting with leaves of many pairs, chosen on the paper's data sets
-        (`benchmarks/tree_default.py`). A search such as `GridSearchCV` over a regressor is
-        cross-validated over rows, not over pairs.
+        (`benchmarks/tree_default.py`). Of a table with more than 80 features, it uses the 80 most
+        relevant ones, without constant features and copies (`benchmarks/wide.py`). A search such
+        as `GridSearchCV` over a regressor is cross-validated over rows, not over pairs.
     pairs : {"auto", "all"}, int or strategy, default="auto"
         Training pairs: `"all"` n² of them; an integer m for m random partners per row; a strategy
         such as `NearestPairs(16)`. `"auto"` is all pairs up to 250,000 that fit into
         `memory_limit`, and random partners beyond; with the default estimator it is
-        `HalfPairs(100_000)`. If `symmetric`, random and nearest pairs are fitted in both orders.
+        `HalfPairs(100_000)`, and fewer for more than 20 features. If `symmetric`, random and
+        nearest pairs are fitted in both orders.
     pair_features : str or callable, default="concat+difference"
         Features of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b), `"difference"`
         a − b, or a callable of two (n_pairs, n_encoded) arrays. A categorical feature enters as
@@ -122,6 +122,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         later have −1.
     n_pairs_ : int
         Number of training pairs, mirror images included.
+    selected_features_ : ndarray
+        Indices of the features that pairs are made of: all, or those that the default estimator
+        uses of a wide table.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -224,15 +227,13 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         rng = check_random_state(self.random_state)
         data = self._validate_training_rows(X, y, sample_weight, groups)
         n_rows = len(data.rows)
-        base = self._base_estimator(n_rows, data.n_outputs)
-        self.selected_features_ = self._select_features(data)
+        selected = self.selected_features_ = self._select_features(data)
+        base = self._base_estimator(n_rows, data.n_outputs, len(selected))
         self._features = PairFeatures(
             self.pair_features,
             data.schema,
             self._pair_dtype,
-            None
-            if len(self.selected_features_) == data.schema.n_features
-            else self.selected_features_,
+            None if len(selected) == data.schema.n_features else selected,
         )
         self._y_unit = target_unit(data.values)
         limit = parse_memory_limit(self.memory_limit)
@@ -301,9 +302,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return None
         return process_routing(self, "fit", **params).estimator.fit.get("groups")
 
-    def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1) -> Any:
+    def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1, n_features: int = 1) -> Any:
         if self.estimator is None:
-            return default_estimator(n_rows, n_outputs)
+            return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
 
     def _validate_training_rows(
@@ -336,18 +337,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _select_features(self, data: TrainingRows) -> Indices:
         """The features that pairs are made of: of a wide table, the relevant ones."""
-        n_features = data.schema.n_features
         if self.estimator is not None or callable(self.pair_features):
-            return np.arange(n_features)
-        selected = relevant_features(data.matrix, data.y, MAX_FEATURES, data.weight)
-        if len(selected) < n_features:
-            _LOGGER.info(
-                "TwinRegressor: %d of %d features are used; the others are constant, copies, or "
-                "the least relevant ones (see selected_features_)",
-                len(selected),
-                n_features,
-            )
-        return selected
+            return np.arange(data.schema.n_features)
+        return relevant_features(data.matrix, data.y, MAX_FEATURES, data.weight)
 
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""

@@ -6,6 +6,8 @@ table, constant features, copies of other features and the least relevant ones a
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
@@ -17,6 +19,7 @@ DUPLICATE_CORRELATION = 0.999
 """Two features are copies where both correlations, of values and of ranks, exceed this."""
 
 _N_TREES = 100
+_LOGGER = logging.getLogger("twinned")
 
 
 def relevant_features(
@@ -43,18 +46,26 @@ def relevant_features(
     indices : array of shape (n_selected,) or less
         In increasing order.
     """
-    if matrix.shape[1] <= n_selected:
-        return np.arange(matrix.shape[1])
+    n_features = matrix.shape[1]
+    if n_features <= n_selected:
+        return np.arange(n_features)
     features = distinct_features(matrix)
+    if len(features) > n_selected:
+        target = _standardize(y.reshape(len(y), -1))
+        target = target[:, 0] if target.shape[1] == 1 else target
+        # fixed seed: the same rows have the same features, whatever the random state of a twin is
+        forest = ExtraTreesRegressor(_N_TREES, random_state=0)
+        forest.fit(_ranks(matrix[:, features]), target, sample_weight=weight)
+        order = np.argsort(-forest.feature_importances_, kind="stable")
+        features = np.sort(features[order[:n_selected]])
     if len(features) == 0:
-        return np.arange(1)  # all are constant, and a model needs one
-    if len(features) <= n_selected:
-        return features
-    # fixed seed: the same rows have the same features, whatever the random state of a twin is
-    forest = ExtraTreesRegressor(_N_TREES, random_state=0)
-    forest.fit(_ranks(matrix[:, features]), _standardize(y), sample_weight=weight)
-    order = np.argsort(-forest.feature_importances_, kind="stable")
-    return np.sort(features[order[:n_selected]])
+        features = np.arange(1)  # all are constant, and a model needs one
+    _LOGGER.info(
+        "%d of %d features are used; the others are constant, copies, or the least relevant ones",
+        len(features),
+        n_features,
+    )
+    return features
 
 
 def distinct_features(matrix: Floats) -> NDArray[np.intp]:

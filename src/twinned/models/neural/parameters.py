@@ -19,7 +19,8 @@ from twinned.models.neural.published import RECIPES
 from twinned.pairing.weights import as_weight_strategy
 
 _MAX_FREQUENCIES = 16  # per feature
-_MAX_EMBEDDING = 320  # frequencies of all features together
+_NARROW_FEATURES = 24  # padded; beyond, features have fewer frequencies (`benchmarks/wide.py`)
+_MAX_EMBEDDING = 128  # frequencies of all features together, unless each has one
 
 
 def check_parameters(estimator: Any, twin: bool) -> None:
@@ -32,6 +33,8 @@ def check_parameters(estimator: Any, twin: bool) -> None:
     check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
     if estimator.n_frequencies is not None:
         check_integer("n_frequencies", estimator.n_frequencies, 0)
+    if estimator.max_features is not None:
+        check_integer("max_features", estimator.max_features)
     check_hidden_sizes(estimator.hidden_sizes)
     check_n_jobs(estimator.n_jobs)
     parse_memory_limit(estimator.memory_limit)
@@ -92,12 +95,14 @@ def member_settings(estimator: Any, n_settings: int) -> list[Setting]:
 def resolve_n_frequencies(estimator: Any, n_features: int) -> int:
     """Return the number of frequencies per feature: fewer where there are many features.
 
-    The first layer has two inputs for each frequency of each feature, and takes most of the time
-    of a step where the table is wide.
+    `n_features` is padded. The first layer has two inputs for each frequency of each feature, and
+    takes most of the time of a step where the table is wide.
     """
     if estimator.n_frequencies is not None:
         return int(estimator.n_frequencies)
-    return min(_MAX_FREQUENCIES, _MAX_EMBEDDING // n_features)
+    if n_features <= _NARROW_FEATURES:
+        return _MAX_FREQUENCIES
+    return max(1, _MAX_EMBEDDING // n_features)
 
 
 def loop_weight(estimator: Any, twin: bool) -> float:
