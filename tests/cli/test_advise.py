@@ -18,7 +18,7 @@ from twinned.datasets import make_wsb
 def _fast(monkeypatch):
     """One thread, and a default estimator of few iterations: the advice need not be good."""
     few = HistGradientBoostingRegressor(max_iter=40, min_samples_leaf=10)
-    monkeypatch.setattr("twinned.estimators.twin.default_estimator", lambda n_rows, n_outputs: few)
+    monkeypatch.setattr("twinned.estimators.twin.default_estimator", lambda *sizes: few)
     with threadpool_limits(1):
         yield
 

@@ -46,8 +46,13 @@ class BaseNeural(BaseEstimator):
     embedding : "auto", float or None, default="auto"
         Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
         features; `"auto"` differs between members, None is no embedding.
-    n_frequencies : int, default=16
-        Number of frequencies per feature.
+    n_frequencies : int or None, default=None
+        Number of frequencies per feature. None is 16 for up to 24 features, 4 for up to 32, 2 for
+        up to 64 and 1 for more.
+    max_features : int or None, default=60
+        Maximum number of features that the networks use. Of a wider table, constant features,
+        copies of others and the least relevant ones are dropped, by the importances of a small
+        forest of extremely randomized trees on the training rows. None uses all.
     learning_rate : float or None, default=None
         Initial learning rate of all members; None differs between members.
     dropout : float or None, default=None
@@ -90,6 +95,8 @@ class BaseNeural(BaseEstimator):
         Number of networks that were trained.
     member_weights_ : ndarray
         The weights of the members that are used; they sum to one.
+    selected_features_ : ndarray
+        Indices of the features that the networks use (see `max_features`).
     learning_curve_ : ndarray of shape (n_members_, n_checks)
         Error of the predictions of each member's held-out rows.
     out_of_fold_prediction_ : ndarray like y, or None
@@ -118,7 +125,8 @@ class BaseNeural(BaseEstimator):
         n_folds: int | None = None,
         activation: str = "silu",
         embedding: str | float | None = "auto",
-        n_frequencies: int = 16,
+        n_frequencies: int | None = None,
+        max_features: int | None = 60,
         learning_rate: float | None = None,
         dropout: float | None = None,
         weight_decay: float | None = None,
@@ -145,6 +153,7 @@ class BaseNeural(BaseEstimator):
         self.activation = activation
         self.embedding = embedding
         self.n_frequencies = n_frequencies
+        self.max_features = max_features
         self.learning_rate = learning_rate
         self.dropout = dropout
         self.weight_decay = weight_decay
@@ -238,6 +247,7 @@ class BaseNeural(BaseEstimator):
         self._shape = ensemble.shape._asdict()
         self._scale = tuple(problem.scale)
         self._schema = problem.table.schema
+        self.selected_features_ = problem.selected
         self._one_dimensional = problem.table.target.ndim == 1
         self.member_weights_ = ensemble.weights
         self.n_members_ = ensemble.n_members
@@ -249,6 +259,8 @@ class BaseNeural(BaseEstimator):
 
     def _networks(self, kind: type[Networks]) -> Networks:
         """Return the trained networks as a model."""
+        selected = self.selected_features_
+        is_complete = len(selected) == self._schema.n_features
         return kind(
             shape=Shape(**self._shape),
             parameters=self._parameters,
@@ -257,4 +269,5 @@ class BaseNeural(BaseEstimator):
             member_weights=self.member_weights_,
             device=self.device,
             memory_limit=parse_memory_limit(self.memory_limit),
+            columns=None if is_complete else self._schema.encoded_columns(selected),
         )

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from twinned._compat import raise_for_params, unwrap_search
-from twinned._neighbors import LearnedMetric, NeighborIndex
+from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned._table import Floats, Rows
 from twinned._validation import (
     check_bool,
@@ -34,9 +34,10 @@ from twinned.estimators.training_set import (
 )
 from twinned.exceptions import IgnoredValidationSetWarning
 from twinned.models.base_estimator import (
-    DEFAULT_PAIRS,
+    MAX_FEATURES,
     check_base_estimator,
     default_estimator,
+    default_n_pairs,
     pair_dtype,
     supports_validation_set,
 )
@@ -53,6 +54,7 @@ from twinned.models.sklearn import (
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
+from twinned.pairing.screening import relevant_features
 from twinned.pairing.weights import as_weight_strategy
 
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
@@ -70,13 +72,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     estimator : regressor, default=None
         The base estimator. `TwinRegressor(RandomForestRegressor())` is a twinned random forest.
         None is gradient boosting with leaves of many pairs, chosen on the paper's data sets
-        (`benchmarks/tree_default.py`). A search such as `GridSearchCV` over a regressor is
-        cross-validated over rows, not over pairs.
+        (`benchmarks/tree_default.py`). Of a table with more than 80 features, it uses the 80 most
+        relevant ones, without constant features and copies (`benchmarks/wide.py`). A search such
+        as `GridSearchCV` over a regressor is cross-validated over rows, not over pairs.
     pairs : {"auto", "all"}, int or strategy, default="auto"
         Training pairs: `"all"` n² of them; an integer m for m random partners per row; a strategy
         such as `NearestPairs(16)`. `"auto"` is all pairs up to 250,000 that fit into
         `memory_limit`, and random partners beyond; with the default estimator it is
-        `HalfPairs(100_000)`. If `symmetric`, random and nearest pairs are fitted in both orders.
+        `HalfPairs(100_000)`, and fewer for more than 20 features. If `symmetric`, random and
+        nearest pairs are fitted in both orders.
     pair_features : str or callable, default="concat+difference"
         Features of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b), `"difference"`
         a − b, or a callable of two (n_pairs, n_encoded) arrays. A categorical feature enters as
@@ -121,6 +125,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Number of training pairs, mirror images included.
     feature_relevance_ : ndarray of shape (n_features_in_,)
         Relevance of the features: slopes of y by a Gaussian process, which sum to 1.
+    selected_features_ : ndarray
+        Indices of the features that pairs are made of: all, or those that the default estimator
+        uses of a wide table.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -223,8 +230,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         rng = check_random_state(self.random_state)
         data = self._validate_training_rows(X, y, sample_weight, groups)
         n_rows = len(data.rows)
-        base = self._base_estimator(n_rows, data.n_outputs)
-        self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype)
+        selected = self.selected_features_ = self._select_features(data)
+        base = self._base_estimator(n_rows, data.n_outputs, len(selected))
+        self._features = PairFeatures(
+            self.pair_features,
+            data.schema,
+            self._pair_dtype,
+            None if len(selected) == data.schema.n_features else selected,
+        )
         self._y_unit = target_unit(data.values)
         limit = parse_memory_limit(self.memory_limit)
         max_pairs = max_pairs_in_memory(
@@ -295,9 +308,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return None
         return process_routing(self, "fit", **params).estimator.fit.get("groups")
 
-    def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1) -> Any:
+    def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1, n_features: int = 1) -> Any:
         if self.estimator is None:
-            return default_estimator(n_rows, n_outputs)
+            return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
 
     def _validate_training_rows(
@@ -337,10 +350,17 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self._learned_metric = tuple(learned)
         return learned
 
+    def _select_features(self, data: TrainingRows) -> Indices:
+        """The features that pairs are made of: of a wide table, the relevant ones."""
+        if self.estimator is not None or callable(self.pair_features):
+            return np.arange(data.schema.n_features)
+        return relevant_features(data.matrix, data.y, MAX_FEATURES, data.weight)
+
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""
         if self.estimator is None and self.symmetric and self.pairs == "auto":
-            strategy: PairStrategy = HalfPairs(min(DEFAULT_PAIRS, max_pairs))
+            n_pairs = default_n_pairs(len(self.selected_features_))
+            strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
         else:
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)
         as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)

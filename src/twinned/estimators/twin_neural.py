@@ -79,7 +79,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         weights: Any = "uniform",
         activation: str = "silu",
         embedding: str | float | None = "auto",
-        n_frequencies: int = 16,
+        n_frequencies: int | None = None,
+        max_features: int | None = 60,
         learning_rate: float | None = None,
         dropout: float | None = None,
         weight_decay: float | None = None,
@@ -153,7 +154,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         )
         plain._shape = shape._replace(hidden_sizes=plain.hidden_sizes, twin=False)._asdict()
         same = ("_gates", "_scale", "_schema", "_one_dimensional", "member_weights_", "n_members_")
-        for name in (*same, "n_features_in_", "feature_names_in_"):
+        for name in (*same, "selected_features_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(plain, name, getattr(self, name))
         return plain

@@ -25,6 +25,7 @@ from twinned.models.neural.parameters import (
     loop_weight,
     member_settings,
     resolve_effort,
+    resolve_n_frequencies,
 )
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.published import resolve_schedule, steps_per_epoch, train_as_published
@@ -110,12 +111,13 @@ def training_config(
 ) -> TrainingConfig:
     """Return the program for problems of one width; parts that no setting needs are omitted."""
     effort = resolve_effort(estimator)
+    n_features = round_up(group[0].X.shape[1], 4)
     has_embedding = any(setting.frequency_scale > 0 for setting in settings)
     shape = Shape(
-        n_features=round_up(group[0].X.shape[1], 4),
+        n_features=n_features,
         n_outputs=group[0].y.shape[1],
         hidden_sizes=check_hidden_sizes(estimator.hidden_sizes),
-        n_frequencies=int(estimator.n_frequencies) if has_embedding else 0,
+        n_frequencies=resolve_n_frequencies(estimator, n_features) if has_embedding else 0,
         activation=estimator.activation,
         twin=twin,
     )

@@ -18,6 +18,10 @@ from twinned.models.neural.network import ACTIVATIONS
 from twinned.models.neural.published import RECIPES
 from twinned.pairing.weights import as_weight_strategy
 
+_MAX_FREQUENCIES = 16  # per feature
+_NARROW_FEATURES = 24  # padded; beyond, features have fewer frequencies (`benchmarks/wide.py`)
+_MAX_EMBEDDING = 128  # frequencies of all features together, unless each has one
+
 
 def check_parameters(estimator: Any, twin: bool) -> None:
     """Raise an error that names the parameter where a value is not allowed."""
@@ -27,7 +31,10 @@ def check_parameters(estimator: Any, twin: bool) -> None:
     check_choice("activation", estimator.activation, list(ACTIVATIONS))
     check_choice("optimizer", estimator.optimizer, ["adamw", "adadelta"])
     check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
-    check_integer("n_frequencies", estimator.n_frequencies, 0)
+    if estimator.n_frequencies is not None:
+        check_integer("n_frequencies", estimator.n_frequencies, 0)
+    if estimator.max_features is not None:
+        check_integer("max_features", estimator.max_features)
     check_hidden_sizes(estimator.hidden_sizes)
     check_n_jobs(estimator.n_jobs)
     parse_memory_limit(estimator.memory_limit)
@@ -83,6 +90,19 @@ def member_settings(estimator: Any, n_settings: int) -> list[Setting]:
                 f"weight_decay and embedding must not be negative, but are {setting[2:]}."
             )
     return settings
+
+
+def resolve_n_frequencies(estimator: Any, n_features: int) -> int:
+    """Return the number of frequencies per feature: fewer where there are many features.
+
+    `n_features` is padded. The first layer has two inputs for each frequency of each feature, and
+    takes most of the time of a step where the table is wide.
+    """
+    if estimator.n_frequencies is not None:
+        return int(estimator.n_frequencies)
+    if n_features <= _NARROW_FEATURES:
+        return _MAX_FREQUENCIES
+    return max(1, _MAX_EMBEDDING // n_features)
 
 
 def loop_weight(estimator: Any, twin: bool) -> float:

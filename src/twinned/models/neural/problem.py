@@ -22,6 +22,7 @@ from twinned.models.neural.parameters import check_parameters, loop_weight, reso
 from twinned.models.relevance import learn_relevance, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
+from twinned.pairing.screening import relevant_features
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -110,7 +111,8 @@ class TrainingProblem:
 
     table: TrainingTable
     scale: Scale
-    X: Floats  # (row, feature), scaled
+    selected: Indices  # features of the table that are inputs of the networks
+    X: Floats  # (row, selected feature), scaled
     y: Floats  # (row, output), scaled
     row_weight: Floats  # (row,)
     n_train: int
@@ -169,10 +171,14 @@ def build_problem(
         # their y has weight 0; its value is arbitrary
         features = scale.transform(table.schema.to_rows(table.unlabelled)).features
         rows = rows.append(features, np.tile(scale.y_mean, (len(unlabelled), 1)), weight=0.0)
+    selected = np.arange(table.schema.n_features)
+    if estimator.max_features is not None:
+        selected = relevant_features(table.matrix, table.y, estimator.max_features, table.weight)
     return TrainingProblem(
         table=table,
         scale=scale,
-        X=rows.X,
+        selected=selected,
+        X=rows.X[:, table.schema.encoded_columns(selected)],
         y=scale.transform_y(rows.y),
         row_weight=rows.weight,
         n_train=n_train,
