@@ -352,7 +352,8 @@ def test_diverged_members_are_excluded_with_a_warning(
 @pytest.mark.parametrize("recipe", ["modern", "published"])
 def test_an_ensemble_of_diverged_members_is_refused(data, estimator, recipe):
     make = estimator if recipe == "modern" else estimator.as_published
-    model = make(**SMALL, max_epochs=3, learning_rate=1e30)
+    options = SMALL if recipe == "modern" else {"hidden_sizes": (8, 8), "max_epochs": 3}
+    model = make(**options, learning_rate=1e30)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=r"networks diverged.*smaller learning_rate"):
