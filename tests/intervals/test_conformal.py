@@ -176,7 +176,7 @@ def test_coverage_of_split_intervals_over_many_draws():
 
 def test_cross_intervals_cover_and_are_wider_where_noise_is_larger():
     inside, narrow, wide = [], [], []
-    for seed in range(12):
+    for seed in range(6):
         x, z = uneven(np.random.RandomState(seed), 140)
         forest = RandomForestRegressor(5, min_samples_leaf=20, random_state=0)
         crossed = cross_conformal(TwinRegressor(forest), x[:70], z[:70], width="std")
@@ -221,7 +221,7 @@ def test_any_regressor_can_be_calibrated(model):
     assert (intervals[:, 0] < intervals[:, 1]).all()
 
 
-def test_learned_width_adapts_to_errors_that_the_std_does_not_show():
+def test_learned_width_adapts_to_errors_that_the_std_does_not_show(shipped_defaults):
     """The std of a linear model is constant, but the size of its errors is not."""
     x, z = uneven(np.random.RandomState(0), 400)
     widths = {}
