@@ -26,8 +26,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Each member is a network F(a, b), trained so that ½F(a, b) − ½F(b, a) is y(a) − y(b); a point
     is predicted from all its anchors by all members. Members differ in their settings (learning
-    rate, dropout, weight decay, periodic embedding of the features) and in the fold of the training
-    rows that they hold out, on which they stop early and are selected.
+    rate, dropout, weight decay, periodic embedding and scale of the features), which are selected
+    by out-of-fold predictions; then the members are trained on all rows.
 
     Parameters
     ----------
@@ -74,6 +74,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         max_steps: int | None = None,
         batch_size: int | None = None,
         n_folds: int | None = None,
+        fold_steps: int | None = None,
         pairs: Any = "auto",
         anchors: Any = "all",
         weights: Any = "uniform",
@@ -89,7 +90,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         validation_fraction: float = 0.1,
         selection: str = "greedy",
         recipe: str = "modern",
-        scaling: str = "standard",
+        scaling: str = "auto",
         max_epochs: int | None = None,
         patience: int | None = None,
         categorical_features: Any = "from_dtype",

@@ -61,19 +61,29 @@ def learn_relevance(
     process = fit_gaussian_process(
         filled, y, sample_weight=sample_weight, max_rows=max_rows, random_state=0
     )
-    # per standard deviation; 0 for constant features
-    factor = (spread / process.length_scales) ** _EXPONENT
-    varying = spread > 0
-    if varying.any():
-        factor /= np.sqrt(np.mean(factor[varying] ** 2))
-    factor = np.where(varying, np.maximum(factor, _LEAST_FACTOR), 0.0)
+    factor = relevance_factors((spread / process.length_scales) ** _EXPONENT)
     return LearnedMetric(
         center=center,
-        scale=np.divide(factor, spread, out=np.zeros_like(spread), where=varying),
+        scale=np.divide(factor, spread, out=np.zeros_like(spread), where=spread > 0),
         length_scales=process.length_scales,
         noise=process.noise,
         slopes=spread * process.root_mean_square_slopes(),
     )
+
+
+def relevance_factors(inverse_lengths: Floats) -> Floats:
+    """Factors of features whose mean square is 1, from inverse length scales.
+
+    None is less than 0.02, except those of constant features, which are 0.
+
+    >>> relevance_factors(np.array([7.0, 1.0, 0.0]))
+    array([1.4, 0.2, 0. ])
+    """
+    varying = inverse_lengths > 0
+    if not varying.any():
+        return inverse_lengths
+    factor = inverse_lengths / np.sqrt(np.mean(inverse_lengths[varying] ** 2))
+    return np.where(varying, np.maximum(factor, _LEAST_FACTOR), 0.0)
 
 
 def relevance_of_features(metric: LearnedMetric, schema: TableSchema) -> Floats:

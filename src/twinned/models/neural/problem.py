@@ -18,8 +18,13 @@ from twinned._validation import (
     validate_training_table,
 )
 from twinned.models.neural.ensemble import draw_folds
-from twinned.models.neural.parameters import check_parameters, loop_weight, resolve_effort
-from twinned.models.relevance import learn_relevance, uses_learned_metric
+from twinned.models.neural.parameters import (
+    check_parameters,
+    loop_weight,
+    member_settings,
+    resolve_effort,
+)
+from twinned.models.relevance import learn_relevance, relevance_factors, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
 from twinned.pairing.screening import relevant_features
@@ -120,8 +125,13 @@ class TrainingProblem:
     folds: list[NDArray[np.intp]]  # the held-out rows of each fold
     unlabelled: Indices  # rows of X
     partners: NDArray[np.int32] | None  # (row, partner), or None where all pairs may be drawn
-    learned_metric: LearnedMetric | None  # of scaled features, where a strategy needs it
+    learned_metric: LearnedMetric | None  # of scaled features, where it is needed
+    relevance: Floats  # (selected feature,) factors of the features; ones where none are learned
     seed: int
+
+    def feature_scale(self, relevance: bool) -> Floats:
+        """(feature,) factors of the features of a network: their relevance, or ones."""
+        return self.relevance if relevance else np.ones(self.X.shape[1])
 
     @property
     def n_pairs(self) -> int:
@@ -154,9 +164,11 @@ def build_problem(
         as_anchor_strategy(estimator.anchors).store(len(table.matrix), np.random.RandomState(0))
     scale, rows, merged_into = _scale_rows(estimator, table)
     n_train = len(rows.X)
-    learned = None
-    if twin and uses_learned_metric(estimator.pairs, estimator.anchors, estimator.weights):
-        learned = learn_relevance(*rows)
+    selected = np.arange(table.schema.n_features)
+    if estimator.max_features is not None:
+        selected = relevant_features(table.matrix, table.y, estimator.max_features, table.weight)
+    columns = table.schema.encoded_columns(selected)
+    learned, relevance = _learn_relevance(estimator, rows, columns, twin)
     partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
     if fold_of_row is not None:
         folds = _given_folds(fold_of_row[table.indices], merged_into)
@@ -171,14 +183,11 @@ def build_problem(
         # their y has weight 0; its value is arbitrary
         features = scale.transform(table.schema.to_rows(table.unlabelled)).features
         rows = rows.append(features, np.tile(scale.y_mean, (len(unlabelled), 1)), weight=0.0)
-    selected = np.arange(table.schema.n_features)
-    if estimator.max_features is not None:
-        selected = relevant_features(table.matrix, table.y, estimator.max_features, table.weight)
     return TrainingProblem(
         table=table,
         scale=scale,
         selected=selected,
-        X=rows.X[:, table.schema.encoded_columns(selected)],
+        X=rows.X[:, columns],
         y=scale.transform_y(rows.y),
         row_weight=rows.weight,
         n_train=n_train,
@@ -187,6 +196,7 @@ def build_problem(
         unlabelled=unlabelled,
         partners=partners,
         learned_metric=learned,
+        relevance=relevance,
         seed=seed,
     )
 
@@ -225,6 +235,24 @@ def _scale_rows(estimator: Any, table: TrainingTable) -> tuple[Scale, WeightedRo
     if estimator.recipe == "modern":
         return scale, *_merge_equal_rows(scaled)
     return scale, scaled, np.arange(n_rows)
+
+
+def _learn_relevance(
+    estimator: Any, rows: WeightedRows, columns: Indices, twin: bool
+) -> tuple[LearnedMetric | None, Floats]:
+    """The learned metric of all features, and the factors of `columns`, where they are needed."""
+    is_complete = len(columns) == rows.X.shape[1]
+    uses_relevance = any(s.relevance for s in member_settings(estimator))
+    uses_metric = twin and uses_learned_metric(
+        estimator.pairs, estimator.anchors, estimator.weights
+    )
+    metric = learn_relevance(*rows) if uses_metric or (uses_relevance and is_complete) else None
+    if not uses_relevance:
+        return metric, np.ones(len(columns))
+    of_columns = metric
+    if of_columns is None or not is_complete:
+        of_columns = learn_relevance(rows.X[:, columns], rows.y, rows.weight)
+    return metric, relevance_factors(1.0 / of_columns.length_scales)
 
 
 def _merge_equal_rows(rows: WeightedRows) -> tuple[WeightedRows, Indices]:

@@ -236,9 +236,9 @@ class MemberTask(NamedTuple):
         The points of a batch form a ring, and each is the first of a loop over the next two: a
         ring of n points makes n loops of 2n differences, not 3n. No value of y is needed.
         """
-        config, problem, member = self
+        member = self.member
         network, key = self.network(parameters), counter_rng.fold_in(key, 5)
-        rows = counter_rng.integers(key, member.n_loop_rows, config.batch_points)
+        rows = counter_rng.integers(key, member.n_loop_rows, self.config.batch_points)
         points = network.first_layer(self.features(member.loop_rows[rows]))
 
         def shifted(by: int) -> Halves:
