@@ -24,7 +24,7 @@ from twinned._validation import check_choice, check_integer
 
 # Bounds of the length scales, in standard deviations of a feature, and of the noise variance in
 # units of the amplitude. Below the lower bound of the noise, the factorization is rounding error.
-_LENGTH_BOUNDS = (1e-2, 1e4)
+_LENGTH_BOUNDS = (1e-2, 1e6)
 _NOISE_BOUNDS = (1e-12, 1e3)
 _COARSE_ROWS = 250  # rows on which several starts are compared
 _COARSE_STEPS, _FINE_STEPS = 60, 30
