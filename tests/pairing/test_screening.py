@@ -9,8 +9,8 @@ from twinned.pairing.screening import distinct_features, relevant_features
 
 
 def distinct_one_by_one(matrix):
-    """The slow version: each feature beside all that were kept before it."""
-    kept = []
+    """The slow version: each feature beside all distinct ones before it."""
+    distinct = []
     for j in range(matrix.shape[1]):
         column = matrix[:, j]
         if np.ptp(column) == 0:
@@ -19,11 +19,11 @@ def distinct_one_by_one(matrix):
         copies = [
             abs(np.corrcoef(column, matrix[:, i])[0, 1]) > 0.999
             and abs(np.corrcoef(order, np.argsort(np.argsort(matrix[:, i])))[0, 1]) > 0.999
-            for i in kept
+            for i in distinct
         ]
         if not any(copies):
-            kept.append(j)
-    return kept
+            distinct.append(j)
+    return distinct
 
 
 @given(seed=st.integers(0, 999), n_rows=st.integers(3, 40), n_copies=st.integers(0, 6))
@@ -77,9 +77,9 @@ def test_a_weight_is_a_repetition():
     assert weighted.tolist() != relevant_features(X, y, 10).tolist()
 
 
-def test_few_features_are_all_kept():
+def test_few_features_are_all_selected():
     assert relevant_features(np.ones((5, 3)), np.arange(5.0), 3).tolist() == [0, 1, 2]
 
 
-def test_one_of_constant_features_is_kept():
+def test_one_of_constant_features_is_selected():
     assert relevant_features(np.ones((5, 3)), np.arange(5.0), 2).tolist() == [0]

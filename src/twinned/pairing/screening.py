@@ -83,10 +83,10 @@ def distinct_features(matrix: Floats) -> NDArray[np.intp]:
         *(np.abs(part[:, varying].T @ part[:, varying]) / len(matrix) for part in (values, ranks))
     )
     copies = np.triu(correlation > DUPLICATE_CORRELATION, k=1)
-    kept = np.ones(len(varying), dtype=bool)
+    distinct = np.ones(len(varying), dtype=bool)
     for j in range(len(varying)):
-        kept[copies[j]] &= not kept[j]  # a copy of a dropped feature is not dropped for it
-    return varying[kept]
+        distinct[copies[j]] &= not distinct[j]  # a copy of a dropped feature is not dropped for it
+    return varying[distinct]
 
 
 def _ranks(matrix: Floats) -> Floats:
