@@ -160,6 +160,7 @@ def fit_gaussian_process(
     sample_weight: Any = None,
     max_rows: int = 2000,
     max_likelihood_rows: int = 1000,
+    start: tuple[Floats, float] | None = None,
     random_state: Any = None,
 ) -> GaussianProcess:
     """Fit a Gaussian process by maximum marginal likelihood.
@@ -179,6 +180,9 @@ def fit_gaussian_process(
         Number of rows in the predictive equations. If there are more, a random subset is drawn.
     max_likelihood_rows : int, default=1000
         Number of rows by which the hyperparameters are chosen, a subset of those.
+    start : tuple of ndarray and float, default=None
+        Length scales and noise of a process of similar rows, from which the search starts; None
+        tries several starts.
     random_state : int, RandomState or None, default=None
         Seed of the subsets.
 
@@ -215,7 +219,12 @@ def fit_gaussian_process(
     varying = spread > 0
     standardized = (X - middle)[:, varying] / spread[varying]
     likelihood = MarginalLikelihood(kernel, standardized, target, weight)
-    log_parameters = _maximize(likelihood, max_likelihood_rows)
+    if start is None:
+        log_parameters = _maximize(likelihood, max_likelihood_rows)
+    else:
+        point = np.log(np.append(start[0][varying] / spread[varying], start[1]))
+        rows_used = likelihood.first_rows(max_likelihood_rows)
+        log_parameters = _descend(rows_used, point, _FINE_STEPS)[0]
     value, amplitude, constant, dual = likelihood.solve(log_parameters)
     length_scales = np.full(X.shape[1], np.inf)
     length_scales[varying] = spread[varying] * np.exp(log_parameters[:-1])

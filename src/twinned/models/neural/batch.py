@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned._table import Floats
 from twinned.models.neural.ensemble import Setting
 from twinned.models.neural.padding import pad_to, round_up
 from twinned.models.neural.problem import TrainingProblem
@@ -17,13 +18,23 @@ class Member(NamedTuple):
     """A network to be trained."""
 
     setting: Setting
-    held_out: NDArray[np.intp]  # rows that are not trained on
+    fold: int | None  # that is held out; None trains on all rows
     number: int  # determines the random numbers
+
+    def held_out(self, problem: TrainingProblem) -> NDArray[np.intp]:
+        """Rows that are not trained on."""
+        return np.empty(0, dtype=np.intp) if self.fold is None else problem.folds[self.fold]
+
+    def feature_scale(self, problem: TrainingProblem) -> Floats:
+        """(feature,) factors of the features: their relevance, or ones."""
+        if problem.relevance is None or not self.setting.relevance:
+            return np.ones(problem.X.shape[1])
+        return problem.relevance[-1 if self.fold is None else self.fold]
 
 
 def fold_members(problem: TrainingProblem, settings: list[Setting]) -> list[Member]:
     """Return a member for each setting and fold, in this order."""
-    each = [(setting, fold) for setting in settings for fold in problem.folds]
+    each = [(setting, fold) for setting in settings for fold in range(len(problem.folds))]
     return [Member(*one, number) for number, one in enumerate(each)]
 
 
@@ -76,7 +87,7 @@ def _problem_arrays(
 def _member_arrays(
     problem: TrainingProblem, member: Member, sizes: tuple[int, int, int], loop_weight: float
 ) -> MemberArrays:
-    setting, fold, number = member
+    setting, fold = member.setting, member.held_out(problem)
     n_rows, n_held_out, n_features = sizes
     training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
     is_training = np.zeros(n_rows, dtype=np.float32)
@@ -85,7 +96,7 @@ def _member_arrays(
     if loop_weight > 0:
         loop_rows = pad_to(np.append(training_rows, problem.unlabelled), n_rows, dtype=np.int32)
     return MemberArrays(
-        key=np.uint32((problem.seed + 7919 * number) % 2**32),
+        key=np.uint32((problem.seed + 7919 * member.number) % 2**32),
         rows=pad_to(training_rows, n_rows, dtype=np.int32),
         n_rows=np.int32(len(training_rows)),
         is_training=is_training,
@@ -96,7 +107,7 @@ def _member_arrays(
         weight_decay=np.float32(setting.weight_decay),
         gate=np.float32(setting.frequency_scale > 0),
         frequency_scale=np.float32(setting.frequency_scale),
-        feature_scale=pad_to(problem.feature_scale(setting.relevance), n_features),
+        feature_scale=pad_to(member.feature_scale(problem), n_features),
         loop_weight=np.float32(loop_weight),
         loop_rows=loop_rows,
         n_loop_rows=np.int32(len(training_rows) + len(problem.unlabelled)),

@@ -97,7 +97,7 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
     first_number = len(settings) * n_folds
     members = [
         [
-            Member(settings[setting], np.empty(0, dtype=np.intp), first_number + i)
+            Member(settings[setting], None, first_number + i)
             for i, setting in enumerate(selection.settings_of_members(effort.n_members))
         ]
         for selection in selections
@@ -130,7 +130,7 @@ def _ensembles(
     ) -> TrainedEnsemble:
         used = np.flatnonzero(weights)
         own = {name: value[used] for name, value in trained.parameters.items()}
-        scales = np.stack([problem.feature_scale(members[i].setting.relevance) for i in used])
+        scales = np.stack([members[i].feature_scale(problem) for i in used])
         return TrainedEnsemble(
             shape=config.shape,
             parameters=_include_scale(own, scales),

@@ -126,12 +126,10 @@ class TrainingProblem:
     unlabelled: Indices  # rows of X
     partners: NDArray[np.int32] | None  # (row, partner), or None where all pairs may be drawn
     learned_metric: LearnedMetric | None  # of scaled features, where it is needed
-    relevance: Floats  # (selected feature,) factors of the features; ones where none are learned
+    # (fold + 1, selected feature) factors of the features, learned without the rows of each fold,
+    # and of all rows; None where no network needs them
+    relevance: Floats | None
     seed: int
-
-    def feature_scale(self, relevance: bool) -> Floats:
-        """(feature,) factors of the features of a network: their relevance, or ones."""
-        return self.relevance if relevance else np.ones(self.X.shape[1])
 
     @property
     def n_pairs(self) -> int:
@@ -168,7 +166,7 @@ def build_problem(
     if estimator.max_features is not None:
         selected = relevant_features(table.matrix, table.y, estimator.max_features, table.weight)
     columns = table.schema.encoded_columns(selected)
-    learned, relevance = _learn_relevance(estimator, rows, columns, twin)
+    learned = _learn_metric(estimator, rows, len(columns), twin)
     partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
     if fold_of_row is not None:
         folds = _given_folds(fold_of_row[table.indices], merged_into)
@@ -178,6 +176,7 @@ def build_problem(
     else:
         rows = rows.append(*_validation_rows(estimator, X_val, y_val, table, scale), weight=1.0)
         folds = [np.arange(n_train, len(rows.X))]
+    relevance = _learn_relevance(estimator, rows, columns, n_train, folds, learned)
     unlabelled = len(rows.X) + np.arange(len(table.unlabelled))
     if len(unlabelled):
         # their y has weight 0; its value is arbitrary
@@ -237,22 +236,44 @@ def _scale_rows(estimator: Any, table: TrainingTable) -> tuple[Scale, WeightedRo
     return scale, scaled, np.arange(n_rows)
 
 
+def _learn_metric(
+    estimator: Any, rows: WeightedRows, n_columns: int, twin: bool
+) -> LearnedMetric | None:
+    """The learned metric of all features, where a strategy needs it or networks can use it."""
+    strategies = (estimator.pairs, estimator.anchors, estimator.weights) if twin else ()
+    is_complete = n_columns == rows.X.shape[1]
+    if uses_learned_metric(*strategies) or (_uses_relevance(estimator) and is_complete):
+        return learn_relevance(*rows)
+    return None
+
+
+def _uses_relevance(estimator: Any) -> bool:
+    return any(setting.relevance for setting in member_settings(estimator))
+
+
 def _learn_relevance(
-    estimator: Any, rows: WeightedRows, columns: Indices, twin: bool
-) -> tuple[LearnedMetric | None, Floats]:
-    """The learned metric of all features, and the factors of `columns`, where they are needed."""
-    is_complete = len(columns) == rows.X.shape[1]
-    uses_relevance = any(s.relevance for s in member_settings(estimator))
-    uses_metric = twin and uses_learned_metric(
-        estimator.pairs, estimator.anchors, estimator.weights
-    )
-    metric = learn_relevance(*rows) if uses_metric or (uses_relevance and is_complete) else None
-    if not uses_relevance:
-        return metric, np.ones(len(columns))
-    of_columns = metric
-    if of_columns is None or not is_complete:
-        of_columns = learn_relevance(rows.X[:, columns], rows.y, rows.weight)
-    return metric, relevance_factors(1.0 / of_columns.length_scales)
+    estimator: Any,
+    rows: WeightedRows,
+    columns: Indices,
+    n_train: int,
+    folds: list[NDArray[np.intp]],
+    learned: LearnedMetric | None,
+) -> Floats | None:
+    """(fold + 1, column) factors of features, learned without the rows of each fold; see above."""
+    if not _uses_relevance(estimator):
+        return None
+
+    def learn(used: NDArray[np.intp], similar: LearnedMetric | None) -> LearnedMetric:
+        X, y, weight = (values[used] for values in rows)
+        return learn_relevance(X[:, columns], y, weight, similar=similar)
+
+    every = np.arange(n_train)
+    of_all = learned
+    if of_all is None or len(columns) < rows.X.shape[1]:
+        of_all = learn(every, None)
+    training = [np.setdiff1d(every, fold) for fold in folds]
+    metrics = [learn(used, of_all) if len(used) < n_train else of_all for used in training]
+    return np.stack([relevance_factors(1.0 / m.length_scales) for m in (*metrics, of_all)])
 
 
 def _merge_equal_rows(rows: WeightedRows) -> tuple[WeightedRows, Indices]:
