@@ -20,6 +20,7 @@ class Member(NamedTuple):
     setting: Setting
     fold: int | None  # that is held out; None trains on all rows
     number: int  # determines the random numbers
+    last_check: int = 10**6  # whose parameters are taken
 
     def held_out(self, problem: TrainingProblem) -> NDArray[np.intp]:
         """Rows that are not trained on."""
@@ -102,6 +103,7 @@ def _member_arrays(
         is_training=is_training,
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),
+        last_check=np.int32(member.last_check),
         learning_rate=np.float32(setting.learning_rate),
         dropout=np.float32(setting.dropout),
         weight_decay=np.float32(setting.weight_decay),

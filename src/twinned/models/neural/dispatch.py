@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from twinned.models.neural.network import Parameters
 from twinned.models.neural.training import (
+    Check,
     MemberArrays,
     ProblemArrays,
     TrainingConfig,
@@ -50,8 +51,8 @@ class TrainingRun:
         )
         self._schedule = np.array(schedule, np.int32)
 
-    def advance(self, check: int) -> NDArray[np.float32]:
-        """Train up to the next check; return the errors there, (problem, member)."""
+    def advance(self, check: int) -> Check:
+        """Train up to the next check; leading axes problem and member."""
 
         def one(problem: ProblemArrays, member: MemberArrays, state: TrainingState) -> Any:
             number = np.int32(check)
@@ -60,24 +61,14 @@ class TrainingRun:
         parts = [(*part, state) for part, state in zip(self._parts, self._states, strict=True)]
         results = _run_parts(one, parts, compiled=check > 0)
         self._states = [state for state, _ in results]
-        errors: NDArray[np.float32] = _join(
-            self._config, [error for _, error in results], self._n_problems
-        )
-        return errors
+        checks: Check = _join(self._config, [own for _, own in results], self._n_problems)
+        return checks
 
     @property
     def best(self) -> Parameters:
         """The best parameters of each member so far; leading axes problem and member."""
-        return self._parameters([state.best for state in self._states])
-
-    @property
-    def last(self) -> Parameters:
-        """The present parameters of each member; leading axes problem and member."""
-        return self._parameters([state.parameters for state in self._states])
-
-    def _parameters(self, of_parts: list[Parameters]) -> Parameters:
-        parameters: Parameters = _join(self._config, of_parts, self._n_problems)
-        return parameters
+        best: Parameters = _join(self._config, [s.best for s in self._states], self._n_problems)
+        return best
 
 
 def map_members(config: TrainingConfig, program: Callable[..., Any], *arguments: Any) -> Any:

@@ -50,15 +50,15 @@ class Effort(NamedTuple):
     n_folds: int
     fold_steps: int  # of the networks that hold out a fold
     n_settings: int
-    n_checks: int  # number of times that the error of held-out rows is computed
-    # anchors for that error: few are enough, and each costs as much as a training pair
+    n_checks: int  # number of times that the held-out rows are predicted
+    # anchors for these predictions: few are enough, and each costs as much as a training pair
     check_anchors: int
 
 
 EFFORTS = {
-    "fast": Effort(3, 1200, 128, 2, 400, 3, 5, 16),
-    "balanced": Effort(7, 3200, 128, 5, 800, 6, 5, 32),
-    "thorough": Effort(24, 6000, 256, 5, 2400, 8, 10, 64),
+    "fast": Effort(3, 1200, 128, 2, 400, 3, 5, 32),
+    "balanced": Effort(7, 3200, 128, 5, 800, 6, 5, 48),
+    "thorough": Effort(24, 6000, 256, 5, 2400, 8, 10, 96),
 }
 
 

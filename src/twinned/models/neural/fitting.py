@@ -85,9 +85,9 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
     config = training_config(estimator, group, settings, twin)
     train = partial(_train_members, estimator, config, group)
     of_folds = [fold_members(problem, settings) for problem in group]
-    trained = train(of_folds, effort.fold_steps if refits else effort.max_steps, refits)
+    trained = train(of_folds, effort.fold_steps if refits else effort.max_steps)
     selections = [
-        select(problem, len(settings), own, estimator.selection)
+        select(problem, len(settings), own, estimator.selection, stop_together=refits)
         for problem, own in zip(group, trained, strict=True)
     ]
     if not refits:
@@ -97,12 +97,12 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
     first_number = len(settings) * n_folds
     members = [
         [
-            Member(settings[setting], None, first_number + i)
+            Member(settings[setting], None, first_number + i, selection.stops[setting])
             for i, setting in enumerate(selection.settings_of_members(effort.n_members))
         ]
         for selection in selections
     ]
-    final = train(members, effort.max_steps, False)
+    final = train(members, effort.max_steps)
     finite = [converged(own) for own in final]
     weights = [each / each.sum() for each in finite]
     curves = [
@@ -195,13 +195,8 @@ def _train_members(
     group: list[TrainingProblem],
     members: list[list[Member]],
     max_steps: int,
-    to_the_end: bool,
 ) -> list[TrainedMembers]:
-    """Train the members of all problems, and predict the rows that they hold out.
-
-    The parameters are the best ones by the error of held-out rows, or the last ones with
-    `to_the_end`, which makes the predictions of these rows independent of their values.
-    """
+    """Train the members of all problems, and predict the rows that they hold out."""
     problems, arrays = stack_problems(
         group, members, config.shape.n_features, loop_weight(estimator, config.shape.twin)
     )
@@ -213,19 +208,21 @@ def _train_members(
             steps = -(-max_steps // n_checks)
             run = TrainingRun(config, problems, arrays, (steps, steps * n_checks))
             checks = [run.advance(check) for check in show_progress(range(n_checks))]
-            parameters, errors = run.last if to_the_end else run.best, np.stack(checks, axis=-1)
+            parameters = run.best
+            errors = np.stack([check.error for check in checks], axis=2)
+            predicted = np.stack([check.predicted for check in checks], axis=2)
         else:
             parameters, errors = _train_published(
                 estimator, config, group, problems, arrays, show_progress
             )
-        held_out = map_members(
-            config, partial(predict_held_out, config), problems, arrays, parameters
-        )
+            predicted = map_members(
+                config, partial(predict_held_out, config), problems, arrays, parameters
+            )[:, :, None]
     return [
         TrainedMembers(
             {name: np.asarray(value[i]) for name, value in parameters.items()},
             errors[i],
-            held_out[i],
+            predicted[i],
         )
         for i in range(len(group))
     ]

@@ -15,13 +15,17 @@ from twinned.models.neural.ensemble import allocate_members, select_settings
 from twinned.models.neural.inference import MemberParameters
 from twinned.models.neural.problem import TrainingProblem
 
+# A setting stops early if that lowers the error of its out-of-fold predictions by this share.
+_LEAST_GAIN = 0.05
+
 
 class TrainedMembers(NamedTuple):
     """The trained networks of one problem, and their predictions; leading axis member."""
 
     parameters: MemberParameters
     errors: NDArray[np.float32]  # (member, check), of held-out rows
-    held_out: NDArray[np.float32]  # (member, held-out row, output): their predictions
+    # (member, check, held-out row, output); one check in the paper's own training
+    predicted: NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +36,7 @@ class Selection:
     predicted: Floats  # (setting, row, output): predictions of the rows of all folds, in order
     converged: NDArray[np.bool_]  # (setting, fold)
     weights: Floats  # (setting,), sum to one
+    stops: list[int]  # (setting,): the check at which members that train on all rows stop
 
     def of_fold_members(self) -> Floats:
         """(member,): weights of the networks of all settings and folds that converged."""
@@ -67,14 +72,38 @@ class Selection:
 
 
 def select(
-    problem: TrainingProblem, n_settings: int, trained: TrainedMembers, method: str
+    problem: TrainingProblem,
+    n_settings: int,
+    trained: TrainedMembers,
+    method: str,
+    *,
+    stop_together: bool,
 ) -> Selection:
-    """Weigh the settings: by greedy selection on the predictions of held-out rows, or equally."""
+    """Weigh the settings: by greedy selection on the predictions of held-out rows, or equally.
+
+    Each network stops at the least error of its own held-out rows. With `stop_together`, all
+    networks of a setting stop at one check, chosen for each by the rows that others hold out, so
+    that its predictions do not depend on the rows that it predicts.
+    """
     n_folds = len(problem.folds)
     each_converged = converged(trained).reshape(n_settings, n_folds)
-    held_out = trained.held_out.reshape(n_settings, n_folds, *trained.held_out.shape[1:])
+    # (setting, fold, check, held-out row, output)
+    held_out = trained.predicted.reshape(n_settings, n_folds, *trained.predicted.shape[1:])
+    stops, at_check = (
+        np.full(n_settings, held_out.shape[2] - 1),
+        np.zeros((n_settings, n_folds), int),
+    )
+    if stop_together:
+        stops, at_check = _common_stops(problem, held_out)
+    elif held_out.shape[2] > 1:
+        errors = np.where(np.isfinite(trained.errors), trained.errors, np.inf)
+        at_check = errors.argmin(axis=-1).reshape(n_settings, n_folds)
     predicted = np.concatenate(
-        [held_out[:, f, : len(fold)] for f, fold in enumerate(problem.folds)], axis=1
+        [
+            held_out[np.arange(n_settings), f, at_check[:, f], : len(fold)]
+            for f, fold in enumerate(problem.folds)
+        ],
+        axis=1,
     ).astype(np.float64)
     rows = np.concatenate(problem.folds)
     weights = np.full(n_settings, 1.0 / n_settings)
@@ -84,7 +113,40 @@ def select(
         weights[complete] = select_settings(
             predicted[complete], problem.y[rows], problem.row_weight[rows]
         )
-    return Selection(problem, predicted, each_converged, weights)
+    return Selection(problem, predicted, each_converged, weights, [int(stop) for stop in stops])
+
+
+def _common_stops(
+    problem: TrainingProblem, held_out: NDArray[np.float32]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(setting,) checks at which settings stop by all folds, and (setting, fold) by the others.
+
+    `held_out` is (setting, fold, check, held-out row, output). A setting stops before the last
+    check only where that clearly lowers its error.
+    """
+    squares = np.stack(
+        [
+            np.einsum(
+                "r,scro->sc",
+                problem.row_weight[fold],
+                (held_out[:, f, :, : len(fold)] - problem.y[fold]).astype(np.float64) ** 2,
+            )
+            for f, fold in enumerate(problem.folds)
+        ],
+        axis=1,
+    )  # (setting, fold, check)
+    squares = np.where(np.isfinite(squares), squares, np.inf)
+
+    def best_check(square: Floats) -> NDArray[np.intp]:
+        last = square.shape[-1] - 1
+        is_lower = square.min(axis=-1) < (1.0 - _LEAST_GAIN) ** 2 * square[..., -1]
+        return np.where(is_lower, square.argmin(axis=-1), last)
+
+    total = squares.sum(axis=1)
+    others = np.stack(
+        [np.delete(squares, f, axis=1).sum(axis=1) for f in range(squares.shape[1])], axis=1
+    )
+    return best_check(total), best_check(others)
 
 
 def converged(trained: TrainedMembers) -> NDArray[np.bool_]:
@@ -93,7 +155,7 @@ def converged(trained: TrainedMembers) -> NDArray[np.bool_]:
     Their parameters are the initial ones, or not finite.
     """
     finite: NDArray[np.bool_] = np.asarray(np.isfinite(trained.errors).any(axis=-1))
-    for value in (*trained.parameters.values(), trained.held_out):
+    for value in (*trained.parameters.values(), trained.predicted[:, -1]):
         finite &= np.isfinite(value).reshape(len(value), -1).all(axis=1)
     n_diverged = int((~finite).sum())
     if n_diverged == len(finite):

@@ -23,8 +23,6 @@ from jax import Array
 from twinned.models.neural import counter_rng
 from twinned.models.neural.network import Halves, Network, Parameters, Shape, initial_parameters
 
-VALIDATION_ROWS = 512  # of the held-out rows, which are in random order
-
 
 class TrainingConfig(NamedTuple):
     """What determines the compiled program of training."""
@@ -63,6 +61,7 @@ class MemberArrays(NamedTuple):
     is_training: AnyArray  # (row,) 1.0 for training rows, 0.0 for others
     held_out: AnyArray  # (row,) int32; the first n_held_out are not padding
     n_held_out: AnyArray
+    last_check: AnyArray  # up to which parameters are taken
     learning_rate: AnyArray
     dropout: AnyArray
     weight_decay: AnyArray
@@ -82,6 +81,13 @@ class TrainingState(NamedTuple):
     best: Parameters
     best_error: Array
     best_check: Array
+
+
+class Check(NamedTuple):
+    """Predictions of the rows that a member holds out, in units of scaled y."""
+
+    error: AnyArray  # () root mean square
+    predicted: AnyArray  # (held-out row, output)
 
 
 def optimizer_by_name(name: str) -> optax.GradientTransformation:
@@ -118,13 +124,10 @@ def train_to_check(
     state: TrainingState,
     check: Array,
     schedule: Array,
-) -> tuple[TrainingState, Array]:
-    """Train up to the next check. `schedule` is (steps between checks, steps in total).
+) -> tuple[TrainingState, Check]:
+    """Train up to the next check. `schedule` is (steps between checks, steps in total)."""
 
-    Returns the new state and each member's error at the check, in units of scaled y.
-    """
-
-    def one(task: MemberTask, state: TrainingState) -> tuple[TrainingState, Array]:
+    def one(task: MemberTask, state: TrainingState) -> tuple[TrainingState, Check]:
         return task.train(state, check, *schedule)
 
     return over_members(config, one)(problems, members, state)
@@ -158,8 +161,8 @@ class MemberTask(NamedTuple):
 
     def train(
         self, state: TrainingState, check: Array, steps: Array, total_steps: Array
-    ) -> tuple[TrainingState, Array]:
-        """Train from one check to the next; return the new state and the error of held-out rows."""
+    ) -> tuple[TrainingState, Check]:
+        """Train from one check to the next, and predict the held-out rows."""
         member = self.member
         direction = optimizer_by_name(self.config.optimizer)
 
@@ -174,9 +177,10 @@ class MemberTask(NamedTuple):
         parameters, momentum = jax.lax.fori_loop(
             check * steps, (check + 1) * steps, step, (state.parameters, state.momentum)
         )
-        error = self.validation_error(parameters)
+        predicted = self.predict(parameters, member.held_out, self.config.check_anchors, block=64)
+        error = self.held_out_error(predicted)
         # without held-out rows the error is 0 at every check, and the last parameters are the best
-        better = error <= state.best_error
+        better = (error <= state.best_error) & (check <= member.last_check)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), parameters, state.best)
         return TrainingState(
             parameters,
@@ -184,7 +188,7 @@ class MemberTask(NamedTuple):
             best,
             jnp.where(better, error, state.best_error),
             jnp.where(better, check, state.best_check),
-        ), error
+        ), Check(error, predicted)
 
     def network(self, parameters: Parameters) -> Network:
         return Network(self.config.shape, parameters, self.member.gate)
@@ -262,11 +266,10 @@ class MemberTask(NamedTuple):
             for layer, size in enumerate(self.config.shape.hidden_sizes)
         ]
 
-    def validation_error(self, parameters: Parameters) -> Array:
-        """Root mean square error of held-out rows, predicted from training rows as anchors."""
-        config, problem, member = self
-        rows = member.held_out[:VALIDATION_ROWS]
-        predicted = self.predict(parameters, rows, config.check_anchors, block=64)
+    def held_out_error(self, predicted: Array) -> Array:
+        """Root mean square error of the predictions of held-out rows."""
+        problem, member = self.problem, self.member
+        rows = member.held_out
         weight = (jnp.arange(rows.shape[0]) < member.n_held_out) * problem.weight[rows]
         square = jnp.mean((predicted - problem.y[rows]) ** 2, axis=-1)
         return jnp.sqrt(jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30))
