@@ -386,7 +386,7 @@ class FakeClock:
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_member_whose_first_fold_takes_too_long_is_skipped(data, required):
+def test_member_with_a_slow_first_fold_is_skipped(data, required):
     spec = resolve_members([("slow", Slow())], "fast")[0]
     rows = share_rows(*data[:2], cv=4).training
     context = MemberContext(0, 4, None, TableSchema.all_numeric(6))
