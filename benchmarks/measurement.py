@@ -38,14 +38,15 @@ def training_loops(estimator, X, y, lengths):
     A loop has `advance(check)`. The loop is internal to the estimator: `fit` also prepares the
     rows and selects members, which a measurement of one step must not include.
     """
-    from twinned.models.neural.batch import stack_problems
+    from twinned.models.neural.batch import fold_members, stack_problems
     from twinned.models.neural.dispatch import TrainingRun
     from twinned.models.neural.fitting import training_config
     from twinned.models.neural.parameters import member_settings
     from twinned.models.neural.problem import build_problem
 
     problem = build_problem(estimator, X, y, None, None, None, twin=True)
-    settings = member_settings(estimator, estimator.n_members)
+    settings = member_settings(estimator)
     config = training_config(estimator, [problem], settings, twin=True)
-    problems, members = stack_problems([problem], settings, config.shape.n_features, 0.0)
+    own = fold_members(problem, settings)
+    problems, members = stack_problems([problem], [own], config.shape.n_features, 0.0)
     return [TrainingRun(config, problems, members, (steps, 10**6)) for steps in lengths]

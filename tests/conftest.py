@@ -17,6 +17,7 @@ if version("jaxlib").startswith("0.10."):
 import hypothesis
 import numpy as np
 import pytest
+from sklearn.ensemble import ExtraTreesRegressor
 
 # `make test` uses the same examples in every run. `make test-slow` draws new ones, from a seed that
 # it prints, by `--hypothesis-profile=random`.
@@ -28,10 +29,6 @@ PROFILE = {
 hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
 hypothesis.settings.register_profile("repeatable", derandomize=True, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
-
-DEFAULT_ITERATIONS = (
-    "twinned.models.base_estimator.DEFAULT_ITERATIONS"  # of the default base estimator
-)
 
 
 @pytest.fixture
@@ -48,17 +45,30 @@ def data_folder():
     return folder
 
 
+def few_trees(n_estimators, **options):
+    """Return the regressor of the error scale with 20 trees instead of 200."""
+    return ExtraTreesRegressor(20, **options)
+
+
+def use_small_defaults(patch):
+    patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 100)
+    patch.setattr("twinned.intervals.error_scale.ExtraTreesRegressor", few_trees)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def few_iterations():
-    """Fit the default base estimator with fewer iterations, in fixtures of any scope as well."""
+def small_defaults():
+    """Fit the default base estimator and the error scale of intervals with less work.
+
+    The scope is that of the session, so that it holds in fixtures of any scope as well.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DEFAULT_ITERATIONS, 100)
+        use_small_defaults(patch)
         yield patch
 
 
 @pytest.fixture
-def shipped_iterations(few_iterations):
-    """Fit the default base estimator with as many iterations as users do."""
-    few_iterations.undo()
+def shipped_defaults(small_defaults):
+    """Fit with as many iterations and trees as users do."""
+    small_defaults.undo()
     yield
-    few_iterations.setattr(DEFAULT_ITERATIONS, 100)
+    use_small_defaults(small_defaults)

@@ -240,3 +240,15 @@ def test_candidates_and_regressor_of_the_wrong_type_are_refused():
         TwinQuery().query(X, y, TwinRegressor(Ridge()), candidates=[[0.5, 0.2]])
     with pytest.raises(TypeError, match="reg must be a twin"):
         TwinQuery().query(X, np.where(np.arange(60) < 9, y, np.nan), Ridge())
+
+
+def test_the_learned_metric_ignores_irrelevant_features(rng):
+    X = rng.uniform(-1, 1, (60, 2))
+    twin = TwinRegressor(Ridge()).fit(X, np.sin(3 * X[:, 0]))
+    # the first is far from the known points by the irrelevant feature, the second by the relevant
+    pool = np.array([[0.0, 2.0], [1.9, 0.0], [0.0, 0.0]])
+    factors = twin._metric().scale
+    assert factors[0] > factors[1]
+    assert query(twin, pool, 3, strategy="difference", diversity=50.0, metric="learned")[0] == 1
+    with pytest.raises(ValueError, match="metric must be one of"):
+        query(twin, pool, 1, metric="cosine")

@@ -27,6 +27,7 @@ _MODULES = {
     "DistanceWeights": "pairing.weights",
     "UniformWeights": "pairing.weights",
     "FixedWeights": "pairing.weights",
+    "GPWeights": "pairing.weights",
     "learn_weights": "pairing.weights",
     "conformal": "intervals.conformal",
     "cross_conformal": "intervals.conformal",

@@ -1,12 +1,12 @@
 """Nearest-neighbor search and distances, shared by pairs, anchors and intervals.
 
 The search is exact, by scikit-learn. Distances are computed on the features as given, with
-categorical features as indicators.
+categorical features as indicators, or by a learned metric (`twinned.models.relevance`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,53 @@ from sklearn.neighbors import NearestNeighbors
 from twinned._table import Floats
 
 Indices = NDArray[np.intp]
+LEARNED = "learned"  # the name of the learned metric
+
+
+class LearnedMetric(NamedTuple):
+    """Euclidean distance after each encoded feature is centered and scaled by its relevance.
+
+    A missing value counts as the mean of its feature.
+    """
+
+    center: Floats  # (encoded feature,)
+    scale: Floats  # (encoded feature,), by which features are multiplied
+    length_scales: Floats  # (encoded feature,), of the Gaussian process; infinite if constant
+    noise: float  # noise variance of the process, in units of its amplitude
+    slopes: Floats  # (encoded feature,), root mean square slopes of y, per standard deviation
+
+    def transform(self, features: Floats) -> Floats:
+        """Features whose Euclidean distances are the learned ones.
+
+        >>> ones = np.ones(2)
+        >>> metric = LearnedMetric(ones, np.array([2.0, 0.5]), ones, 0.0, ones)
+        >>> metric.transform(np.array([[1.0, 3.0], [2.0, np.nan]]))
+        array([[0., 1.],
+               [2., 0.]])
+        """
+        return np.nan_to_num((features - self.center) * self.scale)
+
+    def in_length_scales(self, features: Floats) -> Floats:
+        """Features whose Euclidean distances are those of the Gaussian process."""
+        return np.nan_to_num((features - self.center) / self.length_scales)
 
 
 class NeighborIndex:
     """An index of fixed rows for exact nearest-neighbor queries."""
 
     def __init__(
-        self, features: Floats, metric: str = "euclidean", n_jobs: int | None = None
+        self,
+        features: Floats,
+        metric: str = "euclidean",
+        n_jobs: int | None = None,
+        learned: LearnedMetric | None = None,
     ) -> None:
-        _refuse_missing(features, metric)
         self.metric = metric
+        self._learned = learned if metric == LEARNED else None
+        if self._learned is not None:
+            features, metric = self._learned.transform(features), "euclidean"
+        _refuse_missing(features, metric)
+        self._search_metric = metric
         self._features = features
         self._origin = _origin(features) if metric in _TRANSLATION_INVARIANT else 0.0
         self._search = NearestNeighbors(metric=metric, n_jobs=n_jobs)
@@ -53,9 +90,11 @@ class NeighborIndex:
 
     def kneighbors(self, queries: Floats, k: int) -> tuple[Indices, Floats]:
         """(query, k) indices and distances, nearest first."""
+        if self._learned is not None:
+            queries = self._learned.transform(queries)
         _refuse_missing(queries, self.metric)
         distances, indices = self._search.kneighbors(queries - self._origin, k)
-        if self.metric == "euclidean":
+        if self._search_metric == "euclidean":
             # exact: the search by inner products gives 1e-8 as the distance of a row to itself
             squares = np.zeros_like(distances)
             for column in range(queries.shape[1]):

@@ -47,6 +47,12 @@ class Rows:
         """The rows at an index, slice or mask of the first axis."""
         return Rows(self.numeric[rows], self.one_hot[rows], self.codes[rows])
 
+    def take_columns(self, numeric: Any, indicators: Any, codes: Any) -> Rows:
+        """Some columns of each of the three arrays."""
+        return Rows(
+            self.numeric[..., numeric], self.one_hot[..., indicators], self.codes[..., codes]
+        )
+
     def as_queries(self) -> Rows:
         """(n, …) → (n, 1, …), to broadcast against `as_anchors` to all pairs."""
         return Rows(*(part[:, None] for part in self))
@@ -103,6 +109,28 @@ class TableSchema:
     @property
     def n_features(self) -> int:
         return len(self.kinds)
+
+    def row_columns(
+        self, features: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """The columns of `Rows.numeric`, `one_hot` and `codes` that belong to these features.
+
+        >>> schema = TableSchema(["numeric", "categorical"], [[], ["brick", "wood"]], [0, 2])
+        >>> schema.row_columns(np.array([1]))
+        (array([], dtype=int64), array([0, 1]), array([0]))
+        """
+        categorical = np.isin(self.categorical, features)
+        sizes = np.array([self.n_indicators[j] for j in self.categorical], dtype=np.intp)
+        return (
+            np.flatnonzero(np.isin(self.numeric, features)),
+            np.flatnonzero(np.repeat(categorical, sizes)),
+            np.flatnonzero(categorical),
+        )
+
+    def encoded_columns(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The columns of `Rows.features` that belong to these features."""
+        numeric, indicators, _ = self.row_columns(features)
+        return np.concatenate([numeric, len(self.numeric) + indicators])
 
     def to_rows(self, matrix: Floats) -> Rows:
         """Split an encoded (n, n_features) matrix into `Rows`.

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned._neighbors import Indices, NeighborIndex
+from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned._table import Floats
 from twinned._validation import check_choice, check_integer, check_real, count_rows
 from twinned.estimators.base import BaseTwin
@@ -39,6 +39,7 @@ def query(
     *,
     strategy: str = "uncertainty",
     diversity: float = 1.0,
+    metric: str = "euclidean",
     random_state: Any = None,
 ) -> Indices:
     """Return the rows of a pool to label next, the most useful first.
@@ -58,6 +59,9 @@ def query(
         one.
     diversity : float, default=1.0
         Power of the distance to labelled and selected points; 0 selects the n largest scores.
+    metric : {"euclidean", "learned"}, default="euclidean"
+        Metric of these distances: Euclidean on standardized features, or the learned metric of the
+        twin, in which irrelevant features count little.
     random_state : int, RandomState or None, default=None
         For the strategies that draw loops or reference points.
 
@@ -82,6 +86,7 @@ def query(
     power = check_real("diversity", diversity)
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
+    check_choice("metric", metric, ["euclidean", LEARNED])
     # encoded rows, in the space in which the twin measures distances
     pool, known = twin._validate_queries(X_pool).take(slice(None)).features, twin._anchors.features
     if n > len(pool):
@@ -91,13 +96,22 @@ def query(
     if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
         std = twin.anchors_y_.std(axis=0)
         score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
-    return select_batch(score, pool, known, n, power)
+    learned = twin._metric() if metric == LEARNED and power else None
+    return select_batch(score, pool, known, n, power, learned)
 
 
-def select_batch(score: Floats, pool: Floats, known: Floats, n: int, diversity: float) -> Indices:
+def select_batch(
+    score: Floats,
+    pool: Floats,
+    known: Floats,
+    n: int,
+    diversity: float,
+    learned: LearnedMetric | None = None,
+) -> Indices:
     """Return n rows of `pool`, greedily by score × gap ** diversity.
 
-    Features are standardized; a missing value counts as the mean.
+    Features are standardized, unless a learned metric scales them; a missing value counts as the
+    mean.
 
     >>> pool, known = np.array([[0.0], [0.1], [9.0]]), np.array([[4.0]])
     >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, known, 2, diversity=0.0)
@@ -105,9 +119,8 @@ def select_batch(score: Floats, pool: Floats, known: Floats, n: int, diversity: 
     >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, known, 2, diversity=1.0)
     array([2, 1])
     """
-    with np.errstate(invalid="ignore"):  # a feature without values
-        scaler = StandardScaler().fit(np.concatenate([pool, known]))
-    pool, known = (np.nan_to_num(scaler.transform(side)) for side in (pool, known))
+    transform = _standardizer(pool, known) if learned is None else learned.transform
+    pool, known = transform(pool), transform(known)
     gap = NeighborIndex(known).kneighbors(pool, 1)[1][:, 0] if diversity else np.ones(len(pool))
     available = np.ones(len(pool), dtype=bool)
     selected = np.empty(n, dtype=np.intp)
@@ -118,6 +131,12 @@ def select_batch(score: Floats, pool: Floats, known: Floats, n: int, diversity: 
         if diversity:
             gap = np.minimum(gap, cdist(pool, pool[[row]])[:, 0])
     return selected
+
+
+def _standardizer(pool: Floats, known: Floats) -> Callable[[Floats], Floats]:
+    with np.errstate(invalid="ignore"):  # a feature without values
+        scaler = StandardScaler().fit(np.concatenate([pool, known]))
+    return lambda rows: np.nan_to_num(scaler.transform(rows))
 
 
 def _uncertainty(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
@@ -178,7 +197,7 @@ class TwinQuery(BaseEstimator):
 
     Parameters
     ----------
-    strategy, diversity, random_state
+    strategy, diversity, metric, random_state
         As in `query`.
 
     Examples
@@ -191,10 +210,16 @@ class TwinQuery(BaseEstimator):
     """
 
     def __init__(
-        self, strategy: str = "uncertainty", *, diversity: float = 1.0, random_state: Any = None
+        self,
+        strategy: str = "uncertainty",
+        *,
+        diversity: float = 1.0,
+        metric: str = "euclidean",
+        random_state: Any = None,
     ) -> None:
         self.strategy = strategy
         self.diversity = diversity
+        self.metric = metric
         self.random_state = random_state
 
     def query(
@@ -255,6 +280,7 @@ class TwinQuery(BaseEstimator):
             batch_size,
             strategy=self.strategy,
             diversity=self.diversity,
+            metric=self.metric,
             random_state=self.random_state,
         )
         return np.asarray(rows[selected], dtype=np.intp)

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -74,11 +75,20 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def model(folder):
+@pytest.fixture(scope="module")
+def fitted_once(tmp_path_factory):
+    """A model of the training table, fitted once for all tests."""
+    folder = tmp_path_factory.mktemp("fitted")
+    bridge().iloc[:30].to_csv(folder / "table.csv", index=False)
     path = folder / "model.twin"
     succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", "ridge", "-o", path, *QUICK))
     return path
+
+
+@pytest.fixture
+def model(folder, fitted_once):
+    """A copy of the model, which the test may change."""
+    return shutil.copy(fitted_once, folder / "model.twin")
 
 
 def read_exactly(path):
@@ -552,7 +562,7 @@ def test_each_output_has_a_column(folder):
 
 def test_fit_and_predict_in_processes(folder):
     arguments = ("fit", "table.csv", "--target", "y", "--model", "ridge", "-o", "model.twin")
-    fitted = start(*arguments, "--json", cwd=folder)
+    fitted = start(*arguments, *QUICK, "--json", cwd=folder)
     assert fitted.returncode == 0, fitted.stderr
     assert json.loads(fitted.stdout)["output"] == "model.twin"
     assert fitted.stderr == ""

@@ -17,7 +17,7 @@ def data(rng):
 def test_anchors_of_equal_weight_are_sorted_by_distance(data):
     X, y = data
     twin = TwinRegressor(Ridge()).fit(X, y)
-    table = twin.explain(X[:4], n=3)
+    table = twin.explain(X[:4], n=3, metric="euclidean")
     assert list(table.columns) == COLUMNS
     assert len(table) == 12
     distances = np.linalg.norm(X[:4, None] - X[None], axis=2)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import twinned
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.models.gaussian_process import fit_gaussian_process
 
@@ -23,3 +24,12 @@ def test_predictions_are_those_of_the_process(kernel, rng):
     assert len(model.process_.X) == 30
     expected = process.predict(X, return_std=True)
     np.testing.assert_array_equal(model.predict(X, return_std=True), expected)
+
+
+def test_save_and_load(rng, tmp_path):
+    X = rng.normal(size=(30, 2))
+    model = GPRegressor().fit(X, X[:, 0])
+    expected = model.predict(X, return_std=True)
+    twinned.save(model, tmp_path / "process.twin")
+    loaded = twinned.load(tmp_path / "process.twin")
+    np.testing.assert_array_equal(loaded.predict(X, return_std=True), expected)

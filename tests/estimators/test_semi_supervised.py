@@ -159,8 +159,8 @@ def test_saving(tmp_path):
     [
         ({"loop_weight": -1.0}, "loop_weight must not be negative, but is -1.0"),
         ({"n_loops": 0}, "n_loops"),
-        ({"rounds": 0}, "rounds"),
-        ({"symmetrised": "yes"}, "symmetrised"),
+        ({"n_rounds": 0}, "n_rounds must be"),
+        ({"symmetric": "yes"}, "symmetric must be"),
         ({"twin": TwinNeuralRegressor()}, "twin must be a TwinRegressor, not TwinNeural"),
     ],
 )

@@ -14,7 +14,7 @@ def error_ratio(model):
     return np.sqrt(np.mean(error**2)) / np.std(y[60:])
 
 
-def test_default_twin(shipped_iterations):
+def test_default_twin(shipped_defaults):
     twin = TwinRegressor(random_state=0)
     assert error_ratio(twin) < 0.4
     assert twin.estimator_.n_iter_ == 500

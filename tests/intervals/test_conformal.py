@@ -176,7 +176,7 @@ def test_coverage_of_split_intervals_over_many_draws():
 
 def test_cross_intervals_cover_and_are_wider_where_noise_is_larger():
     inside, narrow, wide = [], [], []
-    for seed in range(12):
+    for seed in range(6):
         x, z = uneven(np.random.RandomState(seed), 140)
         forest = RandomForestRegressor(5, min_samples_leaf=20, random_state=0)
         crossed = cross_conformal(TwinRegressor(forest), x[:70], z[:70], width="std")
@@ -221,7 +221,7 @@ def test_any_regressor_can_be_calibrated(model):
     assert (intervals[:, 0] < intervals[:, 1]).all()
 
 
-def test_learned_width_adapts_to_errors_that_the_std_does_not_show():
+def test_learned_width_adapts_to_errors_that_the_std_does_not_show(shipped_defaults):
     """The std of a linear model is constant, but the size of its errors is not."""
     x, z = uneven(np.random.RandomState(0), 400)
     widths = {}
@@ -449,3 +449,28 @@ def test_a_twin_of_other_rows_with_the_same_targets_cannot_store_the_scores():
         crossed.store_in(twin().fit(X[FIT] + 1.0, y[FIT]))
     shuffled = np.random.RandomState(0).permutation(60)
     assert crossed.store_in(twin().fit(X[FIT][shuffled], y[FIT][shuffled])).intervals_
+
+
+def test_the_learned_metric_of_neighbor_features_is_stored(rng, tmp_path):
+    X = rng.uniform(-1, 1, (60, 3)) * [1.0, 1000.0, 1.0]
+    y = np.sin(3 * X[:, 0])
+    twin = TwinRegressor(Ridge())
+    learned = cross_conformal(twin, X, y, cv=3, metric="learned")
+    stored = learned.store_in()
+    np.testing.assert_allclose(stored.predict_interval(X), learned.predict_interval(X))
+    path = tmp_path / "stored.twin"
+    save(stored, path)
+    np.testing.assert_array_equal(load(path).predict_interval(X), stored.predict_interval(X))
+    plain = cross_conformal(twin, X, y, cv=3).predict_interval(X)
+    assert not np.allclose(plain, learned.predict_interval(X))
+
+
+def test_the_nearest_row_by_the_learned_metric(rng):
+    X = rng.uniform(-1, 1, (60, 3)) * [1.0, 1000.0, 1.0]
+    y = np.sin(3 * X[:, 0])
+    features = NeighborFeatures(X[:50], y[:50], metric="learned")
+    scaled = features.learned.transform(X)
+    distances = np.linalg.norm(scaled[50:, None] - scaled[None, :50], axis=2)
+    np.testing.assert_allclose(features.transform(X[50:], y[50:])[:, 3], distances.min(axis=1))
+    with pytest.raises(ValueError, match="metric must be one of"):
+        NeighborFeatures(X, y, metric="cosine")

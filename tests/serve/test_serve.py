@@ -37,13 +37,9 @@ X = X.iloc[:, :3].assign(material=pd.Categorical(["wood", "brick"] * 20))
 ROW = {"U": 2.0, "R1": 1.5, "R2": 2.5, "material": "wood"}
 
 
-def fitted_twin():
-    return TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0)).fit(X, y)
-
-
 @pytest.fixture(scope="module")
 def twin():
-    return fitted_twin()
+    return TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0)).fit(X, y)
 
 
 def client_of(model, name):
@@ -317,7 +313,7 @@ def test_ten_thousand_requests(client, url, request):
 
 
 def test_the_command_serves_on_loopback(tmp_path):
-    save(fitted_twin(), tmp_path / "m.twin")
+    save(TwinRegressor(LinearRegression()).fit(X, y), tmp_path / "m.twin")
     source = str(Path(twinned.__file__).resolve().parents[1])
     command = [sys.executable, "-m", "twinned.cli", "serve", "m.twin", "--port", "0"]
     with subprocess.Popen(
@@ -338,12 +334,12 @@ def test_the_command_serves_on_loopback(tmp_path):
             process.terminate()
 
 
-def test_a_port_in_use_is_reported(tmp_path):
+def test_a_port_in_use_is_reported(twin, tmp_path):
     from typer.testing import CliRunner
 
     from twinned.cli import app
 
-    save(fitted_twin(), tmp_path / "m.twin")
+    save(twin, tmp_path / "m.twin")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import DocumentationLink, safe_indexing
-from twinned._neighbors import Indices, NeighborIndex
+from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, check_metric
 from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import (
     check_bool,
@@ -28,17 +27,19 @@ from twinned.estimators.predictor import TwinPredictor
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import MemoryBudget, parse_memory_limit
 from twinned.models.protocol import DifferenceModel
+from twinned.models.relevance import learn_relevance, relevance_of_features
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy
 
 
 class ModelCache:
-    """Holder of the difference model that was used last, with its own caches.
+    """Holder of the difference model that was used last, and of a metric learned from the anchors.
 
     Predictions change the holder, not the attributes of the estimator.
     """
 
     model: DifferenceModel | None = None
+    metric: LearnedMetric | None = None
 
 
 class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
@@ -48,6 +49,10 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
     `random_state`. Its `fit` sets `_pair_dtype`, the trained state that `_make_model` needs and,
     by `_set_anchors`, the anchors. Predictions are computed by `TwinPredictor`.
     """
+
+    # The parts of the metric that `fit` learned; None where no strategy needed it. Plain parts,
+    # so that they can be saved.
+    _learned_metric: tuple[Any, ...] | None = None
 
     @abstractmethod
     def _make_model(self) -> DifferenceModel:
@@ -163,8 +168,18 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
         predictor = self._predictor()
         return predictor.squeeze(predictor.loop_inconsistency(queries, n_loops, rng))
 
-    def explain(self, X: Any, n: int = 5) -> pd.DataFrame:
+    def explain(self, X: Any, n: int = 5, metric: str = LEARNED) -> pd.DataFrame:
         """Comparable anchors of each query.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to explain.
+        n : int, default=5
+            Number of anchors per query.
+        metric : str, default="learned"
+            Metric of the distances: a name of scikit-learn's, or `"learned"`, in which features
+            count by their relevance and units do not matter (see `feature_relevance_`).
 
         Returns
         -------
@@ -175,7 +190,18 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
         """
         queries = self._validate_queries(X)
         check_integer("n", n)
-        return self._predictor().explain(queries, n)
+        return self._predictor().explain(queries, n, check_metric(metric))
+
+    @property
+    def feature_relevance_(self) -> Floats:
+        """(n_features_in_,) relevance of the features for y, which sums to 1.
+
+        Root mean square slopes of a Gaussian process (Matérn 5/2), per standard deviation of each
+        feature. The process is fitted in `fit` where a strategy needs the learned metric, and else
+        to the anchors when it is first needed.
+        """
+        check_is_fitted(self)
+        return relevance_of_features(self._metric(), self._schema)
 
     def add_anchors(self, X: Any, y: Any) -> Any:
         """A new fitted twin with the same trained model and further anchors.
@@ -235,9 +261,23 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
         self._anchors = self._to_rows(self._schema, self.anchors_X_)
         self._index = None
         if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
-            if make_index is None:
-                make_index = partial(NeighborIndex, self._anchors.features, n_jobs=self.n_jobs)
+            make_index = self._make_index if make_index is None else make_index
             self._index = make_index(nearest[1])
+
+    def _make_index(self, metric: str) -> NeighborIndex:
+        """The neighbor index of the anchors."""
+        learned = self._metric() if metric == LEARNED else None
+        return NeighborIndex(self._anchors.features, metric, self.n_jobs, learned)
+
+    def _metric(self) -> LearnedMetric:
+        """The learned metric, of `fit` or else of the anchors."""
+        if self._learned_metric is not None:
+            return LearnedMetric(*self._learned_metric)
+        if self._cache.metric is None:
+            self._cache.metric = learn_relevance(
+                self._anchors.features, self.anchors_y_, self.anchor_weights_
+            )
+        return self._cache.metric
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -263,6 +303,8 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
             anchor_strategy=as_anchor_strategy(self.anchors),
             weight_strategy=as_weight_strategy(self.weights),
             index=self._index,
+            make_index=self._make_index,
+            learned_metric=self._metric,
             budget=MemoryBudget(parse_memory_limit(self.memory_limit), self.n_jobs),
             n_jobs=self.n_jobs,
             y_is_1d=self.anchors_y_.ndim == 1,
@@ -280,6 +322,7 @@ class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
         other = copy.copy(self)
         other.symmetric = symmetric
         other._cache = ModelCache()
+        other._cache.metric = self._cache.metric
         return other
 
     # --- validation ---------------------------------------------------------------------------

@@ -30,24 +30,35 @@ class BaseNeural(BaseEstimator):
     hidden_sizes : sequence of int, default=(128, 128)
         The widths of the hidden layers.
     effort : {"fast", "balanced", "thorough"}, default="balanced"
-        Sets the values for None of `n_members` (6, 15, 40), `max_steps` (1000, 3200, 6000),
-        `batch_size` (128, 128, 256) and `n_folds` (at most 2, 5, 5).
+        Sets the values for None of `n_members` (3, 7, 24), `max_steps` (1200, 3200, 6000),
+        `batch_size` (128, 128, 256), `n_folds` (2, 5, 5; at most `n_members`) and `fold_steps`
+        (400, 800, 2400; at most `max_steps`), and the number of settings (3, 6, 8; at most
+        `n_members`).
     n_members : int or None, default=None
-        Number of networks that are trained.
+        Number of networks of the ensemble, which are trained on all rows.
     max_steps : int or None, default=None
-        Number of training steps of each network.
+        Number of training steps of each of them.
     batch_size : int or None, default=None
         Number of pairs per step, each in both orders; for plain networks, of rows.
     n_folds : int or None, default=None
-        Number of folds that the members hold out in turn; with 1, all hold out the same
-        `validation_fraction`. Must divide `n_members`.
+        Number of folds of the rows. For each setting and fold, a network that holds out the fold
+        is trained; by the out-of-fold predictions the settings of the members are selected. With
+        1, the members themselves hold out the same `validation_fraction`.
+    fold_steps : int or None, default=None
+        Number of training steps of the networks that hold out a fold. As many as `max_steps` make
+        `out_of_fold_prediction_` as accurate as the members; fewer are enough to select settings.
     activation : {"silu", "relu", "mish", "tanh"}, default="silu"
         The activation function of the hidden layers.
     embedding : "auto", float or None, default="auto"
         Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
         features; `"auto"` differs between members, None is no embedding.
-    n_frequencies : int, default=16
-        Number of frequencies per feature.
+    n_frequencies : int or None, default=None
+        Number of frequencies per feature. None is 16 for up to 24 features, 4 for up to 32, 2 for
+        up to 64 and 1 for more.
+    max_features : int or None, default=60
+        Maximum number of features that the networks use. Of a wider table, constant features,
+        copies of others and the least relevant ones are dropped, by the importances of a small
+        forest of extremely randomized trees on the training rows. None uses all.
     learning_rate : float or None, default=None
         Initial learning rate of all members; None differs between members.
     dropout : float or None, default=None
@@ -57,15 +68,18 @@ class BaseNeural(BaseEstimator):
     optimizer : {"adamw", "adadelta"}, default="adamw"
         The optimizer.
     validation_fraction : float, default=0.1
-        Share of the rows to hold out where `n_folds` is 1 and `fit` gets no validation set.
+        Share of the rows to hold out where `n_folds` is 1 and `fit` gets no validation set; by
+        their error training stops early.
     selection : {"greedy", "mean"}, default="greedy"
         Weights of the settings: by greedy selection on their out-of-fold predictions, or equal.
     recipe : {"modern", "published", "written"}, default="modern"
         `"published"` trains as the paper's code does and `"written"` as its text describes it; see
         `as_published`. Both count epochs, and ignore `max_steps`.
-    scaling : {"standard", "signed_max"}, default="standard"
-        `"standard"` scales X and y to mean 0 and standard deviation 1; `"signed_max"` subtracts
-        the mean of X, divides by the largest excess over it, and leaves y as it is.
+    scaling : {"auto", "standard", "relevance", "signed_max"}, default="auto"
+        `"standard"` scales X and y to mean 0 and standard deviation 1; `"relevance"` then divides
+        each feature by its length scale in a Gaussian process; `"auto"` differs between members.
+        `"signed_max"` subtracts the mean of X, divides by the largest excess over it, and leaves y
+        as it is.
     max_epochs : int or None, default=None
         Largest number of epochs of the paper's recipes; None is the recipe's own.
     patience : int or None, default=None
@@ -87,11 +101,13 @@ class BaseNeural(BaseEstimator):
     Attributes
     ----------
     n_members_ : int
-        Number of networks that were trained.
+        Number of networks of the ensemble.
     member_weights_ : ndarray
         The weights of the members that are used; they sum to one.
-    learning_curve_ : ndarray of shape (n_members_, n_checks)
-        Error of the predictions of each member's held-out rows.
+    selected_features_ : ndarray
+        Indices of the features that the networks use (see `max_features`).
+    learning_curve_ : ndarray of shape (n_networks, n_checks)
+        Error of the held-out rows of each network that holds out rows.
     out_of_fold_prediction_ : ndarray like y, or None
         Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
         where all networks diverged. None with a single validation set.
@@ -116,9 +132,11 @@ class BaseNeural(BaseEstimator):
         max_steps: int | None = None,
         batch_size: int | None = None,
         n_folds: int | None = None,
+        fold_steps: int | None = None,
         activation: str = "silu",
         embedding: str | float | None = "auto",
-        n_frequencies: int = 16,
+        n_frequencies: int | None = None,
+        max_features: int | None = 60,
         learning_rate: float | None = None,
         dropout: float | None = None,
         weight_decay: float | None = None,
@@ -126,7 +144,7 @@ class BaseNeural(BaseEstimator):
         validation_fraction: float = 0.1,
         selection: str = "greedy",
         recipe: str = "modern",
-        scaling: str = "standard",
+        scaling: str = "auto",
         max_epochs: int | None = None,
         patience: int | None = None,
         categorical_features: Any = "from_dtype",
@@ -142,9 +160,11 @@ class BaseNeural(BaseEstimator):
         self.max_steps = max_steps
         self.batch_size = batch_size
         self.n_folds = n_folds
+        self.fold_steps = fold_steps
         self.activation = activation
         self.embedding = embedding
         self.n_frequencies = n_frequencies
+        self.max_features = max_features
         self.learning_rate = learning_rate
         self.dropout = dropout
         self.weight_decay = weight_decay
@@ -238,6 +258,7 @@ class BaseNeural(BaseEstimator):
         self._shape = ensemble.shape._asdict()
         self._scale = tuple(problem.scale)
         self._schema = problem.table.schema
+        self.selected_features_ = problem.selected
         self._one_dimensional = problem.table.target.ndim == 1
         self.member_weights_ = ensemble.weights
         self.n_members_ = ensemble.n_members
@@ -249,6 +270,8 @@ class BaseNeural(BaseEstimator):
 
     def _networks(self, kind: type[Networks]) -> Networks:
         """Return the trained networks as a model."""
+        selected = self.selected_features_
+        is_complete = len(selected) == self._schema.n_features
         return kind(
             shape=Shape(**self._shape),
             parameters=self._parameters,
@@ -257,4 +280,5 @@ class BaseNeural(BaseEstimator):
             member_weights=self.member_weights_,
             device=self.device,
             memory_limit=parse_memory_limit(self.memory_limit),
+            columns=None if is_complete else self._schema.encoded_columns(selected),
         )

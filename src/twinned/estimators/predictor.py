@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from twinned._neighbors import Indices, NeighborIndex, distance_matrix
+from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, distance_matrix
 from twinned._table import Floats, Rows
 from twinned.estimators.blocks import Queries, Selection, map_query_blocks
 from twinned.estimators.explain import comparables
@@ -23,7 +23,13 @@ from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.pairing.anchors import AnchorStrategy
 from twinned.pairing.differences import estimate
 from twinned.pairing.loops import draw_loops, loop_sum
-from twinned.pairing.weights import UniformWeights, WeightStrategy, check_anchor_weights, combine
+from twinned.pairing.weights import (
+    GPWeights,
+    UniformWeights,
+    WeightStrategy,
+    check_anchor_weights,
+    combine,
+)
 
 Result = TypeVar("Result")
 
@@ -53,8 +59,10 @@ class TwinPredictor:
     anchors_y: Floats
     anchor_weights: Floats | None
     anchor_strategy: AnchorStrategy
-    weight_strategy: WeightStrategy
+    weight_strategy: WeightStrategy | GPWeights
     index: NeighborIndex | None
+    make_index: Callable[[str], NeighborIndex]  # of the anchors, for a metric
+    learned_metric: Callable[[], LearnedMetric]  # learned when it is first needed
     budget: MemoryBudget
     n_jobs: int | None
     y_is_1d: bool
@@ -103,8 +111,8 @@ class TwinPredictor:
         indices, estimates = zip(*self._map(predict_block, queries, path), strict=True)
         return np.concatenate(indices), np.concatenate(estimates)
 
-    def explain(self, queries: Queries, n: int) -> pd.DataFrame:
-        """The `n` comparable anchors of each query."""
+    def explain(self, queries: Queries, n: int, metric: str) -> pd.DataFrame:
+        """The `n` comparable anchors of each query, with their distances by a metric."""
         path = self._fast_path(len(queries))
 
         def explain_block(rows: slice, selection: Selection) -> pd.DataFrame:
@@ -117,7 +125,7 @@ class TwinPredictor:
                 self.anchors_y[indices],
                 self._mean_of_members(estimates),
                 np.ones(indices.shape) if weights is None else weights,
-                self._distances(block, selection),
+                self._distances(block, selection, metric),
                 n,
             )
             return table.assign(query=table["query"] + rows.start)
@@ -220,7 +228,7 @@ class TwinPredictor:
         k, metric = nearest
         index = self.index
         if index is None or index.metric != metric:  # `anchors` was changed after the fit
-            index = NeighborIndex(self.anchors.features, metric, self.n_jobs)
+            index = self.make_index(metric)
         return Selection(*index.kneighbors(queries.take(rows).features, k))
 
     def _estimate(self, block: Rows, selection: Selection, path: _FastPath) -> Floats:
@@ -249,7 +257,14 @@ class TwinPredictor:
         weights = None
         if not isinstance(self.weight_strategy, UniformWeights):
             mean = self.squeeze(self._mean_of_members(estimates))
-            weights = self.weight_strategy(self._distances(block, selection), mean, indices)
+            strategy = self.weight_strategy
+            if isinstance(strategy, GPWeights):
+                learned = self.learned_metric()
+                strategy = strategy.bind(learned)
+                distances = self._distances_after(learned.in_length_scales, block, selection)
+            else:
+                distances = self._distances(block, selection)
+            weights = strategy(distances, mean, indices)
             weights = check_anchor_weights(weights, indices.shape)
         if self.anchor_weights is None:
             return weights
@@ -262,10 +277,32 @@ class TwinPredictor:
         """(member, ...) → (...): the weighted mean over members."""
         return np.tensordot(self.model.member_weights, values, axes=1)
 
-    def _distances(self, block: Rows, selection: Selection) -> Floats:
-        if selection.distances is not None:
+    def _distances(self, block: Rows, selection: Selection, metric: str | None = None) -> Floats:
+        """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
+        nearest = self._nearest()
+        selected_by = None if nearest is None else nearest[1]
+        if selection.distances is not None and metric in (None, selected_by):
             return selection.distances
-        return distance_matrix(block.features, self.anchors.features)
+        if metric == LEARNED:
+            return self._distances_after(self.learned_metric().transform, block, selection)
+        return self._distances_after(lambda rows: rows, block, selection, metric or "euclidean")
+
+    def _distances_after(
+        self,
+        transform: Callable[[Floats], Floats],
+        block: Rows,
+        selection: Selection,
+        metric: str = "euclidean",
+    ) -> Floats:
+        """(query, anchor) distances of transformed features."""
+        queries, anchors = transform(block.features), transform(self.anchors.features)
+        if selection.indices is None:
+            return distance_matrix(queries, anchors, metric)
+        parts = [
+            distance_matrix(query[None], anchors[own], metric)
+            for query, own in zip(queries, selection.indices, strict=True)
+        ]
+        return np.concatenate(parts)
 
     def _indices(self, selection: Selection, n_queries: int) -> Indices:
         if selection.indices is not None:

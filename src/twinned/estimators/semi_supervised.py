@@ -330,9 +330,14 @@ class SemiSupervisedTwinRegressor(
         """See `TwinRegressor.loop_inconsistency`."""
         return self._fitted_twin().loop_inconsistency(X, n_loops=n_loops, random_state=random_state)
 
-    def explain(self, X: Any, n: int = 5) -> Any:
+    def explain(self, X: Any, n: int = 5, metric: str = "learned") -> Any:
         """See `TwinRegressor.explain`."""
-        return self._fitted_twin().explain(X, n=n)
+        return self._fitted_twin().explain(X, n=n, metric=metric)
+
+    @property
+    def feature_relevance_(self) -> Floats:
+        """See `TwinRegressor.feature_relevance_`."""
+        return self._fitted_twin().feature_relevance_
 
     def add_anchors(self, X: Any, y: Any) -> Any:
         """A new fitted estimator with further anchors; the original is unchanged."""

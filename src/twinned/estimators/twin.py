@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from twinned._compat import raise_for_params, unwrap_search
-from twinned._neighbors import NeighborIndex
+from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned._table import Floats, Rows
 from twinned._validation import (
     check_bool,
@@ -34,14 +34,16 @@ from twinned.estimators.training_set import (
 )
 from twinned.exceptions import IgnoredValidationSetWarning
 from twinned.models.base_estimator import (
-    DEFAULT_PAIRS,
+    MAX_FEATURES,
     check_base_estimator,
     default_estimator,
+    default_n_pairs,
     pair_dtype,
     supports_validation_set,
 )
 from twinned.models.lightgbm import LazyPairMatrix, supports_blocks
 from twinned.models.memory import parse_memory_limit
+from twinned.models.relevance import learn_relevance, uses_learned_metric
 from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
@@ -52,6 +54,7 @@ from twinned.models.sklearn import (
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
+from twinned.pairing.screening import relevant_features
 from twinned.pairing.weights import as_weight_strategy
 
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
@@ -69,13 +72,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     estimator : regressor, default=None
         The base estimator. `TwinRegressor(RandomForestRegressor())` is a twinned random forest.
         None is gradient boosting with leaves of many pairs, chosen on the paper's data sets
-        (`benchmarks/tree_default.py`). A search such as `GridSearchCV` over a regressor is
-        cross-validated over rows, not over pairs.
+        (`benchmarks/tree_default.py`). Of a table with more than 80 features, it uses the 80 most
+        relevant ones, without constant features and copies (`benchmarks/wide.py`). A search such
+        as `GridSearchCV` over a regressor is cross-validated over rows, not over pairs.
     pairs : {"auto", "all"}, int or strategy, default="auto"
         Training pairs: `"all"` n² of them; an integer m for m random partners per row; a strategy
         such as `NearestPairs(16)`. `"auto"` is all pairs up to 250,000 that fit into
         `memory_limit`, and random partners beyond; with the default estimator it is
-        `HalfPairs(100_000)`. If `symmetric`, random and nearest pairs are fitted in both orders.
+        `HalfPairs(100_000)`, and fewer for more than 20 features. If `symmetric`, random and
+        nearest pairs are fitted in both orders.
     pair_features : str or callable, default="concat+difference"
         Features of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b), `"difference"`
         a − b, or a callable of two (n_pairs, n_encoded) arrays. A categorical feature enters as
@@ -83,9 +88,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     anchors : {"all"} or strategy, default="all"
         Known rows from which a query is predicted: all, `NearestAnchors(k)`, or
         `RandomAnchors(n)`.
-    weights : {"uniform", "distance"} or callable, default="uniform"
-        Anchor weights. A callable gets `(distances, estimates, anchor_indices)`, each
-        (n_queries, n_anchors), and returns weights of that shape.
+    weights : {"uniform", "distance"}, strategy or callable, default="uniform"
+        Anchor weights, such as `GPWeights()`. A callable gets `(distances, estimates,
+        anchor_indices)`, each (n_queries, n_anchors), and returns weights of that shape.
     symmetric : bool, default=True
         Predict ½F(a, b) − ½F(b, a), which is exactly antisymmetric.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
@@ -118,6 +123,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         later have −1.
     n_pairs_ : int
         Number of training pairs, mirror images included.
+    feature_relevance_ : ndarray of shape (n_features_in_,)
+        Relevance of the features: slopes of y by a Gaussian process, which sum to 1.
+    selected_features_ : ndarray
+        Indices of the features that pairs are made of: all, or those that the default estimator
+        uses of a wide table.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -220,8 +230,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         rng = check_random_state(self.random_state)
         data = self._validate_training_rows(X, y, sample_weight, groups)
         n_rows = len(data.rows)
-        base = self._base_estimator(n_rows, data.n_outputs)
-        self._features = PairFeatures(self.pair_features, data.schema, self._pair_dtype)
+        selected = self.selected_features_ = self._select_features(data)
+        base = self._base_estimator(n_rows, data.n_outputs, len(selected))
+        self._features = PairFeatures(
+            self.pair_features,
+            data.schema,
+            self._pair_dtype,
+            None if len(selected) == data.schema.n_features else selected,
+        )
         self._y_unit = target_unit(data.values)
         limit = parse_memory_limit(self.memory_limit)
         max_pairs = max_pairs_in_memory(
@@ -230,8 +246,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if X_val is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         builder = TrainingPairBuilder(base, self._features, data, self._y_unit, max_pairs, rng)
+        learned = self._learn_metric(data)
         # one neighbor index per metric, shared by pairs and anchors
-        make_index = cache(lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs))
+        make_index = cache(
+            lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned)
+        )
         strategy, mirrored = self._pair_strategy(n_rows, max_pairs)
         pairs = builder.draw(strategy, make_index, mirrored=mirrored)
         stored = check_stored(as_anchor_strategy(self.anchors).store(n_rows, rng), n_rows)
@@ -289,9 +308,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return None
         return process_routing(self, "fit", **params).estimator.fit.get("groups")
 
-    def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1) -> Any:
+    def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1, n_features: int = 1) -> Any:
         if self.estimator is None:
-            return default_estimator(n_rows, n_outputs)
+            return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
 
     def _validate_training_rows(
@@ -322,10 +341,26 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             rows=schema.to_rows(matrix),
         )
 
+    def _learn_metric(self, data: TrainingRows) -> LearnedMetric | None:
+        """The learned metric, where a strategy needs it; it is stored with the twin."""
+        self._learned_metric = None
+        if not uses_learned_metric(self.pairs, self.anchors, self.weights):
+            return None
+        learned = learn_relevance(data.rows.features, data.values, data.weight)
+        self._learned_metric = tuple(learned)
+        return learned
+
+    def _select_features(self, data: TrainingRows) -> Indices:
+        """The features that pairs are made of: of a wide table, the relevant ones."""
+        if self.estimator is not None or callable(self.pair_features):
+            return np.arange(data.schema.n_features)
+        return relevant_features(data.matrix, data.y, MAX_FEATURES, data.weight)
+
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""
         if self.estimator is None and self.symmetric and self.pairs == "auto":
-            strategy: PairStrategy = HalfPairs(min(DEFAULT_PAIRS, max_pairs))
+            n_pairs = default_n_pairs(len(self.selected_features_))
+            strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
         else:
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)
         as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)

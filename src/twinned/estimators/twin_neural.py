@@ -26,8 +26,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Each member is a network F(a, b), trained so that ½F(a, b) − ½F(b, a) is y(a) − y(b); a point
     is predicted from all its anchors by all members. Members differ in their settings (learning
-    rate, dropout, weight decay, periodic embedding of the features) and in the fold of the training
-    rows that they hold out, on which they stop early and are selected.
+    rate, dropout, weight decay, periodic embedding and scale of the features), which are selected
+    by out-of-fold predictions; then the members are trained on all rows.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Attributes
     ----------
-    anchors_X_, anchors_y_, n_features_in_, feature_names_in_
+    anchors_X_, anchors_y_, feature_relevance_, n_features_in_, feature_names_in_
         As in `TwinRegressor`.
     n_pairs_ : int
         Number of pairs of distinct rows that training draws from, mirror images counted.
@@ -74,12 +74,14 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         max_steps: int | None = None,
         batch_size: int | None = None,
         n_folds: int | None = None,
+        fold_steps: int | None = None,
         pairs: Any = "auto",
         anchors: Any = "all",
         weights: Any = "uniform",
         activation: str = "silu",
         embedding: str | float | None = "auto",
-        n_frequencies: int = 16,
+        n_frequencies: int | None = None,
+        max_features: int | None = 60,
         learning_rate: float | None = None,
         dropout: float | None = None,
         weight_decay: float | None = None,
@@ -88,7 +90,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         validation_fraction: float = 0.1,
         selection: str = "greedy",
         recipe: str = "modern",
-        scaling: str = "standard",
+        scaling: str = "auto",
         max_epochs: int | None = None,
         patience: int | None = None,
         categorical_features: Any = "from_dtype",
@@ -109,6 +111,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         super()._set_fitted(problem, ensemble)
         table = problem.table
         self.n_pairs_ = problem.n_pairs
+        learned = problem.learned_metric
+        self._learned_metric = None if learned is None else tuple(learned)
         self._pair_dtype = np.dtype(np.float64)
         rows = as_anchor_strategy(self.anchors).store(
             len(table.matrix), np.random.RandomState(problem.seed)
@@ -151,7 +155,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         )
         plain._shape = shape._replace(hidden_sizes=plain.hidden_sizes, twin=False)._asdict()
         same = ("_gates", "_scale", "_schema", "_one_dimensional", "member_weights_", "n_members_")
-        for name in (*same, "n_features_in_", "feature_names_in_"):
+        for name in (*same, "selected_features_", "n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(plain, name, getattr(self, name))
         return plain

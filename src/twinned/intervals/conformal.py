@@ -91,6 +91,7 @@ def cross_conformal(
     cv: Any = 10,
     width: str = "learned",
     method: str = "refit",
+    metric: str = "euclidean",
     random_state: Any = 0,
 ) -> CrossCalibrated:
     """Calibrate a model without a calibration set, by cross-validation.
@@ -115,6 +116,9 @@ def cross_conformal(
         constant width has a proven coverage of 2 · confidence − 1 − √(2 / n); it tends to
         over-cover, as the mean of several models has a smaller error than each. Nothing is proven
         of "refit".
+    metric : {"euclidean", "learned"}, default="euclidean"
+        Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
+        learned in each fold (see `twinned.models.relevance`).
     random_state : int, RandomState or None, default=0
         Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
 
@@ -145,7 +149,7 @@ def cross_conformal(
     models = [clone(model).fit(safe_indexing(X, rows), values[rows]) for rows, _ in folds]
     final = clone(model).fit(X, values) if method == "refit" else None
     return calibrate_from_folds(
-        models, final, X, values, folds, width=width, random_state=random_state
+        models, final, X, values, folds, width=width, metric=metric, random_state=random_state
     )
 
 
@@ -157,6 +161,7 @@ def calibrate_from_folds(
     folds: Folds,
     *,
     width: str = "learned",
+    metric: str = "euclidean",
     random_state: Any = 0,
     predicted: list[tuple[Floats, Floats]] | None = None,
     final_training: tuple[Any, Floats] | None = None,
@@ -170,14 +175,14 @@ def calibrate_from_folds(
     """
     fold_models, inputs = [], []
     for i, (model, (training, held_out)) in enumerate(zip(models, folds, strict=True)):
-        fold = FoldModel.create(model, safe_indexing(X, training), y[training])
+        fold = FoldModel.create(model, safe_indexing(X, training), y[training], metric)
         known = predicted[i] if predicted else None
         fold_models.append(fold)
         inputs.append(fold.predict(safe_indexing(X, held_out), known))
     errors = [np.abs(y[rows] - own.mean) for own, (_, rows) in zip(inputs, folds, strict=True)]
     final_model = None
     if final is not None:
-        final_model = FoldModel.create(final, *(final_training or (X, y)))
+        final_model = FoldModel.create(final, *(final_training or (X, y)), metric)
     return CrossCalibrated(fold_models, final_model, inputs, errors, width, random_state)
 
 
@@ -188,8 +193,8 @@ class FoldModel(NamedTuple):
     neighbors: NeighborFeatures
 
     @classmethod
-    def create(cls, model: Any, X: Any, y: Floats) -> FoldModel:
-        return cls(model, NeighborFeatures(X, y, categorical_columns(model)))
+    def create(cls, model: Any, X: Any, y: Floats, metric: str) -> FoldModel:
+        return cls(model, NeighborFeatures(X, y, categorical_columns(model), metric))
 
     def predict(self, X: Any, predicted: tuple[Floats, Floats] | None = None) -> ScaleInputs:
         return predict_with_std(self.model, X, self.neighbors, predicted)

@@ -19,9 +19,10 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from twinned._neighbors import NeighborIndex
+from twinned._neighbors import LEARNED, LearnedMetric, NeighborIndex
 from twinned._table import Floats, column_list, is_numeric_dtype, is_table, to_numeric
-from twinned._validation import count_rows
+from twinned._validation import check_choice, count_rows
+from twinned.models.relevance import learn_relevance
 
 WIDTHS = ["learned", "std", "constant"]
 # Of the mean standard deviation, added to each, so that no error scale is zero.
@@ -44,19 +45,36 @@ class NeighborFeatures:
     """Features of a row made from the nearest known rows X, with target values y (n,).
 
     Only numeric columns are used, by their type in the table, without those in `categorical`.
+    Distances are Euclidean on standardized features or, with `metric="learned"`, by a metric that
+    is learned from these rows, unless it is given as `learned`.
     """
 
-    def __init__(self, X: Any, y: Floats, categorical: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        X: Any,
+        y: Floats,
+        categorical: Sequence[int] = (),
+        metric: str = "euclidean",
+        learned: LearnedMetric | None = None,
+    ) -> None:
+        check_choice("metric", metric, ["euclidean", LEARNED])
         self.columns = [i for i in numeric_columns(X) if i not in categorical]
         self.y = y
         self.values = numeric_features(X, self.columns)
-        if self.columns:
+        self.learned = learned
+        if not self.columns:
+            return
+        if metric == LEARNED and learned is None:
+            self.learned = learn_relevance(self.values, y)
+        if self.learned is None:
             with np.errstate(invalid="ignore"):  # a feature without values
                 self._scaler = StandardScaler().fit(self.values)
-            self._index = NeighborIndex(self._standardize(self.values))
+        self._index = NeighborIndex(self._standardize(self.values))
 
     def _standardize(self, values: Floats) -> Floats:
-        """Standardized features, with missing values replaced by the mean."""
+        """Features for distances, with missing values replaced by the mean."""
+        if self.learned is not None:
+            return self.learned.transform(values)
         return np.nan_to_num(self._scaler.transform(values))
 
     def transform(self, X: Any, mean: Floats) -> Floats:

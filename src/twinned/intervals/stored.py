@@ -13,11 +13,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import ExtraTreesRegressor
 
+from twinned._neighbors import LearnedMetric
 from twinned._table import Floats
 from twinned._validation import check_real
 from twinned.intervals.error_scale import WIDTHS, ErrorScale, NeighborFeatures, ScaleInputs
 
-_PARTS = {*ErrorScale._fields, "columns", "scores", "settings"}
+_PARTS = {*ErrorScale._fields, "columns", "metric", "scores", "settings"}
 
 
 def store_intervals(
@@ -33,6 +34,7 @@ def store_intervals(
     twin.intervals_ = {
         **scale._asdict(),
         "columns": np.array(neighbors.columns, dtype=np.intp),
+        "metric": None if neighbors.learned is None else tuple(neighbors.learned),
         "scores": np.sort(scores),
         "settings": _fingerprint(twin),
     }
@@ -50,8 +52,13 @@ class StoredIntervals:
             )
         self.scores: Floats = parts.pop("scores")
         self._columns: list[int] = parts.pop("columns").tolist()
+        metric = parts.pop("metric")
         self._scale = ErrorScale(**parts)
-        self._neighbors = NeighborFeatures(twin.anchors_X_[:, self._columns], twin.anchors_y_)
+        self._neighbors = NeighborFeatures(
+            twin.anchors_X_[:, self._columns],
+            twin.anchors_y_,
+            learned=None if metric is None else LearnedMetric(*metric),
+        )
 
     def error_scale(self, matrix: Floats, mean: Floats, std: Floats) -> Floats:
         """(n,) expected size of errors of encoded rows with these predictions."""
@@ -105,12 +112,24 @@ def find_invalid_part(twin: Any) -> str | None:
         return "its stored scores are not finite and nonnegative"
     if not _is_vector(columns, np.intp) or ((columns < 0) | (columns >= n_features)).any():
         return "its stored intervals use columns that it does not have"
+    metric = parts["metric"]
+    if metric is not None and not _is_metric(metric, len(columns)):
+        return "the metric of its stored intervals is invalid"
     y = getattr(twin, "anchors_y_", None)
     return None if isinstance(y, np.ndarray) and y.ndim == 1 else "it has several outputs"
 
 
 def _is_vector(values: Any, dtype: Any) -> bool:
     return isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == dtype
+
+
+def _is_metric(parts: Any, n_columns: int) -> bool:
+    """Whether these are the parts of a learned metric of so many features."""
+    if not isinstance(parts, tuple) or len(parts) != len(LearnedMetric._fields):
+        return False
+    metric = LearnedMetric(*parts)
+    arrays = [getattr(metric, name) for name in ("center", "scale", "length_scales", "slopes")]
+    return all(_is_vector(part, np.float64) and len(part) == n_columns for part in arrays)
 
 
 def _same_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> bool:

@@ -24,6 +24,14 @@ from twinned.exceptions import LeakingValidationWarning
 DEFAULT_PAIRS = 100_000
 """Maximum number of pairs of the default estimator with `pairs="auto"`, each in one order only."""
 
+MAX_FEATURES = 80
+"""Maximum number of features of the default estimator (see `pairing.screening`)."""
+
+# Beyond, pairs are fewer in proportion, as the seconds of a fit grow with pairs times features, and
+# bins are wider; chosen by `benchmarks/wide.py`.
+_NARROW_FEATURES = 20
+_WIDE_BINS = 63
+
 DEFAULT_ITERATIONS = 500
 
 # scikit-learn's own trees and XGBoost compare in float32: pairs in that type take half the memory
@@ -37,19 +45,31 @@ _FITS_IN_FLOAT32 = (
 _EARLY_STOPPING_PAIRS = 10_000  # beyond, early_stopping="auto" of HistGradientBoosting stops early
 
 
-def default_estimator(n_rows: int, n_outputs: int) -> Any:
+def default_estimator(n_rows: int, n_outputs: int, n_features: int = 1) -> Any:
     """The base estimator of `TwinRegressor(estimator=None)`.
 
     Chosen by `benchmarks/tree_default.py`. A leaf holds at least n/4 of the n pairs that a row is
-    part of, so that no leaf describes a single row.
+    part of, so that no leaf describes a single row; fewer where a wide table has fewer pairs.
     """
+    every = max(1, n_rows * (n_rows - 1) // 2)
+    share = min(1.0, default_n_pairs(n_features) / min(every, DEFAULT_PAIRS))
     boosting = HistGradientBoostingRegressor(
         max_iter=DEFAULT_ITERATIONS,
         learning_rate=0.2,
-        min_samples_leaf=max(1, n_rows // 4),
+        min_samples_leaf=max(1, int(n_rows // 4 * share)),
+        max_bins=255 if n_features <= _NARROW_FEATURES else _WIDE_BINS,
         early_stopping=False,
     )
     return boosting if n_outputs == 1 else MultiOutputRegressor(boosting)
+
+
+def default_n_pairs(n_features: int) -> int:
+    """Maximum number of pairs of the default estimator: fewer where there are many features.
+
+    >>> default_n_pairs(20), default_n_pairs(40)
+    (100000, 50000)
+    """
+    return DEFAULT_PAIRS * _NARROW_FEATURES // max(n_features, _NARROW_FEATURES)
 
 
 def check_base_estimator(estimator: Any) -> Any:

@@ -27,7 +27,7 @@ from twinned._validation import check_choice, check_integer
 _LENGTH_BOUNDS = (1e-2, 1e4)
 _NOISE_BOUNDS = (1e-12, 1e3)
 _COARSE_ROWS = 250  # rows on which several starts are compared
-_COARSE_STEPS, _FINE_STEPS = 60, 40
+_COARSE_STEPS, _FINE_STEPS = 60, 30
 _BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
 
 
@@ -120,6 +120,16 @@ class GaussianProcess:
         inverse -= np.outer(sums, sums / sums.sum())  # which maps constants to 0
         errors = inverse @ self.target / np.diag(inverse)[:, None]
         return self._squeeze((self.target - errors) * self.scale + self.mean)
+
+    def root_mean_square_slopes(self) -> Floats:
+        """(n_features,) slopes of the mean at the rows, of standardized y per unit of X."""
+        _, slope = KERNELS[self.kernel](cdist(self._rows, self._rows, "sqeuclidean"))
+        squares = np.zeros(self.X.shape[1])
+        for dual in self.dual.T:
+            weights = slope * dual
+            gradient = weights.sum(axis=1)[:, None] * self._rows - weights @ self._rows
+            squares += np.mean((2.0 * gradient / self.length_scales) ** 2, axis=0)
+        return np.sqrt(squares / self.dual.shape[1])
 
     @cached_property
     def _rows(self) -> Floats:
@@ -282,50 +292,48 @@ class MarginalLikelihood:
 def _maximize(likelihood: MarginalLikelihood, max_rows: int) -> Floats:
     """Logarithms of the best length scales and noise: several starts on few rows, then more rows.
 
-    The first start is the best common length scale; the others are smooth with little noise, and
-    rough with more noise.
+    Two starts have little noise, and one of them keeps it for its first steps: a function of
+    interacting features easily looks like noise, from which the search does not return.
     """
     n_rows, n_features = likelihood.X.shape
     n_rows = min(n_rows, max_rows)
+    root = 0.5 * np.log(n_features or 1)  # the typical distance of two standardized rows
     if n_rows < 2 or not n_features:
-        return np.append(np.full(n_features, 0.5 * np.log(n_features or 1)), np.log(1e-2))
+        return np.append(np.full(n_features, root), np.log(1e-2))
+
+    def start(log_length: float, noise: float) -> Floats:
+        return np.append(np.full(n_features, log_length), np.log(noise))
+
     coarse = likelihood.first_rows(min(n_rows, _COARSE_ROWS))
-    root = 0.5 * np.log(n_features)
-    common = _descend(_tied(coarse), np.array([root, np.log(0.1)]), 20)[0]
-    starts = [
-        np.append(np.full(n_features, common[0]), common[1]),
-        np.append(np.full(n_features, root + 1.0), np.log(1e-4)),
-        np.append(np.full(n_features, root), np.log(0.3)),
-    ]
-    results = [_descend(coarse.negative, start, _COARSE_STEPS) for start in starts]
+    with_little_noise = _descend(coarse, start(root, 1e-4), _COARSE_STEPS // 2, (1e-6, 1e-3))[0]
+    starts = [start(root, 0.1), start(root + 1.0, 1e-4), with_little_noise]
+    results = [_descend(coarse, point, _COARSE_STEPS) for point in starts]
     best = min(results, key=lambda result: result[1])[0]
     if len(coarse.X) < n_rows:
-        best = _descend(likelihood.first_rows(n_rows).negative, best, _FINE_STEPS)[0]
+        best = _descend(likelihood.first_rows(n_rows), best, _FINE_STEPS)[0]
     return best
 
 
-def _tied(likelihood: MarginalLikelihood) -> Callable[[Floats], tuple[float, Floats]]:
-    """The negative likelihood of one common length scale and the noise."""
-    n_features = likelihood.X.shape[1]
-
-    def negative(pair: Floats) -> tuple[float, Floats]:
-        value, gradient = likelihood.negative(np.append(np.full(n_features, pair[0]), pair[1]))
-        return value, np.array([gradient[:-1].sum(), gradient[-1]])
-
-    return negative
-
-
 def _descend(
-    negative: Callable[[Floats], tuple[float, Floats]], start: Floats, steps: int
+    likelihood: MarginalLikelihood,
+    start: Floats,
+    steps: int,
+    noise_bounds: tuple[float, float] = _NOISE_BOUNDS,
 ) -> tuple[Floats, float]:
-    """The end point of L-BFGS-B and the negative likelihood there."""
-    bounds = [tuple(np.log(_LENGTH_BOUNDS))] * (len(start) - 1) + [tuple(np.log(_NOISE_BOUNDS))]
+    """The end point of L-BFGS-B and the negative likelihood per row there."""
+    n_rows, n_lengths = len(likelihood.X), len(start) - 1
+
+    def per_row(log_parameters: Floats) -> tuple[float, Floats]:
+        # else the first steps, which have the size of the gradient, would be far too long
+        value, gradient = likelihood.negative(log_parameters)
+        return value / n_rows, gradient / n_rows
+
     found = minimize(
-        negative,
+        per_row,
         start,
         jac=True,
         method="L-BFGS-B",
-        bounds=bounds,
+        bounds=[tuple(np.log(_LENGTH_BOUNDS))] * n_lengths + [tuple(np.log(noise_bounds))],
         options={"maxiter": steps, "ftol": 1e-6},
     )
     return found.x, float(found.fun)

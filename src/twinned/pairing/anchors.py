@@ -41,7 +41,8 @@ class NearestAnchors(BaseEstimator):
     k : int
         Number of anchors.
     metric : str, default="euclidean"
-        Name of a metric of scikit-learn's `NearestNeighbors`.
+        Name of a metric of scikit-learn's `NearestNeighbors`, or `"learned"`: Euclidean on
+        features that are scaled by learned length scales (see the user guide).
     """
 
     def __init__(self, k: int, metric: str = "euclidean") -> None:

@@ -29,15 +29,27 @@ class PairFeatures:
     `"concat"` is (a, b); `"difference"` is a − b; `"concat+difference"` is (a, b, a − b), in that
     order; a callable gets both sides as (n_pairs, n_encoded) arrays and returns
     (n_pairs, width). Differences are subtracted in float64, then rounded to `dtype`.
+    `selected` are the features of the table that pairs are made of; None for all of them.
     """
 
-    def __init__(self, kind: Any, schema: TableSchema, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self,
+        kind: Any,
+        schema: TableSchema,
+        dtype: np.dtype[Any],
+        selected: NDArray[np.intp] | None = None,
+    ) -> None:
         if not callable(kind) or isinstance(kind, type):
             check_choice("pair_features", kind, PAIR_FEATURES, " or a callable")
         self.kind = kind
         self.dtype = dtype
+        self._selected = None if selected is None else schema.row_columns(selected)
         self._n_encoded = schema.n_encoded
         self._n_differences = schema.n_features
+        if self._selected is not None:
+            numeric, indicators, codes = self._selected
+            self._n_encoded = len(numeric) + len(indicators)
+            self._n_differences = len(numeric) + len(codes)
         if callable(kind):
             example = schema.to_rows(np.zeros((2, schema.n_features)))
             self.width = self._call(example, example).shape[1]
@@ -51,6 +63,8 @@ class PairFeatures:
 
     def build(self, first: Rows, second: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """(..., width) in C order, for sides whose leading axes broadcast against each other."""
+        if self._selected is not None:
+            first, second = (side.take_columns(*self._selected) for side in (first, second))
         leading = np.broadcast_shapes(first.codes.shape[:-1], second.codes.shape[:-1])
         if callable(self.kind):
             flat = [_flatten(side, leading) for side in (first, second)]
@@ -78,21 +92,30 @@ class PairFeatures:
                 out[..., column + n_numeric :] = category_mismatch(first.codes, second.codes)
         return out
 
-    def layout(self, n_numeric: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def layout(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(width,) role of each pair column, and the index of the feature it is made of.
 
-        Features are counted over numeric features, indicators and codes, in the order of `Rows`;
-        `n_numeric` of them are numeric. Used for prediction without building pairs.
+        Features are counted over numeric features, indicators and codes, in the order of `rows`.
+        Used for prediction without building pairs.
         """
+        numeric, indicators, codes = np.split(
+            np.arange(sum(part.shape[-1] for part in rows)),
+            np.cumsum([rows.numeric.shape[-1], rows.one_hot.shape[-1]]),
+        )
+        if self._selected is not None:
+            numeric, indicators, codes = (
+                part[columns]
+                for part, columns in zip((numeric, indicators, codes), self._selected, strict=True)
+            )
+        encoded = [*numeric, *indicators]
         role: list[int] = []
         source: list[int] = []
         if "concat" in self.kind:
-            role += [PairColumn.FIRST] * self._n_encoded + [PairColumn.SECOND] * self._n_encoded
-            source += [*range(self._n_encoded)] * 2
+            role += [PairColumn.FIRST] * len(encoded) + [PairColumn.SECOND] * len(encoded)
+            source += encoded * 2
         if "difference" in self.kind:
-            n_categorical = self._n_differences - n_numeric
-            role += [PairColumn.DIFFERENCE] * n_numeric + [PairColumn.MISMATCH] * n_categorical
-            source += [*range(n_numeric), *range(self._n_encoded, self._n_encoded + n_categorical)]
+            role += [PairColumn.DIFFERENCE] * len(numeric) + [PairColumn.MISMATCH] * len(codes)
+            source += [*numeric, *codes]
         return np.array(role, dtype=np.int64), np.array(source, dtype=np.int64)
 
     def _call(self, first: Rows, second: Rows) -> NDArray[Any]:

@@ -148,7 +148,8 @@ class NearestPairs(BaseEstimator):
     k : int
         Number of neighbors.
     metric : str, default="euclidean"
-        Name of a metric of scikit-learn's `NearestNeighbors`.
+        Name of a metric of scikit-learn's `NearestNeighbors`, or `"learned"`: Euclidean on
+        features that are scaled by learned length scales (see the user guide).
     include_self : bool, default=False
         Whether a row counts as its own nearest neighbor, as in the author's code.
     """

@@ -7,6 +7,7 @@ strategies here. Learned weights protect against anchors that are added later wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.optimize import nnls
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._neighbors import Indices
+from twinned._neighbors import Indices, LearnedMetric
 from twinned._table import Floats
 from twinned._validation import check_choice, check_real, count_rows, validate_target
 from twinned.pairing.anchors import as_anchor_strategy
@@ -54,6 +55,32 @@ class DistanceWeights(BaseEstimator):
         return np.where(exact.any(axis=1, keepdims=True), exact.astype(np.float64), inverse)
 
 
+class GPWeights(BaseEstimator):
+    """Inverse variance of y at the query, given the anchor alone, by a Gaussian process.
+
+    The process is the one that the learned metric comes from (see `feature_relevance_`); the paper
+    suggests its uncertainty as a weight. In units of its amplitude, the variance is
+    `1 + noise − k(r)² / (1 + noise)`, where r is the distance in length scales.
+    """
+
+    def bind(self, metric: LearnedMetric) -> WeightStrategy:
+        """The strategy for distances in length scales, with the noise of a fitted process."""
+        return partial(_inverse_process_variance, noise=metric.noise)
+
+
+def _inverse_process_variance(
+    distances: Floats, estimates: Any, anchor_indices: Any, *, noise: float
+) -> Floats:
+    """(query, anchor) inverse variances of y at the query, given the anchor.
+
+    >>> _inverse_process_variance(np.array([[0.0, 99.0]]), None, None, noise=0.5)
+    array([[1.2       , 0.66666667]])
+    """
+    root = np.sqrt(5.0) * distances
+    correlation = (1.0 + root + root**2 / 3.0) * np.exp(-root)
+    return 1.0 / (1.0 + noise - correlation**2 / (1.0 + noise))
+
+
 class FixedWeights(BaseEstimator):
     """One weight per anchor, the same for all queries.
 
@@ -82,9 +109,9 @@ class FixedWeights(BaseEstimator):
         return weights[anchor_indices]
 
 
-def as_weight_strategy(weights: Any) -> WeightStrategy:
+def as_weight_strategy(weights: Any) -> WeightStrategy | GPWeights:
     """The strategy of the parameter `weights`."""
-    if callable(weights) and not isinstance(weights, type):
+    if isinstance(weights, GPWeights) or (callable(weights) and not isinstance(weights, type)):
         return weights
     check_choice("weights", weights, ["uniform", "distance"], " or a strategy")
     return UniformWeights() if weights == "uniform" else DistanceWeights()

@@ -61,14 +61,16 @@ _OBJECTS = {
     "twinned._neighbors": "NeighborIndex",
     "twinned._table": "TableSchema",
     "twinned.estimators.base": "BaseTwin",
+    "twinned.estimators.gaussian_process": "GPRegressor",
     "twinned.estimators.neural": "NeuralRegressor",
     "twinned.estimators.semi_supervised": "SemiSupervisedTwinRegressor",
     "twinned.estimators.twin": "TwinRegressor",
     "twinned.estimators.twin_neural": "TwinNeuralRegressor",
+    "twinned.models.gaussian_process": "GaussianProcess",
     "twinned.pairing.anchors": "AllAnchors NearestAnchors RandomAnchors",
     "twinned.pairing.features": "PairFeatures",
     "twinned.pairing.pairs": "AllPairs HalfPairs NearestPairs RandomPairs",
-    "twinned.pairing.weights": "DistanceWeights FixedWeights UniformWeights",
+    "twinned.pairing.weights": "DistanceWeights FixedWeights GPWeights UniformWeights",
 }
 _SCALARS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 str_"
 # skops loader: module: types in it

@@ -93,7 +93,8 @@ class RequestSchema:
                 for name, kind, known in zip(names, table.kinds, table.categories, strict=True)
             ],
             named=hasattr(twin, "feature_names_in_"),
-            allow_missing=metric == "nan_euclidean" and bool(get_tags(twin).input_tags.allow_nan),
+            allow_missing=metric in ("nan_euclidean", "learned")
+            and bool(get_tags(twin).input_tags.allow_nan),
         )
 
     @property

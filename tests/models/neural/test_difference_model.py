@@ -11,7 +11,7 @@ from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.network import Shape, initial_parameters
 from twinned.models.neural.problem import Scale
 
-N_MEMBERS, N_QUERIES, N_ANCHORS, N_FEATURES = 3, 11, 40, 3
+N_MEMBERS, N_QUERIES, N_ANCHORS, N_FEATURES = 3, 7, 20, 3
 
 
 def rows(n, seed):

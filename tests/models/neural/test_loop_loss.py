@@ -10,7 +10,14 @@ from twinned.models.neural import counter_rng, training
 from twinned.models.neural.network import Network, Shape, initial_parameters
 
 X, y = (part.to_numpy() for part in make_tf(160, random_state=0))
-SMALL = {"n_members": 2, "n_folds": 1, "max_steps": 600, "batch_size": 64, "random_state": 0}
+SMALL = {
+    "hidden_sizes": (32, 32),
+    "n_members": 2,
+    "n_folds": 1,
+    "max_steps": 600,
+    "batch_size": 64,
+    "random_state": 0,
+}
 
 
 def half_labelled(n_labelled=30):
@@ -55,8 +62,8 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
 @pytest.mark.parametrize("recipe", ["modern", "published"])
 def test_loops_through_unlabelled_rows_become_consistent(recipe):
     make = TwinNeuralRegressor if recipe == "modern" else TwinNeuralRegressor.as_published
-    options = SMALL if recipe == "modern" else {"max_epochs": 60, "random_state": 0}
-    options = {**options, "hidden_sizes": (32, 32)}
+    published = {"hidden_sizes": (32, 32), "max_epochs": 60, "random_state": 0}
+    options = SMALL if recipe == "modern" else published
     without = make(**options).fit(X[:30], y[:30])
     with_loops = make(**options, loop_weight=10.0).fit(X, half_labelled())
     assert with_loops.loop_inconsistency(X[30:], random_state=0).mean() < 0.6 * (
@@ -68,16 +75,12 @@ def test_loops_through_unlabelled_rows_become_consistent(recipe):
 def test_only_labelled_rows_are_anchors():
     labels = half_labelled()
     labels[3] = np.nan
-    twin = TwinNeuralRegressor(**{**SMALL, "n_folds": 2}, loop_weight=0.5).fit(X, labels)
+    twin = TwinNeuralRegressor(**{**SMALL, "n_folds": 2, "max_steps": 60}, loop_weight=0.5).fit(
+        X, labels
+    )
     np.testing.assert_array_equal(twin.anchor_rows_, np.delete(np.arange(30), 3))
     np.testing.assert_array_equal(np.isfinite(twin.out_of_fold_prediction_), np.isfinite(labels))
     assert np.isfinite(twin.score(X, labels))
-
-
-def test_a_loop_weight_of_zero_changes_nothing():
-    plain = TwinNeuralRegressor(**SMALL).fit(X[:40], y[:40]).predict(X[40:])
-    zero = TwinNeuralRegressor(**SMALL, loop_weight=0.0).fit(X[:40], y[:40]).predict(X[40:])
-    np.testing.assert_array_equal(plain, zero)
 
 
 def test_unlabelled_rows_are_refused_without_loops():

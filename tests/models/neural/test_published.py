@@ -8,7 +8,7 @@ from sklearn.base import clone
 from twinned import NearestAnchors, NearestPairs, NeuralRegressor, TwinNeuralRegressor
 from twinned.datasets import make_tf
 from twinned.models.neural import published
-from twinned.models.neural.batch import stack_problems
+from twinned.models.neural.batch import fold_members, stack_problems
 from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import member_settings
 from twinned.models.neural.problem import build_problem
@@ -29,7 +29,8 @@ def engine(estimator, twin, loops=False):
         estimator, X[LEARN], y[LEARN], None, X[VALIDATE], y[VALIDATE], twin=twin
     )
     shape = Shape(4, 1, tuple(estimator.hidden_sizes), 0, "relu", twin)
-    problems, members = stack_problems([problem], member_settings(estimator, 1), 4, float(loops))
+    own = fold_members(problem, member_settings(estimator))
+    problems, members = stack_problems([problem], [own], 4, float(loops))
     schedule = published.resolve_schedule(estimator, twin)
     config = PublishedConfig(shape, 16, schedule.triples, False, loops, "adadelta")
     return config, schedule, problems, members

@@ -53,8 +53,17 @@ def slowly(shape, members, queries, anchors, anchor_y, weight):
     return mean, (share * (estimates - mean[:, None]) ** 2).sum(axis=(0, 2))
 
 
-@pytest.mark.parametrize("hidden_sizes", [(16,), (16, 12), (8, 16, 8)])
-@pytest.mark.parametrize("activation", ["silu", "relu", "mish", "tanh"])
+@pytest.mark.parametrize(
+    ("hidden_sizes", "activation"),
+    [
+        ((16,), "silu"),
+        ((16, 12), "silu"),
+        ((8, 16, 8), "silu"),
+        ((16, 12), "relu"),
+        ((16, 12), "mish"),
+        ((16, 12), "tanh"),
+    ],
+)
 def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
     shape, members = ensemble(hidden_sizes, activation)
     fast = mean_and_variance(shape, *members, *grid, BlockLimits(1024, 4096))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,27 @@ from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.training import MemberArrays, ProblemArrays
 
 
+class Member(NamedTuple):
+    """A network to be trained."""
+
+    setting: Setting
+    held_out: NDArray[np.intp]  # rows that are not trained on
+    number: int  # determines the random numbers
+
+
+def fold_members(problem: TrainingProblem, settings: list[Setting]) -> list[Member]:
+    """Return a member for each setting and fold, in this order."""
+    each = [(setting, fold) for setting in settings for fold in problem.folds]
+    return [Member(*one, number) for number, one in enumerate(each)]
+
+
 def stack_problems(
-    group: list[TrainingProblem], settings: list[Setting], n_features: int, loop_weight: float
+    group: list[TrainingProblem],
+    members: list[list[Member]],
+    n_features: int,
+    loop_weight: float,
 ) -> tuple[ProblemArrays, MemberArrays]:
-    """Return the arrays of all problems, and of all members (settings × folds) of each.
+    """Return the arrays of all problems, and of the members of each.
 
     Sizes are rounded up to a few, so that folds, grid searches and data sets of about one size
     share one compiled program.
@@ -24,18 +41,12 @@ def stack_problems(
     n_rows = round_up(max(len(problem.X) for problem in group), 64)
     n_held_out = round_up(max(len(fold) for problem in group for fold in problem.folds), 32)
     problems = _stack(_problem_arrays(group, n_rows, n_features))
-    members = [
-        _stack(
-            [
-                _member_arrays(problem, number, setting, fold, n_rows, n_held_out, loop_weight)
-                for number, (setting, fold) in enumerate(
-                    (setting, fold) for setting in settings for fold in problem.folds
-                )
-            ]
-        )
-        for problem in group
+    sizes = (n_rows, n_held_out, n_features)
+    arrays = [
+        _stack([_member_arrays(problem, member, sizes, loop_weight) for member in own])
+        for problem, own in zip(group, members, strict=True)
     ]
-    return problems, _stack(members)
+    return problems, _stack(arrays)
 
 
 def _stack(items: list[Any]) -> Any:
@@ -63,14 +74,10 @@ def _problem_arrays(
 
 
 def _member_arrays(
-    problem: TrainingProblem,
-    number: int,
-    setting: Setting,
-    fold: NDArray[np.intp],
-    n_rows: int,
-    n_held_out: int,
-    loop_weight: float,
+    problem: TrainingProblem, member: Member, sizes: tuple[int, int, int], loop_weight: float
 ) -> MemberArrays:
+    setting, fold, number = member
+    n_rows, n_held_out, n_features = sizes
     training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
     is_training = np.zeros(n_rows, dtype=np.float32)
     is_training[training_rows] = 1.0
@@ -89,6 +96,7 @@ def _member_arrays(
         weight_decay=np.float32(setting.weight_decay),
         gate=np.float32(setting.frequency_scale > 0),
         frequency_scale=np.float32(setting.frequency_scale),
+        feature_scale=pad_to(problem.feature_scale(setting.relevance), n_features),
         loop_weight=np.float32(loop_weight),
         loop_rows=loop_rows,
         n_loop_rows=np.int32(len(training_rows) + len(problem.unlabelled)),

@@ -53,6 +53,8 @@ class _NetworkEnsemble:
         Where to compute.
     memory_limit : int or None
         The bytes that blocks may use, in all threads together.
+    columns : ndarray or None
+        The encoded features that are inputs of the networks; None for all of them.
     """
 
     shape: Shape
@@ -62,10 +64,11 @@ class _NetworkEnsemble:
     member_weights: Floats
     device: str = "auto"
     memory_limit: int | None = None
+    columns: NDArray[np.intp] | None = None
 
     def matrix(self, rows: Rows) -> Matrix:
         """(..., feature) float32: the scaled features of rows, padded."""
-        features = rows.features
+        features = rows.features if self.columns is None else rows.features[..., self.columns]
         return pad_to(features, *features.shape[:-1], self.shape.n_features)
 
     def budget(self, n_jobs: int | None) -> MemoryBudget:

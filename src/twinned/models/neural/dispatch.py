@@ -68,8 +68,16 @@ class TrainingRun:
     @property
     def best(self) -> Parameters:
         """The best parameters of each member so far; leading axes problem and member."""
-        best: Parameters = _join(self._config, [s.best for s in self._states], self._n_problems)
-        return best
+        return self._parameters([state.best for state in self._states])
+
+    @property
+    def last(self) -> Parameters:
+        """The present parameters of each member; leading axes problem and member."""
+        return self._parameters([state.parameters for state in self._states])
+
+    def _parameters(self, of_parts: list[Parameters]) -> Parameters:
+        parameters: Parameters = _join(self._config, of_parts, self._n_problems)
+        return parameters
 
 
 def map_members(config: TrainingConfig, program: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,13 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from twinned._table import Floats
-from twinned.models.neural.batch import stack_problems
+from twinned.models.neural.batch import Member, fold_members, stack_problems
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.dispatch import TrainingRun, map_members
-from twinned.models.neural.ensemble import Effort, Setting, select_settings
+from twinned.models.neural.ensemble import Setting
 from twinned.models.neural.inference import MemberParameters, predict_held_out
 from twinned.models.neural.network import Shape
 from twinned.models.neural.padding import round_up
@@ -25,10 +23,12 @@ from twinned.models.neural.parameters import (
     loop_weight,
     member_settings,
     resolve_effort,
+    resolve_n_frequencies,
 )
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.published import resolve_schedule, steps_per_epoch, train_as_published
 from twinned.models.neural.published_loss import PublishedConfig
+from twinned.models.neural.selection import Selection, TrainedMembers, converged, select
 from twinned.models.neural.training import MemberArrays, ProblemArrays, TrainingConfig
 
 N_PARTNERS = 4  # other points of its batch that each point is paired with
@@ -43,17 +43,9 @@ class TrainedEnsemble(NamedTuple):
     parameters: MemberParameters
     gates: NDArray[np.float32]  # (member,): 1 with periodic embedding, 0 without
     weights: Floats  # (member,), sum to one
-    learning_curve: Floats  # (member, check) in units of y, of all members
-    n_members: int  # that were trained
+    learning_curve: Floats  # (network that holds out rows, check) in units of y
+    n_members: int  # with those that diverged
     out_of_fold: Floats | None  # (table row, output) in units of y
-
-
-class _TrainedMembers(NamedTuple):
-    """The trained networks of one problem, and their predictions; leading axis member."""
-
-    parameters: MemberParameters
-    errors: NDArray[np.float32]  # (member, check), of held-out rows
-    held_out: NDArray[np.float32]  # (member, held-out row, output): their predictions
 
 
 def fit_problems(
@@ -79,30 +71,92 @@ def fit_problems(
 
 
 def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list[TrainedEnsemble]:
-    n_folds = len(group[0].folds)
-    settings = member_settings(estimator, max(1, resolve_effort(estimator).n_members // n_folds))
+    """Select settings by networks that hold out a fold; then train members on all rows.
+
+    With a single validation set, and in the paper's own training, the networks that hold out rows
+    are the members.
+    """
+    effort, n_folds = resolve_effort(estimator), len(group[0].folds)
+    settings = member_settings(estimator)
+    refits = estimator.recipe == "modern" and n_folds > 1
+    if not refits:
+        n_settings = max(1, effort.n_members // n_folds)
+        settings = [settings[i % len(settings)] for i in range(n_settings)]
     config = training_config(estimator, group, settings, twin)
-    problems, members = stack_problems(
-        group, settings, config.shape.n_features, loop_weight(estimator, twin)
-    )
-    show_progress = partial(
-        _show_progress,
-        verbose=estimator.verbose,
-        n_networks=len(group) * len(settings) * n_folds,
-    )
-    train = _train if estimator.recipe == "modern" else _train_published
-    with on_device(estimator.device):
-        parameters, errors = train(estimator, config, group, problems, members, show_progress)
-        held_out = map_members(
-            config, partial(predict_held_out, config), problems, members, parameters
+    train = partial(_train_members, estimator, config, group)
+    of_folds = [fold_members(problem, settings) for problem in group]
+    trained = train(of_folds, effort.fold_steps if refits else effort.max_steps, refits)
+    selections = [
+        select(problem, len(settings), own, estimator.selection)
+        for problem, own in zip(group, trained, strict=True)
+    ]
+    if not refits:
+        weights = [selection.of_fold_members() for selection in selections]
+        return _ensembles(config, group, of_folds, trained, weights, selections)
+    selections = [selection.allocate(effort.n_members) for selection in selections]
+    first_number = len(settings) * n_folds
+    members = [
+        [
+            Member(settings[setting], np.empty(0, dtype=np.intp), first_number + i)
+            for i, setting in enumerate(selection.settings_of_members(effort.n_members))
+        ]
+        for selection in selections
+    ]
+    final = train(members, effort.max_steps, False)
+    finite = [converged(own) for own in final]
+    weights = [each / each.sum() for each in finite]
+    curves = [
+        own._replace(errors=of_fold.errors) for own, of_fold in zip(final, trained, strict=True)
+    ]
+    return _ensembles(config, group, members, curves, weights, selections)
+
+
+def _ensembles(
+    config: TrainingConfig,
+    group: list[TrainingProblem],
+    members: list[list[Member]],
+    trained: list[TrainedMembers],
+    weights: list[Floats],
+    selections: list[Selection],
+) -> list[TrainedEnsemble]:
+    """Return the ensemble of each problem, without the members that have no weight."""
+
+    def ensemble(
+        problem: TrainingProblem,
+        members: list[Member],
+        trained: TrainedMembers,
+        weights: Floats,
+        selection: Selection,
+    ) -> TrainedEnsemble:
+        used = np.flatnonzero(weights)
+        own = {name: value[used] for name, value in trained.parameters.items()}
+        scales = np.stack([problem.feature_scale(members[i].setting.relevance) for i in used])
+        return TrainedEnsemble(
+            shape=config.shape,
+            parameters=_include_scale(own, scales),
+            gates=np.array([members[i].setting.frequency_scale > 0 for i in used], np.float32),
+            weights=weights[used],
+            learning_curve=trained.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
+            n_members=len(weights),
+            out_of_fold=selection.out_of_fold() if len(problem.folds) > 1 else None,
         )
 
-    def ensemble(i: int, problem: TrainingProblem) -> TrainedEnsemble:
-        own = {name: value[i] for name, value in parameters.items()}
-        members = _TrainedMembers(own, errors[i], held_out[i])
-        return _weigh_members(config.shape, problem, settings, members, estimator.selection)
+    each = zip(group, members, trained, weights, selections, strict=True)
+    return [ensemble(*one) for one in each]
 
-    return [ensemble(i, problem) for i, problem in enumerate(group)]
+
+def _include_scale(parameters: MemberParameters, scales: Floats) -> MemberParameters:
+    """Return parameters of networks whose features are not multiplied by (member, feature) scales.
+
+    The first layer and the frequencies are linear in the features, so they can include the scale.
+    """
+    included = dict(parameters)
+    for name in ("linear_0", "linear_1", "frequency"):
+        if name in included:
+            factor = np.ones(included[name].shape[:2], np.float32)  # 1 for padded features
+            factor[:, : scales.shape[1]] = scales
+            included[name] = included[name] * factor[..., None]
+    return included
 
 
 def training_config(
@@ -110,12 +164,13 @@ def training_config(
 ) -> TrainingConfig:
     """Return the program for problems of one width; parts that no setting needs are omitted."""
     effort = resolve_effort(estimator)
+    n_features = round_up(group[0].X.shape[1], 4)
     has_embedding = any(setting.frequency_scale > 0 for setting in settings)
     shape = Shape(
-        n_features=round_up(group[0].X.shape[1], 4),
+        n_features=n_features,
         n_outputs=group[0].y.shape[1],
         hidden_sizes=check_hidden_sizes(estimator.hidden_sizes),
-        n_frequencies=int(estimator.n_frequencies) if has_embedding else 0,
+        n_frequencies=resolve_n_frequencies(estimator, n_features) if has_embedding else 0,
         activation=estimator.activation,
         twin=twin,
     )
@@ -134,21 +189,46 @@ def training_config(
     )
 
 
-def _train(
+def _train_members(
     estimator: Any,
     config: TrainingConfig,
     group: list[TrainingProblem],
-    problems: ProblemArrays,
-    members: MemberArrays,
-    show_progress: ShowProgress,
-) -> tuple[Any, NDArray[Any]]:
-    """Return each member's best parameters, and (problem, member, check) errors."""
-    effort: Effort = resolve_effort(estimator)
-    n_checks = min(effort.n_checks, effort.max_steps)
-    steps = -(-effort.max_steps // n_checks)
-    run = TrainingRun(config, problems, members, (steps, steps * n_checks))
-    errors = [run.advance(check) for check in show_progress(range(n_checks))]
-    return run.best, np.stack(errors, axis=-1)
+    members: list[list[Member]],
+    max_steps: int,
+    to_the_end: bool,
+) -> list[TrainedMembers]:
+    """Train the members of all problems, and predict the rows that they hold out.
+
+    The parameters are the best ones by the error of held-out rows, or the last ones with
+    `to_the_end`, which makes the predictions of these rows independent of their values.
+    """
+    problems, arrays = stack_problems(
+        group, members, config.shape.n_features, loop_weight(estimator, config.shape.twin)
+    )
+    n_networks = sum(len(own) for own in members)
+    show_progress = partial(_show_progress, verbose=estimator.verbose, n_networks=n_networks)
+    with on_device(estimator.device):
+        if estimator.recipe == "modern":
+            n_checks = min(resolve_effort(estimator).n_checks, max_steps)
+            steps = -(-max_steps // n_checks)
+            run = TrainingRun(config, problems, arrays, (steps, steps * n_checks))
+            checks = [run.advance(check) for check in show_progress(range(n_checks))]
+            parameters, errors = run.last if to_the_end else run.best, np.stack(checks, axis=-1)
+        else:
+            parameters, errors = _train_published(
+                estimator, config, group, problems, arrays, show_progress
+            )
+        held_out = map_members(
+            config, partial(predict_held_out, config), problems, arrays, parameters
+        )
+    return [
+        TrainedMembers(
+            {name: np.asarray(value[i]) for name, value in parameters.items()},
+            errors[i],
+            held_out[i],
+        )
+        for i in range(len(group))
+    ]
 
 
 def _train_published(
@@ -174,101 +254,6 @@ def _train_published(
     steps = steps_per_epoch(n_train, batch_size, config.shape.twin)
     problems, members = jax.device_put((problems, members))
     return train_as_published(published, schedule, problems, members, steps, show_progress)
-
-
-def _weigh_members(
-    shape: Shape,
-    problem: TrainingProblem,
-    settings: list[Setting],
-    trained: _TrainedMembers,
-    selection: str,
-) -> TrainedEnsemble:
-    """Weigh the settings by their out-of-fold predictions, and drop members without weight."""
-    n_settings, n_folds = len(settings), len(problem.folds)
-    converged = _converged(trained).reshape(n_settings, n_folds)
-    held_out = trained.held_out.reshape(n_settings, n_folds, *trained.held_out.shape[1:])
-    predicted = np.concatenate(
-        [held_out[:, f, : len(fold)] for f, fold in enumerate(problem.folds)], axis=1
-    ).astype(np.float64)
-    rows = np.concatenate(problem.folds)
-    of_settings = np.full(n_settings, 1.0 / n_settings)
-    complete = converged.all(axis=1)  # only these settings have predictions of all rows
-    if selection == "greedy" and len(rows) and complete.any():
-        of_settings = np.zeros(n_settings)
-        of_settings[complete] = select_settings(
-            predicted[complete], problem.y[rows], problem.row_weight[rows]
-        )
-    weights = np.repeat(of_settings / n_folds, n_folds)
-    if not converged.all():
-        weights = weights * converged.ravel()
-        weights /= weights.sum()
-    used = np.flatnonzero(weights)
-    out_of_fold = None
-    if n_folds > 1:
-        by_row = np.repeat(converged, [len(fold) for fold in problem.folds], axis=1)
-        mean = _mean_over_settings(predicted, of_settings, by_row)
-        out_of_fold = _in_table_order(problem, rows, mean)
-    gates = np.repeat([float(setting.frequency_scale > 0) for setting in settings], n_folds)
-    return TrainedEnsemble(
-        shape=shape,
-        parameters={name: value[used] for name, value in trained.parameters.items()},
-        gates=gates[used].astype(np.float32),
-        weights=weights[used],
-        learning_curve=trained.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
-        n_members=len(weights),
-        out_of_fold=out_of_fold,
-    )
-
-
-def _converged(trained: _TrainedMembers) -> NDArray[np.bool_]:
-    """(member,): False for members with an infinite or NaN loss before their first check.
-
-    Their parameters are the initial ones, or not finite.
-    """
-    converged: NDArray[np.bool_] = np.asarray(np.isfinite(trained.errors).any(axis=-1))
-    for value in (*trained.parameters.values(), trained.held_out):
-        converged &= np.isfinite(value).reshape(len(value), -1).all(axis=1)
-    n_diverged = int((~converged).sum())
-    if n_diverged == len(converged):
-        raise ValueError(
-            f"All {n_diverged} networks diverged: their loss is infinite or NaN. Use a smaller "
-            "learning_rate."
-        )
-    if n_diverged:
-        warnings.warn(
-            f"{n_diverged} of {len(converged)} networks diverged (their loss is infinite or NaN) "
-            "and are excluded from the ensemble; use a smaller learning_rate.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    return converged
-
-
-def _mean_over_settings(
-    predicted: Floats, of_settings: Floats, converged: NDArray[np.bool_]
-) -> Floats:
-    """(row, output): weighted mean of (setting, row, output) over the settings that converged.
-
-    NaN for rows that no network with a weight predicts.
-    """
-    if converged.all():
-        return np.tensordot(of_settings, predicted, axes=1)
-    weight = (of_settings[:, None] * converged)[..., None]
-    with np.errstate(invalid="ignore"):  # 0 / 0
-        return np.where(weight > 0, weight * predicted, 0.0).sum(axis=0) / weight.sum(axis=0)
-
-
-def _in_table_order(problem: TrainingProblem, rows: NDArray[np.intp], predicted: Floats) -> Floats:
-    """(table row, output) in units of y; NaN for rows without a label or a weight.
-
-    `predicted` (row, output) belongs to the training rows `rows`, of which equal ones are merged.
-    """
-    scaled = np.full_like(problem.y, np.nan)
-    scaled[rows] = predicted
-    table = np.full((problem.table.n_rows, scaled.shape[1]), np.nan)
-    unscaled = problem.scale.inverse_transform_y(scaled)
-    table[problem.table.indices] = unscaled[problem.merged_into]
-    return table
 
 
 def _show_progress(checks: range, verbose: Any, n_networks: int) -> Iterator[int]:

@@ -13,21 +13,30 @@ from twinned._validation import (
     check_real,
 )
 from twinned.models.memory import parse_memory_limit
-from twinned.models.neural.ensemble import EFFORTS, SETTINGS, Effort, Setting, largest_n_folds
+from twinned.models.neural.ensemble import EFFORTS, SETTINGS, Effort, Setting
 from twinned.models.neural.network import ACTIVATIONS
 from twinned.models.neural.published import RECIPES
 from twinned.pairing.weights import as_weight_strategy
+
+# Whether features are scaled by their relevance; None differs between members.
+_SCALINGS = {"auto": None, "standard": False, "relevance": True, "signed_max": False}
+_MAX_FREQUENCIES = 16  # per feature
+_NARROW_FEATURES = 24  # padded; beyond, features have fewer frequencies (`benchmarks/wide.py`)
+_MAX_EMBEDDING = 128  # frequencies of all features together, unless each has one
 
 
 def check_parameters(estimator: Any, twin: bool) -> None:
     """Raise an error that names the parameter where a value is not allowed."""
     check_choice("recipe", estimator.recipe, list(RECIPES))
-    check_choice("scaling", estimator.scaling, ["standard", "signed_max"])
+    check_choice("scaling", estimator.scaling, list(_SCALINGS))
     check_choice("selection", estimator.selection, ["greedy", "mean"])
     check_choice("activation", estimator.activation, list(ACTIVATIONS))
     check_choice("optimizer", estimator.optimizer, ["adamw", "adadelta"])
     check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
-    check_integer("n_frequencies", estimator.n_frequencies, 0)
+    if estimator.n_frequencies is not None:
+        check_integer("n_frequencies", estimator.n_frequencies, 0)
+    if estimator.max_features is not None:
+        check_integer("max_features", estimator.max_features)
     check_hidden_sizes(estimator.hidden_sizes)
     check_n_jobs(estimator.n_jobs)
     parse_memory_limit(estimator.memory_limit)
@@ -35,7 +44,7 @@ def check_parameters(estimator: Any, twin: bool) -> None:
     if not 0 <= fraction < 1:
         raise ValueError(f"validation_fraction must be in [0, 1), not {fraction!r}.")
     resolve_effort(estimator)
-    member_settings(estimator, 1)
+    member_settings(estimator)
     loop_weight(estimator, twin)
     if twin:
         as_weight_strategy(estimator.weights)
@@ -47,22 +56,20 @@ def resolve_effort(estimator: Any) -> Effort:
     effort = EFFORTS[estimator.effort]
     given = {
         name: check_integer(name, getattr(estimator, name))
-        for name in ("n_members", "max_steps", "batch_size", "n_folds")
+        for name in ("n_members", "max_steps", "batch_size", "n_folds", "fold_steps")
         if getattr(estimator, name) is not None
     }
     effort = effort._replace(**given)
     if estimator.n_folds is None:
-        effort = effort._replace(n_folds=largest_n_folds(effort.n_members, effort.n_folds))
-    if effort.n_members % effort.n_folds:
-        raise ValueError(
-            f"n_members={effort.n_members} must be a multiple of n_folds={effort.n_folds}."
-        )
-    return effort
+        effort = effort._replace(n_folds=min(effort.n_folds, effort.n_members))
+    if estimator.fold_steps is None:
+        effort = effort._replace(fold_steps=min(effort.fold_steps, effort.max_steps))
+    return effort._replace(n_settings=min(effort.n_settings, effort.n_members))
 
 
-def member_settings(estimator: Any, n_settings: int) -> list[Setting]:
-    """Return the hyperparameters of the members; those given replace the ensemble's own."""
-    given = {
+def member_settings(estimator: Any) -> list[Setting]:
+    """Return the settings to select from; parameters that are given replace those of all."""
+    given: dict[str, Any] = {
         name: check_real(name, getattr(estimator, name))
         for name in ("learning_rate", "dropout", "weight_decay")
         if getattr(estimator, name) is not None
@@ -72,7 +79,10 @@ def member_settings(estimator: Any, n_settings: int) -> list[Setting]:
     else:
         none = estimator.embedding is None
         given["frequency_scale"] = 0.0 if none else check_real("embedding", estimator.embedding)
-    settings = [SETTINGS[i % len(SETTINGS)]._replace(**given) for i in range(n_settings)]
+    if (relevance := _SCALINGS[estimator.scaling]) is not None:
+        given["relevance"] = relevance
+    n_settings = resolve_effort(estimator).n_settings
+    settings = [setting._replace(**given) for setting in SETTINGS[:n_settings]]
     for setting in settings:
         if not (setting.learning_rate > 0 and 0 <= setting.dropout < 1):
             raise ValueError(
@@ -80,9 +90,22 @@ def member_settings(estimator: Any, n_settings: int) -> list[Setting]:
             )
         if not (setting.weight_decay >= 0 and setting.frequency_scale >= 0):
             raise ValueError(
-                f"weight_decay and embedding must not be negative, but are {setting[2:]}."
+                f"weight_decay and embedding must not be negative, but are {setting[2:4]}."
             )
     return settings
+
+
+def resolve_n_frequencies(estimator: Any, n_features: int) -> int:
+    """Return the number of frequencies per feature: fewer where there are many features.
+
+    `n_features` is padded. The first layer has two inputs for each frequency of each feature, and
+    takes most of the time of a step where the table is wide.
+    """
+    if estimator.n_frequencies is not None:
+        return int(estimator.n_frequencies)
+    if n_features <= _NARROW_FEATURES:
+        return _MAX_FREQUENCIES
+    return max(1, _MAX_EMBEDDING // n_features)
 
 
 def loop_weight(estimator: Any, twin: bool) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from twinned._neighbors import Indices, NeighborIndex
+from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import (
     check_sample_weight,
@@ -18,9 +18,16 @@ from twinned._validation import (
     validate_training_table,
 )
 from twinned.models.neural.ensemble import draw_folds
-from twinned.models.neural.parameters import check_parameters, loop_weight, resolve_effort
+from twinned.models.neural.parameters import (
+    check_parameters,
+    loop_weight,
+    member_settings,
+    resolve_effort,
+)
+from twinned.models.relevance import learn_relevance, relevance_factors, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
+from twinned.pairing.screening import relevant_features
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -109,7 +116,8 @@ class TrainingProblem:
 
     table: TrainingTable
     scale: Scale
-    X: Floats  # (row, feature), scaled
+    selected: Indices  # features of the table that are inputs of the networks
+    X: Floats  # (row, selected feature), scaled
     y: Floats  # (row, output), scaled
     row_weight: Floats  # (row,)
     n_train: int
@@ -117,7 +125,13 @@ class TrainingProblem:
     folds: list[NDArray[np.intp]]  # the held-out rows of each fold
     unlabelled: Indices  # rows of X
     partners: NDArray[np.int32] | None  # (row, partner), or None where all pairs may be drawn
+    learned_metric: LearnedMetric | None  # of scaled features, where it is needed
+    relevance: Floats  # (selected feature,) factors of the features; ones where none are learned
     seed: int
+
+    def feature_scale(self, relevance: bool) -> Floats:
+        """(feature,) factors of the features of a network: their relevance, or ones."""
+        return self.relevance if relevance else np.ones(self.X.shape[1])
 
     @property
     def n_pairs(self) -> int:
@@ -150,7 +164,12 @@ def build_problem(
         as_anchor_strategy(estimator.anchors).store(len(table.matrix), np.random.RandomState(0))
     scale, rows, merged_into = _scale_rows(estimator, table)
     n_train = len(rows.X)
-    partners = _partner_table(estimator, rows.X, rng) if twin else None
+    selected = np.arange(table.schema.n_features)
+    if estimator.max_features is not None:
+        selected = relevant_features(table.matrix, table.y, estimator.max_features, table.weight)
+    columns = table.schema.encoded_columns(selected)
+    learned, relevance = _learn_relevance(estimator, rows, columns, twin)
+    partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
     if fold_of_row is not None:
         folds = _given_folds(fold_of_row[table.indices], merged_into)
     elif X_val is None and y_val is None:
@@ -167,7 +186,8 @@ def build_problem(
     return TrainingProblem(
         table=table,
         scale=scale,
-        X=rows.X,
+        selected=selected,
+        X=rows.X[:, columns],
         y=scale.transform_y(rows.y),
         row_weight=rows.weight,
         n_train=n_train,
@@ -175,6 +195,8 @@ def build_problem(
         folds=folds,
         unlabelled=unlabelled,
         partners=partners,
+        learned_metric=learned,
+        relevance=relevance,
         seed=seed,
     )
 
@@ -215,6 +237,24 @@ def _scale_rows(estimator: Any, table: TrainingTable) -> tuple[Scale, WeightedRo
     return scale, scaled, np.arange(n_rows)
 
 
+def _learn_relevance(
+    estimator: Any, rows: WeightedRows, columns: Indices, twin: bool
+) -> tuple[LearnedMetric | None, Floats]:
+    """The learned metric of all features, and the factors of `columns`, where they are needed."""
+    is_complete = len(columns) == rows.X.shape[1]
+    uses_relevance = any(s.relevance for s in member_settings(estimator))
+    uses_metric = twin and uses_learned_metric(
+        estimator.pairs, estimator.anchors, estimator.weights
+    )
+    metric = learn_relevance(*rows) if uses_metric or (uses_relevance and is_complete) else None
+    if not uses_relevance:
+        return metric, np.ones(len(columns))
+    of_columns = metric
+    if of_columns is None or not is_complete:
+        of_columns = learn_relevance(rows.X[:, columns], rows.y, rows.weight)
+    return metric, relevance_factors(1.0 / of_columns.length_scales)
+
+
 def _merge_equal_rows(rows: WeightedRows) -> tuple[WeightedRows, Indices]:
     """Merge equal rows into one with the sum of their weights, ordered by their values.
 
@@ -250,7 +290,9 @@ def _validation_rows(
     return features, y.reshape(len(y), -1)
 
 
-def _partner_table(estimator: Any, X: Floats, rng: Any) -> NDArray[np.int32] | None:
+def _partner_table(
+    estimator: Any, X: Floats, rng: Any, learned: LearnedMetric | None
+) -> NDArray[np.int32] | None:
     """(row, partner) for random or nearest pairs; None where every pair may be drawn."""
     n = len(X)
     pairs = estimator.pairs
@@ -259,7 +301,7 @@ def _partner_table(estimator: Any, X: Floats, rng: Any) -> NDArray[np.int32] | N
     strategy = as_pair_strategy(pairs, n, None, mirrored=True)
     if getattr(strategy, "both_orders", False):
         return None
-    first, second = strategy.draw(n, lambda metric: NeighborIndex(X, metric), rng)
+    first, second = strategy.draw(n, lambda metric: NeighborIndex(X, metric, learned=learned), rng)
     if estimator.recipe == "modern":
         # both points of a pair may be the one that is drawn
         first, second = np.concatenate([first, second]), np.concatenate([second, first])

@@ -72,6 +72,7 @@ def published_parameters(twin: bool, recipe: str) -> dict[str, Any]:
         "activation": "relu",
         "embedding": None,
         "n_frequencies": 0,
+        "max_features": None,
         "optimizer": "adadelta",
         "learning_rate": 1.0,
         "dropout": 0.0,

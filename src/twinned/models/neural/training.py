@@ -68,6 +68,7 @@ class MemberArrays(NamedTuple):
     weight_decay: AnyArray
     gate: AnyArray  # 1.0 with periodic embedding, 0.0 without
     frequency_scale: AnyArray
+    feature_scale: AnyArray  # (feature,) factors of the features: ones, or their relevance
     loop_weight: AnyArray
     loop_rows: AnyArray  # (row,) int32, labelled and unlabelled rows of loops; (1,) without loops
     n_loop_rows: AnyArray
@@ -188,6 +189,10 @@ class MemberTask(NamedTuple):
     def network(self, parameters: Parameters) -> Network:
         return Network(self.config.shape, parameters, self.member.gate)
 
+    def features(self, rows: Array) -> Array:
+        """(..., feature): the scaled features of rows, by the relevance of features or not."""
+        return self.problem.X[rows] * self.member.feature_scale
+
     def loss(self, parameters: Parameters, key: Array) -> Array:
         """Mean square error of a random batch: of differences, or of y of plain networks."""
         config, problem, member = self
@@ -196,14 +201,14 @@ class MemberTask(NamedTuple):
         drawn = member.rows[random_rows]
         masks = self._dropout_masks(counter_rng.fold_in(key, 2))
         y, weight = problem.y[drawn], problem.weight[drawn]
-        first = network.first_layer(problem.X[drawn])
+        first = network.first_layer(self.features(drawn))
         if not config.shape.twin:
             return _mean_square(network.output(first[0], masks) - y, weight)
         if config.partner_table:
             random_bits = counter_rng.bits(counter_rng.fold_in(key, 3), config.n_partners, n_points)
             columns = (random_bits % problem.n_partners).astype(jnp.int32)
             partners = problem.partners[drawn, columns].ravel()  # partner by partner
-            second = network.first_layer(problem.X[partners])
+            second = network.first_layer(self.features(partners))
             y_second = problem.y[partners]
             # a partner that is not a training row of the member makes no pair
             w_second = problem.weight[partners] * member.is_training[partners]
@@ -231,10 +236,10 @@ class MemberTask(NamedTuple):
         The points of a batch form a ring, and each is the first of a loop over the next two: a
         ring of n points makes n loops of 2n differences, not 3n. No value of y is needed.
         """
-        config, problem, member = self
+        member = self.member
         network, key = self.network(parameters), counter_rng.fold_in(key, 5)
-        rows = counter_rng.integers(key, member.n_loop_rows, config.batch_points)
-        points = network.first_layer(problem.X[member.loop_rows[rows]])
+        rows = counter_rng.integers(key, member.n_loop_rows, self.config.batch_points)
+        points = network.first_layer(self.features(member.loop_rows[rows]))
 
         def shifted(by: int) -> Halves:
             return tuple(jnp.roll(half, -by, axis=0) for half in points)
@@ -273,10 +278,10 @@ class MemberTask(NamedTuple):
         """
         problem, network = self.problem, self.network(parameters)
         anchors = self.member.rows[(jnp.arange(n_anchors) * self.member.n_rows) // n_anchors]
-        anchor_halves = network.first_layer(problem.X[anchors])
+        anchor_halves = network.first_layer(self.features(anchors))
 
         def one(row: Array) -> Array:
-            query = network.first_layer(problem.X[row])
+            query = network.first_layer(self.features(row))
             if not network.shape.twin:
                 return network.output(query[0])
             across = network.differences(tuple(half[None] for half in query), anchor_halves)

@@ -85,7 +85,7 @@ class AnchoredTrees:
         cache_bytes: int,
     ) -> None:
         self._trees = trees
-        self._layout = PairLayout(*features.layout(anchors.numeric.shape[1]))
+        self._layout = PairLayout(*features.layout(anchors))
         # the other row columns are codes of categories
         self._n_ordered = anchors.numeric.shape[1] + anchors.one_hot.shape[1]
         self._anchors = row_matrix(anchors)

@@ -1,0 +1,111 @@
+"""Selection of settings by the out-of-fold predictions of their networks."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from twinned._table import Floats
+from twinned.models.neural.ensemble import allocate_members, select_settings
+from twinned.models.neural.inference import MemberParameters
+from twinned.models.neural.problem import TrainingProblem
+
+
+class TrainedMembers(NamedTuple):
+    """The trained networks of one problem, and their predictions; leading axis member."""
+
+    parameters: MemberParameters
+    errors: NDArray[np.float32]  # (member, check), of held-out rows
+    held_out: NDArray[np.float32]  # (member, held-out row, output): their predictions
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The weights of the settings of one problem, and what they are selected by."""
+
+    problem: TrainingProblem
+    predicted: Floats  # (setting, row, output): predictions of the rows of all folds, in order
+    converged: NDArray[np.bool_]  # (setting, fold)
+    weights: Floats  # (setting,), sum to one
+
+    def of_fold_members(self) -> Floats:
+        """(member,): weights of the networks of all settings and folds that converged."""
+        weights: Floats = (self.weights[:, None] * self.converged).ravel()
+        return weights / weights.sum()
+
+    def allocate(self, n_members: int) -> Selection:
+        """Return the selection with weights that are multiples of 1 / `n_members`."""
+        settings = self.settings_of_members(n_members)
+        counts = np.bincount(settings, minlength=len(self.weights))
+        return replace(self, weights=counts / n_members)
+
+    def settings_of_members(self, n_members: int) -> NDArray[np.intp]:
+        """(member,): the settings of `n_members`, in proportion to their weights."""
+        return allocate_members(self.weights, n_members)
+
+    def out_of_fold(self) -> Floats:
+        """(table row, output) in units of y; NaN for rows without a label or a weight.
+
+        NaN also for rows that no network with a weight predicts, as it diverged.
+        """
+        problem = self.problem
+        by_row = np.repeat(self.converged, [len(fold) for fold in problem.folds], axis=1)
+        weight = (self.weights[:, None] * by_row)[..., None]
+        with np.errstate(invalid="ignore"):  # 0 / 0
+            mean = np.where(weight > 0, weight * self.predicted, 0.0).sum(0) / weight.sum(0)
+        scaled = np.full_like(problem.y, np.nan)
+        scaled[np.concatenate(problem.folds)] = mean
+        table = np.full((problem.table.n_rows, scaled.shape[1]), np.nan)
+        unscaled = problem.scale.inverse_transform_y(scaled)
+        table[problem.table.indices] = unscaled[problem.merged_into]  # equal rows are merged
+        return table
+
+
+def select(
+    problem: TrainingProblem, n_settings: int, trained: TrainedMembers, method: str
+) -> Selection:
+    """Weigh the settings: by greedy selection on the predictions of held-out rows, or equally."""
+    n_folds = len(problem.folds)
+    each_converged = converged(trained).reshape(n_settings, n_folds)
+    held_out = trained.held_out.reshape(n_settings, n_folds, *trained.held_out.shape[1:])
+    predicted = np.concatenate(
+        [held_out[:, f, : len(fold)] for f, fold in enumerate(problem.folds)], axis=1
+    ).astype(np.float64)
+    rows = np.concatenate(problem.folds)
+    weights = np.full(n_settings, 1.0 / n_settings)
+    complete = each_converged.all(axis=1)  # only these settings have predictions of all rows
+    if method == "greedy" and len(rows) and complete.any():
+        weights = np.zeros(n_settings)
+        weights[complete] = select_settings(
+            predicted[complete], problem.y[rows], problem.row_weight[rows]
+        )
+    return Selection(problem, predicted, each_converged, weights)
+
+
+def converged(trained: TrainedMembers) -> NDArray[np.bool_]:
+    """(member,): False for members with an infinite or NaN loss before their first check.
+
+    Their parameters are the initial ones, or not finite.
+    """
+    finite: NDArray[np.bool_] = np.asarray(np.isfinite(trained.errors).any(axis=-1))
+    for value in (*trained.parameters.values(), trained.held_out):
+        finite &= np.isfinite(value).reshape(len(value), -1).all(axis=1)
+    n_diverged = int((~finite).sum())
+    if n_diverged == len(finite):
+        raise ValueError(
+            f"All {n_diverged} networks diverged: their loss is infinite or NaN. Use a smaller "
+            "learning_rate."
+        )
+    if n_diverged:
+        warnings.warn(
+            f"{n_diverged} of {len(finite)} networks diverged (their loss is infinite or NaN) "
+            "and are excluded from the ensemble; use a smaller learning_rate.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return finite

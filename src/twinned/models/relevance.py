@@ -1,0 +1,116 @@
+"""Learned relevance of features, and the learned metric, by a Gaussian process.
+
+The learned metric multiplies each standardized feature by the square root of its inverse length
+scale: features of any unit can be compared, and those that do not matter count little. The square
+root is a compromise between standardized features and the metric of the process, in which a
+feature with a linear effect hardly counts (`benchmarks/learned_metric.py`). For the same reason,
+the relevance of a feature for y is not its length scale but its slope.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from twinned._neighbors import LEARNED, LearnedMetric
+from twinned._table import Floats, TableSchema
+from twinned.models.gaussian_process import fit_gaussian_process
+from twinned.pairing.weights import GPWeights
+
+MAX_ROWS = 500  # of which the length scales are learned
+_EXPONENT = 0.5  # of the inverse length scales
+# Of factors whose mean square is 1: what looks irrelevant in few rows still counts a little.
+_LEAST_FACTOR = 0.02
+
+
+def learn_relevance(
+    features: Floats, y: Floats, sample_weight: Floats | None = None, *, max_rows: int = MAX_ROWS
+) -> LearnedMetric:
+    """Learn the relevance of features by a Gaussian process (Matérn 5/2).
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, n_encoded)
+        Numeric features and indicators of categories; a missing value counts as the mean.
+    y : ndarray of shape (n,) or (n, n_outputs)
+        Target values; several outputs share the relevance.
+    sample_weight : ndarray of shape (n,), default=None
+        Weights of the rows.
+    max_rows : int, default=500
+        Number of rows of which the length scales are learned; of more rows, a fixed random subset.
+
+    Returns
+    -------
+    LearnedMetric
+
+    Examples
+    --------
+    >>> rng = np.random.RandomState(0)
+    >>> X = rng.uniform(size=(80, 3)) * [1.0, 1000.0, 1.0]  # the third does not matter
+    >>> metric = learn_relevance(X, np.sin(6 * X[:, 0]) + 0.001 * X[:, 1])
+    >>> factor = metric.scale * X.std(axis=0)
+    >>> bool(factor[0] > factor[1] > factor[2])
+    True
+    """
+    features = np.asarray(features, dtype=np.float64)
+    known = ~np.isnan(features)
+    center = np.where(known, features, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    filled = np.where(known, features, center)
+    spread = np.where(filled.max(axis=0) > filled.min(axis=0), filled.std(axis=0), 0.0)
+    process = fit_gaussian_process(
+        filled, y, sample_weight=sample_weight, max_rows=max_rows, random_state=0
+    )
+    factor = relevance_factors((spread / process.length_scales) ** _EXPONENT)
+    return LearnedMetric(
+        center=center,
+        scale=np.divide(factor, spread, out=np.zeros_like(spread), where=spread > 0),
+        length_scales=process.length_scales,
+        noise=process.noise,
+        slopes=spread * process.root_mean_square_slopes(),
+    )
+
+
+def relevance_factors(inverse_lengths: Floats) -> Floats:
+    """Factors of features whose mean square is 1, from inverse length scales.
+
+    None is less than 0.02, except those of constant features, which are 0.
+
+    >>> relevance_factors(np.array([7.0, 1.0, 0.0]))
+    array([1.4, 0.2, 0. ])
+    """
+    varying = inverse_lengths > 0
+    if not varying.any():
+        return inverse_lengths
+    factor = inverse_lengths / np.sqrt(np.mean(inverse_lengths[varying] ** 2))
+    return np.where(varying, np.maximum(factor, _LEAST_FACTOR), 0.0)
+
+
+def relevance_of_features(metric: LearnedMetric, schema: TableSchema) -> Floats:
+    """(feature,) relevance of the features of a table: their slopes, which sum to 1.
+
+    That of a categorical feature is the root of the sum of squares over its indicators.
+
+    >>> schema = TableSchema(["categorical", "numeric"], [["a", "b"], []], [2, 0])
+    >>> slopes = np.array([1.0, 1.2, 1.6])  # the numeric feature is encoded first
+    >>> relevance_of_features(LearnedMetric(slopes, slopes, slopes, 0.0, slopes), schema)
+    array([0.66666667, 0.33333333])
+    """
+    relevance = np.empty(schema.n_features)
+    start = len(schema.numeric)
+    relevance[schema.numeric] = metric.slopes[:start]
+    for j in schema.categorical:
+        end = start + schema.n_indicators[j]
+        relevance[j] = np.sqrt(np.sum(metric.slopes[start:end] ** 2))
+        start = end
+    total = relevance.sum()
+    return relevance / total if total > 0 else np.full(len(relevance), 1.0 / len(relevance))
+
+
+def uses_learned_metric(*strategies: Any) -> bool:
+    """Whether any of these strategies for pairs, anchors or weights needs the learned metric."""
+    return any(
+        isinstance(strategy, GPWeights)
+        or (isinstance(metric := getattr(strategy, "metric", None), str) and metric == LEARNED)
+        for strategy in strategies
+    )

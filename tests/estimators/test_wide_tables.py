@@ -1,0 +1,121 @@
+"""Wide tables: features that the default twin selects, frequencies of the networks."""
+
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+import twinned
+from twinned import HalfPairs, TwinNeuralRegressor, TwinRegressor
+from twinned.models.base_estimator import (
+    DEFAULT_PAIRS,
+    MAX_FEATURES,
+    default_estimator,
+    default_n_pairs,
+)
+from twinned.models.neural.padding import round_up
+from twinned.models.neural.parameters import resolve_n_frequencies
+
+
+@pytest.fixture
+def wide(rng):
+    X = rng.uniform(size=(40, MAX_FEATURES + 30))
+    X[:, 1] = 2.0
+    X[:, 2] = 1 - 3 * X[:, 0]
+    return X, X[:, 0] + 2 * X[:, -1] ** 2
+
+
+def test_same_as_a_table_of_the_selected_features(wide, caplog):
+    X, y = wide
+    with caplog.at_level(logging.INFO, logger="twinned"):
+        twin = TwinRegressor(random_state=0).fit(X[:30], y[:30])
+    assert f"{MAX_FEATURES} of {X.shape[1]} features" in caplog.text
+    selected = twin.selected_features_
+    assert len(selected) == MAX_FEATURES
+    assert {0, X.shape[1] - 1} <= set(selected)
+    assert not {1, 2} & set(selected)
+    assert twin.estimator_.n_features_in_ == 3 * MAX_FEATURES
+    smaller = TwinRegressor(random_state=0).fit(X[:30][:, selected], y[:30])
+    np.testing.assert_array_equal(twin.predict(X[30:]), smaller.predict(X[30:][:, selected]))
+    # one query builds pairs, many take the fast path
+    many = np.tile(X[30:], (40, 1))
+    np.testing.assert_allclose(twin.predict(many)[0], twin.predict(X[30:31])[0])
+    assert twin.n_features_in_ == twin.anchors_X_.shape[1] == X.shape[1]
+
+
+def test_selection_is_saved(wide, tmp_path):
+    X, y = wide
+    twin = TwinRegressor(random_state=0).fit(X, y)
+    twinned.save(twin, tmp_path / "wide.twin")
+    loaded = twinned.load(tmp_path / "wide.twin")
+    np.testing.assert_array_equal(loaded.selected_features_, twin.selected_features_)
+    np.testing.assert_array_equal(loaded.predict(X), twin.predict(X))
+
+
+def test_categorical_features_of_a_wide_table(wide):
+    X, y = wide
+    frame = pd.DataFrame(X).rename(columns=str)
+    frame["kind"] = pd.Categorical(np.where(np.arange(len(X)) % 2, "odd", "even"))
+    twin = TwinRegressor(random_state=0).fit(frame, y + 3 * (np.arange(len(X)) % 2))
+    assert X.shape[1] in twin.selected_features_
+    assert twin.estimator_.n_features_in_ == 3 * (MAX_FEATURES - 1) + 2 * 2 + 1
+    other = frame.assign(kind=frame["kind"].cat.rename_categories({"odd": "even", "even": "odd"}))
+    assert (twin.predict_difference(frame[1::2], other[1::2]) > 1).all()
+
+
+def test_given_estimators_and_callables_see_all_features(wide):
+    X, y = wide
+    boosting = HistGradientBoostingRegressor(max_iter=2)
+    for twin in (
+        TwinRegressor(boosting),
+        TwinRegressor(pair_features=lambda a, b: a - b, pairs=HalfPairs(50)),
+    ):
+        assert len(clone(twin).fit(X, y).selected_features_) == X.shape[1]
+
+
+def test_narrow_tables_have_all_pairs_and_frequencies():
+    for n_features in (1, 10, 20):
+        assert default_n_pairs(n_features) == DEFAULT_PAIRS
+        boosting = default_estimator(500, 1, n_features)
+        assert (boosting.min_samples_leaf, boosting.max_bins) == (125, 255)
+        assert resolve_n_frequencies(TwinNeuralRegressor(), round_up(n_features, 4)) == 16
+
+
+def test_a_leaf_holds_the_same_share_of_fewer_pairs():
+    boosting = default_estimator(500, 1, 80)
+    assert boosting.min_samples_leaf == 125 // 4
+    assert default_n_pairs(80) == DEFAULT_PAIRS // 4
+    # 40 rows have fewer pairs than that
+    assert default_estimator(40, 1, 80).min_samples_leaf == 10
+
+
+def test_networks_of_a_wide_table(rng):
+    X, y = rng.uniform(size=(30, 64)), rng.uniform(size=30)
+    X[:, 5] = X[:, 6]
+    y = y + 10 * X[:, 9]
+    twin = TwinNeuralRegressor(
+        n_members=1, n_folds=1, max_steps=2, hidden_sizes=(4,), max_features=20, random_state=0
+    ).fit(X, y)
+    selected = twin.selected_features_
+    assert len(selected) == 20
+    assert 9 in selected
+    assert twin._shape["n_features"] == 24  # padded
+    assert twin.anchors_X_.shape == X.shape
+    changed = X.copy()
+    changed[:, [j for j in range(64) if j not in selected]] = 0.5
+    np.testing.assert_array_equal(twin.predict(changed), twin.predict(X))
+    changed[:, 9] += 1
+    assert (twin.predict(changed) != twin.predict(X)).all()
+    plain = twin.substitute_anchor(3)
+    np.testing.assert_allclose(plain.predict(X), twin.predict_anchors(X)[1][:, 3], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "n_features", "expected"),
+    [({}, 24, 16), ({}, 64, 2), ({"n_frequencies": 3}, 64, 3), ({}, 384, 1)],
+)
+def test_frequencies_of_a_wide_table(parameters, n_features, expected):
+    assert resolve_n_frequencies(TwinNeuralRegressor(**parameters), n_features) == expected
