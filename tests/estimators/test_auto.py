@@ -347,16 +347,6 @@ def test_pickle(model, data):
     )
 
 
-def test_relevance_of_features(rng):
-    X = rng.uniform(-2, 2, (60, 3))
-    X[:5, 2] = np.nan
-    model = AutoTwinRegressor(members=["gp_matern:fast"]).fit(X, np.sin(2 * X[:, 1]))
-    relevance = model.feature_relevance_
-    assert relevance.argmax() == 1
-    assert relevance[1] == 1
-    assert relevance[[0, 2]].max() < 0.2
-
-
 # --- time budget ----------------------------------------------------------------------------------
 
 

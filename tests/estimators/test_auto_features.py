@@ -47,7 +47,6 @@ def test_dense_features_equal_those_of_scikit_learn(matrix):
     for rows in (matrix, np.array([[1.0, np.nan, np.nan], [2.0, 9.0, 0.5]])):
         expected = scaler.transform(columns.transform(rows))
         np.testing.assert_allclose(dense.transform(rows), expected, atol=1e-12)
-    assert dense.source_features() == [0, 2, 2, 1, 1, 1, 1]
 
 
 def test_missing_values_in_queries_only(matrix):

@@ -24,6 +24,7 @@ from twinned.estimators.auto_members import (
     EFFORTS,
     FAST_TWIN_ITERATIONS,
     FAST_TWIN_PAIRS,
+    FOLD_STEPS,
     SIZES,
     FittedMember,
     MemberContext,
@@ -253,10 +254,11 @@ class CostModel:
         from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
 
         sizes = NEURAL_EFFORTS[spec.effort]
-        n_networks = (sizes.n_members // sizes.n_folds) * (self.n_folds + 1)
+        n_steps = sizes.n_members * sizes.max_steps
+        n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + self.n_columns / 30
-        return 10.0 + n_networks * sizes.max_steps * per_step / cpu_count()
+        return 10.0 + n_steps * per_step / cpu_count()
 
 
 class _Clock:
