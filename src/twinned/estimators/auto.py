@@ -116,7 +116,7 @@ class AutoTwinRegressor(BaseTwin):
     >>> members = ["ridge", "extra_trees:fast"]
     >>> model = AutoTwinRegressor(members=members, random_state=0).fit(X[:60], y[:60])
     >>> model.leaderboard_["member"].tolist()
-    ['extra_trees:fast', 'ridge']
+    ['ridge', 'extra_trees:fast']
     >>> model.predict_interval(X[60:], confidence=0.9).shape
     (20, 2)
     """
