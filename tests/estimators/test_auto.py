@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned._table import TableSchema
 from twinned.datasets import make_wsb
-from twinned.estimators.auto_members import AUTO, MEMBERS, MemberContext, resolve_members
+from twinned.estimators.auto_members import AUTO, MEMBERS, SIZES, MemberContext, resolve_members
 from twinned.estimators.auto_plan import CostModel, MemberFits
 from twinned.estimators.auto_rows import share_rows
 from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
@@ -60,9 +60,20 @@ def test_sklearn_check(estimator, check):
     check(estimator)
 
 
+@pytest.fixture
+def few_steps(monkeypatch):
+    """The smallest effort of all members: the checks are of the API, not of the accuracy."""
+    from twinned.models.neural.ensemble import EFFORTS
+
+    smallest = EFFORTS["fast"]._replace(n_members=1, n_settings=1, max_steps=20)
+    monkeypatch.setitem(EFFORTS, "fast", smallest)
+    monkeypatch.setitem(SIZES, "fast", SIZES["fast"]._replace(trees=10, boosting_iterations=10))
+    monkeypatch.setattr("twinned.estimators.auto_members.FAST_TWIN_ITERATIONS", 10)
+
+
 @pytest.mark.slow
 @parametrize_with_checks([AutoTwinRegressor(effort="fast", cv=2)])
-def test_sklearn_check_of_all_members(estimator, check):
+def test_sklearn_check_of_all_members(estimator, check, few_steps):
     check(estimator)
 
 
