@@ -86,7 +86,9 @@ class MemberFits:
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
-        tasks = [(spec, fold) for spec in specs for fold in self._folds(spec)]
+        cost = CostModel(self.rows, 1)
+        longest_first = sorted(specs, key=cost.seconds, reverse=True)
+        tasks = [(spec, fold) for spec in longest_first for fold in self._folds(spec)]
         parts: dict[str, list[_TaskResult]] = {spec.label: [] for spec in specs}
         results: dict[str, MemberResult] = {}
         for spec, part in self._run_tasks(tasks):
