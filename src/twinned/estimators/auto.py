@@ -26,7 +26,6 @@ from twinned._validation import (
 from twinned.estimators.auto_members import MemberSpec, member_context, resolve_members
 from twinned.estimators.auto_plan import MemberFits, MemberResult, finishing_seconds
 from twinned.estimators.auto_results import (
-    feature_relevance,
     leaderboard,
     rmse_and_error,
     spread_weights,
@@ -106,9 +105,7 @@ class AutoTwinRegressor(BaseTwin):
         The fitted members; as `members`, it gives the same result again, whatever the time budget.
     skipped_ : dict
         Reasons for each member that was not fitted.
-    feature_relevance_ : ndarray of shape (n_features,) or None
-        Reciprocal length scales of `"gp_matern"` for standardized features, the largest as 1.
-    anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, n_features_in_, feature_names_in_
+    anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, feature_relevance_, n_features_in_
         As in `TwinRegressor`; all training rows of positive weight are anchors.
 
     Examples
@@ -119,7 +116,7 @@ class AutoTwinRegressor(BaseTwin):
     >>> members = ["ridge", "extra_trees:fast"]
     >>> model = AutoTwinRegressor(members=members, random_state=0).fit(X[:60], y[:60])
     >>> model.leaderboard_["member"].tolist()
-    ['extra_trees:fast', 'ridge']
+    ['ridge', 'extra_trees:fast']
     >>> model.predict_interval(X[60:], confidence=0.9).shape
     (20, 2)
     """
@@ -272,7 +269,6 @@ class AutoTwinRegressor(BaseTwin):
         self.out_of_fold_prediction_ = blend.nested_prediction[shared.merged_into]
         self.leaderboard_ = leaderboard(results, rows, blend.weights)
         self.contribution_ = twin_contribution(results, shared, blend, seed % 2**16)
-        self.feature_relevance_ = feature_relevance(self._members)
 
     def _calibrate(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
         """Store prediction intervals from the out-of-fold errors of the blend."""

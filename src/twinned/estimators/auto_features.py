@@ -68,12 +68,6 @@ class FeaturePreparation:
             return complete
         return (self._one_hot(complete) - self.center) / self.spread
 
-    def source_features(self) -> list[int]:
-        """The feature of the table to which each dense column belongs."""
-        numeric = [j for j in range(self.n_features) if j not in self.categorical]
-        indicators = np.repeat(self.categorical, [n + 1 for n in self.n_categories])
-        return [*numeric, *self.marked, *(int(j) for j in indicators)]
-
     def _complete(self, matrix: Floats) -> Floats:
         """Encoded rows without missing values, and the indicator columns."""
         missing = np.isnan(matrix)

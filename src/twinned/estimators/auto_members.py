@@ -21,8 +21,11 @@ from twinned.estimators.auto_features import FeaturePreparation
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
-from twinned.models.base_estimator import check_base_estimator, default_estimator
-from twinned.models.memory import parse_memory_limit
+from twinned.models.base_estimator import (
+    DEFAULT_PAIRS,
+    check_base_estimator,
+    default_estimator,
+)
 from twinned.pairing.pairs import HalfPairs
 
 EFFORTS = ["fast", "balanced", "thorough"]
@@ -53,7 +56,10 @@ SIZES = {
     "thorough": Sizes(1000, 600, 0.03, 2000),
 }
 # The tree twin is `TwinRegressor()`, but with effort="fast" has fewer iterations and pairs.
-FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS = 250, 40_000
+FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS, _FAST_TWIN_FEATURES = 250, 40_000, 20
+# Steps of the networks that hold out a fold, as a share of those of the final networks: with fewer,
+# the out-of-fold predictions are worse than the final ones, and the weights of networks too small.
+FOLD_STEPS = {"fast": 1.0, "balanced": 0.5, "thorough": 1.0}
 
 MakeEstimator = Callable[[str, MemberContext, FeaturePreparation, int], Any]
 
@@ -155,12 +161,12 @@ def _neural(class_name: str, module: str) -> MakeEstimator:
     ) -> Any:
         from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
 
-        sizes = NEURAL_EFFORTS[effort]
+        max_steps = NEURAL_EFFORTS[effort].max_steps
         estimator = getattr(import_module(f"twinned.estimators.{module}"), class_name)
         return estimator(
             effort=effort,
-            n_members=sizes.n_members // sizes.n_folds * context.n_folds,
             n_folds=context.n_folds,
+            fold_steps=int(FOLD_STEPS[effort] * max_steps),
             categorical_features=preparation.categorical_columns,
             memory_limit=context.memory_limit,
             random_state=context.seed,
@@ -173,16 +179,13 @@ def _tree_twin(
     effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
 ) -> TwinRegressor:
     smaller: dict[str, Any] = {}
-    if effort == "fast":
-        limit = parse_memory_limit(context.memory_limit)
-        bytes_per_pair = 2 * 8 * (3 * context.schema.n_encoded + 4)
-        n_pairs = (
-            FAST_TWIN_PAIRS if limit is None else min(FAST_TWIN_PAIRS, limit // bytes_per_pair)
-        )
-        smaller = {
-            "estimator": default_estimator(n_rows, 1).set_params(max_iter=FAST_TWIN_ITERATIONS),
-            "pairs": HalfPairs(max(n_rows, n_pairs)),
-        }
+    if effort == "fast" and context.schema.n_features <= _FAST_TWIN_FEATURES:
+        base = default_estimator(n_rows, 1)
+        # as many leaves as with all pairs of the default
+        share = min(1.0, FAST_TWIN_PAIRS / min(max(1, n_rows * (n_rows - 1) // 2), DEFAULT_PAIRS))
+        leaf = max(1, int(base.min_samples_leaf * share))
+        base.set_params(max_iter=FAST_TWIN_ITERATIONS, min_samples_leaf=leaf)
+        smaller = {"estimator": base, "pairs": HalfPairs(FAST_TWIN_PAIRS)}
     return TwinRegressor(
         **smaller,
         categorical_features=preparation.categorical_columns,

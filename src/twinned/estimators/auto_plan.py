@@ -24,6 +24,7 @@ from twinned.estimators.auto_members import (
     EFFORTS,
     FAST_TWIN_ITERATIONS,
     FAST_TWIN_PAIRS,
+    FOLD_STEPS,
     SIZES,
     FittedMember,
     MemberContext,
@@ -85,7 +86,9 @@ class MemberFits:
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
-        tasks = [(spec, fold) for spec in specs for fold in self._folds(spec)]
+        cost = CostModel(self.rows, 1)
+        longest_first = sorted(specs, key=cost.seconds, reverse=True)
+        tasks = [(spec, fold) for spec in longest_first for fold in self._folds(spec)]
         parts: dict[str, list[_TaskResult]] = {spec.label: [] for spec in specs}
         results: dict[str, MemberResult] = {}
         for spec, part in self._run_tasks(tasks):
@@ -253,10 +256,11 @@ class CostModel:
         from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
 
         sizes = NEURAL_EFFORTS[spec.effort]
-        n_networks = (sizes.n_members // sizes.n_folds) * (self.n_folds + 1)
+        n_steps = sizes.n_members * sizes.max_steps
+        n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + self.n_columns / 30
-        return 10.0 + n_networks * sizes.max_steps * per_step / cpu_count()
+        return 10.0 + n_steps * per_step / cpu_count()
 
 
 class _Clock:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from twinned._table import Floats
-from twinned.estimators.auto_members import FittedMember, TrainingRows
+from twinned.estimators.auto_members import TrainingRows
 from twinned.estimators.auto_plan import MemberResult
 from twinned.estimators.auto_rows import SharedRows
 from twinned.estimators.blend import Blend, fit_blend, ratio_of_rmse
@@ -84,20 +84,3 @@ def spread_weights(predictions: Floats, rows: TrainingRows, weights: Floats) -> 
     inverse = smallest / np.maximum(squares, smallest)
     shares: Floats = 0.5 * weights + 0.5 * inverse / inverse.sum()
     return shares
-
-
-def feature_relevance(members: list[FittedMember]) -> Floats | None:
-    """(feature,): reciprocal length scales of the Matérn process, the largest as 1; or None.
-
-    Indicators of a category or of missing values count for their feature.
-    """
-    process = next((m for m in members if m.label.partition(":")[0] == "gp_matern"), None)
-    if process is None:
-        return None
-    squares = np.bincount(
-        process.preparation.source_features(),
-        1.0 / process.estimator.process_.length_scales**2,
-        minlength=process.preparation.n_features,
-    ).astype(np.float64)
-    largest = squares.max()
-    return np.sqrt(squares / largest) if largest > 0 else np.zeros_like(squares)
