@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.models.neural.ensemble import draw_folds, largest_n_folds, select_settings
+from twinned.models.neural.ensemble import allocate_members, draw_folds, select_settings
 
 
 @given(n=st.integers(2, 200), folds=st.integers(2, 7), seed=st.integers(0, 99))
@@ -16,10 +16,14 @@ def test_a_single_fold_holds_out_the_fraction():
     assert len(set(rows)) == 20
 
 
-@given(n=st.integers(1, 100), most=st.integers(1, 8))
-def test_number_of_folds_divides_the_members(n, most):
-    assert n % largest_n_folds(n, most) == 0
-    assert 1 <= largest_n_folds(n, most) <= most
+@given(n_members=st.integers(1, 40), n_settings=st.integers(1, 9), seed=st.integers(0, 99))
+def test_members_are_allocated_in_proportion_to_the_weights(n_members, n_settings, seed):
+    rng = np.random.RandomState(seed)
+    weights = rng.dirichlet(np.ones(n_settings)) * rng.randint(0, 2, n_settings)
+    weights = weights / weights.sum() if weights.sum() > 0 else np.full(n_settings, 1 / n_settings)
+    counts = np.bincount(allocate_members(weights, n_members), minlength=n_settings)
+    assert counts.sum() == n_members
+    assert (np.abs(counts - weights * n_members) < 1).all()
 
 
 @given(seed=st.integers(0, 200))

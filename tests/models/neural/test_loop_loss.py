@@ -37,8 +37,8 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     )
     loop_rows = jnp.arange(20, dtype=jnp.int32)
     member = training.MemberArrays(
-        *[None] * 6, *[0.0] * 3, jnp.float32(0), *[0.0] * 2, loop_rows, jnp.int32(20)
-    )
+        *[None] * 11, 0.0, jnp.ones(4), 0.0, loop_rows, jnp.int32(20)
+    )._replace(gate=jnp.float32(0))
     fast = training.MemberTask(config, problem, member).loop_loss(parameters, key)
 
     rows = np.asarray(

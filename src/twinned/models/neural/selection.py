@@ -106,13 +106,14 @@ def select(
         axis=1,
     ).astype(np.float64)
     rows = np.concatenate(problem.folds)
-    weights = np.full(n_settings, 1.0 / n_settings)
     complete = each_converged.all(axis=1)  # only these settings have predictions of all rows
-    if method == "greedy" and len(rows) and complete.any():
-        weights = np.zeros(n_settings)
-        weights[complete] = select_settings(
-            predicted[complete], problem.y[rows], problem.row_weight[rows]
-        )
+    weights = np.full(n_settings, 1.0 / n_settings)
+    if complete.any():
+        weights = complete / complete.sum()
+        if method == "greedy" and len(rows):
+            weights[complete] = select_settings(
+                predicted[complete], problem.y[rows], problem.row_weight[rows]
+            )
     return Selection(problem, predicted, each_converged, weights, [int(stop) for stop in stops])
 
 

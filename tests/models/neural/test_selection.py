@@ -1,0 +1,106 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from twinned import TwinNeuralRegressor
+from twinned.models.neural.batch import Member
+from twinned.models.neural.ensemble import SETTINGS
+from twinned.models.neural.fitting import _include_scale
+from twinned.models.neural.problem import build_problem
+from twinned.models.neural.selection import TrainedMembers, select
+from twinned.neural import NeuralRegressor
+
+N_ROWS, N_CHECKS = 12, 4
+
+
+@pytest.fixture
+def problem(rng):
+    folds = [np.arange(0, 4), np.arange(4, 8), np.arange(8, 12)]
+    return SimpleNamespace(
+        folds=folds, y=rng.normal(size=(N_ROWS, 1)), row_weight=rng.uniform(0.5, 2, N_ROWS)
+    )
+
+
+def trained(problem, errors):
+    """Networks of one setting whose predictions are off by `errors`, (fold, check)."""
+    predicted = np.stack(
+        [problem.y[fold] + errors[f][:, None, None] for f, fold in enumerate(problem.folds)]
+    )
+    return TrainedMembers({}, np.abs(errors), predicted)
+
+
+def stops(problem, errors):
+    """The check at which the setting stops, and the check of the prediction of each fold."""
+    errors = np.asarray(errors, dtype=float)
+    selection = select(problem, 1, trained(problem, errors), "greedy", stop_together=True)
+    error = selection.predicted[0] - problem.y
+    at_check = [
+        int(np.argmin(np.abs(errors[f] - error[fold[0], 0])))
+        for f, fold in enumerate(problem.folds)
+    ]
+    return selection.stops[0], at_check
+
+
+def test_settings_stop_early_only_where_that_clearly_lowers_the_error(problem):
+    falls = [[4.0, 3.0, 2.0, 1.0]] * 3
+    assert stops(problem, falls) == (3, [3, 3, 3])
+    rises_a_little = [[4.0, 3.0, 1.0, 1.03]] * 3
+    assert stops(problem, rises_a_little) == (3, [3, 3, 3])
+    rises = [[4.0, 1.0, 2.0, 3.0]] * 3
+    assert stops(problem, rises) == (1, [1, 1, 1])
+
+
+def test_a_network_does_not_stop_by_the_rows_that_it_predicts(problem):
+    # only the first fold has its least error early, and by far
+    errors = [[0.1, 9.0, 9.1, 9.2], [5.0, 4.0, 3.0, 2.0], [5.0, 4.0, 3.0, 2.0]]
+    assert stops(problem, errors)[1][0] == 3
+
+
+def test_relevance_is_learned_without_the_held_out_rows(rng):
+    X, y = rng.uniform(-1, 1, (40, 2)), rng.normal(size=40)
+    estimator = TwinNeuralRegressor(n_members=2, n_folds=2, random_state=0)
+    before = build_problem(estimator, X, y, twin=True)
+    changed = y.copy()
+    rows = np.flatnonzero(np.isin(before.merged_into, before.folds[0]))
+    changed[rows] += 0.5 * X[rows, 0]
+    # merged rows are ordered by their features, so the folds are the same
+    after = build_problem(estimator, X, changed, twin=True)
+    np.testing.assert_array_equal(before.folds[0], after.folds[0])
+    assert np.abs(before.relevance[-1] - after.relevance[-1]).max() > 1e-3
+    np.testing.assert_allclose(before.relevance[0], after.relevance[0], rtol=0.05)
+
+
+@pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
+def test_scaled_features_are_part_of_the_parameters(estimator, rng):
+    """A network of scaled features equals one of plain features whose parameters are scaled."""
+    from twinned.models.neural.inference import plain_outputs, row_differences
+    from twinned.models.neural.network import Shape
+
+    twin = estimator is TwinNeuralRegressor
+    X = rng.normal(size=(64, 3))
+    model = estimator((8, 8), n_members=1, max_steps=3, random_state=0).fit(X, X[:, 0])
+    scales = rng.uniform(0.1, 3, (1, 3))
+    included = _include_scale(model._parameters, scales)
+    shape = Shape(**model._shape)
+    padded = np.pad(X, ((0, 0), (0, 1))).astype(np.float32)
+    scaled = padded * np.append(scales, 1.0).astype(np.float32)
+
+    def output(parameters, features):
+        networks = (shape, parameters, model._gates)
+        if twin:
+            return row_differences(*networks, features, features[::-1])
+        return plain_outputs(*networks, features)
+
+    np.testing.assert_allclose(
+        output(included, padded), output(model._parameters, scaled), atol=1e-5
+    )
+
+
+def test_members_scale_features_by_relevance_or_not():
+    problem = SimpleNamespace(X=np.zeros((5, 2)), relevance=np.array([[1.0, 2.0], [3.0, 4.0]]))
+    relevant = SETTINGS[0]._replace(relevance=True)
+    assert Member(relevant, 0, 0).feature_scale(problem).tolist() == [1.0, 2.0]
+    assert Member(relevant, None, 0).feature_scale(problem).tolist() == [3.0, 4.0]
+    plain = relevant._replace(relevance=False)
+    assert Member(plain, 0, 0).feature_scale(problem).tolist() == [1.0, 1.0]
