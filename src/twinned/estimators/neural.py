@@ -22,9 +22,9 @@ Result = TypeVar("Result")
 class NeuralRegressor(DocumentationLink, RegressorMixin, BaseNeural):
     """An ensemble of plain networks, trained as `TwinNeuralRegressor` trains its twins.
 
-    Members differ in their settings (learning rate, dropout, weight decay, periodic embedding of
-    the features) and in the fold of the training rows that they hold out, on which they stop early
-    and are selected.
+    Members differ in their settings (learning rate, dropout, weight decay, periodic embedding and
+    scale of the features), which are selected by out-of-fold predictions; then the members are
+    trained on all rows.
 
     Parameters
     ----------
