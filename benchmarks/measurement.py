@@ -38,7 +38,7 @@ def training_loops(estimator, X, y, lengths):
     A loop has `advance(check)`. The loop is internal to the estimator: `fit` also prepares the
     rows and selects members, which a measurement of one step must not include.
     """
-    from twinned.models.neural.batch import fold_members, stack_problems
+    from twinned.models.neural.batch import Member, stack_problems
     from twinned.models.neural.dispatch import TrainingRun
     from twinned.models.neural.fitting import training_config
     from twinned.models.neural.parameters import member_settings
@@ -47,6 +47,6 @@ def training_loops(estimator, X, y, lengths):
     problem = build_problem(estimator, X, y, None, None, None, twin=True)
     settings = member_settings(estimator)
     config = training_config(estimator, [problem], settings, twin=True)
-    own = fold_members(problem, settings)
+    own = [Member(settings[i % len(settings)], 0, i) for i in range(estimator.n_members)]
     problems, members = stack_problems([problem], [own], config.shape.n_features, 0.0)
     return [TrainingRun(config, problems, members, (steps, 10**6)) for steps in lengths]

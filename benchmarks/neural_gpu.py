@@ -57,7 +57,7 @@ def main():
         X = rng.normal(size=(N_ROWS, N_FEATURES))
         problems.append((X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=N_ROWS)))
     estimator = TwinNeuralRegressor(
-        n_members=N_MEMBERS, n_folds=4, max_steps=N_STEPS, random_state=0
+        n_members=N_MEMBERS, n_folds=1, max_steps=N_STEPS, random_state=0
     )
     device = jax.devices()[0].device_kind
     times = []
