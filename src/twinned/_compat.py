@@ -59,13 +59,6 @@ def boosting_trees(estimator: Any) -> tuple[list[Any], Any]:
     return nodes, estimator._baseline_prediction
 
 
-class DocumentationLink:
-    """Mixin that links the HTML diagram of an estimator to our documentation."""
-
-    _doc_link_module = "twinned"
-    _doc_link_template = "https://twinned.readthedocs.io/en/latest/api/#twinned.{estimator_name}"
-
-
 # --- LightGBM 4.5 to 4.7 --------------------------------------------------------------------------
 
 

@@ -498,6 +498,13 @@ def test_invalid_pairs_of_a_strategy_raise(data, first, second):
         TwinRegressor(Ridge(), pairs=OddPairs(first, second)).fit(*data)
 
 
+def test_more_pairs_than_the_count_of_a_strategy_raise(data):
+    strategy = OddPairs([0, 1, 2], [1, 2, 3])
+    strategy.count = lambda n_rows: 2
+    with pytest.raises(ValueError, match="drew 3 pairs, but its count is 2"):
+        TwinRegressor(Ridge(), pairs=strategy).fit(*data)
+
+
 def test_a_column_vector_keeps_its_shape_without_a_warning(data, recwarn):
     X, y = data
     twin = TwinRegressor(RandomForestRegressor(3, random_state=0)).fit(X, y[:, None])

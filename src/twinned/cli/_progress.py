@@ -11,10 +11,13 @@ def progress_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        # not `Progress(disable=True)`, which prints an empty line before rich 14.3
+        yield lambda step: None
+        return
     spinner = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     columns = spinner if total is None else Progress.get_default_columns()
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task, steps = progress.add_task("", total=total), count()
         yield lambda step: progress.update(task, completed=next(steps), description=step)

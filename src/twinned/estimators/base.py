@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import DocumentationLink, safe_indexing
+from twinned._compat import safe_indexing
 from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, check_metric
 from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import (
@@ -42,7 +42,7 @@ class ModelCache:
     metric: LearnedMetric | None = None
 
 
-class BaseTwin(DocumentationLink, RegressorMixin, BaseEstimator, ABC):
+class BaseTwin(RegressorMixin, BaseEstimator, ABC):
     """Base class of regressors that predict from differences to anchors.
 
     A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and

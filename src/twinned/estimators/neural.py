@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import DocumentationLink
 from twinned._table import Floats
 from twinned._validation import check_bool, validate_table
 from twinned.estimators.neural_base import BaseNeural
@@ -19,7 +18,7 @@ from twinned.models.neural.difference_model import PlainNetworks
 Result = TypeVar("Result")
 
 
-class NeuralRegressor(DocumentationLink, RegressorMixin, BaseNeural):
+class NeuralRegressor(RegressorMixin, BaseNeural):
     """An ensemble of plain networks, trained as `TwinNeuralRegressor` trains its twins.
 
     Members differ in their settings (learning rate, dropout, weight decay, periodic embedding and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import cleandoc
 from typing import Any, Self, TypeVar
 
 from sklearn.base import BaseEstimator
@@ -118,10 +119,11 @@ class BaseNeural(BaseEstimator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__doc__ and BaseNeural.__doc__:
-            _, parameters, attributes = BaseNeural.__doc__.split("    ----------\n")
+            # `cleandoc`: from Python 3.13 on, docstrings come without their indentation
+            _, parameters, attributes = cleandoc(BaseNeural.__doc__).split("----------\n")
             parameters = parameters.partition("\n\n")[0]
-            documentation = cls.__doc__.replace("    {shared parameters}", parameters)
-            cls.__doc__ = documentation.replace("    {shared attributes}", attributes.rstrip())
+            documentation = cleandoc(cls.__doc__).replace("{shared parameters}", parameters)
+            cls.__doc__ = documentation.replace("{shared attributes}", attributes)
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._compat import DocumentationLink, safe_indexing
+from twinned._compat import safe_indexing
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
 from twinned._validation import (
@@ -85,9 +85,7 @@ def loop_sides(labelled: Rows, unlabelled: Rows, loops: Loops) -> list[tuple[Row
     return [(first, second), (second, third), (third, first)]
 
 
-class SemiSupervisedTwinRegressor(
-    DocumentationLink, MetaEstimatorMixin, RegressorMixin, BaseEstimator
-):
+class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     """Semi-supervised twin regression by loop consistency; unlabelled rows have y = NaN.
 
     Pass the rows to predict among the unlabelled rows (transductive), or others (inductive).

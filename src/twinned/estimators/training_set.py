@@ -76,7 +76,7 @@ class TrainingPairBuilder:
         """Draw training pairs, in both orders if `mirrored`."""
         n_rows, weight = len(self.data.rows), self.data.weight
         first, second = strategy.draw(n_rows, make_index, self.rng)
-        check_pairs(first, second, n_rows, self.max_pairs)
+        check_pairs(first, second, n_rows, strategy.count(n_rows))
         if mirrored:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         if weight is None:
@@ -99,7 +99,7 @@ class TrainingPairBuilder:
             LabelledRows(rows.take(out), y[out]), LabelledRows(rows.take(training), y[training])
         )
         pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
-        check_pairs(pairs.first, pairs.second, len(rows), self.max_pairs)
+        check_pairs(pairs.first, pairs.second, len(rows), len(pairs.first))
         return pairs, fit_params
 
     def validation_pairs(self, validation: LabelledRows, anchors: LabelledRows) -> dict[str, Any]:

@@ -21,7 +21,9 @@ AUTO_PARTNERS = 8
 
 
 class PairStrategy(Protocol):
-    """Contract of pair strategies: the count is checked against the memory limit before drawing.
+    """Contract of pair strategies: `draw` returns at most `count` pairs.
+
+    The count is checked against the memory limit before pairs are drawn.
 
     `both_orders`: whether the pairs include their mirror images. Otherwise a `symmetric` twin adds
     them, unless the strategy has `one_order = True`.
@@ -209,8 +211,8 @@ def as_pair_strategy(
         ) from None
 
 
-def check_pairs(first: Any, second: Any, n_rows: int, most: int) -> None:
-    """Validate the pairs that a strategy drew: valid row indices, not more than counted."""
+def check_pairs(first: Any, second: Any, n_rows: int, count: int) -> None:
+    """Validate the pairs that a strategy drew: valid row indices, at most `count` pairs."""
     for side in (first, second):
         if np.ndim(side) != 1 or np.asarray(side).dtype.kind not in "iu":
             raise TypeError(f"a pair strategy must draw integer row indices, not {side!r}.")
@@ -219,8 +221,8 @@ def check_pairs(first: Any, second: Any, n_rows: int, most: int) -> None:
             f"a pair strategy drew {len(first)} first and {len(second)} second rows; it needs as "
             "many of both, and at least one."
         )
-    if len(first) > most:
-        raise ValueError(f"a pair strategy drew {len(first)} pairs, more than it counted ({most}).")
+    if len(first) > count:
+        raise ValueError(f"a pair strategy drew {len(first)} pairs, but its count is {count}.")
     lowest, highest = min(first.min(), second.min()), max(first.max(), second.max())
     if lowest < 0 or highest >= n_rows:
         raise ValueError(

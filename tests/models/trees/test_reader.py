@@ -1,5 +1,7 @@
 """Predictions of trees as read, compared with the predictions of the ensemble itself."""
 
+from inspect import signature
+
 import numpy as np
 import pytest
 from sklearn.dummy import DummyRegressor
@@ -141,24 +143,30 @@ def test_xgboost(options, missing, rng):
     check_read(learner.set_params(**options), rng, missing, n_outputs=2)
 
 
-def test_early_stopping_of_other_libraries(rng):
+def stop_lightgbm_early(X, y, y_val):
     lightgbm = pytest.importorskip("lightgbm", reason=NEEDS)
+    learner = lightgbm.LGBMRegressor(n_estimators=50, n_jobs=1, verbose=-1)
+    validation = {"eval_X": X, "eval_y": y_val}
+    if "eval_X" not in signature(learner.fit).parameters:  # before LightGBM 4.7
+        validation = {"eval_set": [(X, y_val)]}
+    return learner.fit(X, y, callbacks=[lightgbm.early_stopping(3, verbose=False)], **validation)
+
+
+def stop_xgboost_early(X, y, y_val):
     xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    learner = xgboost.XGBRegressor(n_estimators=50, n_jobs=1, early_stopping_rounds=3)
+    return learner.fit(X, y, eval_set=[(X, y_val)], verbose=False)
+
+
+@pytest.mark.parametrize("fit", [stop_lightgbm_early, stop_xgboost_early])
+def test_early_stopping_of_other_libraries(fit, rng):
     X, y, noise = tenths(rng, (150, 3)), rng.normal(size=150), rng.normal(size=150)
-    stopped = [
-        lightgbm.LGBMRegressor(n_estimators=50, n_jobs=1, verbose=-1).fit(
-            X, y, eval_X=X, eval_y=noise, callbacks=[lightgbm.early_stopping(3, verbose=False)]
-        ),
-        xgboost.XGBRegressor(n_estimators=50, n_jobs=1, early_stopping_rounds=3).fit(
-            X, y, eval_set=[(X, noise)], verbose=False
-        ),
-    ]
-    for estimator in stopped:
-        trees = read_trees(estimator)
-        assert len(trees.trees) < 50
-        np.testing.assert_allclose(
-            predict_slowly(trees, X)[:, 0], estimator.predict(X), rtol=0, atol=1e-12
-        )
+    estimator = fit(X, y, noise)
+    trees = read_trees(estimator)
+    assert len(trees.trees) < 50
+    np.testing.assert_allclose(
+        predict_slowly(trees, X)[:, 0], estimator.predict(X), rtol=0, atol=1e-12
+    )
 
 
 class Doubled(RandomForestRegressor):
@@ -276,7 +284,6 @@ def test_lightgbm_not_read(options, rng):
     "options",
     [
         {"objective": "reg:gamma"},
-        {"booster": "dart"},
         {"booster": "gblinear"},
         {"missing": 0.0},
         {"multi_strategy": "multi_output_tree"},
@@ -289,6 +296,18 @@ def test_xgboost_not_read(options, rng):
     y = X[:, 0] + 1
     y = np.column_stack([y, y]) if "multi_strategy" in options else y
     assert read_trees(xgboost.XGBRegressor(n_estimators=5, n_jobs=1, **options).fit(X, y)) is None
+
+
+@pytest.mark.filterwarnings("ignore:.*booster=dart. is deprecated")
+def test_xgboost_with_dropout_is_read_with_tree_weights_or_not_at_all(rng):
+    """From XGBoost 3.4 on, dropout belongs to `gbtree`, and treelite 4.8 reads it."""
+    xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    X = np.abs(tenths(rng, (80, 2)))
+    learner = xgboost.XGBRegressor(n_estimators=20, n_jobs=1, booster="dart", rate_drop=0.5)
+    trees = read_trees(learner.fit(X, X[:, 0] + 1))
+    if trees is not None:
+        predicted = learner.predict(X)
+        np.testing.assert_allclose(predict_slowly(trees, X)[:, 0], predicted, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,16 @@
+"""The progress bar of the commands."""
+
+import pytest
+
+from twinned.cli._progress import progress_bar
+
+
+@pytest.mark.parametrize("total", [None, 2])
+def test_progress_is_shown_in_a_terminal_only(total, monkeypatch, capsys):
+    for is_terminal in (False, True):
+        monkeypatch.setenv("TTY_COMPATIBLE", str(int(is_terminal)))
+        with progress_bar(total) as begin_step:
+            begin_step("first fold")
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert ("first fold" in err) if is_terminal else (err == "")
