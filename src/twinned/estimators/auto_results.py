@@ -6,7 +6,6 @@ import pickle
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from twinned._table import Floats
 from twinned.estimators.auto_members import TrainingRows
@@ -31,8 +30,10 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
     return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
 
 
-def leaderboard(results: list[MemberResult], rows: TrainingRows, weights: Floats) -> pd.DataFrame:
-    """One row for each member, the one with the smallest error first."""
+def leaderboard(
+    results: list[MemberResult], rows: TrainingRows, weights: Floats
+) -> dict[str, list[Any]]:
+    """The columns of a table with one row for each member, the one with the smallest error first."""
     records = []
     for result, weight in zip(results, weights, strict=True):
         rmse, error = rmse_and_error(result.prediction, rows.y, rows.weight)
@@ -47,7 +48,8 @@ def leaderboard(results: list[MemberResult], rows: TrainingRows, weights: Floats
                 "bytes": len(pickle.dumps(result.member.estimator)),
             }
         )
-    return pd.DataFrame(records).sort_values("rmse", kind="stable", ignore_index=True)
+    records.sort(key=lambda record: record["rmse"])
+    return {name: [record[name] for record in records] for name in records[0]}
 
 
 def twin_contribution(
