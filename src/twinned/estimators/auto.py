@@ -90,7 +90,7 @@ class AutoTwinRegressor(BaseTwin):
         One row for each member, the best first: `member`, out-of-fold `rmse` and its standard error
         `rmse_se`, `weight` in the blend, `fit_seconds` of all folds and the final fit,
         `predict_seconds` for as many rows as the training set has, and `bytes` of the pickled
-        member.
+        member, 0 where it cannot be pickled.
     contribution_ : dict or None
         `ratio` of the out-of-fold RMSE of the blend with twins to that of the blend without, with
         its 90 % bootstrap interval `lower`, `upper`, and both errors, `rmse` and `baseline_rmse`.
