@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.utils import Tags, check_random_state
 
 from twinned._neighbors import Indices
@@ -23,7 +24,12 @@ from twinned._validation import (
     validate_target,
     validate_training_table,
 )
-from twinned.estimators.auto_members import MemberSpec, member_context, resolve_members
+from twinned.estimators.auto_members import (
+    FittedMember,
+    MemberSpec,
+    member_context,
+    resolve_members,
+)
 from twinned.estimators.auto_plan import MemberFits, MemberResult, finishing_seconds
 from twinned.estimators.auto_results import (
     leaderboard,
@@ -84,7 +90,7 @@ class AutoTwinRegressor(BaseTwin):
         One row for each member, the best first: `member`, out-of-fold `rmse` and its standard error
         `rmse_se`, `weight` in the blend, `fit_seconds` of all folds and the final fit,
         `predict_seconds` for as many rows as the training set has, and `bytes` of the pickled
-        member.
+        member, 0 where it cannot be pickled.
     contribution_ : dict or None
         `ratio` of the out-of-fold RMSE of the blend with twins to that of the blend without, with
         its 90 % bootstrap interval `lower`, `upper`, and both errors, `rmse` and `baseline_rmse`.
@@ -256,9 +262,8 @@ class AutoTwinRegressor(BaseTwin):
         rows = shared.training
         predictions = np.column_stack([result.prediction for result in results])
         blend = fit_blend(predictions, rows.y, rows.weight, shared.groups, seed % 2**16)
-        self._members = [result.member for result in results]
+        self._set_members([result.member for result in results])
         self._spread_weights = spread_weights(predictions, rows, blend.weights)
-        self.member_names_ = [result.spec.label for result in results]
         self.member_weights_ = blend.weights
         self.blend_: dict[str, Any] = {
             "method": blend.method,
@@ -267,7 +272,7 @@ class AutoTwinRegressor(BaseTwin):
         }
         self.plan_ = [result.spec.entry for result in results]
         self.out_of_fold_prediction_ = blend.nested_prediction[shared.merged_into]
-        self.leaderboard_ = leaderboard(results, rows, blend.weights)
+        self._leaderboard = leaderboard(results, rows, blend.weights)
         self.contribution_ = twin_contribution(results, shared, blend, seed % 2**16)
 
     def _calibrate(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
@@ -290,12 +295,27 @@ class AutoTwinRegressor(BaseTwin):
             predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
         ).store_in(self)
 
-    # --- prediction ---------------------------------------------------------------------------
+    def _set_members(self, members: list[FittedMember]) -> None:
+        """Store the members as plain parts, so that they can be saved."""
+        self.members_ = {member.label: member.estimator for member in members}
+        self._preparations = [member.preparation for member in members]
 
     @property
-    def members_(self) -> dict[str, Any]:
-        """The fitted estimators by name."""
-        return {member.label: member.estimator for member in self._members}
+    def _members(self) -> list[FittedMember]:
+        parts = zip(self.members_.items(), self._preparations, strict=True)
+        return [FittedMember(*item, preparation) for item, preparation in parts]
+
+    @property
+    def member_names_(self) -> list[str]:
+        """Names of the fitted members."""
+        return list(self.members_)
+
+    @property
+    def leaderboard_(self) -> pd.DataFrame:
+        """Errors, weight, seconds and size of each member, the best first."""
+        return pd.DataFrame(self._leaderboard)
+
+    # --- prediction ---------------------------------------------------------------------------
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict by the weighted mean of the members.
@@ -330,7 +350,7 @@ class AutoTwinRegressor(BaseTwin):
             In the order of `member_names_`, those without weight included.
         """
         matrix = self._validate_queries(X).matrix
-        return self._predict_by(matrix, np.arange(len(self._members))).T
+        return self._predict_by(matrix, np.arange(len(self.members_))).T
 
     def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
         """Prediction intervals, calibrated by the out-of-fold errors of the blend.
@@ -360,18 +380,19 @@ class AutoTwinRegressor(BaseTwin):
         n_known = len(self.anchors_X_)
         new_X, new_y = extended.anchors_X_[n_known:], extended.anchors_y_[n_known:]
         with _without_category_warnings():
-            extended._members = [member.add_anchors(new_X, new_y) for member in self._members]
+            extended._set_members([member.add_anchors(new_X, new_y) for member in self._members])
         extended.intervals_ = self.intervals_
         return extended
 
     def _predict_by(self, matrix: Floats, members: Indices) -> Floats:
         """(query, member): predictions of encoded rows by these members."""
+        own = self._members
         with _without_category_warnings():
-            return np.column_stack([self._members[i].predict(matrix) for i in members])
+            return np.column_stack([own[i].predict(matrix) for i in members])
 
     def _error_scale(self, matrix: Floats) -> tuple[Floats, Floats, StoredIntervals]:
         """(query,) mean and error scale of encoded rows, and the stored intervals."""
-        predictions = self._predict_by(matrix, np.arange(len(self._members)))
+        predictions = self._predict_by(matrix, np.arange(len(self.members_)))
         mean = predictions @ self.member_weights_
         stored = StoredIntervals(self)
         return mean, stored.error_scale(matrix, mean, self._spread(predictions, mean)), stored
@@ -382,10 +403,8 @@ class AutoTwinRegressor(BaseTwin):
         return spread
 
     def _make_model(self) -> BlendModel:
-        used = np.flatnonzero(self.member_weights_)
-        return BlendModel(
-            [self._members[i] for i in used], self.member_weights_[used], self._schema
-        )
+        used, members = np.flatnonzero(self.member_weights_), self._members
+        return BlendModel([members[i] for i in used], self.member_weights_[used], self._schema)
 
 
 def _listed(skipped: dict[str, str]) -> str:

@@ -59,6 +59,12 @@ class FeaturePreparation:
         """The columns of codes after `transform`; None where there are none."""
         return None if self.kind == "dense" or not self.categorical else self.categorical
 
+    @property
+    def n_columns(self) -> int:
+        """The number of columns after `transform`."""
+        marked = len(self.marked) if self.kind == "complete" else 0
+        return len(self.center) if self.kind == "dense" else self.n_features + marked
+
     def transform(self, matrix: Floats) -> Floats:
         """(n, n_features) encoded rows → (n, column) features of the member."""
         if self.kind == "encoded":

@@ -6,7 +6,6 @@ import pickle
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from twinned._table import Floats
 from twinned.estimators.auto_members import TrainingRows
@@ -31,23 +30,29 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
     return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
 
 
-def leaderboard(results: list[MemberResult], rows: TrainingRows, weights: Floats) -> pd.DataFrame:
-    """One row for each member, the one with the smallest error first."""
-    records = []
-    for result, weight in zip(results, weights, strict=True):
-        rmse, error = rmse_and_error(result.prediction, rows.y, rows.weight)
-        records.append(
-            {
-                "member": result.spec.label,
-                "rmse": rmse,
-                "rmse_se": error,
-                "weight": float(weight),
-                "fit_seconds": result.fit_seconds,
-                "predict_seconds": result.predict_seconds,
-                "bytes": len(pickle.dumps(result.member.estimator)),
-            }
-        )
-    return pd.DataFrame(records).sort_values("rmse", kind="stable", ignore_index=True)
+def leaderboard(results: list[MemberResult], rows: TrainingRows, weights: Floats) -> dict[str, Any]:
+    """Columns of a table with one row for each member, the one with the smallest error first."""
+    errors = [rmse_and_error(result.prediction, rows.y, rows.weight) for result in results]
+    rmse, error = np.array(errors).T
+    order = np.argsort(rmse, kind="stable")
+    columns = {
+        "rmse": rmse,
+        "rmse_se": error,
+        "weight": weights,
+        "fit_seconds": np.array([result.fit_seconds for result in results]),
+        "predict_seconds": np.array([result.predict_seconds for result in results]),
+        "bytes": np.array([_pickled_size(result.member.estimator) for result in results]),
+    }
+    names = [results[i].spec.label for i in order]
+    return {"member": names, **{name: values[order] for name, values in columns.items()}}
+
+
+def _pickled_size(estimator: Any) -> int:
+    """Bytes of the pickled estimator; 0 where it cannot be pickled, as with a local function."""
+    try:
+        return len(pickle.dumps(estimator))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return 0
 
 
 def twin_contribution(

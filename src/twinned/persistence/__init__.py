@@ -74,7 +74,11 @@ def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; create it, then save again.")
-    write_atomically(path, _to_bytes(model))
+    try:
+        data = _to_bytes(model)
+    except (TypeError, IntegrityError) as error:
+        raise type(error)(_name_member(model, error)) from None
+    write_atomically(path, data)
 
 
 def load(path: str | PathLike[str]) -> Any:
@@ -137,6 +141,20 @@ def _to_bytes(model: BaseEstimator) -> bytes:
     with _any_error_as_integrity_error(f"{name} cannot be saved"):
         _build_model(archive)
     return data
+
+
+def _name_member(model: BaseEstimator, error: Exception) -> str:
+    """Return why a model cannot be saved; of a blend, with the name of the member."""
+    blend = getattr(model, "regressor_", model)
+    for name, member in getattr(blend, "members_", {}).items():
+        try:
+            _to_bytes(member)
+        except (TypeError, IntegrityError) as reason:
+            return (
+                f"{type(model).__name__} cannot be saved because of its member {name!r}: "
+                f"{_first_line(reason)}. Fit it without this member, or use pickle or joblib."
+            )
+    return str(error)
 
 
 def _build_model(archive: Archive) -> BaseEstimator:

@@ -60,6 +60,8 @@ _OBJECTS = {
     "sklearn.neural_network._stochastic_optimizers": "AdamOptimizer SGDOptimizer",
     "twinned._neighbors": "NeighborIndex",
     "twinned._table": "TableSchema",
+    "twinned.estimators.auto": "AutoTwinRegressor",
+    "twinned.estimators.auto_features": "FeaturePreparation",
     "twinned.estimators.base": "BaseTwin",
     "twinned.estimators.gaussian_process": "GPRegressor",
     "twinned.estimators.neural": "NeuralRegressor",

@@ -4,7 +4,7 @@
 that an estimator deep inside a pipeline is checked like the model itself.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -20,13 +20,21 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 from sklearn.tree._tree import Tree
 from sklearn.utils import check_array
 
+from twinned.estimators.auto_features import FeaturePreparation
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.gaussian_process import GPRegressor
 from twinned.intervals.stored import find_invalid_part
+from twinned.models.gaussian_process import GaussianProcess
 from twinned.persistence.archive import ensure
 from twinned.persistence.tree_checks import check_predictor, has_layout, is_integer
-
-# A condition, and the fault where it is false. A later one is evaluated only if it is true.
-Check = tuple[bool | np.bool_, str]
-Checks = Iterator[Check]
+from twinned.persistence.twin_checks import (
+    Check,
+    Checks,
+    check_gp_regressor,
+    check_preparation,
+    check_process,
+    check_twin,
+)
 
 _MERSENNE_TWISTER_SIZE = 624
 _MAX_BINS = 256
@@ -67,6 +75,8 @@ def _checks_of(part: Any) -> Checks:
     if "intervals_" in attributes:
         fault = find_invalid_part(part)
         yield fault is None, str(fault)
+    if isinstance(part, BaseTwin) and "anchors_X_" in attributes:
+        yield from check_twin(part)
     for name in attributes:
         yield not callable(getattr(type(part), name, None)), f"its method {name!r} is overwritten"
 
@@ -254,6 +264,9 @@ _CHECKS: dict[type, tuple[str, Callable[[Any], Checks]]] = {
     SVR: ("support_vectors_", _check_support_vectors),
     NuSVR: ("support_vectors_", _check_support_vectors),
     OneHotEncoder: ("categories_", _check_one_hot),
+    FeaturePreparation: ("kind", check_preparation),
+    GaussianProcess: ("X", check_process),
+    GPRegressor: ("process_", check_gp_regressor),
     np.random.RandomState: ("get_state", _check_random_state),
 }
 
