@@ -72,7 +72,7 @@ class MemberSpec(NamedTuple):
     inputs: str  # kind of features, see `FeaturePreparation`
     make: MakeEstimator  # (effort, context, preparation, n_rows) → estimator
     entry: Any  # of the list `members` that gives this member again
-    one_fit: bool  # one fit gives all out-of-fold predictions, as in networks
+    one_fit: bool  # one fit gives all out-of-fold predictions
 
     @property
     def name(self) -> str:
@@ -301,7 +301,7 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
         name, _, own_effort = entry.partition(":")
         check_choice("a member", name, list(MEMBERS), " or a tuple (name, estimator)")
         check_choice(f"the effort of {name}", own_effort or effort, EFFORTS)
-        one_fit = name in ("neural", "neural_twin")
+        one_fit = name in ("neural", "neural_twin", "gp_matern", "gp_rbf")
         return MemberSpec(entry, own_effort or effort, *MEMBERS[name], entry, one_fit)
     if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], str):
         raise TypeError(f"a member must be a name or a tuple (name, estimator), not {entry!r}.")

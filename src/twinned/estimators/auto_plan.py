@@ -229,8 +229,10 @@ class CostModel:
 
     def seconds(self, spec: MemberSpec) -> float:
         """Expected seconds of all fits of a member, with `n_jobs`."""
-        if spec.one_fit:
+        if spec.name in ("neural", "neural_twin"):
             return self._networks(spec)
+        if spec.one_fit:
+            return self._one_fit(spec) * (1 + self.n_folds / 2)
         n_fits = self.n_folds + 1
         return self._one_fit(spec) * -(-n_fits // self.n_jobs) + 0.05
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import check_bool, restore_on_failure
-from twinned.models.gaussian_process import fit_gaussian_process
+from twinned.models.gaussian_process import GaussianProcess, fit_gaussian_process
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):
@@ -72,14 +73,39 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 sample_weight = _check_sample_weight(
                     sample_weight, X, dtype=np.float64, ensure_non_negative=True
                 )
-            self.process_ = fit_gaussian_process(
-                X,
-                y,
-                kernel=self.kernel,
-                sample_weight=sample_weight,
-                max_rows=self.max_rows,
-                random_state=self.random_state,
-            )
+            self.process_ = self._fit_process(X, y, sample_weight)
+        return self
+
+    def _fit_process(
+        self, X: Floats, y: Floats, weight: Floats | None, similar: GaussianProcess | None = None
+    ) -> GaussianProcess:
+        """The process of rows; its search may start from a process of similar rows."""
+        return fit_gaussian_process(
+            X,
+            y,
+            kernel=self.kernel,
+            sample_weight=weight,
+            max_rows=self.max_rows,
+            start=None if similar is None else (similar.length_scales, similar.noise),
+            random_state=self.random_state,
+        )
+
+    def _fit_with_folds(
+        self, X: Floats, y: Floats, sample_weight: Floats | None, fold_of_row: Indices
+    ) -> Self:
+        """Fit, with out-of-fold predictions for the given fold of each row.
+
+        The hyperparameters of each fold are chosen without its rows. Their search starts at those
+        of all rows, so that it does not end in another local optimum.
+        """
+        self.fit(X, y, sample_weight)
+        prediction = np.empty(y.shape)
+        for fold in np.unique(fold_of_row):
+            held_out = fold_of_row == fold
+            weight = None if sample_weight is None else sample_weight[~held_out]
+            process = self._fit_process(X[~held_out], y[~held_out], weight, self.process_)
+            prediction[held_out] = process.predict(X[held_out])
+        self.out_of_fold_prediction_ = prediction
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
