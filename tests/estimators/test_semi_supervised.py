@@ -45,7 +45,8 @@ def by_the_book(base, loop_weight, loops):
         x_i, x_j, x_k = X_L[i], X_U[j], X_U[k]
         sides = [pair(x_i, x_j), pair(x_j, x_k), pair(x_k, x_i)]
         predicted = [float(M.predict(np.array([side], dtype))[0]) for side in sides]
-        a = sum(predicted)
+        # not `sum`, which rounds once only from Python 3.12 on and so may break ties of splits
+        a = predicted[0] + predicted[1] + predicted[2]
         pairs += sides
         labels += [side - loop_weight * a for side in predicted]
     M = clone(base).fit(np.array(pairs, dtype), labels)
