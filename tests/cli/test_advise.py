@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from twinned import TwinRegressor, load
 from twinned.cli import app
-from twinned.cli.advise import parse_budget
+from twinned.cli.options import parse_seconds
 from twinned.datasets import make_wsb
 
 NAMES = [f"No. {i}" for i in range(40)]
@@ -162,5 +162,6 @@ def test_too_few_rows_are_refused(tmp_path):
     assert "at least 20 rows; there are 3" in result.stderr
 
 
-def test_parse_budget():
-    assert [parse_budget(text) for text in ("90", "1.5s", "2 m", "3min")] == [90, 1.5, 120, 180]
+def test_parse_seconds():
+    texts = ("90", "1.5s", "2 m", "3min")
+    assert [parse_seconds("--budget", text) for text in texts] == [90, 1.5, 120, 180]

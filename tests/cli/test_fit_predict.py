@@ -300,6 +300,16 @@ def test_the_check_is_cross_validation(folder, log):
     np.testing.assert_allclose(predicted[["low", "high"]], expected, rtol=1e-9)
 
 
+def test_plain_base_estimator_of_the_check_has_the_settings_of_the_twin(folder):
+    from twinned.diagnostics.baselines import describe, plain_estimator
+
+    result = run("fit", folder / "table.csv", "-t", "y", "-o", folder / "m.twin")
+    twin = load(folder / "m.twin")
+    expected = describe(plain_estimator(twin, twin, 30, 0))
+    assert "min_samples_leaf=3" in expected
+    assert expected in succeeded(result).stdout
+
+
 @pytest.mark.parametrize(
     ("warning", "shown"), [(UnknownCategoryWarning, False), (UserWarning, True)]
 )

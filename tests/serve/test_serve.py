@@ -24,7 +24,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
-from twinned import NearestAnchors, TwinRegressor, save
+from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor, save
 from twinned.datasets import make_wsb
 from twinned.serve import make_app
 from twinned.serve.batching import MicroBatcher
@@ -72,6 +72,19 @@ def post_concurrently(twin, requests):
 def parse_and_predict(model, rows):
     service = PredictionService(model, "m")
     return service.predict(service.schema.parse_rows(rows))
+
+
+def test_intervals_and_comparables_of_a_blend():
+    members = ["ridge", ("twin", TwinRegressor(LinearRegression()))]
+    blend = AutoTwinRegressor(members=members, random_state=0).fit(X, y)
+    client = client_of(blend, "blend.twin")
+    response = json_of(client.post("/predict", json={"rows": [ROW], "confidence": 0.8}))
+    (ends,) = blend.predict_interval(pd.DataFrame([ROW]).astype({"material": "category"}), 0.8)
+    _, std = blend.predict(pd.DataFrame([ROW]).astype({"material": "category"}), return_std=True)
+    assert [response["low"][0], response["high"][0]] == pytest.approx(list(ends), rel=1e-9)
+    assert response["std"] == pytest.approx(list(std), rel=1e-9)
+    (comparables,) = json_of(client.post("/explain", json={"rows": [ROW]}))["comparables"]
+    assert len(comparables) == 8
 
 
 def test_predictions_equal_those_of_the_model(client, twin):

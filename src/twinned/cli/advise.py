@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,7 +70,7 @@ def advise_command(
         twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
     """
     with exit_on_bad_input(), print_warnings():
-        seconds = parse_budget(budget)
+        seconds = options.parse_seconds("--budget", budget)
         options.check_seed(seed)
         report_path = None if report is None else check_output_path(report, [table], "--report")
         model_path = None if output is None else check_output_path(output, [table])
@@ -112,18 +111,6 @@ def advise_command(
             write_atomically(report_path, render(content).encode())
             content["report"] = str(report)
     typer.echo(json.dumps(content, ensure_ascii=False) if as_json else format_text(content))
-
-
-def parse_budget(text: str) -> float:
-    """Return a time as seconds.
-
-    >>> parse_budget("90"), parse_budget("60s"), parse_budget("2m")
-    (90.0, 60.0, 120.0)
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min)?", text.strip())
-    if not found or float(found[1]) == 0:
-        raise ValueError(f"--budget must be a time such as 60s or 2m, not {text!r}.")
-    return float(found[1]) * (60.0 if found[2] in ("m", "min") else 1.0)
 
 
 def _opening_code(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
+import warnings
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,9 @@ import typer
 from twinned.cli import csv_input, options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.cli._progress import progress_bar
+from twinned.cli.blend_summary import blend_facts, blend_lines, rounded
 from twinned.cli.model_options import MODELS, MODELS_ALLOWING_NAN, N_FOLDS, ModelOptions
+from twinned.exceptions import SkippedMemberWarning
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +37,9 @@ def fit_command(
         typer.Option(
             "--model",
             "-m",
-            help=f"The base estimator, which is fitted to differences: {', '.join(MODELS)}.",
+            help="The base estimator, which is fitted to differences: "
+            f"{', '.join(name for name in MODELS if name != 'auto')}; or auto, a blend of twins, "
+            "networks, trees, Gaussian processes and ridge regression.",
             metavar="NAME",
         ),
     ] = "default",
@@ -60,6 +65,26 @@ def fit_command(
             metavar="all|K",
         ),
     ] = "all",
+    effort: Annotated[
+        str | None,
+        typer.Option(
+            "--effort",
+            help="With --model auto: fast, balanced (the default) or thorough.",
+            metavar="NAME",
+        ),
+    ] = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--time-budget",
+            help="With --model auto: about how long the fit may take. Members that would take too "
+            "long are fitted with less effort or skipped.",
+            metavar="60s|2min",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, help="Number of threads.", metavar="N")
+    ] = 1,
     seed: Annotated[
         int, typer.Option("--seed", help="The same seed gives the same model.", metavar="N")
     ] = 0,
@@ -87,12 +112,22 @@ def fit_command(
         twinned fit houses.csv --target price --log-target --drop id -o houses.twin
 
         twinned fit houses.csv --target price --model forest -c postcode -o houses.twin
+
+        twinned fit houses.csv --target price --model auto --time-budget 2min -o houses.twin
     """
     with exit_on_bad_input(), print_warnings():
         if model not in MODELS:
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {model}.")
         pair_option = _parse_count("--pairs", pairs, ("auto", "all"))
         anchor_option = _parse_count("--anchors", anchors, ("all",))
+        _check_applicable(
+            model,
+            {"--pairs": pairs != "auto", "--anchors": anchors != "all"},
+            {"--effort": effort, "--time-budget": time_budget},
+        )
+        seconds_allowed = (
+            None if time_budget is None else options.parse_seconds("--time-budget", time_budget)
+        )
         options.check_seed(seed)
         resolved = csv_input.check_output_path(output, [table])
         csv_table = csv_input.read_csv(table, separator)
@@ -105,13 +140,23 @@ def fit_command(
                 f"{missing} has no value, and --model {model} takes no missing values; "
                 f"{', '.join(MODELS_ALLOWING_NAN)} do."
             )
-        chosen = ModelOptions(model, log_target, pair_option, anchor_option, seed, bool(missing))
+        chosen = ModelOptions(
+            model,
+            log_target,
+            pair_option,
+            anchor_option,
+            seed,
+            bool(missing),
+            jobs,
+            effort or "balanced",
+            seconds_allowed,
+        )
         fitted, seconds, scores = _fit(chosen, X, y, groups, check)
 
         from twinned import save
 
         save(fitted, resolved)
-    if check and scores is None:
+    if check and scores is None and model != "auto":
         few = f"{len(X)} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
         print_message("note", few)
     twin = fitted.regressor_ if log_target else fitted
@@ -126,7 +171,7 @@ def fit_command(
         "numbers": [name for name in X.columns if name not in categories],
         "categories": categories,
         "model": model,
-        "pairs": twin.n_pairs_,
+        "pairs": getattr(twin, "n_pairs_", None),
         "anchors": anchor_option if isinstance(anchor_option, int) else len(twin.anchors_y_),
         "seed": seed,
         "seconds": round(seconds, 3),
@@ -134,6 +179,8 @@ def fit_command(
         "output": str(output),
         "bytes": resolved.stat().st_size,
     }
+    if model == "auto":
+        facts |= blend_facts(twin)
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False))
     else:
@@ -191,6 +238,15 @@ def read_training_data(
     return X, y, encode_groups(table.column(group), len(table))
 
 
+def _check_applicable(model: str, of_twins: dict[str, Any], of_blends: dict[str, Any]) -> None:
+    """Raise a ValueError for an option that is given and does not apply to the model."""
+    is_blend = model == "auto"
+    for option, given in (of_twins if is_blend else of_blends).items():
+        if given:
+            other = "does not apply to --model auto" if is_blend else "needs --model auto"
+            raise ValueError(f"{option} {other}.")
+
+
 def _parse_count(option: str, value: str, names: tuple[str, ...]) -> str | int:
     if value in names:
         return value
@@ -206,6 +262,8 @@ def _fit(
     """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
     from twinned.pairing.splits import row_folds
 
+    if chosen.model == "auto":
+        return *_fit_blend(chosen, X, y, groups), None
     check = check and len(X) >= MIN_ROWS_FOR_CHECK
     folds = row_folds(len(X), N_FOLDS, chosen.seed, groups) if check else []
     twin = chosen.make_twin(len(X))  # imports scikit-learn, which should not count as the fit
@@ -216,6 +274,18 @@ def _fit(
         seconds = time.perf_counter() - start
         scores = chosen.validate_and_calibrate(X, y, folds, twin, begin_step) if check else None
     return twin, seconds, scores
+
+
+def _fit_blend(
+    chosen: ModelOptions, X: pd.DataFrame, y: np.ndarray, groups: np.ndarray | None
+) -> tuple[Any, float]:
+    """Return the fitted blend and the seconds of its fit; a line for each member is on stderr."""
+    blend = chosen.make_twin(len(X))
+    start = time.perf_counter()
+    with redirect_stdout(sys.stderr), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
+        blend.fit(X, y, **({} if groups is None else {"groups": groups}))
+    return blend, time.perf_counter() - start
 
 
 def _print_summary(facts: dict[str, Any]) -> None:
@@ -230,20 +300,28 @@ def _print_summary(facts: dict[str, Any]) -> None:
         counts = facts["categories"].items()
         described = [f"{name} ({n} {'category' if n == 1 else 'categories'})" for name, n in counts]
         echo("categorical", _listed(described))
-    nearest = "nearest " if facts["anchors"] < facts["rows"] else ""
-    pairs = f"{_counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
-    anchors = f"{facts['anchors']:,} {nearest}anchors"
-    echo("model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}")
+    if facts["model"] == "auto":
+        members = _counted(len(facts["leaderboard"]), "member")
+        echo("model", f"auto ({facts['effort']}), {members} in {facts['seconds']:.1f} s")
+        for line in blend_lines(facts):
+            echo(*line)
+    else:
+        nearest = "nearest " if facts["anchors"] < facts["rows"] else ""
+        pairs = f"{_counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
+        anchors = f"{facts['anchors']:,} {nearest}anchors"
+        echo("model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}")
     if facts["check"]:
         echo("check", f"RMSE of held-out rows, {facts['check']['folds']}-fold cross-validation:")
         names = ("twin", f"plain {MODELS[facts['model']]}", "mean of y")
         for name, key in zip(names, ("rmse_twin", "rmse_plain", "rmse_mean"), strict=True):
-            echo("", f"  {name:<{max(map(len, names))}}  {_rounded(facts['check'][key])}")
+            echo("", f"  {name:<{max(map(len, names))}}  {rounded(facts['check'][key])}")
+        echo("", f"  (plain: {facts['check']['plain']})")
     size = facts["bytes"]
     shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, size // 1000)} kB"
     echo("saved", f"{facts['output']} ({shown})")
     if sys.stdout.isatty():
-        option = "--interval 0.9" if facts["check"] else "--std"
+        has_intervals = facts["check"] or facts["model"] == "auto"
+        option = "--interval 0.9" if has_intervals else "--std"
         typer.echo(f"\nNext: twinned predict {facts['output']} NEW.csv {option}")
 
 
@@ -254,14 +332,3 @@ def _counted(number: int, noun: str) -> str:
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     return f"{len(names)}: {', '.join(names[:12])}{more}"
-
-
-def _rounded(score: float) -> str:
-    """Return four significant digits, with an exponent only for very small or large numbers.
-
-    >>> _rounded(65327.42), _rounded(0.0123456), _rounded(1.5e-9)
-    ('65,327', '0.01235', '1.5e-09')
-    """
-    if not 1e-5 <= score < 1e9:
-        return f"{score:.4g}"
-    return f"{score:,.{max(0, 3 - math.floor(math.log10(score)))}f}"

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-# The base estimator of each --model, as it is called in the output.
+# The base estimator of each --model, as it is called in the output; auto has several members.
 MODELS = {
+    "auto": "blend",
     "default": "histogram gradient boosting",
     "forest": "random forest",
     "extra-trees": "extra trees",
@@ -23,7 +24,7 @@ MODELS = {
     "ridge": "ridge regression",
     "neural": "neural networks",
 }
-MODELS_ALLOWING_NAN = ("default", "forest", "extra-trees", "boost")
+MODELS_ALLOWING_NAN = ("auto", "default", "forest", "extra-trees", "boost")
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
 N_FOLDS = 5
 
@@ -46,11 +47,23 @@ class ModelOptions:
     anchors: str | int
     seed: int
     missing_values: bool
+    jobs: int = 1
+    effort: str = "balanced"
+    time_budget: float | None = None
 
     def make_twin(self, n_rows: int) -> Any:
         """Return an unfitted twin; it uses at most `n_rows` nearest anchors, as folds are small."""
-        from twinned import NearestAnchors, TwinRegressor
+        from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor
 
+        if self.model == "auto":
+            blend = AutoTwinRegressor(
+                effort=self.effort,
+                time_budget=self.time_budget,
+                n_jobs=self.jobs,
+                random_state=self.seed,
+                verbose=1,
+            )
+            return with_log_target(blend) if self.log_target else blend
         anchors: Any = self.anchors
         if isinstance(anchors, int):
             metric = "nan_euclidean" if self.missing_values else "euclidean"
@@ -60,28 +73,30 @@ class ModelOptions:
 
             twin = TwinNeuralRegressor(effort=NEURAL_EFFORT)
         else:
-            twin = TwinRegressor(None if self.model == "default" else self._base_estimator(None))
-        twin.set_params(pairs=self.pairs, anchors=anchors, random_state=self.seed)
+            twin = TwinRegressor(None if self.model == "default" else self._base_estimator())
+        twin.set_params(pairs=self.pairs, anchors=anchors, n_jobs=self.jobs, random_state=self.seed)
         return with_log_target(twin) if self.log_target else twin
 
-    def make_plain(self, X: pd.DataFrame) -> Any:
-        """Return the unfitted base estimator for y itself, with one-hot encoded categories."""
+    def make_plain(self, X: pd.DataFrame, twin: Any) -> Any:
+        """Return the unfitted base estimator of a fitted twin for y itself.
+
+        The settings are those of the twin; categories are one-hot encoded.
+        """
         from sklearn.compose import make_column_transformer
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import OneHotEncoder
 
-        if self.model == "neural":
-            from twinned import NeuralRegressor
+        from twinned.diagnostics.baselines import plain_estimator
 
-            plain: Any = NeuralRegressor(effort=NEURAL_EFFORT, random_state=self.seed)
-        else:
+        plain: Any = plain_estimator(twin, twin, len(twin.anchors_y_), self.seed)
+        if self.model != "neural":
             categorical = [name for name in X.columns if X[name].dtype == "category"]
             one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
             encoder = make_column_transformer((one_hot, categorical), remainder="passthrough")
-            plain = make_pipeline(encoder, self._base_estimator(self.seed))
+            plain = make_pipeline(encoder, plain)
         return with_log_target(plain) if self.log_target else plain
 
-    def _base_estimator(self, seed: int | None) -> Any:
+    def _base_estimator(self) -> Any:
         from sklearn import ensemble
         from sklearn.linear_model import Ridge
         from sklearn.neighbors import KNeighborsRegressor
@@ -90,15 +105,15 @@ class ModelOptions:
 
         match self.model:
             case "forest":
-                return ensemble.RandomForestRegressor(100, min_samples_leaf=2, random_state=seed)
+                return ensemble.RandomForestRegressor(100, min_samples_leaf=2)
             case "extra-trees":
-                return ensemble.ExtraTreesRegressor(100, min_samples_leaf=2, random_state=seed)
+                return ensemble.ExtraTreesRegressor(100, min_samples_leaf=2)
             case "knn":
                 return make_pipeline(StandardScaler(), KNeighborsRegressor())
             case "ridge":
                 return make_pipeline(StandardScaler(), Ridge())
             case _:
-                return ensemble.HistGradientBoostingRegressor(random_state=seed)
+                return ensemble.HistGradientBoostingRegressor()
 
     def validate_and_calibrate(
         self,
@@ -116,11 +131,12 @@ class ModelOptions:
         Returns
         -------
         dict
-            `folds`, the number of folds, and the RMSE over all held-out rows of each model:
-            `rmse_twin`, `rmse_plain` and `rmse_mean`.
+            `folds`, the number of folds, the RMSE over all held-out rows of each model,
+            `rmse_twin`, `rmse_plain` and `rmse_mean`, and `plain`, the plain base estimator.
         """
         import numpy as np
 
+        from twinned.diagnostics.baselines import describe, plain_estimator
         from twinned.intervals.conformal import calibrate_from_folds
 
         errors: dict[str, list[np.ndarray]] = {"rmse_twin": [], "rmse_plain": [], "rmse_mean": []}
@@ -131,8 +147,8 @@ class ModelOptions:
             for number, (train, test) in enumerate(folds, start=1):
                 begin_step(f"cross-validation, fold {number} of {len(folds)}")
                 twin = self.make_twin(len(train)).fit(X.iloc[train], y[train])
-                plain = self.make_plain(X).fit(X.iloc[train], y[train])
                 twins.append(twin.regressor_ if self.log_target else twin)
+                plain = self.make_plain(X, twins[-1]).fit(X.iloc[train], y[train])
                 errors["rmse_twin"].append(twin.predict(X.iloc[test]) - y[test])
                 errors["rmse_plain"].append(plain.predict(X.iloc[test]) - y[test])
                 errors["rmse_mean"].append(y[train].mean() - y[test])
@@ -140,4 +156,5 @@ class ModelOptions:
             fitted_y = np.log(y) if self.log_target else y
             calibrate_from_folds(twins, whole, X, fitted_y, folds).store_in()
         rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
-        return {"folds": len(folds)} | {name: float(value) for name, value in rmse.items()}
+        plain = describe(plain_estimator(whole, whole, len(y), self.seed))
+        return {"folds": len(folds), "plain": plain} | {k: float(v) for k, v in rmse.items()}

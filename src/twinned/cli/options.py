@@ -1,5 +1,6 @@
 """Arguments and options shared by several commands."""
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -61,3 +62,15 @@ def check_seed(seed: int) -> None:
     """Raise a ValueError for a seed that NumPy does not accept."""
     if not 0 <= seed < 2**32:
         raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
+
+
+def parse_seconds(option: str, text: str) -> float:
+    """Return a time as seconds.
+
+    >>> [parse_seconds("--budget", text) for text in ("90", "60s", "2m", "2min")]
+    [90.0, 60.0, 120.0, 120.0]
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min)?", text.strip())
+    if not found or float(found[1]) == 0:
+        raise ValueError(f"{option} must be a time such as 60s or 2m, not {text!r}.")
+    return float(found[1]) * (60.0 if found[2] in ("m", "min") else 1.0)

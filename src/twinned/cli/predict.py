@@ -30,7 +30,8 @@ def predict_command(
         bool,
         typer.Option(
             "--std",
-            help="Add the standard deviation of the anchors' estimates, which is not calibrated. "
+            help="Add the standard deviation: of the anchors' estimates, which is not calibrated, "
+            "or of a blend, which is. "
             "After --log-target it is that of the target by the delta method: the prediction "
             "times the standard deviation of the logarithm.",
         ),

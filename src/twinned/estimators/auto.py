@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
@@ -333,13 +334,11 @@ class AutoTwinRegressor(BaseTwin):
         y : ndarray of shape (n_queries,)
         std : ndarray of shape (n_queries,), only with `return_std`
         """
-        matrix = self._validate_queries(X).matrix
-        check_bool("return_std", return_std)
-        if not return_std:
-            used = np.flatnonzero(self.member_weights_)
-            return self._predict_by(matrix, used) @ self.member_weights_[used]
-        mean, scale, stored = self._error_scale(matrix)
-        return mean, scale * np.sqrt(np.mean(stored.scores**2))
+        check_is_fitted(self)
+        if check_bool("return_std", return_std):
+            return self._predict_error_scale(X, StoredIntervals(self))[:2]
+        used = np.flatnonzero(self.member_weights_)
+        return self._predict_by(self._validate_queries(X).matrix, used) @ self.member_weights_[used]
 
     def predict_members(self, X: Any) -> Floats:
         """Predict by each member.
@@ -351,24 +350,6 @@ class AutoTwinRegressor(BaseTwin):
         """
         matrix = self._validate_queries(X).matrix
         return self._predict_by(matrix, np.arange(len(self.members_))).T
-
-    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
-        """Prediction intervals, calibrated by the out-of-fold errors of the blend.
-
-        Parameters
-        ----------
-        X : table or array of shape (n_queries, n_features)
-            Rows to predict.
-        confidence : float, default=0.9
-            Probability with which an interval covers y.
-
-        Returns
-        -------
-        intervals : ndarray of shape (n_queries, 2)
-            Lower and upper ends.
-        """
-        mean, scale, stored = self._error_scale(self._validate_queries(X).matrix)
-        return stored.interval(mean, scale, confidence)
 
     def add_anchors(self, X: Any, y: Any) -> Any:
         """A new fitted blend whose twins have further anchors; other members are the same.
@@ -390,12 +371,14 @@ class AutoTwinRegressor(BaseTwin):
         with _without_category_warnings():
             return np.column_stack([own[i].predict(matrix) for i in members])
 
-    def _error_scale(self, matrix: Floats) -> tuple[Floats, Floats, StoredIntervals]:
-        """(query,) mean and error scale of encoded rows, and the stored intervals."""
+    def _predict_error_scale(
+        self, X: Any, stored: StoredIntervals
+    ) -> tuple[Floats, Floats, Floats]:
+        matrix = self._validate_queries(X).matrix
         predictions = self._predict_by(matrix, np.arange(len(self.members_)))
         mean = predictions @ self.member_weights_
-        stored = StoredIntervals(self)
-        return mean, stored.error_scale(matrix, mean, self._spread(predictions, mean)), stored
+        scale = stored.error_scale(matrix, mean, self._spread(predictions, mean))
+        return mean, scale * np.sqrt(np.mean(stored.scores**2)), scale
 
     def _spread(self, predictions: Floats, mean: Floats) -> Floats:
         """(row,): weighted standard deviation of (row, member) predictions around the blend."""

@@ -120,9 +120,15 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
                 "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
             )
         stored = StoredIntervals(self)
-        mean, std = self.predict(X, return_std=True)
-        scale = stored.error_scale(self._validate_queries(X).matrix, mean, std)
+        mean, _, scale = self._predict_error_scale(X, stored)
         return stored.interval(mean, scale, confidence)
+
+    def _predict_error_scale(
+        self, X: Any, stored: StoredIntervals
+    ) -> tuple[Floats, Floats, Floats]:
+        """(query,): mean and std of `predict`, and the error scale of the stored intervals."""
+        mean, std = self.predict(X, return_std=True)
+        return mean, std, stored.error_scale(self._validate_queries(X).matrix, mean, std)
 
     def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
         """F(a, b), the predicted y(a) − y(b), row by row.

@@ -93,7 +93,9 @@ def load(path: str | PathLike[str]) -> Any:
         header = parse_header(archive)
     warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
-        return _build_model(archive)
+        validator = SchemaValidator(archive)
+        validator.validate(archive.read_json(SCHEMA))
+        return _build_model(archive, validator.types)
 
 
 def read_header(path: str | PathLike[str]) -> dict[str, Any]:
@@ -133,13 +135,14 @@ def _to_bytes(model: BaseEstimator) -> bytes:
         }
     )
     archive = Archive(data)
+    validator = SchemaValidator(archive, type_error=TypeError)
     try:
-        SchemaValidator(archive, type_error=TypeError).validate(schema)
+        validator.validate(schema)
     except (TypeError, IntegrityError) as error:
         raise type(error)(f"{name} cannot be saved: {error}.") from None
     # A model that cannot be loaded must fail now, while it is still in memory.
     with _any_error_as_integrity_error(f"{name} cannot be saved"):
-        _build_model(archive)
+        _build_model(archive, validator.types)
     return data
 
 
@@ -157,15 +160,14 @@ def _name_member(model: BaseEstimator, error: Exception) -> str:
     return str(error)
 
 
-def _build_model(archive: Archive) -> BaseEstimator:
+def _build_model(archive: Archive, types: set[str]) -> BaseEstimator:
+    """Build the model of a file whose schema was validated and has these types."""
     import skops.io
 
-    validator = SchemaValidator(archive)
-    validator.validate(archive.read_json(SCHEMA))
     with warnings.catch_warnings():
         # The versions in the header have been compared, once for the whole file.
         warnings.simplefilter("ignore", InconsistentVersionWarning)
-        model = skops.io.loads(archive.data, trusted=sorted(validator.types))
+        model = skops.io.loads(archive.data, trusted=sorted(types))
     if not isinstance(model, BaseEstimator):
         raise IntegrityError(f"it holds a {type(model).__name__}, not a model")
     verify_and_rebuild(model)

@@ -20,7 +20,6 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 from sklearn.tree._tree import Tree
 from sklearn.utils import check_array
 
-from twinned.estimators.auto_features import FeaturePreparation
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.intervals.stored import find_invalid_part
@@ -31,7 +30,6 @@ from twinned.persistence.twin_checks import (
     Check,
     Checks,
     check_gp_regressor,
-    check_preparation,
     check_process,
     check_twin,
 )
@@ -264,7 +262,6 @@ _CHECKS: dict[type, tuple[str, Callable[[Any], Checks]]] = {
     SVR: ("support_vectors_", _check_support_vectors),
     NuSVR: ("support_vectors_", _check_support_vectors),
     OneHotEncoder: ("categories_", _check_one_hot),
-    FeaturePreparation: ("kind", check_preparation),
     GaussianProcess: ("X", check_process),
     GPRegressor: ("process_", check_gp_regressor),
     np.random.RandomState: ("get_state", _check_random_state),

@@ -81,6 +81,7 @@ class SchemaValidator:
         self._type_error = type_error
         self._objects: dict[int, Node] = {}
         self._members = {HEADER, SCHEMA}
+        self._arrays: dict[str, np.ndarray] = {}  # of the members so far, for checks of trees
         self.types: set[str] = set()
 
     def validate(self, schema: Node) -> None:
@@ -142,7 +143,7 @@ class SchemaValidator:
                 ensure(is_array, f"{label} has no array member")
                 ensure(file not in self._members, f"two objects share the member {file}")
                 self._members.add(file)
-                self._archive.read_array(file)
+                self._arrays[file] = self._archive.read_array(file)
             case "LossNode":
                 ensure(not node["content"]["content"], f"{label} is a loss with a state")
             case "RandomGeneratorNode":
@@ -177,7 +178,7 @@ class SchemaValidator:
         if node["__loader__"] == "JsonNode":
             return json.loads(node["content"])
         if node_type(node) == "numpy.ndarray" and node["type"] == "numpy":
-            return self._archive.read_array(node["file"])
+            return self._arrays[node["file"]]
         raise IntegrityError(f"a tree is damaged: it holds a {node_type(node)}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import is_regressor
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._table import TableSchema
@@ -93,7 +93,7 @@ def check_twin(twin: BaseTwin) -> Checks:
 
 def _check_blend(blend: AutoTwinRegressor, sizes: dict[str, int]) -> Checks:
     members, preparations = blend.members_, blend._preparations
-    yield _is_dict_of(members, is_regressor) and bool(members), "members_ are not regressors"
+    yield _is_dict_of(members, _is_regressor) and bool(members), "members_ are not regressors"
     known = isinstance(preparations, list) and len(preparations) == len(members)
     yield known, "it does not have one preparation of features for each member"
     sizes |= {"member": len(members), "row": int((blend.anchor_rows_ >= 0).sum())}
@@ -109,6 +109,7 @@ def _check_blend(blend: AutoTwinRegressor, sizes: dict[str, int]) -> Checks:
     for preparation, (name, estimator) in zip(preparations, members.items(), strict=True):
         is_known = isinstance(preparation, FeaturePreparation)
         yield is_known, f"the features of {name!r} are a {type(preparation).__name__}"
+        yield from _check_preparation(preparation)
         check_is_fitted(estimator)
         columns = preparation.n_columns
         yield (
@@ -122,8 +123,7 @@ def _check_blend(blend: AutoTwinRegressor, sizes: dict[str, int]) -> Checks:
     StoredIntervals(blend).error_scale(blend.anchors_X_[:1], blend.anchors_y_[:1], np.ones(1))
 
 
-def check_preparation(preparation: FeaturePreparation) -> Checks:
-    """Check the preparation of the features of a member."""
+def _check_preparation(preparation: FeaturePreparation) -> Checks:
     sizes = {"feature": preparation.n_features}
     yield from match_schema(vars(preparation), _PREPARATION, sizes)
     categorical, marked = preparation.categorical, preparation.marked
@@ -182,6 +182,10 @@ def _is_count_list(value: Any) -> bool:
 def _is_dict_of(value: Any, test: Test) -> bool:
     texts = isinstance(value, dict) and all(isinstance(key, str) for key in value)
     return texts and all(test(item) for item in value.values())
+
+
+def _is_regressor(value: Any) -> bool:
+    return isinstance(value, BaseEstimator) and is_regressor(value)
 
 
 def _is_plan(value: Any) -> bool:

@@ -25,7 +25,7 @@ class BatchPredictions(NamedTuple):
     """Predictions of several rows, on the scale of the fitted target."""
 
     mean: Floats
-    std: Floats  # raw, not calibrated
+    std: Floats  # raw, not calibrated, unless the twin is a blend
     error_scale: Floats | None  # None where no intervals are requested
 
     def take(self, rows: slice) -> BatchPredictions:
@@ -82,11 +82,10 @@ class PredictionService:
         """Return the predictions of parsed rows, with the error scale if `intervals`."""
         X = self.schema.to_table(rows)
         with _value_error_as_bad_request():
-            mean, std = self._twin.predict(X, return_std=True)
             if not intervals or self._intervals is None:
+                mean, std = self._twin.predict(X, return_std=True)
                 return BatchPredictions(mean, std, None)
-            matrix = self._twin._validate_queries(X).matrix
-            return BatchPredictions(mean, std, self._intervals.error_scale(matrix, mean, std))
+            return BatchPredictions(*self._twin._predict_error_scale(X, self._intervals))
 
     def to_columns(
         self, predictions: BatchPredictions, confidence: float | None

@@ -1,0 +1,311 @@
+"""Files of `AutoTwinRegressor`: equal after loading, refused where altered."""
+
+import io
+import json
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import twinned
+from twinned import AutoTwinRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned.estimators.auto_members import SIZES
+
+SMALL = ["ridge", "gp_matern", "gp_rbf", "extra_trees", "boosting", "tree_twin"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(90, 3)), columns=["a", "b", "c"])
+    X["kind"] = pd.Categorical(rng.choice(["red", "green", "blue"], 90))
+    y = np.sin(X["a"]) + (X["kind"] == "red") + 0.1 * rng.normal(size=90)
+    X.loc[[3, 80], "b"] = np.nan
+    return X, y.to_numpy()
+
+
+@pytest.fixture(scope="module")
+def blend(table):
+    """A blend with a member of each kind."""
+    X, y = table
+    network = TwinNeuralRegressor((4,), n_members=1, max_steps=5, fold_steps=5, n_frequencies=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SIZES, "fast", SIZES["fast"]._replace(trees=3, boosting_iterations=3))
+        patch.setattr("twinned.estimators.auto_members.FAST_TWIN_ITERATIONS", 3)
+        model = AutoTwinRegressor(
+            members=[*SMALL, ("network", network)], effort="fast", cv=2, random_state=0
+        )
+        return model.fit(X[:70], y[:70])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_trees():
+    """Fit the error scale of the intervals with two trees: many tests load them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "twinned.intervals.error_scale.ExtraTreesRegressor",
+            lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def small_bytes(table, tmp_path_factory):
+    members = ["ridge", "gp_rbf", ("twin", TwinRegressor(Ridge()))]
+    model = AutoTwinRegressor(members=members, cv=2, random_state=0).fit(*table)
+    path = tmp_path_factory.mktemp("blend") / "model.twin"
+    twinned.save(model, path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def file(small_bytes, tmp_path, model_file):
+    """The file of a small blend, to be altered."""
+    file = model_file(tmp_path / "model.twin")
+    file.path.write_bytes(small_bytes)
+    return file
+
+
+def assert_equal_models(model, other, X):
+    for result in (
+        lambda own: own.predict(X),
+        lambda own: own.predict(X, return_std=True)[1],
+        lambda own: own.predict_interval(X),
+        lambda own: own.predict_members(X),
+        lambda own: own.predict_difference(X, X[::-1]),
+        lambda own: own.feature_relevance_,
+        lambda own: own.out_of_fold_prediction_,
+        lambda own: own.member_weights_,
+    ):
+        assert np.array_equal(result(other), result(model))
+    pd.testing.assert_frame_equal(other.explain(X), model.explain(X), check_exact=True)
+    pd.testing.assert_frame_equal(other.leaderboard_, model.leaderboard_, check_exact=True)
+    assert str(other.contribution_) == str(model.contribution_)
+    assert (other.blend_, other.skipped_) == (model.blend_, model.skipped_)
+    assert str(other.plan_) == str(model.plan_)
+    assert str(other) == str(model)
+
+
+def test_equal_after_loading(blend, saved, table):
+    assert set(blend.member_names_) == {*SMALL, "network"}
+    assert_equal_models(blend, twinned.load(saved(blend).path), table[0][70:])
+
+
+def test_pickle_joblib_and_clone(blend, table, tmp_path):
+    X = table[0][70:]
+    joblib.dump(blend, tmp_path / "model.joblib")
+    for other in (pickle.loads(pickle.dumps(blend)), joblib.load(tmp_path / "model.joblib")):
+        assert_equal_models(blend, other, X)
+    assert str(clone(blend)) == str(blend)
+    assert not hasattr(clone(blend), "members_")
+
+
+def test_loaded_blend_with_further_anchors(file, table, saved):
+    X, y = table
+    extended = twinned.load(file.path).add_anchors(X[:5], y[:5])
+    assert_equal_models(extended, twinned.load(saved(extended).path), X[5:])
+
+
+def test_log_target(table, saved):
+    X, y = table
+    blend = AutoTwinRegressor(members=["ridge"], cv=2, random_state=0)
+    model = TransformedTargetRegressor(blend, func=np.log, inverse_func=np.exp)
+    model.fit(X, y - y.min() + 1)
+    loaded = twinned.load(saved(model).path)
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.regressor_.contribution_ is None
+
+
+@pytest.mark.slow
+def test_all_members(table, saved, monkeypatch):
+    from twinned.models.neural.ensemble import EFFORTS
+
+    fewest = EFFORTS["fast"]._replace(n_members=2, n_settings=2, max_steps=20)
+    monkeypatch.setitem(EFFORTS, "fast", fewest)
+    X, y = table
+    model = AutoTwinRegressor(effort="fast", random_state=0).fit(X[:70], y[:70])
+    assert len(model.member_names_) == 8
+    assert_equal_models(model, twinned.load(saved(model).path), X[70:])
+
+
+# --- members that cannot be saved -----------------------------------------------------------------
+
+
+class MeanRegressor(RegressorMixin, BaseEstimator):
+    def fit(self, X, y):
+        self.mean_ = float(np.mean(y))
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean_)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "reason"),
+    [
+        (MeanRegressor(), "MeanRegressor> is of a type"),
+        (make_pipeline(FunctionTransformer(lambda X: 2 * X), Ridge()), "is code"),
+    ],
+)
+@pytest.mark.parametrize("log_target", [False, True])
+def test_refused_member_is_named(table, tmp_path, estimator, reason, log_target):
+    X, y = table
+    model = AutoTwinRegressor(members=["ridge", ("own", estimator)], cv=2, random_state=0)
+    if log_target:
+        model = TransformedTargetRegressor(model, func=np.log, inverse_func=np.exp)
+    model.fit(X, y - y.min() + 1)
+    with pytest.raises(TypeError, match=f"its member 'own'.*{reason}.*pickle or joblib") as caught:
+        twinned.save(model, tmp_path / "model.twin")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+# --- altered files --------------------------------------------------------------------------------
+
+
+def set_first(value):
+    def change(array):
+        array.ravel()[0] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda a: a[:-1], ("member_weights_",)),
+        (lambda a: a * 2, ("member_weights_",)),
+        (lambda a: a - 2 * (a == a.max()), ("member_weights_",)),
+        (lambda a: a * np.nan, ("member_weights_",)),
+        (lambda a: a[:-1], ("_spread_weights",)),
+        (lambda a: -a, ("_spread_weights",)),
+        (lambda a: a[:-1], ("out_of_fold_prediction_",)),
+        (set_first(np.nan), ("out_of_fold_prediction_",)),
+        (lambda a: a.astype(int), ("out_of_fold_prediction_",)),
+        (set_first(np.inf), ("anchors_X_",)),
+        (lambda a: a[:, :-1].copy(), ("anchors_X_",)),
+        (lambda a: a[:-1], ("anchors_X_",)),
+        (set_first(np.nan), ("anchors_y_",)),
+        (lambda a: a[:-1], ("anchors_y_",)),
+        (lambda a: np.stack([a, a], axis=1), ("anchors_y_",)),
+        (lambda a: a[:-1], ("anchor_rows_",)),
+        (set_first(-9), ("anchor_rows_",)),
+        (set_first(-1), ("anchor_rows_",)),
+        (lambda a: a[:-1], ("_leaderboard", "rmse")),
+        (lambda a: a * np.nan, ("_leaderboard", "fit_seconds")),
+        (lambda a: a - 10**9, ("_leaderboard", "bytes")),
+        (lambda a: a * 2, ("contribution_", "baseline_weights")),
+        (lambda a: a[:-1], ("contribution_", "baseline_weights")),
+        (lambda a: a[:-1], ("intervals_", "scores")),
+        (lambda a: a[:-1], ("_preparations", "0", "medians")),
+        (lambda a: a * np.nan, ("_preparations", "0", "medians")),
+        (lambda a: a[:-1], ("_preparations", "0", "center")),
+        (lambda a: a * 0, ("_preparations", "0", "spread")),
+        (lambda a: a[:-1], ("members_", "gp_rbf", "process_", "dual")),
+        (lambda a: a[:, :-1].copy(), ("members_", "gp_rbf", "process_", "X")),
+        (lambda a: -a, ("members_", "gp_rbf", "process_", "length_scales")),
+        (lambda a: a * 0, ("members_", "gp_rbf", "process_", "weight")),
+        (lambda a: a[:-1], ("members_", "twin", "anchors_y_")),
+        (set_first(np.nan), ("members_", "twin", "anchors_y_")),
+    ],
+)
+def test_altered_array(file, change, path):
+    file.change_array(change, *path)
+    file.assert_refused()
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "match"),
+    [
+        (9, ("n_features_in_",), "n_features_in_|feature"),
+        ("0B", ("memory_limit",), "memory_limit"),
+        ("extreme", ("effort",), "effort"),
+        (None, ("_leaderboard",), "_leaderboard"),
+        ("other", ("_leaderboard", "member", "0"), "leaderboard has other members"),
+        (7, ("_leaderboard", "member", "0"), "damaged"),
+        ("other", ("plan_", "0"), "plan has other members"),
+        ("other", ("blend_", "method"), "blend_.method"),
+        (float("nan"), ("blend_", "rmse"), "blend_.rmse"),
+        ("much", ("contribution_", "ratio"), "contribution_.ratio"),
+        (-1.0, ("contribution_", "rmse"), "contribution_.rmse"),
+        ("none", ("members_", "ridge"), "members_ are not regressors"),
+        (None, ("_preparations", "0"), "features of 'ridge' are a NoneType"),
+        ("other", ("_preparations", "0", "kind"), "kind"),
+        ("encoded", ("_preparations", "0", "kind"), "scales other columns"),
+        (3, ("_preparations", "0", "n_features"), "medians"),
+        (7, ("_preparations", "0", "marked", "0"), "columns"),
+        (10**12, ("_preparations", "0", "n_categories", "0"), "scales other columns"),
+        (5, ("members_", "ridge", "n_features_in_"), "'ridge' has another number of features"),
+        ("linear", ("members_", "gp_rbf", "process_", "kernel"), "kernel"),
+        (-1.0, ("members_", "gp_rbf", "process_", "noise"), "noise"),
+        (9, ("members_", "gp_rbf", "n_features_in_"), "'gp_rbf' has another number"),
+        (None, ("intervals_",), "stored intervals"),
+        ("other", ("intervals_", "settings"), "damaged"),
+        (10**12, ("_schema", "n_indicators", "3"), "schema of its table"),
+        ("other", ("_schema", "kinds", "0"), "schema of its table"),
+    ],
+)
+def test_altered_value(file, value, path, match):
+    def change(schema):
+        node = file.attribute(schema, *path)
+        node.clear()
+        node |= {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode"}
+        node |= {"content": json.dumps(value), "is_json": True}
+        used = {each["file"] for each in file.nodes(schema, "NdArrayNode") if "file" in each}
+        members = {k: v for k, v in file.members().items() if not k.endswith(".npy") or k in used}
+        file.path.write_bytes(twinned.persistence.archive.to_zip(members))
+
+    file.change_schema(change)
+    file.assert_refused(match)
+
+
+def remove(file, name, *path):
+    """Remove a key of a dict, and its arrays."""
+
+    def change(schema):
+        node = file.attribute(schema, *path)
+        node = node["content"] if node["__loader__"] == "ObjectNode" else node
+        index = list(node["content"]).index(name)
+        del node["content"][name], node["key_types"]["content"][index]
+
+    file.change_schema(change)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("member_weights_",),
+        ("_spread_weights",),
+        ("plan_",),
+        ("skipped_",),
+        ("_schema",),
+        ("_pair_dtype",),
+        ("anchor_rows_",),
+        ("contribution_",),
+        ("members_", "ridge"),
+        ("blend_", "method"),
+        ("contribution_", "ratio"),
+        ("_leaderboard", "bytes"),
+        ("members_", "gp_rbf", "process_"),
+    ],
+)
+def test_missing_part(file, path):
+    remove(file, path[-1], *path[:-1])
+    file.assert_refused()
+
+
+def test_array_of_objects_in_place_of_numbers(file):
+    buffer = io.BytesIO()
+    np.save(buffer, np.array(["a", "b"]))
+    schema = json.loads(file.members()["schema.json"])
+    member = file.attribute(schema, "member_weights_")["file"]
+    file.rewrite(**{member: buffer.getvalue()})
+    file.assert_refused("member_weights_ is not an array of numbers")
