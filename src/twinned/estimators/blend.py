@@ -20,6 +20,9 @@ from twinned.pairing.splits import Folds, row_folds
 
 _GREEDY_ROUNDS = 40
 _GREEDY_GAIN = 1e-4  # relative fall of the squared error below which greedy selection ends
+_SINGLE_GAIN = (
+    0.02  # by which the error of the single best model must be lower than that of a blend
+)
 _NESTED_FOLDS, _NESTED_REPEATS = 5, 4
 _BOOTSTRAP_DRAWS = 1000
 
@@ -140,8 +143,11 @@ def fit_blend(
     }
     # of all repeats: the mean of their squared errors, not the error of their mean
     rmse = {name: float(np.sqrt((share @ own**2).mean())) for name, own in nested.items()}
-    # the first method, the single best model, unless another one has a smaller error
-    chosen = min(rmse, key=lambda name: rmse[name])
+    # a blend of several models, unless the single best one is clearly better: what is best out of
+    # fold is often not what is best on new rows
+    chosen = min(("greedy", "simplex"), key=lambda name: rmse[name])
+    if errors.shape[1] == 1 or rmse["single"] < (1.0 - _SINGLE_GAIN) * rmse[chosen]:
+        chosen = "single"
     return Blend(
         method=chosen,
         weights=METHODS[chosen](weighted),
