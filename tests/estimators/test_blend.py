@@ -14,7 +14,7 @@ from twinned.estimators.blend import (
     single_best,
 )
 
-5S = st.integers(0, 10_000)
+SEEDS = st.integers(0, 10_000)
 
 
 def random_errors(seed, n_models=3, n_rows=30):
@@ -24,14 +24,14 @@ def random_errors(seed, n_models=3, n_rows=30):
 
 
 @pytest.mark.parametrize("method", METHODS.values())
-@given(seed=5S)
+@given(seed=SEEDS)
 def test_weights_are_on_the_simplex(method, seed):
     weights = method(random_errors(seed))
     assert (weights >= 0).all()
     assert weights.sum() == pytest.approx(1)
 
 
-@given(seed=5S)
+@given(seed=SEEDS)
 def test_simplex_weights_have_the_smallest_error_of_a_grid(seed):
     errors = random_errors(seed)
     grid = np.array([(i, j, 40 - i - j) for i in range(41) for j in range(41 - i)]) / 40
@@ -40,7 +40,7 @@ def test_simplex_weights_have_the_smallest_error_of_a_grid(seed):
     assert found <= smallest * (1 + 1e-9)
 
 
-@given(seed=5S)
+@given(seed=SEEDS)
 def test_greedy_selection_is_between_the_single_best_and_the_optimum(seed):
     errors = random_errors(seed)
 
@@ -78,7 +78,7 @@ def test_member_that_is_a_thousand_times_better_has_all_the_weight(scale):
 
 
 def test_single_best_is_used_only_where_a_blend_has_a_clearly_larger_nested_error():
-    rng = np.random.RandomState(5)
+    rng = np.random.RandomState(0)
     y = rng.normal(size=12)
     one = y[:, None] + 0.5 * rng.normal(size=(12, 1))
     others = y[:, None] + 1.5 * rng.normal(size=(12, 15))
