@@ -5,8 +5,8 @@ trained by 5 folds and on all rows, on data sets of two kinds: training rows of 
 and 1, of which a fifth is held out (the test rows are not used), and generated or public data sets.
 A set of settings is weighted by greedy selection on its out-of-fold predictions, as in `fit`; its
 score is the geometric mean over data sets of the error of the held-out rows. Forward selection adds
-the setting that lowers it most. The order in use was found by such a selection, with 1,000 and 3,200
-steps. One GPU needs some minutes and writes `benchmarks/results/neural_settings.md`.
+the setting that lowers it most. The order in use was found by such a selection, with 1,000 and
+3,200 steps. One GPU needs some minutes and writes `benchmarks/results/neural_settings.md`.
 
     python -m benchmarks.neural_settings --steps 1000 3200
 """
