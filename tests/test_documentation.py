@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -149,6 +150,9 @@ def resolve(dotted):
     parts = dotted.split(".")
     found = import_module(parts[0])
     for end, part in enumerate(parts[1:], 2):
+        if not hasattr(found, part):
+            # a function of a package may have the name of a module in it
+            found = sys.modules.get(".".join(parts[: end - 1]), found)
         if not hasattr(found, part):
             import_module(".".join(parts[:end]))
         found = getattr(found, part)

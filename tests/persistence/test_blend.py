@@ -302,7 +302,7 @@ def test_missing_part(file, path):
     file.assert_refused()
 
 
-def test_array_of_objects_in_place_of_numbers(file):
+def test_array_of_text_instead_of_numbers(file):
     buffer = io.BytesIO()
     np.save(buffer, np.array(["a", "b"]))
     schema = json.loads(file.members()["schema.json"])
