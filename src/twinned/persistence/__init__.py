@@ -18,7 +18,8 @@ model) and arrays. Loading is done in five steps:
 2. `header` checks the format and compares the versions;
 3. `schema` checks that all types are in `allowed_types` and all trees are valid (`tree_checks`);
 4. skops builds the objects;
-5. `fitted_checks` checks that the parts fit together, and rebuilds the search trees of neighbors.
+5. `fitted_checks` and `twin_checks` check that the parts fit together; search trees of neighbors
+   are rebuilt.
 """
 
 import json
