@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, Ridge
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -136,6 +136,40 @@ def test_groups_and_equal_features_are_not_split(log, rng):
     AutoTwinRegressor(members=[("a", Recorder())]).fit(pairs, y)
     for part in held_out(log, y):
         assert len(part) == 2 * len({int(value) // 2 for value in part})
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_replicates_are_in_one_fold(rng, missing):
+    """Also with missing values, with few points, and beside a point with many replicates."""
+    points = rng.normal(size=(15, 2))
+    if missing:
+        points[:, 1] = np.nan
+    X = np.repeat(points, 8, axis=0)
+    shared = share_rows(np.vstack([X, np.tile(points[:1], (40, 1))]), rng.normal(size=160))
+    rows, fold = shared.training.matrix, shared.training.fold
+    of_points = [set(fold[np.isclose(rows[:, 0], point[0])]) for point in points]
+    assert all(len(folds) == 1 for folds in of_points[1:])
+    assert len(of_points[0]) > 1  # a point with many replicates is divided
+
+
+@pytest.mark.parametrize("n_groups", [20, 400])
+def test_groups_of_another_length_are_refused(data, n_groups):
+    model = AutoTwinRegressor(members=["ridge"])
+    with pytest.raises(ValueError, match="one label for each of the 70 rows"):
+        model.fit(*data[:2], groups=np.arange(n_groups))
+
+
+def test_large_groups_with_given_folds(rng):
+    X, groups = rng.normal(size=(40, 2)), np.repeat([0, 1, 2], [32, 4, 4])
+    model = AutoTwinRegressor(members=["ridge"], cv=GroupKFold(3)).fit(X, X[:, 0], groups=groups)
+    assert model.leaderboard_["rmse"][0] < 0.1
+
+
+def test_one_fold_of_positive_weight_is_refused(data):
+    weight = (np.arange(70) < 35).astype(float)
+    model = AutoTwinRegressor(members=["ridge"], cv=KFold(2))
+    with pytest.raises(ValueError, match="only one fold"):
+        model.fit(*data[:2], sample_weight=weight)
 
 
 def test_networks_use_the_shared_folds():

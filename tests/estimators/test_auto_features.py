@@ -64,3 +64,20 @@ def test_feature_without_values_and_constant_feature():
     transformed = dense.transform(matrix)
     np.testing.assert_array_equal(transformed[:, :2], 0)
     assert transformed[:, 2].std() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["complete", "dense"])
+def test_new_categories_do_not_depend_on_other_rows(matrix, kind):
+    preparation = FeaturePreparation.fit(kind, SCHEMA, matrix)
+    new = np.tile(matrix[:1], (3, 1))
+    new[:, 1] = [3.0, 4.0, np.nan]  # two new categories and a missing one
+    first, second, missing = preparation.transform(new)
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, missing)
+
+
+@pytest.mark.parametrize("kind", ["encoded", "complete", "dense"])
+def test_feature_without_known_values(matrix, kind):
+    matrix[:, 0] = np.nan
+    features = FeaturePreparation.fit(kind, SCHEMA, matrix).transform(matrix)
+    assert not np.isnan(features[:, 0]).any()

@@ -109,7 +109,7 @@ class AutoTwinRegressor(BaseTwin):
     out_of_fold_prediction_ : ndarray of shape (n_anchors,)
         Out-of-fold predictions of the blend, with weights fitted to other rows.
     plan_ : list
-        The fitted members; as `members`, it gives the same result again, whatever the time budget.
+        The fitted members; as `members`, without a time budget, it gives the same result again.
     skipped_ : dict
         Reasons for each member that was not fitted.
     anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, feature_relevance_, n_features_in_
@@ -218,7 +218,7 @@ class AutoTwinRegressor(BaseTwin):
         weight = None if weight is None else weight[rows] / weight[rows].mean()
         codes: Indices | None = None
         if groups is not None:
-            codes = encode_groups(np.asarray(groups, dtype=object)[rows], len(rows))
+            codes = encode_groups(groups, len(matrix))[rows]
         cv = given_folds(self.cv, matrix, y, groups)
         cv = cv[rows] if isinstance(cv, np.ndarray) else cv
         self._set_anchors(matrix[rows], y[rows], weight, schema, rows)

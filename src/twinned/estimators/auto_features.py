@@ -24,7 +24,8 @@ class FeaturePreparation:
     kind: str
     n_features: int
     categorical: list[int]  # columns of codes in the encoded table
-    n_categories: list[int]  # of each of them; the code of a missing value is this number
+    n_categories: list[int]  # of each of them; a missing value has this code, a new one the next
+    empty: list[int]  # numeric features without any known value
     medians: Floats  # (feature,): of the numeric features
     marked: list[int]  # numeric features with an indicator of missing values
     center: Floats  # (column,) of the dense features
@@ -42,6 +43,7 @@ class FeaturePreparation:
             n_features=matrix.shape[1],
             categorical=schema.categorical,
             n_categories=[schema.n_indicators[j] for j in schema.categorical],
+            empty=[j for j in schema.numeric if not known[j]],
             medians=medians,
             marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
             center=np.empty(0),
@@ -68,18 +70,29 @@ class FeaturePreparation:
     def transform(self, matrix: Floats) -> Floats:
         """(n, n_features) encoded rows → (n, column) features of the member."""
         if self.kind == "encoded":
-            return matrix
+            return self._without_empty(matrix)
         complete = self._complete(matrix)
         if self.kind == "complete":
             return complete
         return (self._one_hot(complete) - self.center) / self.spread
+
+    def _without_empty(self, matrix: Floats) -> Floats:
+        """Encoded rows with zeros in the features that had no known value."""
+        if not self.empty:
+            return matrix
+        filled = matrix.copy()
+        filled[:, self.empty] = 0.0
+        return filled
 
     def _complete(self, matrix: Floats) -> Floats:
         """Encoded rows without missing values, and the indicator columns."""
         missing = np.isnan(matrix)
         fill = self.medians.copy()
         fill[self.categorical] = self.n_categories
-        filled = np.where(missing, fill, matrix)
+        filled = np.where(missing, fill, self._without_empty(matrix))
+        for j, n in zip(self.categorical, self.n_categories, strict=True):
+            new = ~missing[:, j] & (filled[:, j] >= n)
+            filled[new, j] = n + 1
         return np.column_stack([filled, missing[:, self.marked].astype(float)])
 
     def _one_hot(self, complete: Floats) -> Floats:

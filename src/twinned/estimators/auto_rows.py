@@ -42,10 +42,7 @@ def share_rows(
     """
     given = cv if isinstance(cv, np.ndarray) else None
     keys = [key for key in (matrix, y, groups, given) if key is not None]
-    _, first, merged_into = np.unique(
-        np.column_stack(keys), axis=0, return_index=True, return_inverse=True
-    )
-    merged_into = merged_into.ravel()
+    first, merged_into = _distinct_rows(np.column_stack(keys))
     if len(first) < MIN_ROWS:
         raise ValueError(
             f"X and y have {len(first)} different rows (n_samples = {len(y)}); at least {MIN_ROWS} "
@@ -62,6 +59,8 @@ def share_rows(
             fold[held_out] = number
     else:
         fold = np.unique(given[first], return_inverse=True)[1]
+        if fold.max() == 0:
+            raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
     training = TrainingRows(
         matrix=matrix[first],
         y=y[first],
@@ -86,11 +85,27 @@ def given_folds(cv: Any, matrix: Floats, y: Floats, groups: Any) -> int | Indice
     return fold
 
 
+def _distinct_rows(matrix: Floats) -> tuple[Indices, Indices]:
+    """Index of the first of equal rows, and (row,) the number of its distinct row.
+
+    Missing values are equal to each other.
+    """
+    missing = np.isnan(matrix)
+    both = np.column_stack([np.where(missing, 0.0, matrix), missing])
+    _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    return first, inverse.ravel()
+
+
 def _equal_features(matrix: Floats) -> Indices | None:
-    """(row,): codes of rows with equal features; None where few or too many rows share them."""
-    _, codes = np.unique(matrix, axis=0, return_inverse=True)
-    counts = np.bincount(codes.ravel())
-    too_few = len(counts) < 4 * DEFAULT_FOLDS
-    if len(counts) == len(matrix) or too_few or counts.max() > len(matrix) / (2 * DEFAULT_FOLDS):
-        return None
-    return codes.ravel()
+    """(row,): codes of rows with equal features; None where no folds can separate them.
+
+    Rows that share their features with more than a tenth of all have codes of their own.
+    """
+    _, codes = _distinct_rows(matrix)
+    counts = np.bincount(codes)
+    alone = counts[codes] > len(matrix) / (2 * DEFAULT_FOLDS)
+    codes = np.unique(
+        np.where(alone, len(counts) + np.arange(len(matrix)), codes), return_inverse=True
+    )[1]
+    n_codes = int(codes.max()) + 1
+    return None if n_codes == len(matrix) or n_codes < 2 * DEFAULT_FOLDS else codes

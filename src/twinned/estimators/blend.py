@@ -159,7 +159,9 @@ def fit_blend(
 def nested_folds(n_rows: int, groups: Indices | None, seed: int) -> list[Folds]:
     """Several divisions of the rows into folds for the nested error."""
     n_folds = min(_NESTED_FOLDS, n_rows)
-    return [row_folds(n_rows, n_folds, seed + repeat, groups) for repeat in range(_NESTED_REPEATS)]
+    repeats = range(_NESTED_REPEATS)
+    # a few rows are enough for a few weights
+    return [row_folds(n_rows, n_folds, seed + number, groups, min_rows=1) for number in repeats]
 
 
 def _nested_errors(

@@ -54,8 +54,8 @@ class BaseNeural(BaseEstimator):
         Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
         features; `"auto"` differs between members, None is no embedding.
     n_frequencies : int or None, default=None
-        Number of frequencies per feature. None is 16 for up to 24 features, 4 for up to 32, 2 for
-        up to 64 and 1 for more.
+        Number of frequencies per feature. None is 16 for up to 24 encoded features; for more, 128
+        divided by their number, and at least 1.
     max_features : int or None, default=60
         Maximum number of features that the networks use. Of a wider table, constant features,
         copies of others and the least relevant ones are dropped, by the importances of a small
@@ -111,7 +111,8 @@ class BaseNeural(BaseEstimator):
         Error of the held-out rows of each network that holds out rows.
     out_of_fold_prediction_ : ndarray like y, or None
         Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
-        where all networks diverged. None with a single validation set.
+        where all networks diverged. None with a single validation set. Of a table with more than
+        `max_features` features, these are selected on all rows, so the predictions are optimistic.
     """
 
     _twin: bool

@@ -28,6 +28,7 @@ _LENGTH_BOUNDS = (1e-2, 1e6)
 _NOISE_BOUNDS = (1e-12, 1e3)
 _COARSE_ROWS = 250  # rows on which several starts are compared
 _COARSE_STEPS, _FINE_STEPS = 60, 30
+_ROWS_PER_FEATURE = 15  # fewer do not determine the length scales
 _BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
 
 
@@ -181,8 +182,9 @@ def fit_gaussian_process(
     max_likelihood_rows : int, default=1000
         Number of rows by which the hyperparameters are chosen, a subset of those.
     start : tuple of ndarray and float, default=None
-        Length scales and noise of a process of similar rows, from which the search starts; None
-        tries several starts.
+        Length scales and noise of a process of similar rows, from which the search starts. None
+        tries several starts, and so do fewer than 15 rows per feature: their likelihood has many
+        optima, and the one of similar rows may fit rows that are held out here.
     random_state : int, RandomState or None, default=None
         Seed of the subsets.
 
@@ -219,7 +221,7 @@ def fit_gaussian_process(
     varying = spread > 0
     standardized = (X - middle)[:, varying] / spread[varying]
     likelihood = MarginalLikelihood(kernel, standardized, target, weight)
-    if start is None:
+    if start is None or len(X) < _ROWS_PER_FEATURE * varying.sum():
         log_parameters = _maximize(likelihood, max_likelihood_rows)
     else:
         point = np.log(np.append(start[0][varying] / spread[varying], start[1]))

@@ -64,8 +64,16 @@ def held_out_rows(n_rows: int, fraction: float, rng: np.random.RandomState) -> N
     return held_out
 
 
-def row_folds(n: int, n_folds: int, random_state: Any, groups: Indices | None = None) -> Folds:
+def row_folds(
+    n: int,
+    n_folds: int,
+    random_state: Any,
+    groups: Indices | None = None,
+    min_rows: int = MIN_TRAINING_ROWS,
+) -> Folds:
     """Random folds of rows, as (training, held-out) indices; `groups` (n,) are not split.
+
+    Groups that leave fewer than `min_rows` training rows are refused.
 
     >>> [held_out.tolist() for _, held_out in row_folds(4, 5, 0, np.array([0, 0, 1, 1]))]
     [[2, 3], [0, 1]]
@@ -77,10 +85,10 @@ def row_folds(n: int, n_folds: int, random_state: Any, groups: Indices | None = 
     splitter = GroupKFold(n_splits, shuffle=True, random_state=random_state)
     folds = list(splitter.split(rows, groups=groups))
     smallest = min(len(training) for training, _ in folds)
-    if smallest < min(MIN_TRAINING_ROWS, n // 2):
+    if smallest < min(min_rows, n // 2):
         raise ValueError(
             f"The largest group has {np.bincount(groups).max()} of the {n} rows; a fold without it "
-            f"has {smallest} training rows, and at least {MIN_TRAINING_ROWS} are needed."
+            f"has {smallest} training rows, and at least {min_rows} are needed."
         )
     return folds
 

@@ -127,7 +127,7 @@ def _check_preparation(preparation: FeaturePreparation) -> Checks:
     sizes = {"feature": preparation.n_features}
     yield from match_schema(vars(preparation), _PREPARATION, sizes)
     categorical, marked = preparation.categorical, preparation.marked
-    for columns in (categorical, marked):
+    for columns in (categorical, marked, preparation.empty):
         in_range = all(0 <= j < preparation.n_features for j in columns)
         yield in_range and sorted(set(columns)) == columns, "its columns are invalid"
     yield len(preparation.n_categories) == len(categorical), "its numbers of categories are invalid"
@@ -228,7 +228,7 @@ _CONTRIBUTION: Schema = {
 _PREPARATION: Schema = {
     "kind": lambda value: value in ("encoded", "complete", "dense"),
     "n_features": lambda value: is_integer(value) and value > 0,
-    **dict.fromkeys(["categorical", "n_categories", "marked"], _is_count_list),
+    **dict.fromkeys(["categorical", "n_categories", "empty", "marked"], _is_count_list),
     "medians": Numbers("feature"),
     "center": Numbers("column"),
     "spread": Numbers("column", _is_positive),

@@ -8,7 +8,7 @@ from twinned.models.neural.batch import Member
 from twinned.models.neural.ensemble import SETTINGS
 from twinned.models.neural.fitting import _include_scale
 from twinned.models.neural.problem import build_problem
-from twinned.models.neural.selection import TrainedMembers, select
+from twinned.models.neural.selection import NO_STOP, TrainedMembers, select
 from twinned.neural import NeuralRegressor
 
 N_ROWS, N_CHECKS = 12, 4
@@ -44,9 +44,9 @@ def stops(problem, errors):
 
 def test_settings_stop_early_only_where_that_clearly_lowers_the_error(problem):
     falls = [[4.0, 3.0, 2.0, 1.0]] * 3
-    assert stops(problem, falls) == (3, [3, 3, 3])
+    assert stops(problem, falls) == (NO_STOP, [3, 3, 3])
     rises_a_little = [[4.0, 3.0, 1.0, 1.03]] * 3
-    assert stops(problem, rises_a_little) == (3, [3, 3, 3])
+    assert stops(problem, rises_a_little) == (NO_STOP, [3, 3, 3])
     rises = [[4.0, 1.0, 2.0, 3.0]] * 3
     assert stops(problem, rises) == (1, [1, 1, 1])
 
@@ -55,6 +55,22 @@ def test_a_network_does_not_stop_by_the_rows_that_it_predicts(problem):
     # only the first fold has its least error early, and by far
     errors = [[0.1, 9.0, 9.1, 9.2], [5.0, 4.0, 3.0, 2.0], [5.0, 4.0, 3.0, 2.0]]
     assert stops(problem, errors)[1][0] == 3
+
+
+def test_weights_of_out_of_fold_predictions_are_selected_without_the_rows_they_predict(problem):
+    # the first setting is right only in the first fold, the second only in the others
+    first, second = [0.0, 3.0, 3.0], [3.0, 0.1, 0.1]
+    predicted = np.stack(
+        [
+            (problem.y[fold] + own[f])[None]
+            for own in (first, second)
+            for f, fold in enumerate(problem.folds)
+        ]
+    )
+    networks = TrainedMembers({}, np.ones((6, 1)), predicted)
+    selection = select(problem, 2, networks, "greedy", stop_together=True)
+    assert selection.weights_without[0].tolist() == [0.0, 1.0]
+    assert 0 < selection.weights_without[1][0] < 1
 
 
 def test_relevance_is_learned_without_the_held_out_rows(rng):

@@ -20,7 +20,7 @@ class Member(NamedTuple):
     setting: Setting
     fold: int | None  # that is held out; None trains on all rows
     number: int  # determines the random numbers
-    last_check: int = 10**6  # whose parameters are taken
+    last_check: int = 10**6  # whose parameters are taken, if training reaches it
 
     def held_out(self, problem: TrainingProblem) -> NDArray[np.intp]:
         """Rows that are not trained on."""

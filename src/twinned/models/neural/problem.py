@@ -160,7 +160,8 @@ def build_problem(
     if twin:
         # draws nothing that is used: an invalid strategy is refused before training
         as_anchor_strategy(estimator.anchors).store(len(table.matrix), np.random.RandomState(0))
-    scale, rows, merged_into = _scale_rows(estimator, table)
+    fold = None if fold_of_row is None else fold_of_row[table.indices]
+    scale, rows, merged_into = _scale_rows(estimator, table, fold)
     n_train = len(rows.X)
     selected = np.arange(table.schema.n_features)
     if estimator.max_features is not None:
@@ -168,8 +169,8 @@ def build_problem(
     columns = table.schema.encoded_columns(selected)
     learned = _learn_metric(estimator, rows, len(columns), twin)
     partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
-    if fold_of_row is not None:
-        folds = _given_folds(fold_of_row[table.indices], merged_into)
+    if fold is not None:
+        folds = _given_folds(fold, merged_into)
     elif X_val is None and y_val is None:
         n_folds = min(resolve_effort(estimator).n_folds, n_train)
         folds = draw_folds(n_train, n_folds, estimator.validation_fraction, seed)
@@ -224,7 +225,9 @@ def _validate_data(
     )
 
 
-def _scale_rows(estimator: Any, table: TrainingTable) -> tuple[Scale, WeightedRows, Indices]:
+def _scale_rows(
+    estimator: Any, table: TrainingTable, fold: Indices | None
+) -> tuple[Scale, WeightedRows, Indices]:
     """Scale the training rows; merge equal ones, except in the paper's own training."""
     n_rows = len(table.matrix)
     weight = np.ones(n_rows) if table.weight is None else table.weight / table.weight.mean()
@@ -232,7 +235,7 @@ def _scale_rows(estimator: Any, table: TrainingTable) -> tuple[Scale, WeightedRo
     scale = Scale.fit(rows, table.y, weight, estimator.scaling)
     scaled = WeightedRows(scale.transform(rows).features, table.y, weight)
     if estimator.recipe == "modern":
-        return scale, *_merge_equal_rows(scaled)
+        return scale, *_merge_equal_rows(scaled, np.zeros(n_rows) if fold is None else fold)
     return scale, scaled, np.arange(n_rows)
 
 
@@ -276,18 +279,20 @@ def _learn_relevance(
     return np.stack([relevance_factors(1.0 / m.length_scales) for m in (*metrics, of_all)])
 
 
-def _merge_equal_rows(rows: WeightedRows) -> tuple[WeightedRows, Indices]:
-    """Merge equal rows into one with the sum of their weights, ordered by their values.
+def _merge_equal_rows(rows: WeightedRows, fold: Floats | Indices) -> tuple[WeightedRows, Indices]:
+    """Merge equal rows of a fold into one with the sum of their weights, ordered by their values.
 
     Also returns the row that each one became. So a repeated row is the same as a weight, to the
     last bit; and no row is both trained on and held out, which would favor members that memorize.
     """
     X, y, weight = rows
-    distinct, merged_into = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
+    distinct, merged_into = np.unique(np.column_stack([X, y, fold]), axis=0, return_inverse=True)
     merged_into = merged_into.ravel()
     total = np.bincount(merged_into, weights=weight)
     n_features = X.shape[1]
-    merged = WeightedRows(distinct[:, :n_features], distinct[:, n_features:], total / total.mean())
+    merged = WeightedRows(
+        distinct[:, :n_features], distinct[:, n_features:-1], total / total.mean()
+    )
     return merged, merged_into
 
 

@@ -17,6 +17,7 @@ from twinned.models.neural.problem import TrainingProblem
 
 # A setting stops early if that lowers the error of its out-of-fold predictions by this share.
 _LEAST_GAIN = 0.05
+NO_STOP = 10**6  # a check that no training reaches
 
 
 class TrainedMembers(NamedTuple):
@@ -36,6 +37,7 @@ class Selection:
     predicted: Floats  # (setting, row, output): predictions of the rows of all folds, in order
     converged: NDArray[np.bool_]  # (setting, fold)
     weights: Floats  # (setting,), sum to one
+    weights_without: Floats  # (fold, setting): selected without the rows of each fold
     stops: list[int]  # (setting,): the check at which members that train on all rows stop
 
     def of_fold_members(self) -> Floats:
@@ -45,9 +47,16 @@ class Selection:
 
     def allocate(self, n_members: int) -> Selection:
         """Return the selection with weights that are multiples of 1 / `n_members`."""
-        settings = self.settings_of_members(n_members)
-        counts = np.bincount(settings, minlength=len(self.weights))
-        return replace(self, weights=counts / n_members)
+
+        def rounded(weights: Floats) -> Floats:
+            settings = allocate_members(weights, n_members)
+            return np.bincount(settings, minlength=len(weights)) / n_members
+
+        return replace(
+            self,
+            weights=rounded(self.weights),
+            weights_without=np.stack([rounded(own) for own in self.weights_without]),
+        )
 
     def settings_of_members(self, n_members: int) -> NDArray[np.intp]:
         """(member,): the settings of `n_members`, in proportion to their weights."""
@@ -56,11 +65,12 @@ class Selection:
     def out_of_fold(self) -> Floats:
         """(table row, output) in units of y; NaN for rows without a label or a weight.
 
-        NaN also for rows that no network with a weight predicts, as it diverged.
+        NaN also for rows that no network with a weight predicts, as it diverged. The weights are
+        selected without the rows that they predict.
         """
         problem = self.problem
-        by_row = np.repeat(self.converged, [len(fold) for fold in problem.folds], axis=1)
-        weight = (self.weights[:, None] * by_row)[..., None]
+        of_folds = self.weights_without.T * self.converged  # (setting, fold)
+        weight = np.repeat(of_folds, [len(fold) for fold in problem.folds], axis=1)[..., None]
         with np.errstate(invalid="ignore"):  # 0 / 0
             mean = np.where(weight > 0, weight * self.predicted, 0.0).sum(0) / weight.sum(0)
         scaled = np.full_like(problem.y, np.nan)
@@ -107,14 +117,26 @@ def select(
     ).astype(np.float64)
     rows = np.concatenate(problem.folds)
     complete = each_converged.all(axis=1)  # only these settings have predictions of all rows
-    weights = np.full(n_settings, 1.0 / n_settings)
-    if complete.any():
-        weights = complete / complete.sum()
-        if method == "greedy" and len(rows):
+
+    def weigh(used: NDArray[np.bool_]) -> Floats:
+        if not complete.any():
+            return np.full(n_settings, 1.0 / n_settings)
+        weights: Floats = complete / complete.sum()
+        if method == "greedy" and used.any():
             weights[complete] = select_settings(
-                predicted[complete], problem.y[rows], problem.row_weight[rows]
+                predicted[complete][:, used], problem.y[rows[used]], problem.row_weight[rows[used]]
             )
-    return Selection(problem, predicted, each_converged, weights, [int(stop) for stop in stops])
+        return weights
+
+    fold_of_row = np.repeat(np.arange(n_folds), [len(fold) for fold in problem.folds])
+    return Selection(
+        problem=problem,
+        predicted=predicted,
+        converged=each_converged,
+        weights=weigh(np.ones(len(rows), dtype=bool)),
+        weights_without=np.stack([weigh(fold_of_row != fold) for fold in range(n_folds)]),
+        stops=[int(stop) for stop in stops],
+    )
 
 
 def _common_stops(
@@ -147,7 +169,10 @@ def _common_stops(
     others = np.stack(
         [np.delete(squares, f, axis=1).sum(axis=1) for f in range(squares.shape[1])], axis=1
     )
-    return best_check(total), best_check(others)
+    stops = best_check(total)
+    # the members may have more checks than the networks of the folds
+    stops = np.where(stops == squares.shape[-1] - 1, NO_STOP, stops)
+    return stops, best_check(others)
 
 
 def converged(trained: TrainedMembers) -> NDArray[np.bool_]:
