@@ -51,7 +51,7 @@ QUICK = {
 
 
 def sklearn_checks():
-    for estimator in (cls((16, 16), n_members=2, max_steps=40) for cls in BOTH):
+    for estimator in (cls(n_members=2, max_steps=100) for cls in BOTH):
         for one, check in estimator_checks_generator(estimator):
             name = check.func.__name__
             yield pytest.param(
