@@ -5,10 +5,10 @@ import pytest
 
 from twinned import TwinNeuralRegressor
 from twinned.models.neural.batch import Member
-from twinned.models.neural.ensemble import SETTINGS
+from twinned.models.neural.ensemble import NO_STOP, SETTINGS
 from twinned.models.neural.fitting import _include_scale
 from twinned.models.neural.problem import build_problem
-from twinned.models.neural.selection import NO_STOP, TrainedMembers, select
+from twinned.models.neural.selection import TrainedMembers, select
 from twinned.neural import NeuralRegressor
 
 N_ROWS, N_CHECKS = 12, 4

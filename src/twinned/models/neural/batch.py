@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned._table import Floats
-from twinned.models.neural.ensemble import Setting
+from twinned.models.neural.ensemble import NO_STOP, Setting
 from twinned.models.neural.padding import pad_to, round_up
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.training import MemberArrays, ProblemArrays
@@ -20,7 +20,7 @@ class Member(NamedTuple):
     setting: Setting
     fold: int | None  # that is held out; None trains on all rows
     number: int  # determines the random numbers
-    last_check: int = 10**6  # whose parameters are taken, if training reaches it
+    last_check: int = NO_STOP  # whose parameters are taken, if training reaches it
 
     def held_out(self, problem: TrainingProblem) -> NDArray[np.intp]:
         """Rows that are not trained on."""

@@ -42,6 +42,9 @@ SETTINGS = (
 )
 
 
+NO_STOP = 10**6  # a check that no training reaches
+
+
 class Effort(NamedTuple):
     """The sizes that the parameter `effort` sets together."""
 
