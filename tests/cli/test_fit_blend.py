@@ -19,8 +19,8 @@ MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 @pytest.fixture(autouse=True)
 def few_members(monkeypatch):
     """Blend three quick members, and fit the error scale with two trees."""
-    monkeypatch.setattr("twinned.estimators.auto_members.AUTO", MEMBERS)
-    monkeypatch.setattr("twinned.estimators.auto_members.FAST_TWIN_ITERATIONS", 5)
+    monkeypatch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
+    monkeypatch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 5)
     monkeypatch.setattr(
         "twinned.intervals.error_scale.ExtraTreesRegressor",
         lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),

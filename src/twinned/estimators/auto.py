@@ -25,23 +25,23 @@ from twinned._validation import (
     validate_target,
     validate_training_table,
 )
-from twinned.estimators.auto_members import (
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.members import (
     FittedMember,
     MemberSpec,
     member_context,
     resolve_members,
 )
-from twinned.estimators.auto_plan import MemberFits, MemberResult, finishing_seconds
-from twinned.estimators.auto_results import (
+from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.blending.plan import MemberFits, MemberResult, finishing_seconds
+from twinned.estimators.blending.results import (
     leaderboard,
     rmse_and_error,
     spread_weights,
     twin_contribution,
 )
-from twinned.estimators.auto_rows import SharedRows, given_folds, share_rows
-from twinned.estimators.base import BaseTwin
-from twinned.estimators.blend import fit_blend
-from twinned.estimators.blend_model import BlendModel
+from twinned.estimators.blending.rows import SharedRows, given_folds, share_rows
+from twinned.estimators.blending.weights import fit_blend
 from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
 from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals

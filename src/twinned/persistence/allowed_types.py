@@ -61,7 +61,7 @@ _OBJECTS = {
     "twinned._neighbors": "NeighborIndex",
     "twinned._table": "TableSchema",
     "twinned.estimators.auto": "AutoTwinRegressor",
-    "twinned.estimators.auto_features": "FeaturePreparation",
+    "twinned.estimators.blending.features": "FeaturePreparation",
     "twinned.estimators.base": "BaseTwin",
     "twinned.estimators.gaussian_process": "GPRegressor",
     "twinned.estimators.neural": "NeuralRegressor",

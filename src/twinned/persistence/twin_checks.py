@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._table import TableSchema
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.auto_features import FeaturePreparation
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.features import FeaturePreparation
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.gaussian_process import KERNELS, GaussianProcess

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from twinned._table import Floats
-from twinned.estimators.auto_members import TrainingRows
-from twinned.estimators.auto_plan import MemberResult
-from twinned.estimators.auto_rows import SharedRows
-from twinned.estimators.blend import Blend, fit_blend, ratio_of_rmse
+from twinned.estimators.blending.members import TrainingRows
+from twinned.estimators.blending.plan import MemberResult
+from twinned.estimators.blending.rows import SharedRows
+from twinned.estimators.blending.weights import Blend, fit_blend, ratio_of_rmse
 
 
 def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple[float, float]:

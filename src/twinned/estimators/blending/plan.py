@@ -20,7 +20,7 @@ from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from twinned._table import Floats
-from twinned.estimators.auto_members import (
+from twinned.estimators.blending.members import (
     EFFORTS,
     FAST_TWIN_ITERATIONS,
     FAST_TWIN_PAIRS,

@@ -7,7 +7,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from twinned._table import TableSchema
-from twinned.estimators.auto_features import FeaturePreparation
+from twinned.estimators.blending.features import FeaturePreparation
 
 SCHEMA = TableSchema(["numeric", "categorical", "numeric"], [[], ["a", "b", "c"], []], [0, 3, 0])
 

@@ -17,8 +17,8 @@ from sklearn.utils.validation import has_fit_parameter
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import check_choice
-from twinned.estimators.auto_features import FeaturePreparation
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.features import FeaturePreparation
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
 from twinned.models.base_estimator import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from twinned._table import Floats, Rows, TableSchema
-from twinned.estimators.auto_features import to_matrix
-from twinned.estimators.auto_members import FittedMember
+from twinned.estimators.blending.features import to_matrix
+from twinned.estimators.blending.members import FittedMember
 
 _PAIRS_PER_BLOCK = 100_000
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.estimators.blend import (
+from twinned.estimators.blending.weights import (
     METHODS,
     fit_blend,
     greedy_selection,

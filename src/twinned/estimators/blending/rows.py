@@ -11,7 +11,7 @@ from sklearn.model_selection import check_cv
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import check_integer
-from twinned.estimators.auto_members import TrainingRows
+from twinned.estimators.blending.members import TrainingRows
 from twinned.pairing.splits import row_folds
 
 DEFAULT_FOLDS = 5
