@@ -3,12 +3,13 @@
 Each split trains on its 80 % (train and validation rows together) and is tested once on its 20 %.
 One fit gives the test error of the blend and of every member, the coverage and width of its
 intervals, and `contribution_`, the ratio of errors with and without twins that it expects from
-out-of-fold predictions. Results: `benchmarks/results/accuracy_auto.csv` and `.md`.
+out-of-fold predictions. Results: `benchmarks/results/accuracy_auto.csv` and `.md`. With
+`--predictions`, the blends are made of members that `benchmarks.member_predictions` fitted.
 
     python -m benchmarks.accuracy_auto --effort fast --datasets BC TF --seeds 0 1 2
-    python -m benchmarks.accuracy_auto --effort thorough --n-jobs 2
-    python -m benchmarks.accuracy_auto --members ridge gp_matern tree_twin \\
-        --output benchmarks/results/accuracy_auto_small.csv
+    python -m benchmarks.accuracy_auto --effort thorough --predictions FOLDER
+    python -m benchmarks.accuracy_auto --datasets cpus Ishigami --seeds 0 1 2 3 4 5 6 7 8 9 \\
+        --predictions FOLDER --output benchmarks/results/accuracy_auto_others.csv
 """
 
 import time
@@ -18,10 +19,15 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy_neural import TWIN_METHODS
+from benchmarks.member_predictions import prepare, read_predictions
+from benchmarks.tables import split_table
 from paper import harness
 from paper.comparison import published
-from paper.data import rmse, training_and_test_rows
+from paper.data import rmse
+from twinned import AutoTwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
+from twinned.estimators.blending.members import FittedMember
+from twinned.estimators.blending.plan import MemberResult
 
 BLEND, WITHOUT_TWINS = "blend", "blend without twins"
 CONFIDENCES = (80, 90, 95)
@@ -43,14 +49,56 @@ COLUMNS = [
 ]
 
 
-def run_split(dataset, effort, seed, members=(), n_jobs=1):
-    """Return one row for the blend, one for the blend without twins and one for each member."""
-    from twinned import AutoTwinRegressor
+class StoredMember(FittedMember):
+    """A member of which only the predictions of the test rows are known."""
 
-    (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
+    @property
+    def is_twin(self):
+        return self.label.endswith("twin")
+
+
+class StoredPredictions:
+    """Predictions of encoded test rows, as an estimator."""
+
+    def __init__(self, matrix, predicted):
+        self.matrix, self.predicted = matrix, predicted
+
+    def predict(self, matrix):
+        np.testing.assert_array_equal(matrix, self.matrix)
+        return self.predicted
+
+
+class NoPreparation:
+    """Features as they are, in the place of `FeaturePreparation`."""
+
+    def transform(self, matrix):
+        return matrix
+
+
+def blend_of_predictions(folder, effort, dataset, seed):
+    """Return the blend of stored predictions: the last steps of `fit`."""
+    (X, y), (X_test, _) = split_table(dataset, seed)
+    model, specs, shared, own_seed = blend = prepare(effort, X, y)
+    matrix, results = blend.encode(X_test), []
+    for spec in specs:
+        own = read_predictions(folder, dataset, seed, effort, spec.name)
+        stored = StoredPredictions(matrix, own.test)
+        member = StoredMember(spec.label, stored, NoPreparation())
+        results.append(MemberResult(spec, member, own.out_of_fold, own.seconds, 0.0))
+    model._set_blend(results, shared, own_seed)
+    model._calibrate(results, shared, own_seed)
+    return model
+
+
+def run_split(dataset, effort, seed, members=(), n_jobs=1, predictions=""):
+    """Return one row for the blend, one for the blend without twins and one for each member."""
+    (X, y), (X_test, y_test) = split_table(dataset, seed)
     start = time.perf_counter()
-    model = AutoTwinRegressor(effort=effort, n_jobs=n_jobs, random_state=0)
-    model.set_params(members=list(members) or "auto").fit(X, y)
+    if predictions:
+        model = blend_of_predictions(predictions, effort, dataset, seed)
+    else:
+        model = AutoTwinRegressor(effort=effort, n_jobs=n_jobs, random_state=0)
+        model.set_params(members=list(members) or "auto").fit(X, y)
     seconds = time.perf_counter() - start
     contribution = model.contribution_ or {}
     blend = {
@@ -195,6 +243,7 @@ def main():
         members=str,
         n_jobs=1,
         jobs=1,
+        predictions="",
         only_table=False,
         output=harness.RESULTS / "accuracy_auto.csv",
     )
@@ -202,7 +251,12 @@ def main():
     trials = [
         (key, arguments.effort, seed) for seed in arguments.seeds for key in arguments.datasets
     ]
-    run = partial(run_split, members=arguments.members, n_jobs=arguments.n_jobs)
+    run = partial(
+        run_split,
+        members=arguments.members,
+        n_jobs=arguments.n_jobs,
+        predictions=arguments.predictions,
+    )
     harness.run_benchmark(table, trials, run, arguments)
     harness.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
 

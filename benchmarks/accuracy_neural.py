@@ -1,16 +1,17 @@
 """Accuracy of the neural estimators on the paper's nine sets and 25 splits.
 
 Each split trains on its 80 % (train and validation rows together), validates inside, and is tested
-once on its 20 %. All splits of a data set are trained as one program (`fit_many`); one GPU does a
-data set in seconds. Results: `benchmarks/results/accuracy_neural.csv` and `.md`.
+once on its 20 %. All splits of all data sets are trained together (`fit_many`); one GPU needs
+minutes. Results: `benchmarks/results/accuracy_neural.csv` and `.md`.
 
-    python -m benchmarks.accuracy_neural --models twin:thorough twin:balanced plain:balanced
+    python -m benchmarks.accuracy_neural --models twin:thorough twin:balanced --jobs 16
     python -m benchmarks.accuracy_neural --models catboost           # on a CPU
     python -m benchmarks.accuracy_neural --models twin:balanced:1600 \\
         --output benchmarks/results/accuracy_neural_steps.csv        # another number of steps
 """
 
 import time
+from functools import partial
 
 import numpy as np
 
@@ -32,27 +33,37 @@ TWIN_METHODS = {
 }
 
 
-def run_splits(dataset, model):
-    """Return the errors of all 25 splits; seconds are those of fitting, divided by 25."""
-    splits = [training_and_test_rows(dataset, seed) for seed in PAPER_SEEDS]
-    kind, *settings = model.split(":")
-    start = time.perf_counter()
-    if kind == "catboost":
-        models = [fit_catboost(*train) for train, _ in splits]
-    else:
-        models = fit_networks([train for train, _ in splits], kind, *settings)
-    seconds = (time.perf_counter() - start) / len(splits)
-    return [
-        {"seed": seed, "rmse": rmse(fitted.predict(X), y), "seconds": seconds}
-        for seed, fitted, (_, (X, y)) in zip(PAPER_SEEDS, models, splits, strict=True)
-    ]
+def run_models(trials, jobs):
+    """Yield the errors of the 25 splits of each trial; those of one model are trained together.
+
+    Seconds are those of fitting, divided by the number of splits.
+    """
+    for model in dict.fromkeys(model for _, model in trials):
+        keys = [key for key, own in trials if own == model]
+        splits = [training_and_test_rows(key, seed) for key in keys for seed in PAPER_SEEDS]
+        kind, *settings = model.split(":")
+        start = time.perf_counter()
+        if kind == "catboost":
+            models = [fit_catboost(*train) for train, _ in splits]
+        else:
+            models = fit_networks([train for train, _ in splits], jobs, kind, *settings)
+        seconds = (time.perf_counter() - start) / len(splits)
+        errors = iter(
+            [rmse(fitted.predict(X), y) for fitted, (_, (X, y)) in zip(models, splits, strict=True)]
+        )
+        for key in keys:
+            rows = [{"seed": seed, "rmse": next(errors)} for seed in PAPER_SEEDS]
+            yield (key, model), rows, seconds
 
 
-def fit_networks(problems, kind, effort, max_steps=None):
+def fit_networks(problems, jobs, kind, effort, max_steps=None):
     from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
 
     estimator = (TwinNeuralRegressor if kind == "twin" else NeuralRegressor)(
-        effort=effort, max_steps=int(max_steps) if max_steps else None, random_state=0
+        effort=effort,
+        max_steps=int(max_steps) if max_steps else None,
+        n_jobs=jobs,
+        random_state=0,
     )
     return fit_many(estimator, problems)
 
@@ -102,12 +113,15 @@ def main():
         __doc__,
         models=[*MODELS, "catboost"],
         datasets=list(KEYS),
+        jobs=1,
         only_table=False,
         output=harness.RESULTS / "accuracy_neural.csv",
     )
     table = harness.ResultTable(arguments.output, ("dataset", "model"), COLUMNS)
     trials = [(key, model) for model in arguments.models for key in arguments.datasets]
-    harness.run_benchmark(table, trials, run_splits, arguments)
+    wanted = [] if arguments.only_table else trials
+    execute = partial(run_models, jobs=arguments.jobs)
+    harness.run_pending(wanted, table, execute, harness.print_progress)
     harness.write_markdown(arguments.output.with_suffix(".md"), summary(table.read()))
 
 

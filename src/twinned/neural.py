@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
 from twinned.models.neural.fitting import fit_problems
-from twinned.models.neural.problem import build_problem
+from twinned.models.neural.problem import TrainingProblem, build_problem
 
 __all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]
 
@@ -29,7 +30,8 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     ----------
     estimator : TwinNeuralRegressor or NeuralRegressor, or a list of them
         The estimator to fit; it is cloned for each problem and not changed itself. A list has one
-        for each problem; they may differ in `pairs`, `anchors`, `weights` and `random_state`.
+        for each problem; they may differ in `pairs`, `anchors`, `weights` and `random_state`. Its
+        `n_jobs` is also the number of processes that prepare the problems.
     problems : sequence of (X, y), (X, y, sample_weight) or (X, y, sample_weight, X_val, y_val)
         The training sets, as arguments of `fit`. They may differ in size; they are padded, and
         padding changes nothing.
@@ -53,16 +55,21 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     twin = isinstance(each[0], TwinNeuralRegressor)
     if any(_shared_parameters(one) != _shared_parameters(each[0]) for one in each):
         raise ValueError(f"the estimators differ in more than {', '.join(sorted(_PER_PROBLEM))}.")
-    fitted = [clone(one) for one in each]
-    built = []
-    for one, problem in zip(fitted, problems, strict=True):
+    for problem in problems:
         if not 2 <= len(problem) <= 5:
             raise ValueError(f"a problem has 2 to 5 parts (X, y, …), not {len(problem)}.")
-        built.append(build_problem(one, *problem, twin=twin))
-    ensembles = fit_problems(each[0], built, twin)
-    for one, problem, ensemble in zip(fitted, built, ensembles, strict=True):
+    built = Parallel(n_jobs=each[0].n_jobs)(
+        delayed(_build)(clone(one), problem) for one, problem in zip(each, problems, strict=True)
+    )
+    ensembles = fit_problems(each[0], [problem for _, problem in built], twin)
+    for (one, problem), ensemble in zip(built, ensembles, strict=True):
         one._set_fitted(problem, ensemble)
-    return fitted
+    return [one for one, _ in built]
+
+
+def _build(estimator: Any, problem: Sequence[Any]) -> tuple[Any, TrainingProblem]:
+    """Return the estimator, which now knows its features, and its training problem."""
+    return estimator, build_problem(estimator, *problem, twin=estimator._twin)
 
 
 def _shared_parameters(estimator: Any) -> tuple[type, dict[str, Any]]:

@@ -1,0 +1,237 @@
+"""Predictions of the members of `AutoTwinRegressor` for many splits: the networks on a GPU.
+
+A fit of `AutoTwinRegressor` on a CPU takes minutes, most of them for networks. Here the networks of
+all splits are trained as a few programs on a GPU, and the other members are fitted in processes.
+Out-of-fold and test predictions of each member are written to one file for each split, and
+`benchmarks.accuracy_auto --predictions FOLDER` makes the blends of them. They are the members that
+`fit` itself would fit, to rounding.
+
+    python -m benchmarks.member_predictions --kind others --jobs 16 --output FOLDER
+    python -m benchmarks.member_predictions --kind networks --jobs 16 --output FOLDER
+"""
+
+import itertools
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.utils import check_random_state
+
+from benchmarks.tables import split_table
+from paper import harness
+from twinned import AutoTwinRegressor
+from twinned.datasets import KEYS, PAPER_SEEDS
+from twinned.estimators.blending.features import FeaturePreparation
+from twinned.estimators.blending.members import AUTO, MemberSpec, TrainingRows, member_context
+from twinned.estimators.blending.plan import MemberFits
+from twinned.estimators.blending.rows import SharedRows
+
+NETWORKS = ("neural_twin", "neural")
+# These do not depend on whether the effort is "balanced" or "thorough".
+_SAME = ("ridge", "gp_matern", "gp_rbf", "tree_twin")
+
+
+class PreparedBlend(NamedTuple):
+    """An `AutoTwinRegressor` that has its rows and folds, but no members."""
+
+    model: AutoTwinRegressor
+    specs: list[MemberSpec]
+    shared: SharedRows
+    seed: int
+
+    @property
+    def rows(self) -> TrainingRows:
+        return self.shared.training
+
+    def context(self, spec):
+        own = self.model
+        return member_context(spec, self.seed, self.rows, own.memory_limit, own._schema)
+
+    def encode(self, X):
+        """Return the encoded rows of a table, as members take them."""
+        return self.model._validate_queries(X).matrix
+
+
+class MemberPredictions(NamedTuple):
+    """Predictions of the training rows (out of fold) and the test rows, and seconds of the fits."""
+
+    out_of_fold: np.ndarray
+    test: np.ndarray
+    seconds: float
+
+
+def prepare(effort, X, y):
+    """Return the blend of one split before its members are fitted: the first steps of `fit`."""
+    model = AutoTwinRegressor(effort=effort, random_state=0)
+    specs = model._check_parameters()
+    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
+    return PreparedBlend(model, specs, model._set_rows(X, y, None, None, seed), seed)
+
+
+def predict_others(dataset, seed, effort, names):
+    """Fit members that are not networks; return their predictions by name."""
+    (X, y), (X_test, _) = split_table(dataset, seed)
+    blend = prepare(effort, X, y)
+    specs = [spec for spec in blend.specs if spec.name in names]
+    contexts = {spec.name: blend.context(spec) for spec in specs}
+    fits = MemberFits(blend.rows, contexts, 1, report=lambda result: None)
+    matrix = blend.encode(X_test)
+    return {
+        result.spec.label: MemberPredictions(
+            result.prediction, result.member.predict(matrix), result.fit_seconds
+        )
+        for result in fits.run(specs)
+    }
+
+
+class NetworkProblem(NamedTuple):
+    """What the networks of one split are trained on, and the features to predict."""
+
+    make: Callable  # effort → estimator
+    problem: Any  # a TrainingProblem, the same for all efforts
+    test: np.ndarray
+
+
+def build_networks(dataset, seed):
+    """Return the problem of each kind of network by name."""
+    import twinned.models.neural.problem as module
+
+    (X, y), (X_test, _) = split_table(dataset, seed)
+    blend = prepare("balanced", X, y)
+    rows, learn, problems, known = blend.rows, module.learn_relevance, {}, {}
+
+    def learn_once(X, y, weight, **options):
+        key = (X.tobytes(), y.tobytes(), weight.tobytes())
+        if key not in known:
+            known[key] = learn(X, y, weight, **options)
+        return known[key]
+
+    for spec in blend.specs:
+        if spec.name in NETWORKS:
+            context = blend.context(spec)
+            preparation = FeaturePreparation.fit(spec.inputs, context.schema, rows.matrix)
+            make = partial(spec.make, context=context, preparation=preparation, n_rows=len(rows.y))
+            estimator, features = make("balanced"), preparation.transform(rows.matrix)
+            module.learn_relevance = learn_once  # both kinds have the same rows
+            try:
+                problem = module.build_problem(
+                    estimator,
+                    features,
+                    rows.y,
+                    rows.weight,
+                    twin=estimator._twin,
+                    fold_of_row=rows.fold,
+                )
+            finally:
+                module.learn_relevance = learn
+            test = preparation.transform(blend.encode(X_test))
+            problems[spec.name] = NetworkProblem(make, problem, test)
+    return problems
+
+
+def predict_networks(problems, effort):
+    """Train the networks of all splits together; return the predictions of each split."""
+    from twinned.models.neural.fitting import fit_problems
+
+    estimators = [own.make(effort) for own in problems]
+    start = time.perf_counter()
+    twin = estimators[0]._twin
+    ensembles = fit_problems(estimators[0], [own.problem for own in problems], twin)
+    seconds = (time.perf_counter() - start) / len(problems)
+    predictions = []
+    for estimator, own, ensemble in zip(estimators, problems, ensembles, strict=True):
+        estimator._set_fitted(own.problem, ensemble)
+        estimator.n_features_in_ = own.test.shape[1]
+        predictions.append(
+            MemberPredictions(
+                estimator.out_of_fold_prediction_, estimator.predict(own.test), seconds
+            )
+        )
+    return predictions
+
+
+def prediction_file(folder, dataset, seed, effort, member):
+    return Path(folder) / f"{dataset.replace(' ', '_')}.{seed}.{effort}.{member}.npz"
+
+
+def write_predictions(folder, dataset, seed, effort, member, predictions):
+    path = prediction_file(folder, dataset, seed, effort, member)
+    part = path.with_suffix(f".{os.getpid()}.tmp")
+    with part.open("wb") as file:
+        np.savez(file, **predictions._asdict())
+    part.replace(path)
+
+
+def read_predictions(folder, dataset, seed, effort, member):
+    path = prediction_file(folder, dataset, seed, effort, member)
+    if not path.exists() and member in _SAME:
+        path = prediction_file(folder, dataset, seed, "thorough", member)
+    with np.load(path) as file:
+        return MemberPredictions(file["out_of_fold"], file["test"], float(file["seconds"]))
+
+
+def run_others(trials, arguments):
+    """Fit the members that are not networks; those that are equal for two efforts only once."""
+    efforts = arguments.efforts
+    both = {"balanced", "thorough"} <= set(efforts)
+
+    def run(dataset, seed, effort):
+        names = [name for name in AUTO if name not in NETWORKS]
+        if both and effort == "balanced":
+            names = [name for name in names if name not in _SAME]
+        missing = [
+            name
+            for name in names
+            if not prediction_file(arguments.output, dataset, seed, effort, name).exists()
+        ]
+        if missing:
+            for name, own in predict_others(dataset, seed, effort, missing).items():
+                write_predictions(arguments.output, dataset, seed, effort, name, own)
+        return dataset, seed, effort
+
+    tasks = [delayed(run)(*trial, effort) for trial in trials for effort in efforts]
+    finished = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")(tasks)
+    for number, done in enumerate(finished, 1):
+        harness.print_progress(number, len(tasks), done)
+
+
+def run_networks(trials, arguments):
+    """Train the networks of all splits, those of one effort and kind together."""
+    start = time.perf_counter()
+    built = Parallel(n_jobs=arguments.jobs)(delayed(build_networks)(*trial) for trial in trials)
+    print(f"built in {time.perf_counter() - start:.0f} s", flush=True)
+    for effort, name in itertools.product(arguments.efforts, NETWORKS):
+        own = [
+            (trial, problems[name])
+            for trial, problems in zip(trials, built, strict=True)
+            if not prediction_file(arguments.output, *trial, effort, name).exists()
+        ]
+        if own:
+            predicted = predict_networks([problem for _, problem in own], effort)
+            for (trial, _), predictions in zip(own, predicted, strict=True):
+                write_predictions(arguments.output, *trial, effort, name, predictions)
+            print(f"{name}, {effort}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def main():
+    arguments = harness.parse_arguments(
+        __doc__,
+        kind="others",
+        efforts=["thorough", "balanced"],
+        datasets=list(KEYS),
+        seeds=list(PAPER_SEEDS),
+        jobs=1,
+        output=harness.ROOT / "out" / "member_predictions",
+    )
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    trials = [(key, seed) for seed in arguments.seeds for key in arguments.datasets]
+    {"others": run_others, "networks": run_networks}[arguments.kind](trials, arguments)
+
+
+if __name__ == "__main__":
+    main()
