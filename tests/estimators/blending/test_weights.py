@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from twinned.estimators.blending.weights import (
     METHODS,
+    bagged_greedy_selection,
     fit_blend,
     ratio_of_rmse,
     simplex_least_squares,
-    single_best,
 )
+from twinned.models.greedy_selection import greedy_selection
 
 SEEDS = st.integers(0, 10_000)
 
@@ -40,15 +41,20 @@ def test_simplex_weights_have_the_smallest_error_of_a_grid(seed):
 
 
 @given(seed=SEEDS)
-def test_greedy_selection_is_between_the_single_best_and_the_optimum(seed):
+def test_greedy_weights_are_the_mean_over_bootstrap_samples(seed):
     errors = random_errors(seed)
+    rng = np.random.RandomState(0)
+    samples = [errors[rng.randint(30, size=30)] for _ in range(20)]
+    each = [greedy_selection(own, 41, 1e-4, stop_early=True) for own in samples]
+    np.testing.assert_allclose(bagged_greedy_selection(errors), np.mean(each, axis=0), atol=1e-12)
 
-    def square(weights):
-        return ((errors @ weights) ** 2).sum()
 
-    greedy = METHODS["greedy"](errors)
-    assert square(simplex_least_squares(errors)) * (1 - 1e-9) <= square(greedy)
-    assert square(greedy) <= square(single_best(errors)) * (1 + 1e-12)
+def test_one_row_with_a_large_error_does_not_decide_the_greedy_weights():
+    rng = np.random.RandomState(0)
+    errors = rng.normal(size=(100, 2)) * [0.1, 1.0]
+    errors[0] = [30.0, 0.0]
+    assert greedy_selection(errors, 41, 1e-4, stop_early=True)[0] < 0.1
+    assert bagged_greedy_selection(errors)[0] > 0.25
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
@@ -63,28 +69,13 @@ def test_member_that_is_a_thousand_times_better_has_all_the_weight(scale):
     assert error <= 1.001 * 1e-6 * scale * np.sqrt(np.mean((noise[:, 0] / scale) ** 2))
 
 
-def test_single_best_is_used_only_where_a_blend_has_a_clearly_larger_nested_error():
-    rng = np.random.RandomState(0)
-    y = rng.normal(size=12)
-    one = y[:, None] + 0.5 * rng.normal(size=(12, 1))
-    others = y[:, None] + 1.5 * rng.normal(size=(12, 15))
-    blend = fit_blend(np.hstack([one, others]), y)  # with so few rows a blend overfits
-    assert blend.method == "single"
-    rmse = blend.nested_rmse
-    assert rmse["single"] < 0.98 * min(rmse["greedy"], rmse["simplex"])
-    same = fit_blend(np.hstack([one, one, one]), y)
-    assert same.method != "single"
-    assert same.nested_rmse["single"] == pytest.approx(same.nested_rmse[same.method])
-    assert fit_blend(one, y).method == "single"
-
-
-def test_blend_is_chosen_where_errors_are_independent():
+def test_blend_is_better_than_its_members_where_errors_are_independent():
     rng = np.random.RandomState(0)
     y = rng.normal(size=300)
     predictions = y[:, None] + rng.normal(size=(300, 4))
     blend = fit_blend(predictions, y)
-    assert blend.method != "single"
-    assert min(blend.nested_rmse.values()) < 0.7 * blend.nested_rmse["single"]
+    single = np.sqrt(np.mean((predictions - y[:, None]) ** 2, axis=0)).min()
+    assert min(blend.nested_rmse.values()) < 0.7 * single
     assert np.sqrt(np.mean((blend.nested_prediction - y) ** 2)) == pytest.approx(0.5, abs=0.06)
 
 
