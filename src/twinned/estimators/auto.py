@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from collections.abc import Iterator
@@ -35,7 +36,9 @@ from twinned.estimators.blending.members import (
 from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.plan import MemberFits, MemberResult, finishing_seconds
 from twinned.estimators.blending.results import (
+    FitRecord,
     leaderboard,
+    out_of_fold_table,
     rmse_and_error,
     spread_weights,
     twin_contribution,
@@ -186,8 +189,7 @@ class AutoTwinRegressor(BaseTwin):
             shared = self._set_rows(X, y, sample_weight, groups, seed)
             with _without_category_warnings():
                 results = self._fit_members(specs, shared, seed, start)
-                self._set_blend(results, shared, seed)
-                self._calibrate(results, shared, seed)
+                self._blend_results(FitRecord(results, shared, seed))
         if self.verbose:
             print(
                 f"[AutoTwinRegressor] blend ({self.blend_['method']}): RMSE "
@@ -258,6 +260,12 @@ class AutoTwinRegressor(BaseTwin):
             )
         return results
 
+    def _blend_results(self, record: FitRecord) -> None:
+        """Set everything that follows from the fitted members."""
+        self._record = record
+        self._set_blend(*record)
+        self._calibrate(*record)
+
     def _set_blend(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
         """Set the members, their weights, and what the out-of-fold predictions show."""
         rows = shared.training
@@ -281,12 +289,8 @@ class AutoTwinRegressor(BaseTwin):
         predictions = np.column_stack([result.prediction for result in results])
         mean = self.out_of_fold_prediction_
         spread = self._spread(predictions[shared.merged_into], mean)
-        fold = shared.training.fold[shared.merged_into]
-        folds = [
-            (np.flatnonzero(fold != number), np.flatnonzero(fold == number))
-            for number in range(shared.training.n_folds)
-        ]
-        calibrate_from_folds(
+        folds = shared.folds
+        calibrated = calibrate_from_folds(
             [self] * len(folds),
             self,
             self.anchors_X_,
@@ -294,7 +298,10 @@ class AutoTwinRegressor(BaseTwin):
             folds,
             random_state=seed,
             predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
-        ).store_in(self)
+        )
+        calibrated.store_in(self)
+        self._out_of_fold_scores = np.empty(len(mean))
+        self._out_of_fold_scores[np.concatenate([rows for _, rows in folds])] = calibrated.scores
 
     def _set_members(self, members: list[FittedMember]) -> None:
         """Store the members as plain parts, so that they can be saved."""
@@ -315,6 +322,46 @@ class AutoTwinRegressor(BaseTwin):
     def leaderboard_(self) -> pd.DataFrame:
         """Errors, weight, seconds and size of each member, the best first."""
         return pd.DataFrame(self._leaderboard)
+
+    def out_of_fold(self) -> pd.DataFrame:
+        """Out-of-fold predictions of the blend and of each member; a saved model has none.
+
+        Returns
+        -------
+        DataFrame with the columns `y`, `prediction`, `score`, which is the absolute error divided
+        by the error scale of the intervals, `fold`, and one for each member.
+        """
+        known = self.anchors_y_, self.out_of_fold_prediction_
+        return out_of_fold_table(self._fit_record(), *known, self._out_of_fold_scores)
+
+    def select_members(self, names: list[str]) -> Self:
+        """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.
+
+        No member is fitted again. A saved model cannot do this.
+        """
+        results, shared, seed = self._fit_record()
+        unknown = [name for name in names if name not in self.members_]
+        if unknown or not names:
+            raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
+        kept = [result for result in results if result.spec.label in names]
+        selected = copy.copy(self)
+        selected._cache.metric = self._cache.metric  # which depends on the rows alone
+        selected.set_params(members=[result.spec.entry for result in kept], time_budget=None)
+        with _without_category_warnings():
+            selected._blend_results(FitRecord(kept, shared, seed))
+        return selected
+
+    def _fit_record(self) -> FitRecord:
+        check_is_fitted(self)
+        if not hasattr(self, "_record"):
+            raise AttributeError("The model was loaded or has new anchors; fit it again.")
+        return self._record
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        for transient in ("_record", "_out_of_fold_scores"):
+            state.pop(transient, None)
+        return state
 
     # --- prediction ---------------------------------------------------------------------------
 
