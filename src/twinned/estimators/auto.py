@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -45,7 +43,7 @@ from twinned.estimators.blending.results import (
 )
 from twinned.estimators.blending.rows import SharedRows, given_folds, share_rows
 from twinned.estimators.blending.weights import fit_blend
-from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
+from twinned.exceptions import SkippedMemberWarning, ignore_unknown_categories
 from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
@@ -182,20 +180,24 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
+        return self._fit(X, y, sample_weight, groups)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, *, calibrate: bool = True
+    ) -> Self:
+        """Fit; without calibration there are no intervals until `select_members`."""
         start = time.perf_counter()
         with restore_on_failure(self):
             specs = self._check_parameters()
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             shared = self._set_rows(X, y, sample_weight, groups, seed)
-            with _without_category_warnings():
+            with ignore_unknown_categories():
                 results = self._fit_members(specs, shared, seed, start)
-                self._blend_results(FitRecord(results, shared, seed))
+                self._blend_results(FitRecord(results, shared, seed), calibrate=calibrate)
         if self.verbose:
-            print(
-                f"[AutoTwinRegressor] blend ({self.blend_['method']}): RMSE "
-                f"{self.blend_['rmse']:.4g}, all in "
-                f"{time.perf_counter() - start:.1f} s"
-            )
+            method, rmse = self.blend_["method"], self.blend_["rmse"]
+            seconds = time.perf_counter() - start
+            _print(f"blend ({method}): RMSE {rmse:.4g}, all in {seconds:.1f} s")
         return self
 
     # --- steps of fit -------------------------------------------------------------------------
@@ -238,9 +240,8 @@ class AutoTwinRegressor(BaseTwin):
         def report(result: MemberResult) -> None:
             if self.verbose:
                 rmse, _ = rmse_and_error(result.prediction, rows.y, rows.weight)
-                print(
-                    f"[AutoTwinRegressor] {result.spec.label}: RMSE {rmse:.4g}, fitted in "
-                    f"{result.fit_seconds:.1f} s"
+                _print(
+                    f"{result.spec.label}: RMSE {rmse:.4g}, fitted in {result.fit_seconds:.1f} s"
                 )
 
         fits = MemberFits(rows, contexts, self.n_jobs, report)
@@ -260,11 +261,13 @@ class AutoTwinRegressor(BaseTwin):
             )
         return results
 
-    def _blend_results(self, record: FitRecord) -> None:
+    def _blend_results(self, record: FitRecord, *, calibrate: bool = True) -> None:
         """Set everything that follows from the fitted members."""
         self._record = record
-        self._set_blend(*record)
-        self._calibrate(*record)
+        results, shared, seed, _ = record
+        self._set_blend(results, shared, seed)
+        if calibrate:
+            self._calibrate(results, shared, seed)
 
     def _set_blend(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
         """Set the members, their weights, and what the out-of-fold predictions show."""
@@ -300,8 +303,9 @@ class AutoTwinRegressor(BaseTwin):
             predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
         )
         calibrated.store_in(self)
-        self._out_of_fold_scores = np.empty(len(mean))
-        self._out_of_fold_scores[np.concatenate([rows for _, rows in folds])] = calibrated.scores
+        scores = np.empty(len(mean))
+        scores[np.concatenate([rows for _, rows in folds])] = calibrated.scores
+        self._record = self._record._replace(scores=scores)
 
     def _set_members(self, members: list[FittedMember]) -> None:
         """Store the members as plain parts, so that they can be saved."""
@@ -332,22 +336,21 @@ class AutoTwinRegressor(BaseTwin):
         by the error scale of the intervals, `fold`, and one for each member.
         """
         known = self.anchors_y_, self.out_of_fold_prediction_
-        return out_of_fold_table(self._fit_record(), *known, self._out_of_fold_scores)
+        return out_of_fold_table(self._fit_record(), *known)
 
     def select_members(self, names: list[str]) -> Self:
         """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.
 
         No member is fitted again. A saved model cannot do this.
         """
-        results, shared, seed = self._fit_record()
-        unknown = [name for name in names if name not in self.members_]
-        if unknown or not names:
+        results, shared, seed, _ = self._fit_record()
+        if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
         kept = [result for result in results if result.spec.label in names]
         selected = copy.copy(self)
         selected._cache.metric = self._cache.metric  # which depends on the rows alone
         selected.set_params(members=[result.spec.entry for result in kept], time_budget=None)
-        with _without_category_warnings():
+        with ignore_unknown_categories():
             selected._blend_results(FitRecord(kept, shared, seed))
         return selected
 
@@ -359,8 +362,7 @@ class AutoTwinRegressor(BaseTwin):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        for transient in ("_record", "_out_of_fold_scores"):
-            state.pop(transient, None)
+        state.pop("_record", None)  # a saved model has none
         return state
 
     # --- prediction ---------------------------------------------------------------------------
@@ -407,7 +409,7 @@ class AutoTwinRegressor(BaseTwin):
         extended = super().add_anchors(X, y)
         n_known = len(self.anchors_X_)
         new_X, new_y = extended.anchors_X_[n_known:], extended.anchors_y_[n_known:]
-        with _without_category_warnings():
+        with ignore_unknown_categories():
             extended._set_members([member.add_anchors(new_X, new_y) for member in self._members])
         extended.intervals_ = self.intervals_
         return extended
@@ -415,7 +417,7 @@ class AutoTwinRegressor(BaseTwin):
     def _predict_by(self, matrix: Floats, members: Indices) -> Floats:
         """(query, member): predictions of encoded rows by these members."""
         own = self._members
-        with _without_category_warnings():
+        with ignore_unknown_categories():
             return np.column_stack([own[i].predict(matrix) for i in members])
 
     def _predict_error_scale(
@@ -437,13 +439,9 @@ class AutoTwinRegressor(BaseTwin):
         return BlendModel([members[i] for i in used], self.member_weights_[used], self._schema)
 
 
+def _print(text: str) -> None:
+    print(f"[AutoTwinRegressor] {text}", flush=True)
+
+
 def _listed(skipped: dict[str, str]) -> str:
     return "; ".join(f"{name} ({reason})" for name, reason in skipped.items())
-
-
-@contextmanager
-def _without_category_warnings() -> Iterator[None]:
-    """Context in which members do not repeat the warning of the blend about unknown categories."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownCategoryWarning)
-        yield

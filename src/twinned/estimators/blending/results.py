@@ -16,11 +16,12 @@ from twinned.estimators.blending.weights import Blend, fit_blend, ratio_of_rmse
 
 
 class FitRecord(NamedTuple):
-    """The fitted members of a blend, their rows, and the seed: what a saved blend does not have."""
+    """Results of the fit of a blend that a saved blend does not have."""
 
     results: list[MemberResult]
     shared: SharedRows
     seed: int
+    scores: Floats | None = None  # (row of positive weight,): of the intervals
 
 
 def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple[float, float]:
@@ -39,13 +40,12 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
     return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
 
 
-def out_of_fold_table(
-    record: FitRecord, y: Floats, prediction: Floats, scores: Floats
-) -> pd.DataFrame:
+def out_of_fold_table(record: FitRecord, y: Floats, prediction: Floats) -> pd.DataFrame:
     """Out-of-fold predictions of the rows (row,) by the blend and by each member."""
     merged_into = record.shared.merged_into
     fold = record.shared.training.fold[merged_into]
     members = {own.spec.label: own.prediction[merged_into] for own in record.results}
+    scores = np.nan if record.scores is None else record.scores
     blend = {"y": y, "prediction": prediction, "score": scores, "fold": fold}
     return pd.DataFrame(blend | members)
 
