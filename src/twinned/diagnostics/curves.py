@@ -24,6 +24,7 @@ from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_unknown_categories
 
 _PARTNERS = (1, 4, 16, 64)
+_BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 
 
@@ -180,7 +181,9 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
     if isinstance(own, TwinRegressor) and own.estimator is None:
         own.set_params(
             estimator=HistGradientBoostingRegressor(
-                max_iter=200, min_samples_leaf=max(2, partners // 2), early_stopping=False
+                max_iter=_BOOSTING_ITERATIONS,
+                min_samples_leaf=max(2, partners // 2),
+                early_stopping=False,
             )
         )
     return own

@@ -182,7 +182,7 @@ def diagnose(
     if rows is not None:
         X, values = safe_indexing(X, rows), check_diagnosable(values[rows], len(rows))
         codes = None if codes is None else encode_groups(codes[rows], len(rows))
-    estimator = clone(AutoTwinRegressor() if estimator is None else estimator)
+    estimator = clone(_check_estimator(estimator))
     remaining = None if budget is None else _time_for_fits(time_budget.remaining, budget)
     estimator.set_params(time_budget=remaining, n_jobs=n_jobs, random_state=random_state)
     progress("fitting the members of the blend")
@@ -217,6 +217,17 @@ def diagnose(
         seconds=time_budget.spent,
         notes=_notes(n_rows, rows),
     )
+
+
+def _check_estimator(estimator: AutoTwinRegressor | None) -> AutoTwinRegressor:
+    if estimator is None:
+        return AutoTwinRegressor()
+    if not isinstance(estimator, AutoTwinRegressor):
+        raise TypeError(
+            "estimator must be an AutoTwinRegressor; for another model m, use "
+            f"AutoTwinRegressor(members=[('m', m), 'ridge']), not {type(estimator).__name__}."
+        )
+    return estimator
 
 
 def _time_for_fits(remaining: float, budget: float) -> float:

@@ -431,6 +431,8 @@ class AutoTwinRegressor(BaseTwin):
 
     def _spread(self, predictions: Floats, mean: Floats) -> Floats:
         """(row,): weighted standard deviation of (row, member) predictions around the blend."""
+        if predictions.shape[1] == 1:
+            return np.zeros(len(mean))  # without rounding errors, of which none may be a scale
         spread: Floats = np.sqrt((predictions - mean[:, None]) ** 2 @ self._spread_weights)
         return spread
 

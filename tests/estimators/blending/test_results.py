@@ -55,3 +55,14 @@ def test_out_of_fold_predictions_of_members():
         pickle.loads(pickle.dumps(model)).out_of_fold()
     with pytest.raises(ValueError, match="names must be of"):
         model.select_members(["boosting"])
+
+
+def test_intervals_of_a_single_member_have_one_scale():
+    """The spread of one member is zero, and rounding errors of its mean must not be a scale."""
+    X, y = make_wsb(120, random_state=0)
+    model = AutoTwinRegressor(members=["gp_rbf"], random_state=1).fit(X, 3 * y)
+    table = model.out_of_fold()
+    scale = (table["y"] - table["prediction"]).abs() / table["score"]
+    assert scale.max() < 100 * scale.min()
+    width = np.diff(model.predict_interval(X, 0.9))
+    assert np.all(width < y.std())

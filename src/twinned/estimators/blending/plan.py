@@ -116,7 +116,11 @@ class MemberFits:
         """Fit members one after another until `budget` seconds after `start` are used."""
         clock = _Clock(start + budget, CostModel.of(self.rows, effective_n_jobs(self.n_jobs)))
         results: list[MemberResult] = []
-        for spec in sorted(specs, key=clock.seconds_per_gain):
+        ordered = sorted(specs, key=clock.seconds_per_gain)
+        least = {spec: clock.expected(self._efforts(spec)[-1]) for spec in specs}
+        if min(least.values()) * _SAFETY >= clock.remaining:
+            ordered.sort(key=lambda spec: least[spec])  # at least one member is fitted
+        for spec in ordered:
             efforts = self._efforts(spec)
             fitting = [own for own in efforts if clock.expected(own) * _SAFETY < clock.remaining]
             if not fitting and results:
