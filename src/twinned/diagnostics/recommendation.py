@@ -14,6 +14,7 @@ HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"
 UNKNOWN = "unknown"
 # A blend pays where the error of each single member is higher by more than this share.
 _LEAST_GAIN = 0.01
+_LEAST_WEIGHT = 0.02  # of a member of a recommended blend
 
 DESCRIPTIONS = {
     "ridge": "ridge regression",
@@ -57,7 +58,7 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
         without = contribution["baseline_weights"]
         weights = dict(zip(blend.member_names_, without, strict=True))
         error = contribution["baseline_rmse"]
-    used = [name for name in board.index if weights[name] > 0]
+    used = [name for name in board.index if weights[name] >= _LEAST_WEIGHT]
     candidates = [name for name in board.index if name in used or name not in twins]
     near = [name for name in candidates if board["rmse"][name] <= (1 + _LEAST_GAIN) * error]
     ridge = [name for name in near if name.partition(":")[0] == "ridge"]
