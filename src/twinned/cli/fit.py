@@ -18,6 +18,7 @@ from twinned.cli.blend_summary import blend_facts, blend_lines, rounded
 from twinned.cli.model_options import (
     BLEND_EFFORT,
     BLEND_MINUTES,
+    EFFORTS,
     MODELS,
     MODELS_ALLOWING_NAN,
     N_FOLDS,
@@ -138,6 +139,8 @@ def fit_command(
     with exit_on_bad_input(), print_warnings():
         if model not in MODELS:
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {model}.")
+        if effort not in (None, *EFFORTS):
+            raise ValueError(f"--effort must be one of {', '.join(EFFORTS)}, not {effort}.")
         pair_option = _parse_count("--pairs", pairs, ("auto", "all"))
         anchor_option = _parse_count("--anchors", anchors, ("all",))
         _check_applicable(
@@ -217,7 +220,7 @@ def read_training_data(
     log_target: bool,
     group: str | None,
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray | None]:
-    """Return the features, the target, and the groups (None without `--group`) of a CSV file.
+    """Return features, target, and names of groups (None without `--group`) of a CSV file.
 
     A ValueError names the option or the line.
     """
@@ -252,12 +255,16 @@ def read_training_data(
     if group is None:
         return X, y, None
 
+    import numpy as np
+
     from twinned.pairing.splits import encode_groups
 
     missing = csv_input.first_missing(table, [group])
     if missing:
         raise ValueError(f"{missing} has no value, and it is the --group.")
-    return X, y, encode_groups(table.column(group), len(table))
+    labels = np.array(table.column(group), dtype=object)
+    encode_groups(labels, len(table))  # refuses a single group
+    return X, y, labels
 
 
 def _check_applicable(model: str, of_twins: dict[str, Any], of_blends: dict[str, Any]) -> None:
@@ -282,12 +289,13 @@ def _fit(
     chosen: ModelOptions, X: pd.DataFrame, y: np.ndarray, groups: np.ndarray | None, check: bool
 ) -> tuple[Any, float, dict[str, Any] | None]:
     """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
-    from twinned.pairing.splits import row_folds
+    from twinned.pairing.splits import encode_groups, row_folds
 
     if chosen.model == "auto":
         return *_fit_blend(chosen, X, y, groups), None
     check = check and len(X) >= MIN_ROWS_FOR_CHECK
-    folds = row_folds(len(X), N_FOLDS, chosen.seed, groups) if check else []
+    codes = None if groups is None else encode_groups(groups, len(X))
+    folds = row_folds(len(X), N_FOLDS, chosen.seed, codes) if check else []
     twin = chosen.make_twin(len(X))  # imports scikit-learn, which should not count as the fit
     with progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")

@@ -174,14 +174,16 @@ def diagnose(
     time_budget = TimeBudget(budget)
     progress = progress or (lambda message: None)
     n_rows = count_rows(X)
-    codes = None if groups is None else encode_groups(groups, n_rows)
+    labels = None if groups is None else np.asarray(groups, dtype=object)
+    codes = None if labels is None else encode_groups(labels, n_rows)
     values = check_diagnosable(y, n_rows)
     if log_target and values.min() <= 0:
         raise ValueError("log_target=True needs positive values of y.")
     rows = _subset(X, n_rows, budget, n_jobs, random_state)
     if rows is not None:
         X, values = safe_indexing(X, rows), check_diagnosable(values[rows], len(rows))
-        codes = None if codes is None else encode_groups(codes[rows], len(rows))
+        labels = None if labels is None else labels[rows]
+        codes = None if codes is None else codes[rows]
     estimator = clone(_check_estimator(estimator))
     remaining = None if budget is None else _time_for_fits(time_budget.remaining, budget)
     estimator.set_params(time_budget=remaining, n_jobs=n_jobs, random_state=random_state)
@@ -189,13 +191,13 @@ def diagnose(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
         fitted_y = np.log(values) if log_target else values
-        blend = estimator._fit(X, fitted_y, None, codes, calibrate=False)
+        blend = estimator._fit(X, fitted_y, None, labels, calibrate=False)
     recommendation = recommend(blend)
     progress("calibrating the recommended model")
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
     out_of_fold = _in_units_of_target(twin.out_of_fold(), log_target)
     predicted, fold = out_of_fold["prediction"].to_numpy(), out_of_fold["fold"].to_numpy()
-    run = CheckRun(blend, twin, codes, time_budget, progress)
+    run = CheckRun(blend, twin, labels, codes, time_budget, progress)
     run.run(X, values, log_target)
     subset = None if rows is None else _subset_code(random_state, len(rows))
     return Diagnosis(

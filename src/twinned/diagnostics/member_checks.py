@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.base import clone
 
@@ -57,19 +58,21 @@ class TimeBudget:
 class CheckRun:
     """Checks of a recommended model and of its members, as long as the time budget allows.
 
-    `results` are the results by key, `skipped` the reasons by the name of the check, and
-    `relevance` is that of the features.
+    `labels` are the names of the groups and `groups` their codes. `results` are the results by key,
+    `skipped` the reasons by the name of the check, and `relevance` is that of the features.
     """
 
     def __init__(
         self,
         blend: AutoTwinRegressor,
         recommended: AutoTwinRegressor,
+        labels: NDArray[Any] | None,
         groups: Indices | None,
         budget: TimeBudget,
         progress: Callable[[str], None],
     ) -> None:
-        self._blend, self._recommended, self._groups = blend, recommended, groups
+        self._blend, self._recommended = blend, recommended
+        self._labels, self._groups = labels, groups
         self._budget, self._progress = budget, progress
         board = blend.leaderboard_
         self._seconds: dict[str, float] = dict(
@@ -136,7 +139,7 @@ class CheckRun:
         self._progress(f"{name}, fitted to the target itself")
         entry = dict(zip(self._blend.member_names_, self._blend.plan_, strict=True))[name]
         plain = clone(self._blend).set_params(members=[entry], time_budget=None, verbose=0)
-        plain._fit(X, y, None, self._groups, calibrate=False)
+        plain._fit(X, y, None, self._labels, calibrate=False)
         own = plain.out_of_fold()[name].to_numpy()
         self._add(logarithm_check(np.exp(table[name].to_numpy()), own, y, self._groups, name))
 
