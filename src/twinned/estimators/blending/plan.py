@@ -1,11 +1,11 @@
 """Order, time budget and parallel fits of the members of a blend.
 
 Without a time budget, the fits of all members and folds are independent tasks of one pool of
-threads. With one, members are fitted one after another, in the order of expected gain per second. A
-member is skipped where its expected time exceeds the remaining time; a built-in member is tried
-with less effort first. The expected time is that of a cost model, corrected by the time of the
-members that have been fitted; where a member is fitted in each fold, the first fold corrects it
-once more.
+threads. With one, members are fitted one after another, in the order of expected gain per second;
+those that need more than half of the remaining time come last. A member is skipped where its
+expected time exceeds the remaining time; a built-in member is tried with less effort first. The
+expected time is that of a cost model, corrected by the time of the members that have been fitted;
+where a member is fitted in each fold, the first fold corrects it once more.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ _GAIN = {
 }
 _NEURAL_FEATURES = 60  # `max_features` of the networks
 _SAFETY = 1.15  # of expected times
+_FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
 # Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
 # more; with fewer rows per feature, the search in a fold does not start from that of all rows.
 _COARSE_STEPS, _FINE_STEPS, _COARSE_ROWS, _ROWS_PER_FEATURE = 180, 30, 250, 15
@@ -116,21 +117,25 @@ class MemberFits:
         """Fit members one after another until `budget` seconds after `start` are used."""
         clock = _Clock(start + budget, CostModel.of(self.rows, effective_n_jobs(self.n_jobs)))
         results: list[MemberResult] = []
-        ordered = sorted(specs, key=clock.seconds_per_gain)
-        least = {spec: clock.expected(self._efforts(spec)[-1]) for spec in specs}
-        if min(least.values()) * _SAFETY >= clock.remaining:
-            ordered.sort(key=lambda spec: least[spec])  # at least one member is fitted
-        for spec in ordered:
-            efforts = self._efforts(spec)
-            fitting = [own for own in efforts if clock.expected(own) * _SAFETY < clock.remaining]
-            if not fitting and results:
-                self.skipped[spec.label] = (
-                    f"expected to take {clock.expected(efforts[-1]):.0f} s of the remaining "
-                    f"{max(clock.remaining, 0):.0f} s"
-                )
-                continue
-            chosen = fitting[0] if fitting else efforts[-1]
-            results += self._run_one(chosen, clock, required=not results)
+        pending = sorted(specs, key=clock.seconds_per_gain)
+        for share in (_FIRST_SHARE, 1.0):  # first those that leave time for others
+            waiting, pending = pending, []
+            for spec in waiting:
+                limit = share * clock.remaining / _SAFETY
+                fitting = [own for own in self._efforts(spec) if clock.expected(own) < limit]
+                if fitting:
+                    results += self._run_one(fitting[0], clock, required=not results)
+                else:
+                    pending.append(spec)
+        least = {spec.label: clock.expected(self._efforts(spec)[-1]) for spec in pending}
+        pending.sort(key=lambda spec: least[spec.label])
+        while pending and not results:  # at least one member is fitted
+            results += self._run_one(self._efforts(pending.pop(0))[-1], clock, required=True)
+        for spec in pending:
+            self.skipped[spec.label] = (
+                f"expected to take {least[spec.label]:.0f} s of the remaining "
+                f"{max(clock.remaining, 0):.0f} s"
+            )
         return results
 
     def _run_one(self, spec: MemberSpec, clock: _Clock, *, required: bool) -> list[MemberResult]:
