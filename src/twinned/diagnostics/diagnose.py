@@ -41,8 +41,10 @@ class Diagnosis:
         logarithm of the target, a `TransformedTargetRegressor` around it.
     twin : fitted AutoTwinRegressor
         That model, or the regressor in it.
+    blend : fitted AutoTwinRegressor
+        The blend of all members that were fitted; it is not calibrated.
     code : str
-        Python that makes and fits the same model.
+        Python that makes and fits the recommended model.
     recommendation : Recommendation
         `members`, `conclusion` ("helps", "does not help", "no clear difference" or "unknown") and
         the reason in words.
@@ -73,6 +75,7 @@ class Diagnosis:
 
     model: Any
     twin: AutoTwinRegressor
+    blend: AutoTwinRegressor
     code: str
     recommendation: Recommendation
     errors: ErrorSummary
@@ -203,6 +206,7 @@ def diagnose(
     return Diagnosis(
         model=_with_log_target(twin, X, values) if log_target else twin,
         twin=twin,
+        blend=blend,
         code=python_code(twin, log_target=log_target, grouped=groups is not None, subset=subset),
         recommendation=recommendation,
         errors=summarize_errors(values, predicted, fold),
