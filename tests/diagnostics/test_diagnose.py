@@ -111,9 +111,9 @@ def test_random_subset_of_too_many_rows(bridge, monkeypatch):
 def test_affordable_rows():
     assert affordable_rows(300, 6, 1.0, 1) == 300  # few rows are never reduced
     assert affordable_rows(5000, 30, 60.0, 2) == 5000
-    some = affordable_rows(200_000, 30, 60.0, 2)
-    assert 1000 <= some < 200_000
-    assert some < affordable_rows(200_000, 30, 600.0, 2)
+    subset = affordable_rows(200_000, 30, 60.0, 2)
+    assert 1000 <= subset < 200_000
+    assert subset < affordable_rows(200_000, 30, 600.0, 2)
 
 
 def test_logarithm_of_the_target(bridge):

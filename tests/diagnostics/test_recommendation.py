@@ -51,7 +51,7 @@ def test_blend_where_it_pays():
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(0.9, 1.2), (1.01, 1.2)])
-def test_twins_are_left_out_where_they_do_not_lower_the_error(lower, upper):
+def test_twins_are_excluded_where_they_do_not_lower_the_error(lower, upper):
     weights = {"gp_rbf": 0.5, "tree_twin": 0.4, "extra_trees": 0.1}
     without = {"gp_rbf": 0.6, "extra_trees": 0.4}
     found = recommend(make_blend(ERRORS, weights, 1.01, (1.01, lower, upper, without)))

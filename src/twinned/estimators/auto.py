@@ -346,12 +346,12 @@ class AutoTwinRegressor(BaseTwin):
         results, shared, seed, _ = self._fit_record()
         if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
-        kept = [result for result in results if result.spec.label in names]
+        chosen = [result for result in results if result.spec.label in names]
         selected = copy.copy(self)
         selected._cache.metric = self._cache.metric  # which depends on the rows alone
-        selected.set_params(members=[result.spec.entry for result in kept], time_budget=None)
+        selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
         with ignore_unknown_categories():
-            selected._blend_results(FitRecord(kept, shared, seed))
+            selected._blend_results(FitRecord(chosen, shared, seed))
         return selected
 
     def _fit_record(self) -> FitRecord:

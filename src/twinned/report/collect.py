@@ -285,7 +285,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
         steps.append("Use the recommended model: the code above makes it, and -o saves it.")
     of_twins = {
         HELPS: "Keep the twins: they lower the error.",
-        HURTS: "Leave the twins out: they do not lower the error here.",
+        HURTS: "Use models without twins: twins do not lower the error here.",
         UNKNOWN: "Give more time (--budget), so that twins can be compared with the other models.",
     }
     if diagnosis.recommendation.conclusion in of_twins:

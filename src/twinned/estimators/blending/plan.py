@@ -55,7 +55,7 @@ _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the ot
 # Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
 # more; with fewer rows per feature, the search in a fold does not start from that of all rows.
 _COARSE_STEPS, _FINE_STEPS, _COARSE_ROWS, _ROWS_PER_FEATURE = 180, 30, 250, 15
-# Of the time budget: more rows are left out where boosting and the calibration take longer.
+# Of the time budget: fewer rows are fitted where boosting and the calibration take longer.
 _SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
 _FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 
