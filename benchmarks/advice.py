@@ -98,7 +98,7 @@ def summary(runs, budget):
         "",
         f"The recommended model is within {TOLERANCE:.0%} of the best single model on {n_near} of "
         f"{len(runs)} (geometric mean of the ratios {np.exp(np.log(ratios).mean()):.3f}), and the "
-        f"time is within 20 % of the budget on {n_in_time} of {len(runs)}.",
+        f"time is at most 20 % over the budget on {n_in_time} of {len(runs)}.",
     ]
 
 
