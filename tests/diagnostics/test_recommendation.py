@@ -11,7 +11,7 @@ from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.diagnostics.recommendation import describe_contribution, python_code, recommend
 
 
-def make_blend(errors, weights, rmse, contribution=None):
+def make_blend(errors, weights, rmse, contribution=None, skipped=None):
     """What `recommend` reads of a fitted blend: errors and weights of its members by name."""
     names = list(errors)
     twins = {name: TwinRegressor() if "twin" in name else Ridge() for name in names}
@@ -33,6 +33,7 @@ def make_blend(errors, weights, rmse, contribution=None):
         member_weights_=np.array([weights.get(name, 0.0) for name in names]),
         blend_={"rmse": rmse},
         contribution_=contribution,
+        skipped_={} if skipped is None else skipped,
     )
 
 
@@ -70,17 +71,26 @@ def test_single_member_where_the_blend_does_not_pay():
 
 
 def test_ridge_where_it_is_as_good():
-    errors = {**ERRORS, "ridge": 1.005}
+    errors = {**ERRORS, "ridge": 1.005, "gp_rbf": 1.0}
     found = recommend(
         make_blend(errors, {"gp_rbf": 0.5, "tree_twin": 0.5}, 1.0, (0.99, 0.97, 1.0, {"ridge": 1}))
     )
     assert found.members == ["ridge"]
     assert found.conclusion == "does not help"
-    assert found.reason.startswith("Use ridge regression: ")
+    assert found.reason.startswith("Use ridge regression: it is the simplest model")
+
+
+def test_single_twin_with_the_lowest_error():
+    """Twins may not lower the error of the blend, and one of them still be the best model."""
+    weights = {"gp_rbf": 0.5, "tree_twin": 0.5}
+    blend = make_blend(ERRORS, weights, 1.15, (1.01, 0.9, 1.2, {"gp_rbf": 1.0}))
+    assert recommend(blend).members == ["tree_twin"]
 
 
 def test_without_twins_their_effect_is_unknown():
-    found = recommend(make_blend({"ridge": 1.0}, {"ridge": 1.0}, 1.0))
+    skipped = {"neural_twin": "takes too long", "boosting": "takes too long"}
+    found = recommend(make_blend({"ridge": 1.0}, {"ridge": 1.0}, 1.0, skipped=skipped))
+    assert found.twins.endswith(" Not fitted: twin neural networks.")
     assert found.members == ["ridge"]
     assert found.conclusion == "unknown"
     assert "the only model that was fitted" in found.reason

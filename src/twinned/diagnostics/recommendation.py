@@ -16,6 +16,7 @@ UNKNOWN = "unknown"
 _LEAST_GAIN = 0.01
 _LEAST_WEIGHT = 0.02  # of a member of a recommended blend
 
+_TWINS = ("tree_twin", "neural_twin")
 DESCRIPTIONS = {
     "ridge": "ridge regression",
     "gp_matern": "a Gaussian process (Matérn 5/2)",
@@ -45,9 +46,9 @@ class Recommendation(NamedTuple):
 def recommend(blend: AutoTwinRegressor) -> Recommendation:
     """Return the members of the blend to use, from its out-of-fold errors.
 
-    Twins are used where the blend with them has the lower error. A single member is used where its
-    error is within 1 % of that of the blend; of several such members ridge regression, which is the
-    simplest, or else the one with the lowest error.
+    Twins are used where the blend with them, or a single one, has the lowest error. A single member
+    is used where its error is within 1 % of that of the blend; of several such members ridge
+    regression, which is the simplest, or else the one with the lowest error.
     """
     board = blend.leaderboard_.set_index("member")
     twins = [name for name, own in blend.members_.items() if isinstance(own, BaseTwin)]
@@ -55,9 +56,11 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
     weights = dict(zip(blend.member_names_, blend.member_weights_, strict=True))
     error = blend.blend_["rmse"]
     if contribution is not None and contribution["ratio"] >= 1:
-        without = contribution["baseline_weights"]
-        weights = dict(zip(blend.member_names_, without, strict=True))
-        error = contribution["baseline_rmse"]
+        best_is_twin = board.index[0] in twins and board["rmse"].iloc[0] < error
+        if not best_is_twin:
+            without = contribution["baseline_weights"]
+            weights = dict(zip(blend.member_names_, without, strict=True))
+            error = contribution["baseline_rmse"]
     used = [name for name in board.index if weights[name] >= _LEAST_WEIGHT]
     candidates = [name for name in board.index if name in used or name not in twins]
     near = [name for name in candidates if board["rmse"][name] <= (1 + _LEAST_GAIN) * error]
@@ -68,7 +71,7 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
         members,
         conclusion,
         _reason(members, board, error),
-        describe_contribution(contribution, conclusion),
+        describe_contribution(contribution, conclusion) + _skipped_twins(blend, conclusion),
     )
 
 
@@ -86,7 +89,11 @@ def _reason(members: list[str], board: Any, error: float) -> str:
         return f"Use {names[0]}, the only model that was fitted."
     best = board.index[0]
     if len(members) == 1:
-        reason = "it has the lowest error" if members[0] == best else "the simplest model"
+        reason = "its error is nearly the lowest"
+        if members[0] == best:
+            reason = "it has the lowest error"
+        elif members[0].partition(":")[0] == "ridge":
+            reason = "it is the simplest model and its error nearly the lowest"
         return f"Use {names[0]}: {reason}, and no blend has an error that is more than 1 % lower."
     gain = format_percent(1 - error / board["rmse"].iloc[0])
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
@@ -94,6 +101,14 @@ def _reason(members: list[str], board: Any, error: float) -> str:
         f"Use a blend of {listed}: its error is {gain} lower than that of the best single model, "
         f"{best}."
     )
+
+
+def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
+    """Return a sentence about twins that were not fitted and might change the conclusion."""
+    names = [name for name in blend.skipped_ if name.partition(":")[0] in _TWINS]
+    if not names or conclusion == HELPS:
+        return ""
+    return f" Not fitted: {' and '.join(describe_member(name) for name in names)}."
 
 
 def describe_member(label: str) -> str:
@@ -122,7 +137,7 @@ def describe_contribution(
     'Twinning helps: the error of the blend with twins is 0.80 (0.70 to 0.90) times that without.'
     """
     if contribution is None:
-        return "Whether twinning helps is unknown: there is no blend with twins and one without."
+        return "Whether twinning helps is unknown: either no twin was fitted, or only twins were."
     parts = [contribution[name] for name in ("ratio", "lower", "upper")]
     if not all(part is not None and math.isfinite(part) for part in parts):
         return "The blend without twins has no error."
