@@ -32,7 +32,7 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.plan import MemberFits, MemberResult, finishing_seconds
+from twinned.estimators.blending.plan import MemberFits, MemberResult
 from twinned.estimators.blending.results import (
     FitRecord,
     leaderboard,
@@ -248,8 +248,7 @@ class AutoTwinRegressor(BaseTwin):
         if self.time_budget is None:
             results = fits.run(specs)
         else:
-            budget = self.time_budget - finishing_seconds(len(rows.y))
-            results = fits.run_within(specs, budget, start)
+            results = fits.run_within(specs, self.time_budget, start)
         self.skipped_ = fits.skipped
         if not results:
             raise ValueError(f"No member could be fitted: {_listed(fits.skipped)}.")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from twinned import AutoTwinRegressor
 from twinned.datasets import make_wsb
+from twinned.estimators.blending import plan
 from twinned.estimators.blending.members import AUTO, resolve_members
 from twinned.estimators.blending.plan import CostModel, MemberFits
 
@@ -25,6 +26,7 @@ class ImmediateFits(MemberFits):
 @pytest.fixture
 def fits(monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
+    monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 0.0)
     X, y = make_wsb(30, random_state=0)
     rows = AutoTwinRegressor()._set_rows(X, y, None, None, 0).training
     return ImmediateFits(rows, {}, 1, lambda result: None)
@@ -45,6 +47,17 @@ def test_members_that_leave_time_for_others_come_first(fits, budget, fitted):
     assert fits.run_within(specs, budget, perf_counter()) == fitted
     names = {label.partition(":")[0] for label in fitted}
     assert set(fits.skipped) == set(EXPECTED) - names
+
+
+def test_remaining_time_is_less_on_a_slow_machine():
+    (spec,) = resolve_members(["ridge"], "fast")
+    model = CostModel(100, 5, 5, 1)
+    clock = plan._Clock(perf_counter() + 100.0, 10.0, model)
+    assert clock.remaining == pytest.approx(90.0, abs=1.0)
+    expected = clock.expected(spec)
+    clock.calibrate(spec, 3 * (1 + model.seconds(spec)) - 1)  # three times as long as expected
+    assert clock.expected(spec) == pytest.approx(3 * expected)
+    assert clock.remaining == pytest.approx(70.0, abs=1.0)
 
 
 @given(

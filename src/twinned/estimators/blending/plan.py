@@ -114,8 +114,11 @@ class MemberFits:
     def run_within(
         self, specs: list[MemberSpec], budget: float, start: float
     ) -> list[MemberResult]:
-        """Fit members one after another until `budget` seconds after `start` are used."""
-        clock = _Clock(start + budget, CostModel.of(self.rows, effective_n_jobs(self.n_jobs)))
+        """Fit members one after another; the blend ends `budget` seconds after `start`."""
+        finishing = finishing_seconds(*self.rows.matrix.shape)
+        clock = _Clock(
+            start + budget, finishing, CostModel.of(self.rows, effective_n_jobs(self.n_jobs))
+        )
         results: list[MemberResult] = []
         pending = sorted(specs, key=clock.seconds_per_gain)
         for share in (_FIRST_SHARE, 1.0):  # first those that leave time for others
@@ -315,16 +318,21 @@ def _likelihood_seconds(n_rows: int, n_columns: int) -> float:
 class _Clock:
     """Remaining time, and expected times corrected by those of the members so far."""
 
-    def __init__(self, deadline: float, model: CostModel) -> None:
-        self._deadline, self._model = deadline, model
+    def __init__(self, deadline: float, finishing: float, model: CostModel) -> None:
+        self._deadline, self._finishing, self._model = deadline, finishing, model
         self._expected, self._actual = 1.0, 1.0
 
     @property
     def remaining(self) -> float:
-        return self._deadline - time.perf_counter()
+        """Seconds until the blend must be computed; more for that on a slow or busy machine."""
+        return self._deadline - time.perf_counter() - self._finishing * max(1.0, self._slowness)
 
     def expected(self, spec: MemberSpec) -> float:
-        return self._model.seconds(spec) * self._actual / self._expected
+        return self._model.seconds(spec) * self._slowness
+
+    @property
+    def _slowness(self) -> float:
+        return self._actual / self._expected
 
     def seconds_per_gain(self, spec: MemberSpec) -> float:
         return self._model.seconds(spec) / _GAIN.get(spec.name, 1.0)
@@ -334,9 +342,9 @@ class _Clock:
         self._actual += seconds
 
 
-def finishing_seconds(n_rows: int) -> float:
+def finishing_seconds(n_rows: int, n_columns: int) -> float:
     """Expected seconds of the blend and of the calibration of intervals."""
-    return 3.0 + 2e-3 * n_rows
+    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * (n_columns + 7)
 
 
 def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | None) -> int:
@@ -346,7 +354,7 @@ def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | N
     size = n_rows
     while size > least:
         cost = CostModel(size, n_columns, 5, effective_n_jobs(n_jobs))
-        if finishing_seconds(size) + cost.seconds(spec) <= _SUBSET_SHARE * seconds:
+        if finishing_seconds(size, n_columns) + cost.seconds(spec) <= _SUBSET_SHARE * seconds:
             break
         size = max(least, int(0.8 * size))
     return size
