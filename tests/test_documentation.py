@@ -94,7 +94,7 @@ def test_console_lines_run(page, empty_folder, monkeypatch):
     fitted = False
     for _, *arguments in commands:
         quick = QUICK if arguments[0] == "fit" and "--help" not in arguments else ()
-        if quick and "auto" in arguments:
+        if quick and "--model" not in arguments:
             quick = ("--time-budget", "1s")  # a single member is fitted
         elif quick and fitted:
             quick = (*quick, "--no-check")  # check only once

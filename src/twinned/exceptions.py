@@ -1,5 +1,9 @@
 """Exceptions and warnings of twinned. Each message shows the value and how to correct it."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class MemoryLimitError(ValueError):
     """The requested pairs do not fit into `memory_limit`."""
@@ -35,3 +39,11 @@ class GrowingInconsistencyWarning(UserWarning):
 
 class SkippedMemberWarning(UserWarning):
     """A member of a blend was not fitted, for lack of time or because its fit failed."""
+
+
+@contextmanager
+def ignore_unknown_categories() -> Iterator[None]:
+    """Context for models of folds: a category absent from a fold is no problem of the final one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownCategoryWarning)
+        yield

@@ -1,9 +1,8 @@
 """The report of `twinned advise` in a real browser; `make test-browser` runs it."""
 
 import pytest
-from sklearn.tree import DecisionTreeRegressor
 
-from twinned import TwinRegressor, diagnose
+from twinned import AutoTwinRegressor, diagnose
 from twinned.datasets import make_wsb
 from twinned.report import collect, render
 
@@ -14,8 +13,8 @@ SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "co
 @pytest.fixture(scope="module")
 def report():
     X, y = make_wsb(80, random_state=0)
-    twin = TwinRegressor(DecisionTreeRegressor(max_depth=8, random_state=0), random_state=0)
-    return collect(diagnose(X, y, estimator=twin), title="bridge.csv", target="V")
+    blend = AutoTwinRegressor(members=["ridge", "gp_rbf"])
+    return collect(diagnose(X, y, estimator=blend), title="bridge.csv", target="V")
 
 
 @pytest.fixture

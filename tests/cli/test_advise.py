@@ -4,24 +4,29 @@ import json
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
-from twinned import TwinRegressor, load
+from twinned import load
 from twinned.cli import app
 from twinned.cli.options import parse_seconds
 from twinned.datasets import make_wsb
 
 NAMES = [f"No. {i}" for i in range(40)]
+MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _fast():
-    """One thread, and a default estimator of few iterations: the advice need not be good."""
-    few = HistGradientBoostingRegressor(max_iter=40, min_samples_leaf=10)
+    """One thread, three quick members, and an error scale of two trees."""
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
-        patch.setattr("twinned.estimators.twin.default_estimator", lambda *sizes: few)
+        patch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
+        patch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 5)
+        patch.setattr(
+            "twinned.intervals.error_scale.ExtraTreesRegressor",
+            lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),
+        )
         yield
 
 
@@ -48,9 +53,17 @@ def json_output(tmp_path_factory):
     path, model = folder / "bridge.csv", folder / "m.twin"
     bridge().assign(house=NAMES).to_csv(path, index=False)
     result = run("advise", path, "-t", "price", "--log-target", "--label", "house",
-                 "--budget", "0.1s", "--json", "-o", model)  # fmt: skip
+                 "--budget", "40s", "--json", "-o", model)  # fmt: skip
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout), load(model)
+
+
+def run_code(output):
+    """Run the printed code, which reads the table and makes the model."""
+    code = output.split("To make it in Python:\n")[1].split("\nmodel: ")[0]
+    namespace = {}
+    exec("\n".join(line.removeprefix("  ") for line in code.splitlines()), namespace)
+    return namespace
 
 
 def test_summary_report_and_model(table, tmp_path):
@@ -58,16 +71,39 @@ def test_summary_report_and_model(table, tmp_path):
     page, model = tmp_path / "page.html", tmp_path / "m.twin"
     result = run("advise", path, "-t", "price", "--budget", "0.1s", "-r", page, "-o", model)
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("Twinning ")
-    assert "twin.fit(X, y)" in result.stdout
-    assert "Skipped for lack of time" in result.stdout
-    # what the twin is compared with, and its settings
-    line = next(line for line in result.stdout.splitlines() if "base estimator  " in line)
-    assert "HistGradientBoostingRegressor(max_iter=40, min_samples_leaf=4" in line
+    assert result.stdout.startswith("Use ridge regression, the only model that was fitted.")
+    assert "Predictions of price are typically off by ± " in result.stdout
+    for name in ("gp_rbf", "tree_twin", "learning curve of ridge:fast"):
+        assert f"skipped {name}: expected to take" in result.stdout
+    assert "[AutoTwinRegressor] ridge:fast: RMSE" in result.stderr  # progress
     assert '<section id="comparables"' in page.read_text("utf-8")
-    X, y = frame.drop(columns="price"), frame["price"]
-    again = TwinRegressor(random_state=0).fit(X, y).predict(X)
-    np.testing.assert_allclose(load(model).predict(X), again, rtol=1e-9)
+    X = frame.drop(columns="price")
+    again = run_code(result.stdout)["model"]
+    np.testing.assert_allclose(load(model).predict(X), again.predict(X), rtol=1e-9)
+    ends = load(model).predict_interval(X)
+    np.testing.assert_allclose(ends, again.predict_interval(X), rtol=1e-9)
+
+
+def test_recommended_model_is_saved_shown_and_printed(table, tmp_path):
+    path, frame = table
+    model, page = tmp_path / "m.twin", tmp_path / "page.html"
+    frame.assign(sample=np.arange(40) // 2).to_csv(path, sep=";", index=False)
+    result = run("advise", path, "-t", "price", "--budget", "60s", "-o", model, "-r", page,
+                 "--group", "sample", "--separator", ";")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    saved, again = load(model), run_code(result.stdout)["model"]
+    lines = result.stdout.splitlines()
+    recommended = [line for line in lines if line.endswith("  recommended")]
+    assert len(recommended) == 1
+    name = "blend" if len(saved.member_names_) > 1 else saved.member_names_[0]
+    assert recommended[0].split()[0] == name
+    X = frame.drop(columns="price")
+    np.testing.assert_allclose(saved.predict(X), again.predict(X), rtol=1e-9)
+    np.testing.assert_allclose(saved.predict_interval(X), again.predict_interval(X), rtol=1e-9)
+    rmse = np.sqrt(((saved.out_of_fold_prediction_ - frame["price"]) ** 2).mean())
+    assert f" {rmse:.4g} ± " in recommended[0]
+    for member in MEMBERS:
+        assert f"{member}: RMSE" in result.stderr
 
 
 def test_labels_name_the_rows(json_output):
@@ -81,34 +117,36 @@ def test_labels_name_the_rows(json_output):
 
 def test_json_output_and_log_target(json_output):
     report, model = json_output
-    assert report["target"] == "log price"
-    assert report["rows"] == 40
-    errors = report["checks"]["comparison"]["numbers"]["rmse"]
-    assert {"twin", "base estimator", "k-NN"} <= set(errors)
-    assert any("logarithm" in step for step in report["next_steps"])
+    assert (report["target"], report["log_target"], report["rows"]) == ("price", True, 40)
+    assert {row["model"] for row in report["leaderboard"]} >= {*MEMBERS, "mean of y"}
     X, price = bridge().drop(columns="price"), bridge()["price"]
     predicted = model.predict(X)
     assert np.all(predicted > 0)  # in units of the target again
     assert np.corrcoef(predicted, price)[0, 1] > 0.9
     low, high = np.exp(model.regressor_.predict_interval(X)).T
     assert np.all((low < predicted) & (predicted < high))
+    # errors in units of the target
+    out_of_fold = np.exp(model.regressor_.out_of_fold_prediction_)
+    rmse = np.sqrt(((out_of_fold - price) ** 2).mean())
+    assert report["errors"]["rmse"] == pytest.approx(rmse)
+    assert report["checks"]["logarithm"]["summary"].startswith("The logarithm ")
     namespace = {}
-    exec(report["code"], namespace)  # the printed code reads the table and makes the same model
-    again = np.exp(namespace["twin"].predict(namespace["X"]))
+    exec(report["code"], namespace)
+    again = namespace["model"].predict(namespace["X"])
     np.testing.assert_allclose(again, predicted, rtol=1e-9)
 
 
-def test_skipped_networks_and_hints_are_printed(table, tmp_path):
+def test_missing_values_categories_and_hints(table, tmp_path):
     path, frame = table
     wide = frame.assign(price=np.exp(2 * np.log(frame["price"])), maker=["a", "b"] * 20)
     wide.loc[3, "R1"] = np.nan
     wide.to_csv(path, index=False)
-    result = run("advise", path, "-t", "price", "--budget", "0.1s", "-r", tmp_path / "page.html")
+    page = tmp_path / "page.html"
+    result = run("advise", path, "-t", "price", "--budget", "0.1s", "-r", page)
     assert result.exit_code == 0, result.output
-    assert "Networks were not tried: they do not accept missing values." in result.stdout
     assert "times the smallest: try the logarithm (--log-target)" in result.stdout
     assert ".astype({'maker': 'category'})" in result.stdout
-    assert 'href="#curves"' not in (tmp_path / "page.html").read_text("utf-8")  # no curve fits
+    assert 'href="#curves"' not in page.read_text("utf-8")  # no curve fits
     refused = run("advise", path, "-t", "price", "-r", tmp_path / "no" / "page.html")
     assert "--report" in refused.stderr
 

@@ -1,4 +1,4 @@
-"""`twinned fit --model auto`: members, output, saved model, and errors for bad input."""
+"""`twinned fit` with its default model, a blend: members, output, saved model, bad input."""
 
 import json
 
@@ -43,7 +43,7 @@ def run(*arguments):
 
 def fit(table, *options):
     path = table.with_name("model.twin")
-    arguments = ("-t", "y", "-m", "auto", "--effort", "fast", "-o", path, *options)
+    arguments = ("-t", "y", "-o", path, *options)  # --model auto --effort fast
     return run("fit", table, *arguments), path
 
 
@@ -62,7 +62,7 @@ def test_summary_and_progress(table):
     assert all("±" in line for line in lines[header + 1 : header + 4])
     assert lines[header + 4].split()[0] == "blend"
     assert "auto (fast), 3 members" in result.stdout
-    assert "the error of the blend is" in result.stdout
+    assert "the error of the blend with twins is" in result.stdout
     assert "skipped" not in result.stdout
     for name in MEMBERS:
         assert f"{name}: RMSE" in result.stderr
@@ -84,7 +84,7 @@ def test_json_and_saved_model_equal_the_python_api(table, log):
     assert facts["contribution"]["ratio"] == pytest.approx(model.contribution_["ratio"])
     assert set(facts["contribution"]["baseline_weights"]) == set(MEMBERS)
     assert facts["blend"]["method"] == model.blend_["method"]
-    assert (facts["skipped"], facts["effort"], facts["time_budget"]) == ({}, "fast", None)
+    assert (facts["skipped"], facts["effort"], facts["time_budget"]) == ({}, "fast", 300.0)
 
     predicted = run("predict", path, table, "--interval", "0.8", "--std", "--json")
     columns = json.loads(predicted.stdout)
@@ -108,12 +108,12 @@ def test_time_budget_and_skipped_members(table):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("-m", "auto", "--pairs", "3"), "--pairs does not apply to --model auto"),
-        (("-m", "auto", "--anchors", "3"), "--anchors does not apply to --model auto"),
-        (("--effort", "fast"), "--effort needs --model auto"),
-        (("--time-budget", "9s"), "--time-budget needs --model auto"),
-        (("-m", "auto", "--time-budget", "soon"), "--time-budget must be a time such as 60s or 2m"),
-        (("-m", "auto", "--effort", "little"), "effort must be one of"),
+        (("--pairs", "3"), "--pairs does not apply to --model auto; use a twin"),
+        (("--anchors", "3"), "--anchors does not apply to --model auto; use a twin"),
+        (("-m", "twin", "--effort", "fast"), "--effort needs --model auto"),
+        (("-m", "twin", "--time-budget", "9s"), "--time-budget needs --model auto"),
+        (("--time-budget", "soon"), "--time-budget must be a time such as 60s or 2m"),
+        (("--effort", "little"), "--effort must be one of fast, balanced, thorough"),
     ],
 )
 def test_bad_input(table, options, text):

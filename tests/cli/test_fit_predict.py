@@ -165,7 +165,7 @@ def test_keep_copies_columns(folder, model):
         assert_refused(run("predict", model, folder / "named.csv", "--keep", name), "--keep", name)
 
 
-@pytest.mark.parametrize("name", ["default", "knn", "ridge"])
+@pytest.mark.parametrize("name", ["twin", "knn", "ridge"])
 def test_each_model_fits_and_predicts(folder, name):
     path = folder / "model.twin"
     succeeded(run("fit", folder / "table.csv", "-t", "y", "-m", name, "-o", path, *QUICK))
@@ -303,7 +303,7 @@ def test_the_check_is_cross_validation(folder, log):
 def test_plain_base_estimator_of_the_check_has_the_settings_of_the_twin(folder):
     from twinned.diagnostics.baselines import describe, plain_estimator
 
-    result = run("fit", folder / "table.csv", "-t", "y", "-o", folder / "m.twin")
+    result = run("fit", folder / "table.csv", "-t", "y", "-m", "twin", "-o", folder / "m.twin")
     twin = load(folder / "m.twin")
     expected = describe(plain_estimator(twin, twin, 30, 0))
     assert "min_samples_leaf=3" in expected
@@ -466,7 +466,9 @@ def test_a_nameless_column_can_be_dropped(tmp_path):
 
 
 def test_output_path_is_checked_before_the_fit(folder, monkeypatch):
-    monkeypatch.setattr(TwinRegressor, "fit", lambda *_: pytest.fail("fitted before the check"))
+    monkeypatch.setattr(
+        twinned.AutoTwinRegressor, "fit", lambda *_: pytest.fail("fitted before the check")
+    )
     arguments = ("fit", folder / "table.csv", "-t", "y", "-o")
     before = (folder / "table.csv").read_bytes()
     assert_refused(run(*arguments, folder / "nowhere" / "m.twin"), "no folder", "nowhere")

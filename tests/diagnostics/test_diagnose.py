@@ -1,158 +1,206 @@
-"""All checks within a time budget, and the recommended model."""
+"""The diagnosis of a data set: recommended model, errors, checks and time budget."""
+
+import time
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.dummy import DummyRegressor
 
-from twinned import NearestAnchors, RandomAnchors, TwinRegressor, diagnose
+from twinned import AutoTwinRegressor, TwinRegressor, diagnose
 from twinned.datasets import make_wsb
-from twinned.diagnostics import anchor_curve
-from twinned.diagnostics.comparison import rmse_ratio
-from twinned.report import collect, render
+from twinned.diagnostics.errors import MEAN
+from twinned.diagnostics.member_checks import logarithm_check, uncertainty_check
+from twinned.estimators.blending.plan import affordable_rows
+
+MEMBERS = ["ridge", "gp_rbf"]
 
 
-def test_random_subset_of_too_many_rows(bridge, tree_twin, monkeypatch):
+def make_estimator(members=MEMBERS):
+    return AutoTwinRegressor(members=members)
+
+
+@pytest.fixture(scope="module")
+def diagnosis(bridge):
+    return diagnose(*bridge, estimator=make_estimator())
+
+
+def test_recommended_model_is_that_of_the_code(diagnosis, bridge):
     X, y = bridge
-    monkeypatch.setattr("twinned.diagnostics.cross_validation.MIN_SUBSET", 50)
-    diagnosis = diagnose(X, y, estimator=tree_twin, budget=0.001)
-    cv = diagnosis.cross_validation
-    assert len(cv.subset) == len(cv.y) == 50
-    np.testing.assert_array_equal(cv.y, y.iloc[cv.subset])
-    assert diagnosis.n_rows == len(diagnosis.model.anchors_y_) == 120
+    namespace = {"X": X, "y": y}
+    exec(diagnosis.code, namespace)
+    np.testing.assert_array_equal(namespace["model"].predict(X), diagnosis.model.predict(X))
+    ends = namespace["model"].predict_interval(X)
+    np.testing.assert_array_equal(ends, diagnosis.model.predict_interval(X))
+
+
+def test_errors_are_those_of_the_out_of_fold_predictions(diagnosis, bridge):
+    y, errors = bridge[1].to_numpy(), diagnosis.errors
+    table = diagnosis.out_of_fold
+    residual = table["prediction"] - y
+    assert errors.rmse == pytest.approx(np.sqrt((residual**2).mean()))
+    assert errors.mae == pytest.approx(residual.abs().mean())
+    assert errors.median == pytest.approx(residual.abs().median())
+    assert errors.r2 == pytest.approx(1 - (residual**2).sum() / ((y - y.mean()) ** 2).sum())
+    assert errors.mean_rmse == pytest.approx(y.std(), rel=0.1)
+    inside = (table["lower"] <= y) & (y <= table["upper"])
+    assert inside.mean() == pytest.approx(0.9, abs=0.02)
+    assert f"typically off by ± {errors.median:.3g}" in diagnosis.describe_errors("V")
+
+
+def test_leaderboard_has_all_members_the_mean_and_the_recommended_model(diagnosis):
+    board = diagnosis.leaderboard.set_index("model")
+    assert set(board.index) >= {*MEMBERS, MEAN}
+    assert board["recommended"].sum() == 1
+    recommended = board[board["recommended"]].iloc[0]
+    assert recommended["rmse"] == pytest.approx(diagnosis.errors.rmse)
+    assert board["rmse"].is_monotonic_increasing
+    assert (board["rmse_se"] > 0).all()
+    assert diagnosis.recommendation.members == ["gp_rbf"]
+    assert board["weight"]["gp_rbf"] == 1.0
+    assert str(diagnosis).startswith("Use a Gaussian process (squared exponential)")
+
+
+def test_every_check_names_its_model(diagnosis):
+    assert set(diagnosis.checks) == {"uncertainty", "noise", "learning"}
+    assert diagnosis.checks["learning"].model == "gp_rbf"
+    assert diagnosis.checks["noise"].model == "recommended model"
+    learning = diagnosis.checks["learning"].numbers
+    assert learning["rmse"][-1] == pytest.approx(diagnosis.errors.rmse, rel=0.3)
+    assert all(error > 0 for error in learning["standard_error"])
+    for check in diagnosis.checks.values():
+        assert check.model in check.plot().get_title()
+
+
+def test_checks_of_a_twin_are_done_where_it_is_recommended(bridge, monkeypatch):
+    monkeypatch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 20)
+    monkeypatch.setattr("twinned.diagnostics.curves._BOOSTING_ITERATIONS", 20)
+    diagnosis = diagnose(*bridge, estimator=make_estimator(["ridge", "tree_twin:fast"]))
+    assert "tree_twin:fast" in diagnosis.recommendation.members
+    assert diagnosis.checks["multiplier"].model == "tree_twin:fast"
+    assert diagnosis.checks["anchors"].model == "tree_twin:fast"
+    assert diagnosis.checks["multiplier"].numbers["trend"] == "falls"
+
+
+def test_without_time_one_member_is_fitted(bridge):
+    start = time.perf_counter()
+    diagnosis = diagnose(*bridge, estimator=make_estimator(), budget=0.01)
+    assert time.perf_counter() - start < 20
+    assert diagnosis.recommendation.members == ["ridge:fast"]
+    assert diagnosis.relevance is None
+    assert {"gp_rbf", "relevance of features"} <= set(diagnosis.skipped)
+    assert "Skipped: gp_rbf" in str(diagnosis)
+    assert diagnosis.model.predict_interval(bridge[0]).shape == (120, 2)
+
+
+def test_random_subset_of_too_many_rows(bridge, monkeypatch):
+    X, y = bridge
+    module = import_module("twinned.diagnostics.diagnose")
+    monkeypatch.setattr(module, "affordable_rows", lambda *sizes: 50)
+    diagnosis = diagnose(X, y, estimator=make_estimator(["ridge"]), budget=60, random_state=3)
+    assert len(diagnosis.rows) == len(diagnosis.y) == 50
+    np.testing.assert_array_equal(diagnosis.y, y.iloc[diagnosis.rows])
+    assert diagnosis.n_rows == 120
     assert "50 random rows of 120" in diagnosis.notes[0]
-    assert diagnosis.calibrated.store_in() is diagnosis.model  # with the scores of the subset
-    report = collect(diagnosis, title="subset")
-    assert (report["rows"], report["cross_validated_rows"]) == (120, 50)
-    for query in report["comparables"]:
-        assert query["truth"] == pytest.approx(y.iloc[query["row"] - 1], rel=1e-5)
-        for anchor in query["anchors"]:
-            assert anchor["known"] == pytest.approx(y.iloc[anchor["row"] - 1], rel=1e-5)
+    namespace = {"X": X, "y": y}
+    exec(diagnosis.code, namespace)
+    np.testing.assert_array_equal(namespace["model"].predict(X), diagnosis.model.predict(X))
 
 
-def test_without_time_only_the_cross_validation_is_done(bridge, tree_twin):
-    X, y = bridge
-    diagnosis = diagnose(X, y, estimator=tree_twin, budget=0.001)
-    assert list(diagnosis.checks) == ["comparison"]
-    assert "multiplier check" in diagnosis.skipped
-    assert "Skipped for lack of time" in str(diagnosis)
-    assert diagnosis.calibrated.predict_interval(X, 0.9).shape == (120, 2)
-    np.testing.assert_array_equal(diagnosis.model.predict(X), tree_twin.fit(X, y).predict(X))
+def test_affordable_rows():
+    assert affordable_rows(300, 6, 1.0, 1) == 300  # few rows are never reduced
+    assert affordable_rows(5000, 30, 60.0, 2) == 5000
+    subset = affordable_rows(200_000, 30, 60.0, 2)
+    assert 1000 <= subset < 200_000
+    assert subset < affordable_rows(200_000, 30, 600.0, 2)
 
 
-def test_with_time_all_checks_are_done(bridge, tree_twin):
-    messages = []
-    diagnosis = diagnose(*bridge, estimator=tree_twin, progress=messages.append)
-    assert set(diagnosis.checks) == {
-        "comparison", "anchors", "neighbors", "loops", "noise", "multiplier", "learning",
-        "variance",
-    }  # fmt: skip
-    assert not diagnosis.skipped
-    assert "twin, fold 1 of 5" in messages
-    namespace = {}
-    lines = diagnosis.code.splitlines()
-    assert len(lines) == 3
-    exec("\n".join(lines[:2]), namespace)
-    assert repr(namespace["twin"]) == repr(diagnosis.recommended)
+def test_logarithm_of_the_target(bridge):
+    X, voltage = bridge
+    y = np.exp(3 * voltage)
+    diagnosis = diagnose(X, y, estimator=make_estimator(), log_target=True, random_state=1)
+    predicted = diagnosis.model.predict(X)
+    assert (predicted > 0).all()
+    np.testing.assert_allclose(predicted, np.exp(diagnosis.twin.predict(X)))
+    assert list(diagnosis.model.feature_names_in_) == list(X.columns)
+    table = diagnosis.out_of_fold
+    np.testing.assert_allclose(table["y"], y)
+    residual = table["prediction"] - y
+    assert diagnosis.errors.rmse == pytest.approx(np.sqrt((residual**2).mean()))
+    board = diagnosis.leaderboard.set_index("model")
+    out_of_fold = diagnosis.twin.out_of_fold()
+    own = np.exp(out_of_fold["gp_rbf"]) - y.to_numpy()
+    assert board["rmse"]["gp_rbf"] == pytest.approx(np.sqrt((own**2).mean()))
+    assert diagnosis.checks["logarithm"].summary.startswith("The logarithm helps: ")
+    namespace = {"X": X, "y": y}
+    exec(diagnosis.code, namespace)
+    np.testing.assert_allclose(namespace["model"].predict(X), predicted, rtol=1e-12)
+    with pytest.raises(ValueError, match="positive"):
+        diagnose(X, voltage, log_target=True)
 
 
-def test_fold_twins_use_the_k_chosen_without_their_fold(bridge, tree_twin):
-    """Held-out predictions and intervals are then of twins like the recommended one."""
-    diagnosis = diagnose(*bridge, estimator=tree_twin)
-    numbers, cv = diagnosis.checks["neighbors"].numbers, diagnosis.cross_validation
-    assert numbers["best"] is not None
-    assert diagnosis.recommended.anchors.k == numbers["best"]
-    assert [twin.anchors.k for twin in diagnosis.calibrated.models] == numbers["fold_k"]
-    held_out = np.concatenate([mean for mean, _ in diagnosis.held_out])
-    rows = np.concatenate([rows for _, rows in cv.folds])
-    ratio = rmse_ratio(held_out, cv.predictions["twin"][rows], cv.y[rows])
-    assert ratio.value == pytest.approx(numbers["ratio"])
-
-
-def test_missing_values():
-    X, y = make_wsb(60, random_state=0)
-    X = X.copy()
-    X.iloc[::9, 0] = np.nan
-    twin = TwinRegressor(HistGradientBoostingRegressor(max_iter=20), random_state=0)
-    diagnosis = diagnose(X, y, estimator=twin)
-    assert {"comparison", "neighbors"} <= set(diagnosis.checks)
-    assert diagnosis.calibrated.predict_interval(X, 0.8).shape == (60, 2)
-
-
-def test_too_few_rows_are_refused():
-    with pytest.raises(ValueError, match="at least 20 rows; there are 5"):
-        diagnose(np.zeros((5, 1)), np.arange(5.0))
-
-
-def test_constant_target_is_refused(tree_twin):
-    with pytest.raises(ValueError, match="All values of y are 1"):
-        diagnose(np.random.RandomState(0).rand(25, 2), np.ones(25), estimator=tree_twin)
-
-
-def test_target_without_noise(tree_twin):
-    X = np.repeat(np.arange(5.0), 6)[:, None]
-    diagnosis = diagnose(X, X[:, 0], estimator=tree_twin)
-    assert diagnosis.checks["noise"].numbers["noise"] < 1e-6
-
-
-@pytest.mark.parametrize("anchors", [NearestAnchors(4), RandomAnchors(6)])
-def test_twin_with_an_anchor_strategy(anchors, bridge, tree_twin):
-    X, y = bridge
-    diagnosis = diagnose(X, y, estimator=tree_twin.set_params(anchors=anchors))
-    again = anchor_curve(X, y, cross_validation=diagnosis.cross_validation).numbers
-    assert again == diagnosis.checks["anchors"].numbers  # no check changes the fold twins
-    report = collect(diagnosis, title="t")
-    render(report)
-    for query in report["comparables"][:4]:
-        for anchor in query["anchors"]:
-            assert anchor["known"] == pytest.approx(y.iloc[anchor["row"] - 1], rel=1e-5)
-
-
-def test_categorical_features_of_the_twin(tree_twin):
+def test_logarithm_that_does_harm():
     rng = np.random.RandomState(0)
-    frame = pd.DataFrame({"a": rng.rand(60), "s": rng.choice(["x", "y"], 60)})
-    y = frame["a"] + (frame["s"] == "x")
-    twin = tree_twin.set_params(categorical_features=["s"])
-    assert "comparison" in diagnose(frame, y, estimator=twin, budget=0.001).checks
+    y = rng.rand(60) + 1
+    result = logarithm_check(y + 0.3 * rng.normal(size=60), y + 0.1, y, None, "ridge")
+    assert result.summary.startswith("The logarithm does harm: the error of ridge is ")
+    assert result.plot().has_data()
 
 
-def test_code_makes_the_recommended_twin(bridge):
-    twin = TwinRegressor(DecisionTreeRegressor(max_depth=4), pairs=9, symmetric=False)
-    diagnosis = diagnose(*bridge, estimator=twin, budget=0.001)
-    namespace = {}
-    exec("\n".join(diagnosis.code.splitlines()[:2]), namespace)
-    assert repr(namespace["twin"]) == repr(diagnosis.recommended)
+def test_uncertainty_that_ranks_the_errors():
+    rng = np.random.RandomState(0)
+    scale = np.exp(rng.normal(size=300))
+    errors = scale * np.abs(rng.normal(size=300))
+    assert uncertainty_check(errors / scale, errors, "m").summary.startswith("Yes: ")
+    shuffled = rng.permutation(errors)
+    assert uncertainty_check(shuffled / scale, shuffled, "m").summary.startswith("Hardly: ")
+    assert uncertainty_check(np.zeros(30), np.zeros(30), "m").numbers["correlation"] == 0.0
 
 
-def test_rows_of_a_group_are_held_out_together(tree_twin):
-    """Repeated measurements of one sample among the anchors would make errors too small."""
+def test_model_that_is_not_better_than_the_mean():
+    rng = np.random.RandomState(0)
+    X, y = rng.rand(60, 2), rng.normal(size=60)
+    members = [("constant", DummyRegressor(strategy="constant", constant=9.0))]
+    diagnosis = diagnose(X, y, estimator=make_estimator(members))
+    assert diagnosis.describe_errors().startswith("No model predicts y better than always its mean")
+
+
+def test_groups_are_held_out_together():
+    """Repeated measurements of one sample in the training set would make errors too small."""
     rng = np.random.RandomState(0)
     sample = np.repeat(np.arange(20), 4)
     X = rng.normal(size=(20, 3))[sample] + 0.01 * rng.normal(size=(80, 3))
     y = rng.normal(size=20)[sample] + 0.01 * rng.normal(size=80)
     names = np.array([f"s{i}" for i in sample])
-    alone = diagnose(X, y, estimator=tree_twin, budget=0)
-    together = diagnose(X, y, estimator=tree_twin, budget=0, groups=names)
-    for train, held_out in together.cross_validation.folds:
-        assert not set(sample[train]) & set(sample[held_out])
-    errors = [one.checks["comparison"].numbers["rmse"]["twin"] for one in (alone, together)]
-    assert 4 * errors[0] < errors[1]
-    predictions = together.cross_validation.predictions
-    twin, base = predictions["twin"], predictions["base estimator"]
-    of_rows = rmse_ratio(twin, base, y)
-    of_groups = rmse_ratio(twin, base, y, sample)
-    # twenty groups are less certain than eighty rows
-    assert of_groups.high - of_groups.low > 1.3 * (of_rows.high - of_rows.low)
-    # group codes that do not start at 0, as in a fold
-    half = slice(40, 80)
-    assert np.isfinite(rmse_ratio(twin[half], base[half], y[half], sample[half])).all()
-    assert rmse_ratio(twin, base, y, sample // 5)[1:] == (0.0, np.inf)  # four groups are too few
+    twin = TwinRegressor(DummyRegressor(), anchors="all")
+    estimator = make_estimator(["gp_rbf", ("twin", twin)])
+    alone = diagnose(X, y, estimator=estimator)
+    together = diagnose(X, y, estimator=estimator, groups=names)
+    assert together.out_of_fold.groupby(sample)["fold"].nunique().max() == 1
+    assert 4 * alone.errors.rmse < together.errors.rmse
+    assert together.code.endswith("groups=groups)")
     with pytest.raises(ValueError, match="Row 1 has no group"):
         diagnose(X, y, groups=["s", None, *names[2:]])
-    with pytest.raises(ValueError, match=r"largest group has 77 of the 80 rows.* 3 training rows"):
-        diagnose(X, y, groups=np.repeat(["a", "b"], [77, 3]))
     with pytest.raises(ValueError, match="one label for each of the 80 rows"):
         diagnose(X, y, groups=names[:5])
     with pytest.raises(ValueError, match="All rows are in one group, s"):
         diagnose(X, y, groups=np.full(80, "s"))
+
+
+def test_missing_values_and_categories():
+    X, y = make_wsb(60, random_state=0)
+    X = X.assign(maker=pd.Categorical(["a", "b", "c"] * 20))
+    X.iloc[::9, 0] = np.nan
+    diagnosis = diagnose(X, y, estimator=make_estimator())
+    assert "noise" in diagnosis.checks
+    assert diagnosis.model.predict_interval(X, 0.8).shape == (60, 2)
+
+
+def test_too_few_rows_and_a_constant_target_are_refused():
+    with pytest.raises(ValueError, match="at least 20 rows; there are 5"):
+        diagnose(np.zeros((5, 1)), np.arange(5.0))
+    with pytest.raises(ValueError, match="All values of y are 1"):
+        diagnose(np.random.RandomState(0).rand(25, 2), np.ones(25))
+    with pytest.raises(TypeError, match="AutoTwinRegressor"):
+        diagnose(*make_wsb(30), estimator=TwinRegressor())

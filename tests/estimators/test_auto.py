@@ -433,7 +433,7 @@ def test_smaller_effort_within_the_time_budget(data):
     spec = resolve_members(["extra_trees"], "thorough")[0]
     rows = share_rows(*data[:2]).training
     costs = [
-        CostModel(rows, 1).seconds(spec.with_effort(effort))
+        CostModel.of(rows, 1).seconds(spec.with_effort(effort))
         for effort in ("fast", "balanced", "thorough")
     ]
     assert costs == sorted(costs)

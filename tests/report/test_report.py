@@ -3,18 +3,30 @@
 import json
 import re
 from html.parser import HTMLParser
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 
-from twinned import TwinRegressor, diagnose
+from twinned import AutoTwinRegressor, diagnose
 from twinned.datasets import make_wsb
 from twinned.report import collect, render
 from twinned.report.charts import Chart, bar_chart, format_number, powers, ticks
 
 SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "comparables", "next"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_trees():
+    """The error scale of the intervals takes most of the time of a fit to few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "twinned.intervals.error_scale.ExtraTreesRegressor",
+            lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
+        )
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +39,12 @@ def table():
 
 @pytest.fixture(scope="module")
 def diagnosis(table):
-    twin = TwinRegressor(DecisionTreeRegressor(max_depth=8, random_state=0), random_state=0)
-    return diagnose(*table, estimator=twin)
+    return diagnose(*table, estimator=AutoTwinRegressor(members=["ridge", "gp_rbf"]))
+
+
+def quick_diagnosis(X, y, **options):
+    estimator = AutoTwinRegressor(members=["ridge"])
+    return diagnose(X, y, estimator=estimator, budget=0.001, **options)
 
 
 @pytest.fixture(scope="module")
@@ -60,28 +76,67 @@ class PageParser(HTMLParser):
 
 
 def test_report_can_be_written_as_json(report):
-    again = json.loads(json.dumps(report))
-    assert again["rows"] == 80
-    assert again["conclusion"] in ("helps", "does not help", "no clear difference")
+    again = json.loads(json.dumps(report, allow_nan=False))
+    assert again["rows"] == again["fitted_rows"] == 80
+    assert again["conclusion"] == "unknown"  # no member is a twin
     assert len(again["predictions"]["truth"]) == 80
     assert again["importance"][0]["share"] > 0
     assert again["next_steps"]
+    assert [row["model"] for row in again["leaderboard"]] == ["gp_rbf", "ridge", "mean of y"]
+    assert again["leaderboard"][2]["weight"] is None
+    assert again["recommended"] == {"gp_rbf": 1.0}
 
 
-def test_comparables_add_up(report, diagnosis):
-    cv = diagnosis.cross_validation
-    held_out = np.empty(80)
-    for (mean, _), (_, rows) in zip(diagnosis.held_out, cv.folds, strict=True):
-        held_out[rows] = mean
-    assert len(report["comparables"]) == 40
-    for query in report["comparables"][:5]:
+def test_predictions_are_those_of_the_recommended_model(report, diagnosis):
+    twin, shown = diagnosis.twin, report["predictions"]
+    rows = np.array(shown["row"]) - 1
+    assert shown["predicted"] == pytest.approx(twin.out_of_fold_prediction_[rows], rel=1e-5)
+    assert shown["truth"] == pytest.approx(diagnosis.y[rows], rel=1e-5)
+
+
+def test_importance_is_that_of_the_recommended_model(report, diagnosis, table):
+    X, _ = table
+    shares = {feature["name"]: feature["share"] for feature in report["importance"]}
+    assert set(shares) == set(X.columns)
+    rng = np.random.RandomState(1)
+    other = X.iloc[rng.permutation(80)].reset_index(drop=True)
+    changes = {}
+    for names in (["R1"], ["unused1"], list(X.columns)):
+        changed = X.assign(**{name: other[name] for name in names})
+        difference = diagnosis.model.predict(changed) - diagnosis.model.predict(X)
+        changes[names[0] if len(names) == 1 else "all"] = np.sqrt((difference**2).mean())
+    assert shares["R1"] == pytest.approx(changes["R1"] / changes["all"], abs=0.2)
+    assert shares["unused1"] < 0.1 < shares["R1"]
+
+
+@pytest.mark.parametrize("log_target", [False, True])
+def test_comparables_add_up(table, log_target):
+    X, y = table[0], np.exp(table[1])
+    diagnosis = quick_diagnosis(X, y, log_target=log_target)
+    predicted = diagnosis.out_of_fold["prediction"].to_numpy()
+    queries = collect(diagnosis, title="t")["comparables"]
+    assert len(queries) == 40
+    for query in queries[:5]:
+        row = query["row"] - 1
         assert len(query["anchors"]) == 8
-        assert query["truth"] == pytest.approx(cv.y[query["row"] - 1], rel=1e-5)
-        assert query["predicted"] == pytest.approx(held_out[query["row"] - 1], rel=1e-4)
+        assert query["truth"] == pytest.approx(y[row], rel=1e-5)
+        assert query["predicted"] == pytest.approx(predicted[row], rel=1e-4)
         for anchor in query["anchors"]:
-            assert anchor["known"] == pytest.approx(cv.y[anchor["row"] - 1], rel=1e-5)
-            total = anchor["known"] + anchor["difference"]
-            assert anchor["estimate"] == pytest.approx(total, abs=1e-4)
+            own = anchor["row"] - 1
+            assert own != row
+            assert anchor["known"] == pytest.approx(y[own], rel=1e-5)
+            ratio, step = predicted[row] / predicted[own], predicted[row] - predicted[own]
+            estimate = y[own] * ratio if log_target else y[own] + step
+            assert anchor["estimate"] == pytest.approx(estimate, rel=1e-4)
+            assert anchor["difference"] == pytest.approx(estimate - y[own], abs=1e-4)
+
+
+def test_comparables_are_the_nearest_by_the_metric_of_explain(report, diagnosis, table):
+    for query in report["comparables"][:5]:
+        row = query["row"] - 1
+        explained = diagnosis.twin.explain(table[0].iloc[[row]], n=9)["anchor"].tolist()
+        explained.remove(row)
+        assert [anchor["row"] - 1 for anchor in query["anchors"]] == explained
 
 
 def test_coverage_of_intervals_calibrated_on_other_folds(report):
@@ -101,11 +156,26 @@ def test_page_is_valid_and_loads_nothing(report):
     assert all(link.startswith("#") for link in parsed.links)
     assert not re.search(r"https?://", page)
     assert "bridges &amp; &lt;others&gt;" in page
-    assert report["summary"].replace("'", "&#39;") in page
+    assert report["summary"] in page
 
 
-def test_page_names_the_settings_of_the_compared_estimators(report):
-    assert "<code>DecisionTreeRegressor(max_depth=8, random_state=0)</code>" in render(report)
+def test_page_has_the_leaderboard_with_error_bars(report):
+    page = render(report)
+    assert page.count('class="error"') == 3
+    for row in report["leaderboard"]:
+        assert f'<th scope="row">{row["model"]}<' in page
+    assert page.count(">recommended<") == 1
+    assert report["error_summary"] in page
+
+
+def test_page_of_a_subset_names_the_rows_of_the_table(table, monkeypatch):
+    module = import_module("twinned.diagnostics.diagnose")
+    monkeypatch.setattr(module, "affordable_rows", lambda *sizes: 50)
+    report = collect(quick_diagnosis(*table), title="subset")
+    assert (report["rows"], report["fitted_rows"]) == (80, 50)
+    assert "(50 fitted)" in render(report)
+    for query in report["comparables"]:
+        assert query["truth"] == pytest.approx(table[1].iloc[query["row"] - 1], rel=1e-5)
 
 
 def test_data_cannot_end_its_script_element(report):
@@ -116,18 +186,17 @@ def test_data_cannot_end_its_script_element(report):
 
 
 def test_page_of_a_diagnosis_with_skipped_checks(table):
-    twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0))
-    X, y = table
-    report = collect(diagnose(X, y, estimator=twin, budget=0.001), title="t")
-    assert "Do more pairs help?" not in render(report)
+    report = collect(quick_diagnosis(*table), title="t")
+    page = render(report)
+    assert "Would more labels help?" not in page
+    assert "learning curve of ridge:fast: expected to take" in page
     assert any("--budget" in step for step in report["next_steps"])
 
 
 def test_columns_of_arrays_have_names():
     rng = np.random.RandomState(0)
     X = rng.normal(size=(40, 2))
-    twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0))
-    report = collect(diagnose(X, X[:, 0], estimator=twin, budget=0.001), title="t")
+    report = collect(quick_diagnosis(X, X[:, 0]), title="t")
     assert report["columns"] == ["x0", "x1"]
     assert report["importance"][0]["name"] == "x0"
 
@@ -153,8 +222,7 @@ def test_nullable_columns_and_categories_of_digits():
     frame = pd.DataFrame({"n": pd.array([*range(39), None], dtype="Int64")})
     frame["b"] = pd.array([True, None] * 20, dtype="boolean")
     frame["postcode"] = pd.Categorical(["10135", "10136"] * 20)
-    twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0))
-    report = collect(diagnose(frame, rng.rand(40), estimator=twin, budget=0.001), title="t")
+    report = collect(quick_diagnosis(frame, rng.rand(40)), title="t")
     shown = {value for query in report["comparables"] for value in query["values"]}
     assert "10135" in shown
     assert "missing" in shown

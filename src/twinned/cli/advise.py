@@ -1,8 +1,9 @@
-"""`twinned advise`: check whether twinning helps on a table, and recommend a model."""
+"""`twinned advise`: recommend a model for a table, and state whether twinning helps."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,16 +11,14 @@ import typer
 
 from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_warnings
-from twinned.cli._progress import progress_bar
-from twinned.cli.csv_input import check_output_path, read_csv
+from twinned.cli._progress import progress_lines
+from twinned.cli.blend_summary import align_columns, rounded
+from twinned.cli.csv_input import check_output_path, parse_separator, read_csv
 from twinned.cli.fit import read_training_data
-from twinned.cli.model_options import with_log_target
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
-    from twinned.diagnostics import Diagnosis
     from twinned.report.collect import Content
 
 
@@ -37,7 +36,8 @@ def advise_command(
         str,
         typer.Option(
             "--budget",
-            help="About how long it may take. The cross-validation is always done.",
+            help="About how long it may take. Models and checks that would take longer are "
+            "skipped, and at least one model is fitted.",
             metavar="60s|2m",
         ),
     ] = "60s",
@@ -57,11 +57,11 @@ def advise_command(
     separator: options.Separator = ",",
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Check whether twinning helps on a table, and recommend a model.
+    """Recommend a model for a table, and state whether twinning helps.
 
-    A twin, its base estimator on plain rows, k-NN, ridge regression and networks are
-    cross-validated on the same folds; further checks vary the number of pairs, anchors and labels.
-    All errors are errors of held-out rows.
+    Twins, networks, trees, Gaussian processes and ridge regression are cross-validated on the same
+    folds, as many as fit into the budget. The recommended model is the best that was found: a blend
+    of several of them, or a single one. All errors are errors of held-out rows.
 
     For example:
 
@@ -69,6 +69,7 @@ def advise_command(
 
         twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
     """
+    start = time.perf_counter()
     with exit_on_bad_input(), print_warnings():
         seconds = options.parse_seconds("--budget", budget)
         options.check_seed(seed)
@@ -82,31 +83,41 @@ def advise_command(
             drop = [*(drop or []), label]
         X, y, groups = read_training_data(csv_table, target, categorical, drop, log_target, group)
 
-        import numpy as np
+        from joblib import cpu_count
 
-        from twinned.diagnostics import diagnose
+        from twinned import AutoTwinRegressor, diagnose, save
         from twinned.persistence.archive import write_atomically
         from twinned.report import collect, render
 
-        fitted_y, name = (np.log(y), f"log {target}") if log_target else (y, target)
         labels = None if label is None else csv_table.column(label)
-        with progress_bar() as progress:
+        with progress_lines() as progress:
             diagnosis = diagnose(
-                X, fitted_y, budget=seconds, groups=groups, progress=progress, random_state=seed
+                X,
+                y,
+                estimator=AutoTwinRegressor(verbose=1),
+                budget=max(0.01, seconds - (time.perf_counter() - start)),
+                groups=groups,
+                log_target=log_target,
+                n_jobs=cpu_count(),
+                progress=progress,
+                random_state=seed,
             )
             progress("collecting the report")
+            left = seconds - (time.perf_counter() - start)
             content = collect(
-                diagnosis, title=table.name, target=name, labels=labels, random_state=seed
+                diagnosis,
+                title=table.name,
+                target=target,
+                labels=labels,
+                seconds=max(0.5, 0.5 * left),
+                random_state=seed,
             )
-        opening = _opening_code(table, target, X, csv_table.names, log_target)
+        opening = _opening_code(table, target, X, csv_table.names, group, separator)
         content["code"] = f"{opening}\n{content['code']}"
-        if log_target:
-            content["next_steps"].append(
-                "All errors here are errors of the logarithm: 0.1 is about 10 %."
-            )
         if model_path is not None:
-            _save(diagnosis, X, y, log_target, model_path)
+            save(diagnosis.model, model_path)
             content["output"] = str(output)
+        content["seconds"] = round(time.perf_counter() - start, 1)
         if report_path is not None:
             write_atomically(report_path, render(content).encode())
             content["report"] = str(report)
@@ -114,49 +125,44 @@ def advise_command(
 
 
 def _opening_code(
-    table: Path, target: str, X: pd.DataFrame, columns: list[str], log_target: bool
+    table: Path,
+    target: str,
+    X: pd.DataFrame,
+    columns: list[str],
+    group: str | None,
+    separator: str,
 ) -> str:
     """Return the lines of Python that read the table as it was read here."""
     categories = {name: "category" for name in X.columns if X[name].dtype == "category"}
     dropped = [name for name in columns if name not in X.columns]
-    y = f"data[{target!r}]"
-    lines = ["import numpy as np"] if log_target else []
-    lines += [
+    options = "" if separator == "," else f", sep={parse_separator(separator)!r}"
+    read = f"data = pd.read_csv({str(table)!r}{options})"
+    lines = [
         "import pandas as pd",
-        f"data = pd.read_csv({str(table)!r})" + (f".astype({categories!r})" if categories else ""),
-        f"X, y = data.drop(columns={dropped!r}), {f'np.log({y})' if log_target else y}",
+        read + (f".astype({categories!r})" if categories else ""),
+        f"X, y = data.drop(columns={dropped!r}), data[{target!r}]",
     ]
+    if group is not None:
+        lines.append(f"groups = data[{group!r}]")
     return "\n".join(lines)
-
-
-def _save(
-    diagnosis: Diagnosis, X: pd.DataFrame, y: np.ndarray, log_target: bool, path: Path
-) -> None:
-    """Save the recommended model; with a log target it takes and returns the target itself."""
-    from twinned import save
-
-    model = twin = diagnosis.model
-    if log_target:
-        model = with_log_target(diagnosis.recommended).fit(X, y)
-        twin = model.regressor_
-    diagnosis.calibrated.store_in(twin)
-    save(model, path)
 
 
 def format_text(content: Content) -> str:
     """Return the summary, the errors and the code as lines of text."""
-    checks = content["checks"].copy()
-    comparison = checks.pop("comparison")["numbers"]
-    lines = [content["summary"]]
-    lines += [f"  {check['title']:<42}{check['summary']}" for check in checks.values()]
+    lines = [content["summary"], content["error_summary"], ""]
     lines.append(f"Errors (RMSE) of {content['target']} on held-out rows, by cross-validation:")
-    lines += [
-        f"  {name:<18}{error:<12.4g}{comparison['estimators'].get(name, '')}"
-        for name, error in sorted(comparison["rmse"].items(), key=lambda item: item[1])
-    ]
+    rows = [("model", "RMSE", "weight", "seconds")]
+    for row in content["leaderboard"]:
+        error = f"{rounded(row['rmse'])} ± {rounded(row['rmse_se'], 2)}"
+        weight = "" if row["weight"] is None else f"{row['weight']:.2f}"
+        rows.append((row["model"], error, weight, f"{row['fit_seconds']:.1f}"))
+    marks = ["", *("  recommended" if row["recommended"] else "" for row in content["leaderboard"])]
+    lines += [f"  {line}{mark}" for line, mark in zip(align_columns(rows), marks, strict=True)]
+    for check in content["checks"].values():
+        model = f" ({check['model']})" if check["model"] else ""
+        lines.append(f"{check['title']}{model} {check['summary']}")
     lines += content["notes"]
-    if content["skipped"]:
-        lines.append(f"Skipped for lack of time: {', '.join(content['skipped'])}.")
+    lines += [f"skipped {name}: {reason}" for name, reason in content["skipped"].items()]
     lines += [step for step in content["next_steps"] if "--log-target" in step]
     lines.append("To make it in Python:")
     lines += [f"  {line}" for line in content["code"].splitlines()]

@@ -29,32 +29,14 @@ def blend_facts(blend: Any) -> dict[str, Any]:
 
 def blend_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (heading, text) lines of the summary."""
+    from twinned.diagnostics.recommendation import describe_contribution
+
     logarithm = " of the logarithm" if facts["log_target"] else ""
     lines = [("members", f"RMSE{logarithm} on held-out rows of the cross-validation:")]
     lines += [("", f"  {line}") for line in _leaderboard_lines(facts)]
-    lines.append(("twins", contribution_sentence(facts["contribution"])))
+    lines.append(("twins", describe_contribution(facts["contribution"])))
     lines += [("skipped", f"{name}: {reason}") for name, reason in facts["skipped"].items()]
     return lines
-
-
-def contribution_sentence(contribution: dict[str, Any] | None) -> str:
-    """Return what twins add to the blend.
-
-    >>> contribution_sentence({"ratio": 0.8, "lower": 0.7, "upper": 0.9})
-    'Twins help: the error of the blend is 0.80 (0.70 to 0.90) times that without twins.'
-    >>> contribution_sentence(None)
-    'The blend has no twins, or only twins, so their contribution is unknown.'
-    """
-    if contribution is None:
-        return "The blend has no twins, or only twins, so their contribution is unknown."
-    ratio, lower, upper = (contribution[name] for name in ("ratio", "lower", "upper"))
-    if None in (ratio, lower, upper):
-        return "The blend without twins has no error."
-    meaning = "Twins make no clear difference"
-    if upper < 1 or lower > 1:
-        meaning = "Twins help" if upper < 1 else "Twins do harm"
-    times = f"{ratio:.2f} ({lower:.2f} to {upper:.2f}) times"
-    return f"{meaning}: the error of the blend is {times} that without twins."
 
 
 def rounded(score: float, digits: int = 4) -> str:
@@ -77,6 +59,15 @@ def _leaderboard_lines(facts: dict[str, Any]) -> list[str]:
             (entry["member"], error, f"{entry['weight']:.2f}", f"{entry['fit_seconds']:.1f}")
         )
     rows.append(("blend", rounded(facts["blend"]["rmse"]), "", f"{facts['seconds']:.1f}"))
+    return align_columns(rows)
+
+
+def align_columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
+    """Return rows as lines: the first two columns are aligned left, the others right.
+
+    >>> align_columns([("member", "RMSE", "weight", "s"), ("ridge", "12 ± 3", "0.50", "1.0")])
+    ['member  RMSE    weight    s', 'ridge   12 ± 3    0.50  1.0']
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return [
         "  ".join(

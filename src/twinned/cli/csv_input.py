@@ -67,7 +67,7 @@ class CsvTable:
 
 def read_csv(path: Path, separator: str) -> CsvTable:
     """Split a CSV file into named columns of text; blank lines are skipped."""
-    separator = _parse_separator(separator)
+    separator = parse_separator(separator)
     rows = _split(path, _read_text(path), separator)
     header = next(rows, None)
     if header is None:
@@ -122,7 +122,7 @@ def _split(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[st
             yield line, record
 
 
-def _parse_separator(separator: str) -> str:
+def parse_separator(separator: str) -> str:
     separator = {"tab": "\t", "\\t": "\t"}.get(separator, separator)
     if len(separator) != 1 or separator in '"\r\n':
         raise ValueError(

@@ -1,4 +1,4 @@
-"""`twinned fit`: fit a twin to a CSV file, cross-validate it and save it."""
+"""`twinned fit`: fit a blend or a twin to a CSV file, cross-validate it and save it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import sys
 import time
 import warnings
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +13,17 @@ import typer
 
 from twinned.cli import csv_input, options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
-from twinned.cli._progress import progress_bar
+from twinned.cli._progress import progress_bar, progress_lines
 from twinned.cli.blend_summary import blend_facts, blend_lines, rounded
-from twinned.cli.model_options import MODELS, MODELS_ALLOWING_NAN, N_FOLDS, ModelOptions
+from twinned.cli.model_options import (
+    BLEND_EFFORT,
+    BLEND_MINUTES,
+    EFFORTS,
+    MODELS,
+    MODELS_ALLOWING_NAN,
+    N_FOLDS,
+    ModelOptions,
+)
 from twinned.exceptions import SkippedMemberWarning
 
 if TYPE_CHECKING:
@@ -37,12 +44,12 @@ def fit_command(
         typer.Option(
             "--model",
             "-m",
-            help="The base estimator, which is fitted to differences: "
-            f"{', '.join(name for name in MODELS if name != 'auto')}; or auto, a blend of twins, "
-            "networks, trees, Gaussian processes and ridge regression.",
+            help="auto, a blend of twins, networks, trees, Gaussian processes and ridge "
+            "regression; or twin, a twin of gradient boosting; or the base estimator of another "
+            f"twin: {', '.join(name for name in MODELS if name not in ('auto', 'twin'))}.",
             metavar="NAME",
         ),
-    ] = "default",
+    ] = "auto",
     log_target: options.LogTarget = False,
     categorical: options.Categorical = None,
     drop: options.Drop = None,
@@ -69,7 +76,7 @@ def fit_command(
         str | None,
         typer.Option(
             "--effort",
-            help="With --model auto: fast, balanced (the default) or thorough.",
+            help=f"With --model auto: fast, balanced or thorough; the default is {BLEND_EFFORT}.",
             metavar="NAME",
         ),
     ] = None,
@@ -78,32 +85,46 @@ def fit_command(
         typer.Option(
             "--time-budget",
             help="With --model auto: about how long the fit may take. Members that would take too "
-            "long are fitted with less effort or skipped.",
+            "long are fitted with less effort or skipped. The default is "
+            f"{BLEND_MINUTES} minutes.",
             metavar="60s|2min",
         ),
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, help="Number of threads.", metavar="N")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            help="Number of threads; the default is all cores for --model auto, and 1 for twins.",
+            metavar="N",
+        ),
+    ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", help="The same seed gives the same model.", metavar="N")
+        int,
+        typer.Option(
+            "--seed",
+            help="The same seed gives the same model, if the same members fit into the time.",
+            metavar="N",
+        ),
     ] = 0,
     separator: options.Separator = ",",
     check: Annotated[
         bool,
         typer.Option(
             "--check/--no-check",
-            help="Cross-validate the twin and its plain base estimator, which takes several times "
-            "as long as the fit. Prediction intervals need it.",
+            help="Cross-validate a twin and its plain base estimator, which takes several times "
+            "as long as the fit. Prediction intervals need it. --model auto always does.",
         ),
     ] = True,
     as_json: options.AsJson = False,
 ) -> None:
-    """Fit a twin to a CSV file and save it.
+    """Fit a model to a CSV file and save it.
 
     Columns of text become categorical features; a missing value is an empty cell, NA, n/a, NaN,
-    null or None. The twin is cross-validated beside its plain base estimator, so that you see
-    whether twinning helps on your data.
+    null or None. Twins, networks, trees, Gaussian processes and ridge regression are
+    cross-validated on the same folds and blended; the output has their errors and whether twins
+    help. With another --model, a single twin is fitted and compared with its plain base estimator.
 
     For example:
 
@@ -111,13 +132,15 @@ def fit_command(
 
         twinned fit houses.csv --target price --log-target --drop id -o houses.twin
 
-        twinned fit houses.csv --target price --model forest -c postcode -o houses.twin
+        twinned fit houses.csv --target price --effort balanced --time-budget 10min -o houses.twin
 
-        twinned fit houses.csv --target price --model auto --time-budget 2min -o houses.twin
+        twinned fit houses.csv --target price --model forest -c postcode -o houses.twin
     """
     with exit_on_bad_input(), print_warnings():
         if model not in MODELS:
             raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {model}.")
+        if effort not in (None, *EFFORTS):
+            raise ValueError(f"--effort must be one of {', '.join(EFFORTS)}, not {effort}.")
         pair_option = _parse_count("--pairs", pairs, ("auto", "all"))
         anchor_option = _parse_count("--anchors", anchors, ("all",))
         _check_applicable(
@@ -125,13 +148,15 @@ def fit_command(
             {"--pairs": pairs != "auto", "--anchors": anchors != "all"},
             {"--effort": effort, "--time-budget": time_budget},
         )
-        seconds_allowed = (
-            None if time_budget is None else options.parse_seconds("--time-budget", time_budget)
+        seconds_allowed = options.parse_seconds(
+            "--time-budget", f"{BLEND_MINUTES}m" if time_budget is None else time_budget
         )
         options.check_seed(seed)
         resolved = csv_input.check_output_path(output, [table])
         csv_table = csv_input.read_csv(table, separator)
         X, y, groups = read_training_data(csv_table, target, categorical, drop, log_target, group)
+        from joblib import cpu_count
+
         if isinstance(anchor_option, int) and anchor_option > len(X):
             raise ValueError(f"--anchors {anchors} exceeds the {len(X)} rows of {table}.")
         missing = csv_input.first_missing(csv_table, X.columns)
@@ -147,8 +172,8 @@ def fit_command(
             anchor_option,
             seed,
             bool(missing),
-            jobs,
-            effort or "balanced",
+            jobs or (cpu_count() if model == "auto" else 1),
+            effort or BLEND_EFFORT,
             seconds_allowed,
         )
         fitted, seconds, scores = _fit(chosen, X, y, groups, check)
@@ -195,7 +220,7 @@ def read_training_data(
     log_target: bool,
     group: str | None,
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray | None]:
-    """Return the features, the target, and the groups (None without `--group`) of a CSV file.
+    """Return features, target, and names of groups (None without `--group`) of a CSV file.
 
     A ValueError names the option or the line.
     """
@@ -230,12 +255,16 @@ def read_training_data(
     if group is None:
         return X, y, None
 
+    import numpy as np
+
     from twinned.pairing.splits import encode_groups
 
     missing = csv_input.first_missing(table, [group])
     if missing:
         raise ValueError(f"{missing} has no value, and it is the --group.")
-    return X, y, encode_groups(table.column(group), len(table))
+    labels = np.array(table.column(group), dtype=object)
+    encode_groups(labels, len(table))  # refuses a single group
+    return X, y, labels
 
 
 def _check_applicable(model: str, of_twins: dict[str, Any], of_blends: dict[str, Any]) -> None:
@@ -243,8 +272,8 @@ def _check_applicable(model: str, of_twins: dict[str, Any], of_blends: dict[str,
     is_blend = model == "auto"
     for option, given in (of_twins if is_blend else of_blends).items():
         if given:
-            other = "does not apply to --model auto" if is_blend else "needs --model auto"
-            raise ValueError(f"{option} {other}.")
+            other = "does not apply to --model auto; use a twin, such as --model twin"
+            raise ValueError(f"{option} {other if is_blend else 'needs --model auto'}.")
 
 
 def _parse_count(option: str, value: str, names: tuple[str, ...]) -> str | int:
@@ -260,12 +289,13 @@ def _fit(
     chosen: ModelOptions, X: pd.DataFrame, y: np.ndarray, groups: np.ndarray | None, check: bool
 ) -> tuple[Any, float, dict[str, Any] | None]:
     """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
-    from twinned.pairing.splits import row_folds
+    from twinned.pairing.splits import encode_groups, row_folds
 
     if chosen.model == "auto":
         return *_fit_blend(chosen, X, y, groups), None
     check = check and len(X) >= MIN_ROWS_FOR_CHECK
-    folds = row_folds(len(X), N_FOLDS, chosen.seed, groups) if check else []
+    codes = None if groups is None else encode_groups(groups, len(X))
+    folds = row_folds(len(X), N_FOLDS, chosen.seed, codes) if check else []
     twin = chosen.make_twin(len(X))  # imports scikit-learn, which should not count as the fit
     with progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")
@@ -282,8 +312,9 @@ def _fit_blend(
     """Return the fitted blend and the seconds of its fit; a line for each member is on stderr."""
     blend = chosen.make_twin(len(X))
     start = time.perf_counter()
-    with redirect_stdout(sys.stderr), warnings.catch_warnings():
+    with progress_lines() as begin_step, warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
+        begin_step("fitting the members of the blend")
         blend.fit(X, y, **({} if groups is None else {"groups": groups}))
     return blend, time.perf_counter() - start
 

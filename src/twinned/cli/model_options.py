@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # The base estimator of each --model, as it is called in the output; auto has several members.
 MODELS = {
     "auto": "blend",
-    "default": "histogram gradient boosting",
+    "twin": "histogram gradient boosting",
     "forest": "random forest",
     "extra-trees": "extra trees",
     "boost": "histogram gradient boosting",
@@ -24,8 +24,11 @@ MODELS = {
     "ridge": "ridge regression",
     "neural": "neural networks",
 }
-MODELS_ALLOWING_NAN = ("auto", "default", "forest", "extra-trees", "boost")
+MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost")
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
+# Defaults of --model auto: a minute or two for a thousand rows on two cores, and never much longer.
+BLEND_EFFORT, BLEND_MINUTES = "fast", 5
+EFFORTS = ("fast", "balanced", "thorough")
 N_FOLDS = 5
 
 
@@ -48,7 +51,7 @@ class ModelOptions:
     seed: int
     missing_values: bool
     jobs: int = 1
-    effort: str = "balanced"
+    effort: str = BLEND_EFFORT
     time_budget: float | None = None
 
     def make_twin(self, n_rows: int) -> Any:
@@ -73,7 +76,7 @@ class ModelOptions:
 
             twin = TwinNeuralRegressor(effort=NEURAL_EFFORT)
         else:
-            twin = TwinRegressor(None if self.model == "default" else self._base_estimator())
+            twin = TwinRegressor(None if self.model == "twin" else self._base_estimator())
         twin.set_params(pairs=self.pairs, anchors=anchors, n_jobs=self.jobs, random_state=self.seed)
         return with_log_target(twin) if self.log_target else twin
 

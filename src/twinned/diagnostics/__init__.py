@@ -1,11 +1,9 @@
-"""Cross-validated checks of a data set: does twinning help, and with which settings?
+"""Diagnosis of a data set: which model to use, whether twinning helps, and checks of twins.
 
-`cross_validation` computes out-of-fold predictions, `comparison`, `curves` and
-`uncertainty_checks` hold one function per check, and `diagnose` runs all checks within a time
-budget.
+`diagnose` fits an `AutoTwinRegressor` within a time budget and recommends what its out-of-fold
+errors show to be best. The single checks of a twin are functions of their own.
 """
 
-from twinned.diagnostics.comparison import compare
 from twinned.diagnostics.curves import (
     anchor_curve,
     learning_curve,
@@ -22,7 +20,6 @@ __all__ = [
     "Diagnosis",
     "anchor_curve",
     "anchor_decomposition",
-    "compare",
     "diagnose",
     "learning_curve",
     "loop_check",

@@ -11,18 +11,20 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned.diagnostics.comparison import rmse_ratio
 from twinned.diagnostics.cross_validation import (
     CrossValidation,
-    cross_validate_models,
+    cross_validate_twin,
     rmse,
     use_all_cores,
 )
+from twinned.diagnostics.ratio import rmse_ratio
 from twinned.diagnostics.result import CheckResult, Numbers, draw_curve, format_percent
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
+from twinned.exceptions import ignore_unknown_categories
 
 _PARTNERS = (1, 4, 16, 64)
+_BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 
 
@@ -31,9 +33,23 @@ def anchor_curve(
 ) -> CheckResult:
     """Compute the error with 1, 2, 4, … random anchors, and with all.
 
-    See `compare` for the parameters.
+    Parameters
+    ----------
+    X : table or array of shape (n, n_features)
+        All rows.
+    y : array of shape (n,)
+        Their values.
+    twin : unfitted twin, default=None
+        None is `TwinRegressor()`.
+    cross_validation : CrossValidation, default=None
+        The fits of the twin in the folds, where they exist already.
+
+    Returns
+    -------
+    CheckResult
+        With `numbers`, `summary` and `plot`.
     """
-    cv = cross_validation or cross_validate_models(X, y, twin)
+    cv = cross_validation or cross_validate_twin(X, y, twin)
     rng = np.random.RandomState(0)
     sizes = _anchor_counts(cv)
     errors = []
@@ -49,7 +65,7 @@ def anchor_curve(
         f"{sizes[-1]:,}; with {enough} it is within 2 % of that."
     )
     numbers = _curve_numbers(sizes, errors, "random anchors", enough=enough)
-    return CheckResult("anchors", "How many anchors?", summary, numbers, draw_curve)
+    return CheckResult("anchors", "How many anchors?", summary, numbers, draw_curve, cv.name)
 
 
 def neighbor_curve(
@@ -58,7 +74,7 @@ def neighbor_curve(
     """Compute the error with the nearest 1, 2, 4, … anchors.
 
     The gain over all anchors is nested: for each fold, k is chosen by the errors of the other
-    folds. See `compare` for the parameters.
+    folds. See `anchor_curve` for the parameters.
 
     Returns
     -------
@@ -67,7 +83,7 @@ def neighbor_curve(
         good; `numbers["ratio"]` is the nested ratio of errors, `numbers["interval"]` its 95 %
         interval, and `numbers["fold_k"]` the k of each fold.
     """
-    cv = cross_validation or cross_validate_models(X, y, twin)
+    cv = cross_validation or cross_validate_twin(X, y, twin)
     sizes = _anchor_counts(cv)
     at_k = [_predict_nearest(estimates, sizes) for _, _, estimates in cv.anchor_estimates]
     rows = [own.rows for own in cv.anchor_estimates]
@@ -101,7 +117,9 @@ def neighbor_curve(
         interval=[ratio.low, ratio.high],
         fold_k=[sizes[k] for k in chosen],
     )
-    return CheckResult("neighbors", "All anchors, or the nearest?", summary, numbers, draw_curve)
+    return CheckResult(
+        "neighbors", "All anchors, or the nearest?", summary, numbers, draw_curve, cv.name
+    )
 
 
 def _predict_nearest(estimates: Floats, sizes: list[int]) -> Floats:
@@ -126,17 +144,23 @@ def multiplier_check(
 ) -> CheckResult:
     """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
 
-    Where the error grows with the number of pairs, twinning does not suit the data. Only the first
-    fold is used. See `compare` for the parameters. `numbers["trend"]` is "falls", "grows" or
-    "level".
+    Where the error grows with the number of pairs, twinning does not suit the data. See
+    `anchor_curve` for the parameters. `numbers["trend"]` is "falls", "grows" or "level".
     """
-    cv = cross_validation or cross_validate_models(X, y, twin)
-    train, held_out = cv.folds[0]
-    known = cv.y[held_out]
-    sizes = [m for m in _PARTNERS if m < len(train)]
-    predictions = [_fit_and_predict(_with_partners(cv.twin, m), cv, train) for m in sizes]
-    errors = [rmse(own, known) for own in predictions]
-    ratio = rmse_ratio(predictions[-1], predictions[0], known, cv.groups_of(held_out))
+    cv = cross_validation or cross_validate_twin(X, y, twin)
+    n_least = min(len(train) for train, _ in cv.folds)
+    sizes = [m for m in _PARTNERS if m < n_least]
+    predictions = [
+        [_fit_and_predict(_with_partners(cv.twin, m), cv, fold, train) for m in sizes]
+        for fold, (train, _) in enumerate(cv.folds)
+    ]
+    errors = [
+        [rmse(own, cv.y[held_out]) for own in fold]
+        for fold, (_, held_out) in zip(predictions, cv.folds, strict=True)
+    ]
+    rows = np.concatenate([held_out for _, held_out in cv.folds])
+    most, least = (np.concatenate([fold[k] for fold in predictions]) for k in (-1, 0))
+    ratio = rmse_ratio(most, least, cv.y[rows], cv.groups_of(rows))
     trend = "falls" if ratio.high < 1 else "grows" if ratio.low > 1 else "level"
     error = f"the error with {sizes[-1]} partners per row is {format_percent(ratio.value - 1)}"
     summary = {
@@ -146,9 +170,9 @@ def multiplier_check(
         "level": "The number of pairs makes no clear difference.",
     }[trend]
     numbers = _curve_numbers(
-        sizes, [errors], "partners per row", trend=trend, interval=[ratio.low, ratio.high]
+        sizes, errors, "partners per row", trend=trend, interval=[ratio.low, ratio.high]
     )
-    return CheckResult("multiplier", "Do more pairs help?", summary, numbers, draw_curve)
+    return CheckResult("multiplier", "Do more pairs help?", summary, numbers, draw_curve, cv.name)
 
 
 def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
@@ -157,7 +181,9 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
     if isinstance(own, TwinRegressor) and own.estimator is None:
         own.set_params(
             estimator=HistGradientBoostingRegressor(
-                max_iter=200, min_samples_leaf=max(2, partners // 2), early_stopping=False
+                max_iter=_BOOSTING_ITERATIONS,
+                min_samples_leaf=max(2, partners // 2),
+                early_stopping=False,
             )
         )
     return own
@@ -166,39 +192,37 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
 def learning_curve(
     X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
 ) -> CheckResult:
-    """Compute the error of the twin with a quarter, half and three quarters of the training rows.
+    """Compute the error with a quarter, half, three quarters and all of the training rows.
 
-    Only the first fold is used. See `compare` for the parameters. `numbers["doubled"]` is the
-    expected ratio of errors with twice as many labels, if the error goes on falling as a power of
-    their number.
+    The model may be any regressor. See `anchor_curve` for the parameters. `numbers["doubled"]` is
+    the expected ratio of errors with twice as many labels, if the error goes on falling as a power
+    of their number.
     """
-    cv = cross_validation or cross_validate_models(X, y, twin)
-    held_out = cv.folds[0][1]
-    order = _order_by_groups(cv, np.random.RandomState(0).permutation(cv.folds[0][0]))
-    sizes = [max(4, round(share * len(order))) for share in _TRAIN_SHARES]
-    errors = []
-    for size in sizes:
-        if size == len(order):
-            predictions = cv.predictions["twin"][held_out]
-        else:
-            predictions = _fit_and_predict(clone(cv.twin), cv, order[:size])
-        errors.append(rmse(predictions, cv.y[held_out]))
-    doubled = 2.0 ** _power(np.array(sizes, float), np.array(errors))
+    cv = cross_validation or cross_validate_twin(X, y, twin)
+    rng, errors = np.random.RandomState(0), []
+    n_least = min(len(train) for train, _ in cv.folds)
+    sizes = [max(4, round(share * n_least)) for share in _TRAIN_SHARES]
+    for fold, (train, held_out) in enumerate(cv.folds):
+        order = _order_by_groups(cv, rng.permutation(train))
+        predicted = [_fit_and_predict(clone(cv.twin), cv, fold, order[:size]) for size in sizes]
+        errors.append([rmse(own, cv.y[held_out]) for own in predicted])
+    doubled = 2.0 ** _power(np.array(sizes, float), np.mean(errors, axis=0))
     if doubled < 0.95:
         change = format_percent(1 - doubled)
         summary = f"Twice as many labels would lower the error by about {change}."
     else:
         summary = "More labels would change little; better features or less noise might help."
-    numbers = _curve_numbers(sizes, [errors], "labelled rows", doubled=doubled)
-    return CheckResult("learning", "Would more labels help?", summary, numbers, draw_curve)
+    numbers = _curve_numbers(sizes, errors, "labelled rows", doubled=doubled)
+    return CheckResult("learning", "Would more labels help?", summary, numbers, draw_curve, cv.name)
 
 
-def _fit_and_predict(twin: BaseTwin, cv: CrossValidation, train: Indices) -> Floats:
-    """Fit a twin to these rows and predict the held-out rows of the first fold."""
-    held_out = cv.folds[0][1]
-    twin.fit(cv.rows(train), cv.y[train])
-    with use_all_cores(twin, len(held_out)):
-        return twin.predict(cv.rows(held_out))
+def _fit_and_predict(model: Any, cv: CrossValidation, fold: int, train: Indices) -> Floats:
+    """Fit a model to these rows and predict the held-out rows of a fold."""
+    held_out = cv.folds[fold][1]
+    with ignore_unknown_categories():
+        model.fit(cv.rows(train), cv.y[train])
+        with use_all_cores(model, len(held_out)):
+            return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)
 
 
 def _order_by_groups(cv: CrossValidation, rows: Indices) -> Indices:

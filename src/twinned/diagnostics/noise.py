@@ -8,35 +8,40 @@ import numpy as np
 
 from twinned._neighbors import NeighborIndex
 from twinned._table import Floats
-from twinned.diagnostics.cross_validation import (
-    CrossValidation,
-    cross_validate_models,
-    rmse,
-)
+from twinned._validation import count_rows, validate_training_table
+from twinned.diagnostics.cross_validation import check_diagnosable
 from twinned.diagnostics.result import CheckResult, Numbers, format_percent
-from twinned.estimators.base import BaseTwin
+from twinned.estimators.twin import TwinRegressor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _N_NEIGHBORS = 10
-_N_TRAINING_SETS = 4  # of the decomposition
-_MAX_ANCHORS = 64  # of the decomposition
 
 
-def noise_estimate(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def noise_estimate(X: Any, y: Any, error: float, *, model: str = "") -> CheckResult:
     """Estimate by a gamma test how much of the error is noise of y that no model removes.
 
-    See `compare` for the parameters. `numbers["noise"]` is the standard deviation of the noise.
+    Parameters
+    ----------
+    X : table or array of shape (n, n_features)
+        All rows.
+    y : array of shape (n,)
+        Their values.
+    error : float
+        Out-of-fold RMSE of a model of these rows.
+    model : str, default=""
+        The name of that model.
+
+    Returns
+    -------
+    CheckResult
+        `numbers["noise"]` is the standard deviation of the noise.
     """
-    cv = cross_validation or cross_validate_models(X, y, twin)
-    error = rmse(cv.predictions["twin"], cv.y)
-    noise = gamma_test(cv.standardized_features, cv.y)
+    noise = gamma_test(_standardized_features(X), check_diagnosable(y, count_rows(X)))
     share = (noise / error) ** 2 if error > 0 else 0.0
     if share > 1:
-        summary = "No estimate: neighboring rows differ by more than the error of the twin."
+        summary = "No estimate: neighboring rows differ by more than the error of the model."
     elif share < 0.1:
         summary = "Little noise: a better model or more labels can lower the error much."
     elif share < 0.8:
@@ -47,7 +52,20 @@ def noise_estimate(
             "neighboring rows, so a better model can gain little."
         )
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
-    return CheckResult("noise", "How noisy are the values?", summary, numbers, _draw_noise)
+    return CheckResult("noise", "How noisy are the values?", summary, numbers, _draw_noise, model)
+
+
+def _standardized_features(X: Any) -> Floats:
+    """Return (n, column) numbers with mean 0 and standard deviation 1, missing values as 0.
+
+    Categories are indicators.
+    """
+    matrix, schema = validate_training_table(
+        TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
+    )
+    known = np.nan_to_num(schema.to_rows(matrix).features, nan=0.0)
+    std = known.std(axis=0)
+    return (known - known.mean(axis=0)) / np.where(std > 0, std, 1.0)
 
 
 def gamma_test(features: Floats, y: Floats) -> float:

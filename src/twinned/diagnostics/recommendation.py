@@ -1,84 +1,171 @@
-"""Recommended twin of a diagnosis, its twins of the folds, and Python code that makes it."""
+"""Recommended model of a diagnosis: a blend or a single member, the reason, and Python code."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
-from sklearn.base import clone
-
-from twinned._table import Floats
 from twinned.diagnostics.baselines import describe
-from twinned.diagnostics.comparison import rmse_ratio
-from twinned.diagnostics.cross_validation import CrossValidation, use_all_cores
-from twinned.diagnostics.result import CheckResult
+from twinned.diagnostics.result import format_percent
+from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
-from twinned.pairing.anchors import NearestAnchors
 
-TWIN_NETWORK = "twin network"
+HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"
+UNKNOWN = "unknown"
+# A blend pays where the error of each single member is higher by more than this share.
+_LEAST_GAIN = 0.01
+_LEAST_WEIGHT = 0.02  # of a member of a recommended blend
+
+_TWINS = ("tree_twin", "neural_twin")
+DESCRIPTIONS = {
+    "ridge": "ridge regression",
+    "gp_matern": "a Gaussian process (Matérn 5/2)",
+    "gp_rbf": "a Gaussian process (squared exponential)",
+    "extra_trees": "extra trees",
+    "boosting": "gradient boosting",
+    "tree_twin": "twinned gradient boosting",
+    "neural": "neural networks",
+    "neural_twin": "twin neural networks",
+}
 
 
 class Recommendation(NamedTuple):
-    """An unfitted twin and its counterparts in the folds of the cross-validation.
+    """Names of the recommended members, whether twinning helps, and the reason in words."""
 
-    `held_out` has for each fold the mean and the standard deviation that its twin predicts for the
-    held-out rows.
+    members: list[str]
+    conclusion: str
+    reason: str
+    twins: str
+
+    @property
+    def summary(self) -> str:
+        """The recommendation and whether twinning helps."""
+        return f"{self.reason} {self.twins}"
+
+
+def recommend(blend: AutoTwinRegressor) -> Recommendation:
+    """Return the members of the blend to use, from its out-of-fold errors.
+
+    Twins are used where the blend with them, or a single one, has the lowest error. A single member
+    is used where its error is within 1 % of that of the blend; of several such members ridge
+    regression, which is the simplest, or else the one with the lowest error.
     """
+    board = blend.leaderboard_.set_index("member")
+    twins = [name for name, own in blend.members_.items() if isinstance(own, BaseTwin)]
+    contribution = blend.contribution_
+    weights = dict(zip(blend.member_names_, blend.member_weights_, strict=True))
+    error = blend.blend_["rmse"]
+    if contribution is not None and contribution["ratio"] >= 1:
+        best_is_twin = board.index[0] in twins and board["rmse"].iloc[0] < error
+        if not best_is_twin:
+            without = contribution["baseline_weights"]
+            weights = dict(zip(blend.member_names_, without, strict=True))
+            error = contribution["baseline_rmse"]
+    used = [name for name in board.index if weights[name] >= _LEAST_WEIGHT]
+    candidates = [name for name in board.index if name in used or name not in twins]
+    near = [name for name in candidates if board["rmse"][name] <= (1 + _LEAST_GAIN) * error]
+    ridge = [name for name in near if name.partition(":")[0] == "ridge"]
+    members = ridge[:1] or near[:1] or used
+    conclusion = _conclude(contribution, any(name in twins for name in members))
+    return Recommendation(
+        members,
+        conclusion,
+        _reason(members, board, error),
+        describe_contribution(contribution, conclusion) + _skipped_twins(blend, conclusion),
+    )
 
-    twin: BaseTwin
-    fold_twins: list[BaseTwin]
-    held_out: list[tuple[Floats, Floats]]
-    code: str
+
+def _conclude(contribution: dict[str, Any] | None, with_twins: bool) -> str:
+    if contribution is None:
+        return UNKNOWN
+    if not with_twins:
+        return HURTS
+    return HELPS if contribution["upper"] < 1 else UNCLEAR
 
 
-def recommend(
-    cv: CrossValidation,
-    checks: Mapping[str, CheckResult],
-    networks: list[BaseTwin],
-) -> Recommendation:
-    """Return the better of the twin and the twin network, with nearest anchors where they help.
+def _reason(members: list[str], board: Any, error: float) -> str:
+    names = [describe_member(name) for name in members]
+    if len(board) == 1:
+        return f"Use {names[0]}, the only model that was fitted."
+    best = board.index[0]
+    if len(members) == 1:
+        reason = "its error is nearly the lowest"
+        if members[0] == best:
+            reason = "it has the lowest error"
+        elif members[0].partition(":")[0] == "ridge":
+            reason = "it is the simplest model and its error nearly the lowest"
+        return f"Use {names[0]}: {reason}, and no blend has an error that is more than 1 % lower."
+    gain = format_percent(1 - error / board["rmse"].iloc[0])
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    return (
+        f"Use a blend of {listed}: its error is {gain} lower than that of the best single model, "
+        f"{best}."
+    )
 
-    `networks` are the twin networks of the folds, empty where they were not fitted.
+
+def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
+    """Return a sentence about twins that were not fitted and might change the conclusion."""
+    names = [name for name in blend.skipped_ if name.partition(":")[0] in _TWINS]
+    if not names or conclusion == HELPS:
+        return ""
+    return f" Not fitted: {' and '.join(describe_member(name) for name in names)}."
+
+
+def describe_member(label: str) -> str:
+    """Return the description of a member in words.
+
+    >>> describe_member("gp_rbf:fast"), describe_member("svr")
+    ('a Gaussian process (squared exponential)', 'svr')
     """
-    if networks:
-        predictions = cv.predictions
-        ratio = rmse_ratio(predictions[TWIN_NETWORK], predictions["twin"], cv.y, cv.groups)
-        if ratio.high < 1:
-            twin = clone(networks[0])
-            return Recommendation(twin, networks, _predict(cv, networks), python_code(twin))
-    numbers = checks["neighbors"].numbers if "neighbors" in checks else {}
-    if numbers.get("best") is None:
-        held_out = [(cv.predictions["twin"][rows], cv.std[rows]) for _, rows in cv.folds]
-        return Recommendation(cv.twin, cv.twins, held_out, python_code(cv.twin))
-    nearest = NearestAnchors(numbers["best"], metric=cv.metric)
-    twin = clone(cv.twin).set_params(anchors=nearest)
-    # each fold has the k that was chosen without its held-out rows
-    twins = [
-        copy.copy(own).set_params(anchors=NearestAnchors(k, metric=cv.metric))
-        for own, k in zip(cv.twins, numbers["fold_k"], strict=True)
-    ]
-    return Recommendation(twin, twins, _predict(cv, twins), python_code(twin))
+    name = label.partition(":")[0]
+    return DESCRIPTIONS.get(name, name)
 
 
-def _predict(cv: CrossValidation, twins: list[BaseTwin]) -> list[tuple[Floats, Floats]]:
-    found = []
-    for twin, (_, rows) in zip(twins, cv.folds, strict=True):
-        with use_all_cores(twin, len(rows)):
-            found.append(twin.predict(cv.rows(rows), return_std=True))
-    return found
+_MEANINGS = {
+    HELPS: "Twinning helps",
+    UNCLEAR: "Twinning makes no clear difference",
+    HURTS: "Twinning does not pay here",
+}
 
 
-def python_code(twin: BaseTwin) -> str:
-    """Return three lines of Python: imports, the twin with its settings, and its fit."""
-    parts = {type(twin)} | {
-        type(value) for value in twin.get_params().values() if hasattr(value, "get_params")
-    }
-    modules: dict[str, list[str]] = {}
-    for part in sorted(parts, key=lambda part: part.__name__):
-        # scikit-learn's classes are imported from public packages; their own modules are private
-        module = part.__module__.split("._")[0]
-        module = "twinned" if module.startswith("twinned") else module
-        modules.setdefault(module, []).append(part.__name__)
-    imports = "; ".join(f"from {name} import {', '.join(own)}" for name, own in modules.items())
-    return f"{imports}\ntwin = {describe(twin)}\ntwin.fit(X, y)"
+def describe_contribution(
+    contribution: dict[str, Any] | None, conclusion: str | None = None
+) -> str:
+    """Return what twins add to a blend; the conclusion is that of the ratio where it is None.
+
+    >>> describe_contribution({"ratio": 0.8, "lower": 0.7, "upper": 0.9})
+    'Twinning helps: the error of the blend with twins is 0.80 (0.70 to 0.90) times that without.'
+    """
+    if contribution is None:
+        return "Whether twinning helps is unknown: either no twin was fitted, or only twins were."
+    parts = [contribution[name] for name in ("ratio", "lower", "upper")]
+    if not all(part is not None and math.isfinite(part) for part in parts):
+        return "The blend without twins has no error."
+    ratio, lower, upper = parts
+    if conclusion is None:
+        conclusion = HELPS if upper < 1 else HURTS if lower > 1 else UNCLEAR
+    times = f"{ratio:.2f} ({lower:.2f} to {upper:.2f}) times"
+    return f"{_MEANINGS[conclusion]}: the error of the blend with twins is {times} that without."
+
+
+def python_code(
+    model: AutoTwinRegressor, *, log_target: bool, grouped: bool, subset: str | None
+) -> str:
+    """Return lines of Python that make the model and fit it to X, y and groups.
+
+    `subset` is an expression of the rows that are fitted, or None for all.
+    """
+    lines = ["from twinned import AutoTwinRegressor"]
+    made = describe(model)
+    if log_target:
+        lines = ["import numpy as np", "from sklearn.compose import TransformedTargetRegressor"]
+        lines.append("from twinned import AutoTwinRegressor")
+        made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
+    lines.append(f"model = {made}")
+    rows, groups = "X, y", "groups=groups"
+    if subset is not None:
+        lines = ["import numpy as np", *(line for line in lines if line != "import numpy as np")]
+        lines.append(f"rows = {subset}")
+        rows, groups = "X.iloc[rows], y.iloc[rows]", "groups=groups.iloc[rows]"
+    lines.append(f"model.fit({rows}, {groups})" if grouped else f"model.fit({rows})")
+    return "\n".join(lines)

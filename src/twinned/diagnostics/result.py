@@ -28,6 +28,8 @@ class CheckResult:
         The numbers behind the summary; they can be written as JSON.
     draw : callable (matplotlib axes, numbers)
         Draws the numbers.
+    model : str, default=""
+        The name of the model to which the numbers belong; empty where they belong to the data.
     """
 
     key: str
@@ -35,6 +37,12 @@ class CheckResult:
     summary: str
     numbers: Numbers
     draw: Callable[[Axes, Numbers], None]
+    model: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The title and the model."""
+        return f"{self.title} ({self.model})" if self.model else self.title
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw into these matplotlib axes, or into new ones, and return them."""
@@ -43,11 +51,11 @@ class CheckResult:
 
             axes = Figure(figsize=(5.6, 3.6), layout="constrained").subplots()
         self.draw(axes, self.numbers)
-        axes.set_title(self.title)
+        axes.set_title(self.heading)
         return axes
 
     def __str__(self) -> str:
-        return f"{self.title} {self.summary}"
+        return f"{self.heading} {self.summary}"
 
 
 def draw_curve(axes: Axes, numbers: Numbers) -> None:
@@ -68,3 +76,15 @@ def format_percent(share: float) -> str:
     if size < 0.05:
         return "0 %"
     return f"{size:.1f} %" if size < 10 else f"{size:.0f} %"
+
+
+def format_significant(value: float, digits: int = 3) -> str:
+    """Return a number with significant digits and separators of thousands.
+
+    >>> format_significant(12345.6), format_significant(0.01234567), format_significant(2.0)
+    ('12,300', '0.0123', '2')
+    """
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{digits}g}"
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.{digits}g}"

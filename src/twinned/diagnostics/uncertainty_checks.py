@@ -11,7 +11,7 @@ from sklearn.base import clone
 from twinned._table import Floats
 from twinned.diagnostics.cross_validation import (
     CrossValidation,
-    cross_validate_models,
+    cross_validate_twin,
     use_all_cores,
 )
 from twinned.diagnostics.result import CheckResult, Numbers, format_percent
@@ -20,7 +20,6 @@ from twinned.estimators.base import BaseTwin
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_N_NEIGHBORS = 10
 _N_TRAINING_SETS = 4  # of the decomposition
 _MAX_ANCHORS = 64  # of the decomposition
 
@@ -30,10 +29,10 @@ def loop_check(
 ) -> CheckResult:
     """Correlate errors with the twin's standard deviation and with the inconsistency of loops.
 
-    See `compare` for the parameters. `numbers` has both rank correlations with the absolute error,
-    and the values of each held-out row.
+    See `anchor_curve` for the parameters. `numbers` has both rank correlations with the absolute
+    error, and the values of each held-out row.
     """
-    cv = cross_validation or cross_validate_models(X, y, twin)
+    cv = cross_validation or cross_validate_twin(X, y, twin)
     query_rows = cv.query_rows()
     loops = np.concatenate(
         [
@@ -42,7 +41,7 @@ def loop_check(
         ]
     )
     rows = np.concatenate(query_rows)
-    std, error = cv.std[rows], np.abs(cv.predictions["twin"] - cv.y)[rows]
+    std, error = cv.held_out[1][rows], np.abs(cv.held_out[0] - cv.y)[rows]
     of_std, of_loops = (_rank_correlation(values, error) for values in (std, loops))
     better, name = max((of_std, "standard deviation"), (of_loops, "loop inconsistency"))
     if better > 0.3:
@@ -59,7 +58,7 @@ def loop_check(
         "loop_correlation": of_loops,
     }
     title = "Does the uncertainty rank the errors?"
-    return CheckResult("loops", title, summary, numbers, _draw_loops)
+    return CheckResult("loops", title, summary, numbers, _draw_loops, cv.name)
 
 
 def _rank_correlation(first: Floats, second: Floats) -> float:
@@ -81,9 +80,9 @@ def anchor_decomposition(
 
     The mean over anchors removes the variance, but not the bias and the covariance. The twin is
     fitted to four random 80 % of the training rows of the first fold and predicts its held-out
-    rows. bias² contains the noise of y. See `compare` for the parameters.
+    rows. bias² contains the noise of y. See `anchor_curve` for the parameters.
     """
-    cv = cross_validation or cross_validate_models(X, y, twin)
+    cv = cross_validation or cross_validate_twin(X, y, twin)
     train, queries = cv.folds[0][0], cv.query_rows()[0]
     rng = np.random.RandomState(0)
     size = int(0.8 * len(train))
@@ -104,7 +103,7 @@ def anchor_decomposition(
         "single anchor; bias, noise and the covariance of the anchors remain."
     )
     title = "What does averaging over anchors remove?"
-    return CheckResult("variance", title, summary, parts, _draw_parts)
+    return CheckResult("variance", title, summary, parts, _draw_parts, cv.name)
 
 
 def bias_variance_covariance(estimates: Floats, truth: Floats) -> dict[str, float]:

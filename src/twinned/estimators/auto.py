@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -33,16 +32,18 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.model import BlendModel
-from twinned.estimators.blending.plan import MemberFits, MemberResult, finishing_seconds
+from twinned.estimators.blending.plan import MemberFits, MemberResult
 from twinned.estimators.blending.results import (
+    FitRecord,
     leaderboard,
+    out_of_fold_table,
     rmse_and_error,
     spread_weights,
     twin_contribution,
 )
 from twinned.estimators.blending.rows import SharedRows, given_folds, share_rows
 from twinned.estimators.blending.weights import fit_blend
-from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
+from twinned.exceptions import SkippedMemberWarning, ignore_unknown_categories
 from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
@@ -179,21 +180,24 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
+        return self._fit(X, y, sample_weight, groups)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, *, calibrate: bool = True
+    ) -> Self:
+        """Fit; without calibration there are no intervals until `select_members`."""
         start = time.perf_counter()
         with restore_on_failure(self):
             specs = self._check_parameters()
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             shared = self._set_rows(X, y, sample_weight, groups, seed)
-            with _without_category_warnings():
+            with ignore_unknown_categories():
                 results = self._fit_members(specs, shared, seed, start)
-                self._set_blend(results, shared, seed)
-                self._calibrate(results, shared, seed)
+                self._blend_results(FitRecord(results, shared, seed), calibrate=calibrate)
         if self.verbose:
-            print(
-                f"[AutoTwinRegressor] blend ({self.blend_['method']}): RMSE "
-                f"{self.blend_['rmse']:.4g}, all in "
-                f"{time.perf_counter() - start:.1f} s"
-            )
+            method, rmse = self.blend_["method"], self.blend_["rmse"]
+            seconds = time.perf_counter() - start
+            _print(f"blend ({method}): RMSE {rmse:.4g}, all in {seconds:.1f} s")
         return self
 
     # --- steps of fit -------------------------------------------------------------------------
@@ -236,17 +240,15 @@ class AutoTwinRegressor(BaseTwin):
         def report(result: MemberResult) -> None:
             if self.verbose:
                 rmse, _ = rmse_and_error(result.prediction, rows.y, rows.weight)
-                print(
-                    f"[AutoTwinRegressor] {result.spec.label}: RMSE {rmse:.4g}, fitted in "
-                    f"{result.fit_seconds:.1f} s"
+                _print(
+                    f"{result.spec.label}: RMSE {rmse:.4g}, fitted in {result.fit_seconds:.1f} s"
                 )
 
         fits = MemberFits(rows, contexts, self.n_jobs, report)
         if self.time_budget is None:
             results = fits.run(specs)
         else:
-            budget = self.time_budget - finishing_seconds(len(rows.y))
-            results = fits.run_within(specs, budget, start)
+            results = fits.run_within(specs, self.time_budget, start)
         self.skipped_ = fits.skipped
         if not results:
             raise ValueError(f"No member could be fitted: {_listed(fits.skipped)}.")
@@ -257,6 +259,14 @@ class AutoTwinRegressor(BaseTwin):
                 stacklevel=4,
             )
         return results
+
+    def _blend_results(self, record: FitRecord, *, calibrate: bool = True) -> None:
+        """Set everything that follows from the fitted members."""
+        self._record = record
+        results, shared, seed, _ = record
+        self._set_blend(results, shared, seed)
+        if calibrate:
+            self._calibrate(results, shared, seed)
 
     def _set_blend(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
         """Set the members, their weights, and what the out-of-fold predictions show."""
@@ -281,12 +291,8 @@ class AutoTwinRegressor(BaseTwin):
         predictions = np.column_stack([result.prediction for result in results])
         mean = self.out_of_fold_prediction_
         spread = self._spread(predictions[shared.merged_into], mean)
-        fold = shared.training.fold[shared.merged_into]
-        folds = [
-            (np.flatnonzero(fold != number), np.flatnonzero(fold == number))
-            for number in range(shared.training.n_folds)
-        ]
-        calibrate_from_folds(
+        folds = shared.folds
+        calibrated = calibrate_from_folds(
             [self] * len(folds),
             self,
             self.anchors_X_,
@@ -294,7 +300,11 @@ class AutoTwinRegressor(BaseTwin):
             folds,
             random_state=seed,
             predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
-        ).store_in(self)
+        )
+        calibrated.store_in(self)
+        scores = np.empty(len(mean))
+        scores[np.concatenate([rows for _, rows in folds])] = calibrated.scores
+        self._record = self._record._replace(scores=scores)
 
     def _set_members(self, members: list[FittedMember]) -> None:
         """Store the members as plain parts, so that they can be saved."""
@@ -315,6 +325,44 @@ class AutoTwinRegressor(BaseTwin):
     def leaderboard_(self) -> pd.DataFrame:
         """Errors, weight, seconds and size of each member, the best first."""
         return pd.DataFrame(self._leaderboard)
+
+    def out_of_fold(self) -> pd.DataFrame:
+        """Out-of-fold predictions of the blend and of each member; a saved model has none.
+
+        Returns
+        -------
+        DataFrame with the columns `y`, `prediction`, `score`, which is the absolute error divided
+        by the error scale of the intervals, `fold`, and one for each member.
+        """
+        known = self.anchors_y_, self.out_of_fold_prediction_
+        return out_of_fold_table(self._fit_record(), *known)
+
+    def select_members(self, names: list[str]) -> Self:
+        """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.
+
+        No member is fitted again. A saved model cannot do this.
+        """
+        results, shared, seed, _ = self._fit_record()
+        if not names or not set(names) <= set(self.members_):
+            raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
+        chosen = [result for result in results if result.spec.label in names]
+        selected = copy.copy(self)
+        selected._cache.metric = self._cache.metric  # which depends on the rows alone
+        selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
+        with ignore_unknown_categories():
+            selected._blend_results(FitRecord(chosen, shared, seed))
+        return selected
+
+    def _fit_record(self) -> FitRecord:
+        check_is_fitted(self)
+        if not hasattr(self, "_record"):
+            raise AttributeError("The model was loaded or has new anchors; fit it again.")
+        return self._record
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state.pop("_record", None)  # a saved model has none
+        return state
 
     # --- prediction ---------------------------------------------------------------------------
 
@@ -360,7 +408,7 @@ class AutoTwinRegressor(BaseTwin):
         extended = super().add_anchors(X, y)
         n_known = len(self.anchors_X_)
         new_X, new_y = extended.anchors_X_[n_known:], extended.anchors_y_[n_known:]
-        with _without_category_warnings():
+        with ignore_unknown_categories():
             extended._set_members([member.add_anchors(new_X, new_y) for member in self._members])
         extended.intervals_ = self.intervals_
         return extended
@@ -368,7 +416,7 @@ class AutoTwinRegressor(BaseTwin):
     def _predict_by(self, matrix: Floats, members: Indices) -> Floats:
         """(query, member): predictions of encoded rows by these members."""
         own = self._members
-        with _without_category_warnings():
+        with ignore_unknown_categories():
             return np.column_stack([own[i].predict(matrix) for i in members])
 
     def _predict_error_scale(
@@ -382,6 +430,8 @@ class AutoTwinRegressor(BaseTwin):
 
     def _spread(self, predictions: Floats, mean: Floats) -> Floats:
         """(row,): weighted standard deviation of (row, member) predictions around the blend."""
+        if predictions.shape[1] == 1:
+            return np.zeros(len(mean))  # without rounding errors, of which none may be a scale
         spread: Floats = np.sqrt((predictions - mean[:, None]) ** 2 @ self._spread_weights)
         return spread
 
@@ -390,13 +440,9 @@ class AutoTwinRegressor(BaseTwin):
         return BlendModel([members[i] for i in used], self.member_weights_[used], self._schema)
 
 
+def _print(text: str) -> None:
+    print(f"[AutoTwinRegressor] {text}", flush=True)
+
+
 def _listed(skipped: dict[str, str]) -> str:
     return "; ".join(f"{name} ({reason})" for name, reason in skipped.items())
-
-
-@contextmanager
-def _without_category_warnings() -> Iterator[None]:
-    """Context in which members do not repeat the warning of the blend about unknown categories."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownCategoryWarning)
-        yield

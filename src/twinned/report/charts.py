@@ -40,16 +40,14 @@ class Chart:
         points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in zip(xs, ys, strict=True))
         self._marks.append(f'<polyline class="line {kind}" points="{points}"/>')
 
-    def intervals(
-        self, xs: Sequence[float], ys: Sequence[float], half_widths: Sequence[float]
-    ) -> None:
+    def intervals(self, xs: Sequence[float], lows: Sequence[float], highs: Sequence[float]) -> None:
         """Add vertical intervals, cut at the frame."""
-        for x, y, half in zip(xs, ys, half_widths, strict=True):
-            low, high = max(y - half, self.y_range[0]), min(y + half, self.y_range[1])
+        for x, low, high in zip(xs, lows, highs, strict=True):
+            bottom, top = max(low, self.y_range[0]), min(high, self.y_range[1])
             at = f"{self.x(x):.1f}"
             self._marks.append(
-                f'<line class="interval" x1="{at}" x2="{at}" y1="{self.y(low):.1f}" '
-                f'y2="{self.y(high):.1f}"/>'
+                f'<line class="interval" x1="{at}" x2="{at}" y1="{self.y(bottom):.1f}" '
+                f'y2="{self.y(top):.1f}"/>'
             )
 
     def points(
@@ -88,29 +86,49 @@ class Chart:
             )
 
 
-def bar_chart(names: Sequence[str], values: Sequence[float], description: str) -> str:
-    """Return horizontal bars, the first on top, each with its name and number."""
-    most, rows = max(*values, 1e-300), []
-    for i, (name, value) in enumerate(zip(names, values, strict=True)):
-        at, length = 8 + 30 * i, (WIDTH - 250) * value / most
+def bar_chart(
+    names: Sequence[str],
+    values: Sequence[float],
+    description: str,
+    *,
+    errors: Sequence[float] | None = None,
+    marked: int = 0,
+) -> str:
+    """Return horizontal bars, the first on top, each with its name and number.
+
+    `errors` are half the lengths of error bars, and `marked` is the index of the emphasized bar.
+    """
+    half_lengths = [0.0] * len(names) if errors is None else errors
+    ends = [value + half for value, half in zip(values, half_lengths, strict=True)]
+    unit, rows = (WIDTH - 250) / max(*ends, 1e-300), []
+    for i, (name, value, end) in enumerate(zip(names, values, ends, strict=True)):
+        at, length = 8 + 30 * i, unit * value
         short = name if len(name) <= _MAX_LETTERS else f"{name[: _MAX_LETTERS - 1]}…"
         rows.append(
             f'<text class="name" x="152" y="{at + 15}" text-anchor="end">{escape(short)}'
             f"<title>{escape(name)}</title></text>"
-            f'<rect class="bar{" best" if i == 0 else ""}" x="162" y="{at}" rx="2" '
+            f'<rect class="bar{" best" if i == marked else ""}" x="162" y="{at}" rx="2" '
             f'width="{max(1.0, length):.1f}" height="20"/>'
-            f'<text class="tick" x="{170 + length:.1f}" y="{at + 15}">{format_number(value)}</text>'
+            f'<text class="tick" x="{170 + unit * end:.1f}" y="{at + 15}">{format_number(value)}'
+            "</text>"
         )
+        if end > value:
+            low, high = 162 + length - unit * (end - value), 162 + unit * end
+            rows.append(
+                f'<line class="error" x1="{low:.1f}" x2="{high:.1f}" y1="{at + 10}" '
+                f'y2="{at + 10}"/>'
+            )
     return _svg(rows, 30 * len(names) + 8, description)
 
 
 def curve(numbers: dict[str, Any], description: str) -> str:
     """Return RMSE against a number of anchors, pairs or rows, with bars of standard errors."""
     x, rmse, standard_error = numbers["x"], numbers["rmse"], numbers["standard_error"]
-    low = min(e - s for e, s in zip(rmse, standard_error, strict=True))
-    high = max(e + s for e, s in zip(rmse, standard_error, strict=True))
-    chart = Chart((min(x), max(x)), (low, high), numbers["x_label"], "RMSE", log_x=True)
-    chart.intervals(x, rmse, standard_error)
+    lows = [e - s for e, s in zip(rmse, standard_error, strict=True)]
+    highs = [e + s for e, s in zip(rmse, standard_error, strict=True)]
+    limits = min(lows), max(highs)
+    chart = Chart((min(x), max(x)), limits, numbers["x_label"], "RMSE", log_x=True)
+    chart.intervals(x, lows, highs)
     chart.line(x, rmse)
     chart.points(x, rmse, [f"{a}: {format_number(e)}" for a, e in zip(x, rmse, strict=True)])
     return chart.svg(description)

@@ -11,8 +11,7 @@ from twinned._neighbors import Indices
 from twinned._table import Floats, column_list, is_numeric_dtype, is_table, to_numeric
 from twinned._version import __version__
 from twinned.diagnostics import Diagnosis
-from twinned.diagnostics.comparison import HELPS, HURTS
-from twinned.diagnostics.cross_validation import ignore_unknown_categories, use_all_cores
+from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.diagnostics.result import CheckResult
 from twinned.report.charts import format_number
 
@@ -23,7 +22,8 @@ CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MAX_POINTS = 600  # in a chart
 MAX_QUERIES, MAX_COMPARABLES, MAX_FEATURES = 40, 8, 5
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
-_N_PAIRS = 2_000  # for the importance of features
+_LEAST_ROWS, _MOST_ROWS = 20, 500  # for the importance of features
+_MAX_IMPORTANCE = 40  # features whose importance is computed
 _LARGE_RATIO = 30  # of the largest and the smallest y
 
 
@@ -33,43 +33,58 @@ def collect(
     title: str,
     target: str = "y",
     labels: list[str] | None = None,
+    seconds: float = 10.0,
     random_state: int = 0,
 ) -> Content:
     """Return the content of the report of a diagnosis.
 
     `title` is the heading of the page, `target` the name of y, and `labels` are names of the rows
-    of the table. `random_state` draws the rows that are shown, and the pairs for the importance
-    of features.
+    of the table. `seconds` are about the time for the importance of features. `random_state` draws
+    the rows that are shown, and those for the importance of features.
     """
     rng = np.random.RandomState(random_state)
-    names = feature_names(diagnosis.cross_validation.X)
-    with ignore_unknown_categories():
-        return {
-            "title": title,
-            "target": target,
-            "version": __version__,
-            "rows": diagnosis.n_rows,
-            "cross_validated_rows": len(diagnosis.cross_validation.y),
-            "columns": names,
-            "seconds": round(diagnosis.seconds, 1),
-            "conclusion": diagnosis.checks["comparison"].numbers["conclusion"],
-            "summary": diagnosis.summary,
-            "code": diagnosis.code,
-            "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
-            "skipped": diagnosis.skipped,
-            "notes": diagnosis.notes,
-            "predictions": predictions(diagnosis, rng),
-            "calibration": calibration(diagnosis),
-            "importance": importance(diagnosis, names, rng),
-            "comparables": comparables(diagnosis, names, labels, rng),
-            "next_steps": next_steps(diagnosis),
-        }
+    names = feature_names(diagnosis.X)
+    twin, recommendation = diagnosis.twin, diagnosis.recommendation
+    weights = zip(twin.member_names_, twin.member_weights_, strict=True)
+    return {
+        "title": title,
+        "target": target,
+        "version": __version__,
+        "rows": diagnosis.n_rows,
+        "fitted_rows": len(diagnosis.y),
+        "columns": names,
+        "log_target": diagnosis.log_target,
+        "seconds": round(diagnosis.seconds, 1),
+        "conclusion": recommendation.conclusion,
+        "summary": diagnosis.summary,
+        "recommended": {name: float(weight) for name, weight in weights},
+        "errors": diagnosis.errors._asdict(),
+        "error_summary": diagnosis.describe_errors(target),
+        "leaderboard": _leaderboard(diagnosis),
+        "code": diagnosis.code,
+        "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
+        "skipped": diagnosis.skipped,
+        "notes": diagnosis.notes,
+        "predictions": predictions(diagnosis, rng),
+        "calibration": calibration(diagnosis),
+        "importance": importance(diagnosis, names, rng, seconds),
+        "comparables": comparables(diagnosis, names, labels, rng),
+        "next_steps": next_steps(diagnosis),
+    }
 
 
 def feature_names(X: Any) -> list[str]:
     if is_table(X):
         return [str(name) for name in column_list(X)[1]]
     return [f"x{i}" for i in range(np.shape(X)[1])]
+
+
+def _leaderboard(diagnosis: Diagnosis) -> list[Content]:
+    """Return the rows of the leaderboard; JSON has no NaN."""
+    return [
+        {str(name): None if value != value else value for name, value in row.items()}  # NaN
+        for row in diagnosis.leaderboard.to_dict("records")
+    ]
 
 
 def _check_content(check: CheckResult) -> Content:
@@ -79,129 +94,132 @@ def _check_content(check: CheckResult) -> Content:
         for name, value in check.numbers.items()
         if not (isinstance(value, list) and len(value) > _MAX_NUMBERS)
     }
-    return {"title": check.title, "summary": check.summary, "numbers": numbers}
+    return {
+        "title": check.title,
+        "model": check.model,
+        "summary": check.summary,
+        "numbers": numbers,
+    }
 
 
 def predictions(diagnosis: Diagnosis, rng: np.random.RandomState) -> Content:
-    """Return predictions of held-out rows with the half widths of their intervals."""
-    rows = np.concatenate([rows for _, rows in diagnosis.cross_validation.folds])
-    truth = diagnosis.cross_validation.y[rows]
-    predicted = np.concatenate([mean for mean, _ in diagnosis.held_out])
-    # a score is the error divided by sigma, the predicted size of the error
-    error, scores = np.abs(truth - predicted), diagnosis.calibrated.scores
-    sigma = np.divide(error, scores, out=np.full_like(error, np.nan), where=scores > 0)
-    sigma = np.where(np.isnan(sigma), np.nanmedian(sigma), sigma)
-    half_width = np.quantile(scores, CONFIDENCE) * sigma
-    sample = rng.permutation(len(rows))[:MAX_POINTS]
-    sample = sample[np.argsort(rows[sample])]
+    """Return out-of-fold predictions of the recommended model with their intervals."""
+    table = diagnosis.out_of_fold
+    rows = np.sort(rng.permutation(len(table))[:MAX_POINTS])
+    shown = table.iloc[rows]
     return {
         "confidence": CONFIDENCE,
-        "row": _row_numbers(diagnosis, rows[sample]),
-        "truth": _rounded(truth[sample]),
-        "predicted": _rounded(predicted[sample]),
-        "half_width": _rounded(half_width[sample]),
-        "mean_half_width": float(np.mean(half_width)),
+        "row": _row_numbers(diagnosis, rows),
+        "truth": _rounded(shown["y"]),
+        "predicted": _rounded(shown["prediction"]),
+        "lower": _rounded(shown["lower"]),
+        "upper": _rounded(shown["upper"]),
+        "mean_half_width": float(np.mean(table["upper"] - table["lower"]) / 2),
     }
 
 
 def calibration(diagnosis: Diagnosis) -> Content:
     """Return the coverage of intervals that are calibrated on the other folds."""
-    scores = diagnosis.calibrated.scores
-    sizes = [len(rows) for _, rows in diagnosis.cross_validation.folds]
-    fold = np.repeat(np.arange(len(sizes)), sizes)
+    scores, fold = (diagnosis.out_of_fold[name].to_numpy() for name in ("score", "fold"))
     coverage = []
     for confidence in CONFIDENCES:
-        limits = [np.quantile(scores[fold != k], confidence) for k in range(len(sizes))]
-        coverage.append(float(np.mean(scores <= np.repeat(limits, sizes))))
+        limits = [np.quantile(scores[fold != k], confidence) for k in range(fold.max() + 1)]
+        coverage.append(float(np.mean(scores <= np.array(limits)[fold])))
     return {"confidence": list(CONFIDENCES), "coverage": coverage}
 
 
-def importance(diagnosis: Diagnosis, names: list[str], rng: np.random.RandomState) -> list[Content]:
-    """Return how much predicted differences change when one feature of the first row changes.
+def importance(
+    diagnosis: Diagnosis, names: list[str], rng: np.random.RandomState, seconds: float
+) -> list[Content]:
+    """Return how much predictions change when one feature is taken from a random row.
 
-    The feature is taken from a random row. Root mean square change over random pairs, as a share
-    of the change when all features are taken from that row.
+    Root mean square change over random rows, as a share of the change when all features are taken
+    from that row. Of many features, those of largest relevance are compared.
     """
-    cv, model = diagnosis.cross_validation, diagnosis.model
-    first, second, other = (cv.rows(rng.randint(0, len(cv.y), _N_PAIRS)) for _ in range(3))
-    unchanged = np.ravel(model.predict_difference(first, second))
-
-    def change(changed: Any) -> float:
-        difference = np.ravel(model.predict_difference(changed, second))
-        return float(np.sqrt(np.mean((difference - unchanged) ** 2)))
-
-    whole = change(other)
-    shares = []
-    for index, name in enumerate(names):
-        share = change(_with_column(first, other, index)) / whole if whole > 0 else 0.0
-        shares.append({"name": name, "share": round(share, 4)})
+    twin, relevance = diagnosis.twin, diagnosis.relevance
+    features = np.arange(len(names))
+    if relevance is not None:
+        features = np.argsort(-relevance, kind="stable")
+    features = features[:_MAX_IMPORTANCE]
+    used = np.flatnonzero(twin.member_weights_)
+    board = twin.leaderboard_.set_index("member")["predict_seconds"]
+    row_seconds = sum(board[twin.member_names_[i]] for i in used) / len(twin.anchors_y_)
+    most = seconds / max(row_seconds, 1e-9) / (len(features) + 2)
+    n_rows = int(np.clip(most, _LEAST_ROWS, _MOST_ROWS))
+    first, other = (twin.anchors_X_[rng.randint(len(twin.anchors_X_), size=n_rows)] for _ in "12")
+    variants = [first, other]
+    for index in features:
+        mixed = first.copy()
+        mixed[:, index] = other[:, index]
+        variants.append(mixed)
+    predicted = twin._predict_by(np.concatenate(variants), used) @ twin.member_weights_[used]
+    unchanged, *changed = predicted.reshape(len(variants), n_rows)
+    whole, *changes = (float(np.sqrt(np.mean((own - unchanged) ** 2))) for own in changed)
+    shares = [
+        {"name": names[index], "share": round(change / whole if whole > 0 else 0.0, 4)}
+        for index, change in zip(features, changes, strict=True)
+    ]
     return sorted(shares, key=lambda feature: -feature["share"])
-
-
-def _with_column(X: Any, other: Any, index: int) -> Any:
-    """Return X with one column of another table of as many rows."""
-    if not is_table(X):
-        mixed = np.array(X, copy=True)
-        mixed[:, index] = np.asarray(other)[:, index]
-        return mixed
-    if hasattr(X, "with_columns"):  # polars
-        return X.with_columns(other[:, index])
-    mixed = X.copy()
-    mixed[mixed.columns[index]] = other.iloc[:, index].to_numpy()
-    return mixed.astype(X.dtypes.to_dict())  # a category stays a category
 
 
 def comparables(
     diagnosis: Diagnosis, names: list[str], labels: list[str] | None, rng: np.random.RandomState
 ) -> list[Content]:
-    """Return for a sample of held-out rows the nearest anchors and their estimates.
+    """Return for a sample of rows the nearest other rows and the estimates from them.
 
-    Nearest in standardized features: of hundreds of anchors with equal weights, those are the most
-    useful to look at.
+    Both rows of a difference are predicted out of fold by the recommended model.
     """
-    cv, queries = diagnosis.cross_validation, []
-    columns = _columns(cv.X, names)
-    per_fold = max(1, MAX_QUERIES // len(cv.folds))
-    for twin, (train, held_out) in zip(diagnosis.calibrated.models, cv.folds, strict=True):
-        sample = rng.permutation(held_out)[:per_fold]
-        X = cv.rows(sample)
-        with use_all_cores(twin, len(sample)):
-            explained = twin.explain(X, n=len(twin.anchors_y_))
-            predicted = np.ravel(twin.predict(X))
-        n_each = len(explained) // len(sample)
-        for i, row in enumerate(sample):
-            own = explained.iloc[i * n_each : (i + 1) * n_each]
-            rows = train[twin.anchor_rows_[own["anchor"].to_numpy()]]
-            features = cv.standardized_features
-            distance = np.sqrt(np.sum((features[rows] - features[row]) ** 2, axis=1))
-            nearest = np.argsort(distance, kind="stable")[:MAX_COMPARABLES]
-            anchors = [
-                {
-                    **_identity(diagnosis, anchor, labels),
-                    "known": _short(line.anchor_y),
-                    "difference": _short(line.difference),
-                    "estimate": _short(line.estimate),
-                    "weight": _short(line.weight),
-                    "features": _differing_features(columns, row, anchor),
-                }
-                for anchor, line in zip(rows[nearest], own.iloc[nearest].itertuples(), strict=True)
-            ]
-            queries.append(
-                {
-                    **_identity(diagnosis, row, labels),
-                    "truth": _short(cv.y[row]),
-                    "predicted": _short(predicted[i]),
-                    "anchors": anchors,
-                    "values": [_format_value(column.values[row]) for column in columns],
-                }
-            )
-    return sorted(queries, key=lambda query: query["row"])
+    columns, table = _columns(diagnosis.X, names), diagnosis.out_of_fold
+    y, predicted = table["y"].to_numpy(), table["prediction"].to_numpy()
+    features, queries = _comparable_features(diagnosis), []
+    for row in np.sort(rng.permutation(len(y))[:MAX_QUERIES]):
+        distance = np.sum((features - features[row]) ** 2, axis=1)
+        distance[row] = np.inf
+        nearest = np.argsort(distance, kind="stable")[: min(MAX_COMPARABLES, len(y) - 1)]
+        if diagnosis.log_target:
+            estimates = y[nearest] * predicted[row] / predicted[nearest]
+        else:
+            estimates = y[nearest] + predicted[row] - predicted[nearest]
+        anchors = [
+            {
+                **_identity(diagnosis, anchor, labels),
+                "known": _short(y[anchor]),
+                "difference": _short(estimate - y[anchor]),
+                "estimate": _short(estimate),
+                "features": _differing_features(columns, row, anchor),
+            }
+            for anchor, estimate in zip(nearest, estimates, strict=True)
+        ]
+        queries.append(
+            {
+                **_identity(diagnosis, row, labels),
+                "truth": _short(y[row]),
+                "predicted": _short(predicted[row]),
+                "lower": _short(table["lower"][row]),
+                "upper": _short(table["upper"][row]),
+                "anchors": anchors,
+                "values": [_format_value(column.values[row]) for column in columns],
+            }
+        )
+    return queries
+
+
+def _comparable_features(diagnosis: Diagnosis) -> Floats:
+    """Return (n, column) features in which distances are those of `explain`.
+
+    Where there was no time to learn the metric, features are standardized.
+    """
+    features = diagnosis.twin._anchors.features
+    if diagnosis.relevance is not None:
+        return diagnosis.twin._metric().transform(features)
+    known = np.nan_to_num(features - np.nanmean(features, axis=0), nan=0.0)
+    std = known.std(axis=0)
+    return known / np.where(std > 0, std, 1.0)
 
 
 def _row_numbers(diagnosis: Diagnosis, rows: Indices) -> list[int]:
-    """Return cross-validated rows as numbers of rows of the table, counted from 1."""
-    subset = diagnosis.cross_validation.subset
-    return ((rows if subset is None else subset[rows]) + 1).tolist()
+    """Return fitted rows as numbers of rows of the table, counted from 1."""
+    return ((rows if diagnosis.rows is None else diagnosis.rows[rows]) + 1).tolist()
 
 
 def _identity(diagnosis: Diagnosis, row: int, labels: list[str] | None) -> Content:
@@ -260,28 +278,25 @@ def _differing_features(columns: list[Column], row: int, anchor: int) -> list[Co
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:
     """Return recommendations, one sentence each."""
-    comparison = diagnosis.checks["comparison"].numbers
-    by_conclusion = {
-        HELPS: "Use the twin: the code above makes it, and the saved model is fitted.",
-        HURTS: "Use the base estimator on plain rows: twinning does not improve it here.",
+    y, errors, steps = diagnosis.y, diagnosis.errors, []
+    if errors.rmse >= errors.mean_rmse:
+        steps.append("Look for other features: with these, no model is better than the mean.")
+    else:
+        steps.append("Use the recommended model: the code above makes it, and -o saves it.")
+    of_twins = {
+        HELPS: "Keep the twins: they lower the error.",
+        HURTS: "Use models without twins: twins do not lower the error here.",
+        UNKNOWN: "Give more time (--budget), so that twins can be compared with the other models.",
     }
-    otherwise = (
-        "Choose by other needs: the twin has an uncertainty and comparable cases, the base "
-        "estimator on plain rows is faster."
-    )
-    steps = [by_conclusion.get(comparison["conclusion"], otherwise)]
-    if comparison["best"] == "ridge":
-        steps.append("Ridge regression is best here: fit a twin of it (--model ridge).")
-    if comparison["best"] == "k-NN":
-        steps.append("k-NN is best here: look for features that separate the rows better.")
+    if diagnosis.recommendation.conclusion in of_twins:
+        steps.append(of_twins[diagnosis.recommendation.conclusion])
     learning = diagnosis.checks.get("learning")
     if learning is not None and learning.numbers["doubled"] < 0.95:
         steps.append(f"Get more labels. {learning.summary} twinned.query selects which ones.")
     multiplier = diagnosis.checks.get("multiplier")
     if multiplier is not None and multiplier.numbers["trend"] == "grows":
         steps.append(multiplier.summary)
-    y = diagnosis.cross_validation.y
-    if (y > 0).all() and y.max() > _LARGE_RATIO * y.min():
+    if not diagnosis.log_target and (y > 0).all() and y.max() > _LARGE_RATIO * y.min():
         steps.append(
             f"The largest value is {y.max() / y.min():,.0f} times the smallest: try the logarithm "
             "(--log-target); its differences are ratios."
@@ -291,7 +306,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
     return steps
 
 
-def _rounded(values: Floats) -> list[float]:
+def _rounded(values: Any) -> list[float]:
     return [_short(value) for value in values]
 
 

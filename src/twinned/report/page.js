@@ -2,6 +2,7 @@
 const queries = JSON.parse(document.getElementById("data").textContent);
 const select = document.getElementById("query");
 const body = document.querySelector("#anchors tbody");
+const headings = [...document.querySelectorAll("#anchors thead th")].map((cell) => cell.textContent);
 
 function format(value) {
   const size = Math.abs(value);
@@ -18,7 +19,7 @@ function cell(tag, text) {
 
 function show(query) {
   document.getElementById("prediction").textContent =
-    `Prediction for ${query.name}: ${format(query.predicted)}; known value: ${format(query.truth)}.`;
+    `Prediction for ${query.name}: ${format(query.predicted)} (90 % interval ${format(query.lower)} to ${format(query.upper)}); known value: ${format(query.truth)}.`;
   body.replaceChildren(...query.anchors.map((anchor) => {
     const row = document.createElement("tr");
     const sign = anchor.difference < 0 ? "−" : "+";
@@ -26,8 +27,10 @@ function show(query) {
     row.append(
       cell("th", anchor.name), cell("td", format(anchor.known)),
       cell("td", sign + format(Math.abs(anchor.difference))), cell("td", format(anchor.estimate)),
-      cell("td", `${(100 * anchor.weight).toPrecision(2)} %`), cell("td", differs || "nothing"),
+      cell("td", differs || "nothing"),
     );
+    // narrow screens show each row as a list with the headings
+    [...row.cells].forEach((own, i) => { own.dataset.heading = headings[i]; });
     return row;
   }));
 }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
+from twinned.diagnostics.recommendation import describe_member
+from twinned.diagnostics.result import format_significant
 from twinned.report import charts
 from twinned.report.charts import format_number
 from twinned.report.collect import Content
 
-CURVES = ("anchors", "neighbors", "multiplier", "learning")
+CURVES = ("learning", "multiplier", "anchors")
 
 
 def render(report: Content) -> str:
@@ -27,7 +29,7 @@ def render(report: Content) -> str:
         script=_read("page.js"),
         data=data,
         charts=draw_charts(report),
-        rows=comparison_rows(report),
+        rows=leaderboard_rows(report),
         curves=[key for key in CURVES if key in report["checks"]],
     )
 
@@ -39,42 +41,65 @@ def _read(name: str) -> str:
 def draw_charts(report: Content) -> dict[str, str]:
     """Return the SVG charts by name."""
     curves = {key: check for key, check in report["checks"].items() if key in CURVES}
-    errors = report["checks"]["comparison"]["numbers"]["rmse"]
-    errors = dict(sorted(errors.items(), key=lambda item: item[1]))
-    listed = ", ".join(f"{name} {format_number(error)}" for name, error in errors.items())
     shares = [(feature["name"], feature["share"]) for feature in report["importance"][:10]]
     listed_shares = ", ".join(f"{name} {share:.2f}" for name, share in shares)
     return {
         **{key: charts.curve(each["numbers"], each["summary"]) for key, each in curves.items()},
         "predictions": _predictions(report),
+        "residuals": _residuals(report),
         "calibration": _calibration(report["calibration"]),
-        "comparison": charts.bar_chart(
-            list(errors), list(errors.values()), f"RMSE of held-out rows: {listed}"
-        ),
+        "comparison": _comparison(report["leaderboard"]),
         "importance": charts.bar_chart(
             [name for name, _ in shares],
             [share for _, share in shares],
-            f"Share of the change of predicted differences: {listed_shares}",
+            f"Share of the change of predictions: {listed_shares}",
         ),
     }
 
 
+def _comparison(board: list[Content]) -> str:
+    listed = ", ".join(f"{row['model']} {format_number(row['rmse'])}" for row in board)
+    return charts.bar_chart(
+        [row["model"] for row in board],
+        [row["rmse"] for row in board],
+        f"RMSE of held-out rows: {listed}",
+        errors=[row["rmse_se"] for row in board],
+        marked=next(i for i, row in enumerate(board) if row["recommended"]),
+    )
+
+
 def _predictions(report: Content) -> str:
     shown, target = report["predictions"], report["target"]
-    truth, predicted, half_widths = shown["truth"], shown["predicted"], shown["half_width"]
+    truth, predicted = shown["truth"], shown["predicted"]
     limits = min(*truth, *predicted), max(*truth, *predicted)
     chart = charts.Chart(limits, limits, f"known {target}", f"predicted {target}")
     chart.line(limits, limits, "guide")
-    chart.intervals(truth, predicted, half_widths)
+    chart.intervals(truth, shown["lower"], shown["upper"])
+    parts = zip(shown["row"], truth, predicted, shown["lower"], shown["upper"], strict=True)
     tips = [
-        f"row {row}: known {format_number(t)}, predicted {format_number(p)} ± {format_number(h)}"
-        for row, t, p, h in zip(shown["row"], truth, predicted, half_widths, strict=True)
+        "row {}: known {}, predicted {} ({} to {})".format(row, *map(format_number, numbers))
+        for row, *numbers in parts
     ]
     chart.points(truth, predicted, tips)
     return chart.svg(
         f"Predictions of {len(truth)} held-out rows against their known values, with "
         f"{shown['confidence']:.0%} intervals."
     )
+
+
+def _residuals(report: Content) -> str:
+    shown, target = report["predictions"], report["target"]
+    predicted = shown["predicted"]
+    errors = [t - p for t, p in zip(shown["truth"], predicted, strict=True)]
+    limits = min(predicted), max(predicted)
+    chart = charts.Chart(limits, (min(errors), max(errors)), f"predicted {target}", "residual")
+    chart.line(limits, (0.0, 0.0), "guide")
+    chart.points(
+        predicted,
+        errors,
+        [f"row {r}: {format_number(e)}" for r, e in zip(shown["row"], errors, strict=True)],
+    )
+    return chart.svg(f"Known minus predicted values of {len(errors)} held-out rows.")
 
 
 def _calibration(shown: Content) -> str:
@@ -90,19 +115,16 @@ def _calibration(shown: Content) -> str:
     return chart.svg(f"Coverage of prediction intervals: {'; '.join(tips)}")
 
 
-def comparison_rows(report: Content) -> list[dict[str, str]]:
-    """Return a table row for each model: error, ratio with its interval, and settings."""
-    numbers = report["checks"]["comparison"]["numbers"]
-    ratios = {
-        name: f"{ratio:.2f} ({low:.2f} to {high:.2f})"
-        for name, (ratio, low, high) in numbers["ratios"].items()
-    }
+def leaderboard_rows(report: Content) -> list[dict[str, str]]:
+    """Return a table row for each model: error, weight in the recommended model, and seconds."""
     return [
         {
-            "name": name,
-            "rmse": format_number(error),
-            "ratio": ratios.get(name, ""),
-            "estimator": numbers["estimators"].get(name, ""),
+            "name": row["model"],
+            "description": describe_member(row["model"]) if row["weight"] is not None else "",
+            "rmse": f"{format_number(row['rmse'])} ± {format_significant(row['rmse_se'], 2)}",
+            "weight": "" if row["weight"] is None else f"{row['weight']:.2f}",
+            "seconds": f"{row['fit_seconds']:.1f}",
+            "mark": "recommended" if row["recommended"] else "",
         }
-        for name, error in sorted(numbers["rmse"].items(), key=lambda item: item[1])
+        for row in report["leaderboard"]
     ]

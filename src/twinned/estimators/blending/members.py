@@ -56,7 +56,7 @@ SIZES = {
     "thorough": Sizes(1000, 600, 0.03, 2000),
 }
 # The tree twin is `TwinRegressor()`, but with effort="fast" has fewer iterations and pairs.
-FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS, _FAST_TWIN_FEATURES = 250, 40_000, 20
+FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS, FAST_TWIN_FEATURES = 250, 40_000, 20
 # Steps of the networks that hold out a fold, as a share of those of the final networks: with fewer,
 # the out-of-fold predictions are worse than the final ones, and the weights of networks too small.
 FOLD_STEPS = {"fast": 1.0, "balanced": 0.5, "thorough": 1.0}
@@ -179,7 +179,7 @@ def _tree_twin(
     effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
 ) -> TwinRegressor:
     smaller: dict[str, Any] = {}
-    if effort == "fast" and context.schema.n_features <= _FAST_TWIN_FEATURES:
+    if effort == "fast" and context.schema.n_features <= FAST_TWIN_FEATURES:
         base = default_estimator(n_rows, 1)
         # as many leaves as with all pairs of the default
         share = min(1.0, FAST_TWIN_PAIRS / min(max(1, n_rows * (n_rows - 1) // 2), DEFAULT_PAIRS))

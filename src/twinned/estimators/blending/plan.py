@@ -1,11 +1,11 @@
 """Order, time budget and parallel fits of the members of a blend.
 
 Without a time budget, the fits of all members and folds are independent tasks of one pool of
-threads. With one, members are fitted one after another, in the order of expected gain per second. A
-member is skipped where its expected time exceeds the remaining time; a built-in member is tried
-with less effort first. The expected time is that of a cost model, corrected by the time of the
-members that have been fitted; where a member is fitted in each fold, the first fold corrects it
-once more.
+threads. With one, members are fitted one after another, in the order of expected gain per second;
+those that need more than half of the remaining time come last. A member is skipped where its
+expected time exceeds the remaining time; a built-in member is tried with less effort first. The
+expected time is that of a cost model, corrected by the time of the members that have been fitted;
+where a member is fitted in each fold, the first fold corrects it once more.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
@@ -22,6 +22,7 @@ from threadpoolctl import ThreadpoolController
 from twinned._table import Floats
 from twinned.estimators.blending.members import (
     EFFORTS,
+    FAST_TWIN_FEATURES,
     FAST_TWIN_ITERATIONS,
     FAST_TWIN_PAIRS,
     FOLD_STEPS,
@@ -31,8 +32,10 @@ from twinned.estimators.blending.members import (
     MemberSpec,
     TrainingRows,
     fit_member,
+    resolve_members,
 )
-from twinned.models.base_estimator import DEFAULT_ITERATIONS, DEFAULT_PAIRS
+from twinned.models.base_estimator import DEFAULT_ITERATIONS, MAX_FEATURES, default_n_pairs
+from twinned.models.relevance import MAX_ROWS as RELEVANCE_ROWS
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
 # Expected gain: roughly the weight of a member in blends of the paper's data sets.
@@ -46,7 +49,14 @@ _GAIN = {
     "boosting": 1.0,
     "ridge": 0.5,
 }
+_NEURAL_FEATURES = 60  # `max_features` of the networks
 _SAFETY = 1.15  # of expected times
+_FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
+# Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
+# more; with fewer rows per feature, the search in a fold does not start from that of all rows.
+_COARSE_STEPS, _FINE_STEPS, _COARSE_ROWS, _ROWS_PER_FEATURE = 180, 30, 250, 15
+# Of the time budget: fewer rows are fitted where boosting and the calibration take longer.
+_SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
 _FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 
@@ -86,7 +96,7 @@ class MemberFits:
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
-        cost = CostModel(self.rows, 1)
+        cost = CostModel.of(self.rows, 1)
         longest_first = sorted(specs, key=cost.seconds, reverse=True)
         tasks = [(spec, fold) for spec in longest_first for fold in self._folds(spec)]
         parts: dict[str, list[_TaskResult]] = {spec.label: [] for spec in specs}
@@ -104,20 +114,31 @@ class MemberFits:
     def run_within(
         self, specs: list[MemberSpec], budget: float, start: float
     ) -> list[MemberResult]:
-        """Fit members one after another until `budget` seconds after `start` are used."""
-        clock = _Clock(start + budget, CostModel(self.rows, effective_n_jobs(self.n_jobs)))
+        """Fit members one after another; the blend ends `budget` seconds after `start`."""
+        finishing = finishing_seconds(*self.rows.matrix.shape)
+        clock = _Clock(
+            start + budget, finishing, CostModel.of(self.rows, effective_n_jobs(self.n_jobs))
+        )
         results: list[MemberResult] = []
-        for spec in sorted(specs, key=clock.seconds_per_gain):
-            efforts = self._efforts(spec)
-            fitting = [own for own in efforts if clock.expected(own) * _SAFETY < clock.remaining]
-            if not fitting and results:
-                self.skipped[spec.label] = (
-                    f"expected to take {clock.expected(efforts[-1]):.0f} s of the remaining "
-                    f"{max(clock.remaining, 0):.0f} s"
-                )
-                continue
-            chosen = fitting[0] if fitting else efforts[-1]
-            results += self._run_one(chosen, clock, required=not results)
+        pending = sorted(specs, key=clock.seconds_per_gain)
+        for share in (_FIRST_SHARE, 1.0):  # first those that leave time for others
+            waiting, pending = pending, []
+            for spec in waiting:
+                limit = share * clock.remaining / _SAFETY
+                fitting = [own for own in self._efforts(spec) if clock.expected(own) < limit]
+                if fitting:
+                    results += self._run_one(fitting[0], clock, required=not results)
+                else:
+                    pending.append(spec)
+        least = {spec.label: clock.expected(self._efforts(spec)[-1]) for spec in pending}
+        pending.sort(key=lambda spec: least[spec.label])
+        while pending and not results:  # at least one member is fitted
+            results += self._run_one(self._efforts(pending.pop(0))[-1], clock, required=True)
+        for spec in pending:
+            self.skipped[spec.label] = (
+                f"expected to take {least[spec.label]:.0f} s of the remaining "
+                f"{max(clock.remaining, 0):.0f} s"
+            )
         return results
 
     def _run_one(self, spec: MemberSpec, clock: _Clock, *, required: bool) -> list[MemberResult]:
@@ -223,14 +244,21 @@ class MemberFits:
 class CostModel:
     """Expected seconds of the fits of a member on a recent machine; networks use all cores."""
 
-    def __init__(self, rows: TrainingRows, n_jobs: int) -> None:
-        self.n_rows, self.n_columns = rows.matrix.shape
-        self.n_folds, self.n_jobs = rows.n_folds, n_jobs
+    def __init__(self, n_rows: int, n_columns: int, n_folds: int, n_jobs: int) -> None:
+        self.n_rows, self.n_columns = n_rows, n_columns
+        self.n_folds, self.n_jobs = n_folds, n_jobs
+
+    @classmethod
+    def of(cls, rows: TrainingRows, n_jobs: int) -> Self:
+        n_rows, n_columns = rows.matrix.shape
+        return cls(n_rows, n_columns, rows.n_folds, n_jobs)
 
     def seconds(self, spec: MemberSpec) -> float:
         """Expected seconds of all fits of a member, with `n_jobs`."""
         if spec.name in ("neural", "neural_twin"):
             return self._networks(spec)
+        if spec.name in ("gp_matern", "gp_rbf"):
+            return self._gaussian_processes(SIZES[spec.effort].gp_rows)
         if spec.one_fit:
             return self._one_fit(spec) * (1 + self.n_folds / 2)
         n_fits = self.n_folds + 1
@@ -239,20 +267,29 @@ class CostModel:
     def _one_fit(self, spec: MemberSpec) -> float:
         n, p, sizes = self.n_rows, self.n_columns, SIZES[spec.effort]
         if spec.name == "ridge":
-            return 2e-9 * n * p**2 + 5e-3
+            return 8e-9 * n * p**2 + 0.02
         if spec.name == "extra_trees":
-            return sizes.trees * (1.5e-8 * n * np.log2(n + 1) * p + 1e-3)
+            return sizes.trees * (2e-8 * n * np.log2(n + 1) * p + 1.2e-3)
         if spec.name == "boosting":
-            return sizes.boosting_iterations * (2e-9 * n * p + 1.5e-3)
+            return sizes.boosting_iterations * (4e-8 * n * p + 1e-4 * p + 1e-3)
         if spec.name == "tree_twin":
-            fast = spec.effort == "fast"
-            pairs = min(FAST_TWIN_PAIRS if fast else DEFAULT_PAIRS, n * n / 2)
+            p = min(p, MAX_FEATURES)
+            fast = spec.effort == "fast" and p <= FAST_TWIN_FEATURES
+            pairs = min(FAST_TWIN_PAIRS if fast else default_n_pairs(p), n * n / 2)
             iterations = FAST_TWIN_ITERATIONS if fast else DEFAULT_ITERATIONS
             return iterations * (6e-9 * pairs * 3 * p + 2e-3) + 2e-6 * n * n
-        if spec.name in ("gp_matern", "gp_rbf"):
-            rows = min(n, 1000)
-            return 40 * (6e-11 * rows**3 + 3e-8 * rows**2) + 0.3
         return 1e-6 * n * p + 0.5
+
+    def _gaussian_processes(self, max_rows: int) -> float:
+        """A process of all rows, and one of each fold, whose search starts there."""
+        n, p = self.n_rows, self.n_columns
+        in_fold = int(n * (1 - 1 / self.n_folds))
+        if in_fold < _ROWS_PER_FEATURE * p:
+            fold = gp_seconds(in_fold, p)
+        else:
+            fold = _FINE_STEPS * _likelihood_seconds(min(in_fold, 1000), p)
+        predicting = 2 * _likelihood_seconds(min(n, max_rows), p)
+        return gp_seconds(n, p) + self.n_folds * fold + (1 + self.n_folds) * predicting
 
     def _networks(self, spec: MemberSpec) -> float:
         from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
@@ -261,23 +298,41 @@ class CostModel:
         n_steps = sizes.n_members * sizes.max_steps
         n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
-        per_step *= 1 + self.n_columns / 30
+        per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30
         return 10.0 + n_steps * per_step / cpu_count()
+
+
+def gp_seconds(n_rows: int, n_columns: int) -> float:
+    """Expected seconds of the search for the hyperparameters of a Gaussian process."""
+    seconds = _COARSE_STEPS * _likelihood_seconds(min(n_rows, _COARSE_ROWS), n_columns)
+    if n_rows > _COARSE_ROWS:
+        seconds += _FINE_STEPS * _likelihood_seconds(min(n_rows, 1000), n_columns)
+    return seconds
+
+
+def _likelihood_seconds(n_rows: int, n_columns: int) -> float:
+    """Expected seconds of a likelihood and its gradient."""
+    return 2.1e-11 * n_rows**3 + (1e-7 + 7e-10 * n_columns) * n_rows**2
 
 
 class _Clock:
     """Remaining time, and expected times corrected by those of the members so far."""
 
-    def __init__(self, deadline: float, model: CostModel) -> None:
-        self._deadline, self._model = deadline, model
+    def __init__(self, deadline: float, finishing: float, model: CostModel) -> None:
+        self._deadline, self._finishing, self._model = deadline, finishing, model
         self._expected, self._actual = 1.0, 1.0
 
     @property
     def remaining(self) -> float:
-        return self._deadline - time.perf_counter()
+        """Seconds until the blend must be computed; more for that on a slow or busy machine."""
+        return self._deadline - time.perf_counter() - self._finishing * max(1.0, self._slowness)
 
     def expected(self, spec: MemberSpec) -> float:
-        return self._model.seconds(spec) * self._actual / self._expected
+        return self._model.seconds(spec) * self._slowness
+
+    @property
+    def _slowness(self) -> float:
+        return self._actual / self._expected
 
     def seconds_per_gain(self, spec: MemberSpec) -> float:
         return self._model.seconds(spec) / _GAIN.get(spec.name, 1.0)
@@ -287,6 +342,24 @@ class _Clock:
         self._actual += seconds
 
 
-def finishing_seconds(n_rows: int) -> float:
+def finishing_seconds(n_rows: int, n_columns: int) -> float:
     """Expected seconds of the blend and of the calibration of intervals."""
-    return 3.0 + 2e-3 * n_rows
+    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * (n_columns + 7)
+
+
+def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | None) -> int:
+    """How many of `n_rows` rows can be fitted and calibrated within `seconds`, at least 1,000."""
+    least = min(n_rows, _LEAST_SUBSET)
+    (spec,) = resolve_members(["boosting:fast"], "fast")
+    size = n_rows
+    while size > least:
+        cost = CostModel(size, n_columns, 5, effective_n_jobs(n_jobs))
+        if finishing_seconds(size, n_columns) + cost.seconds(spec) <= _SUBSET_SHARE * seconds:
+            break
+        size = max(least, int(0.8 * size))
+    return size
+
+
+def relevance_seconds(n_rows: int, n_columns: int) -> float:
+    """Expected seconds of the Gaussian process from which the relevance of features is learned."""
+    return gp_seconds(min(n_rows, RELEVANCE_ROWS), n_columns)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from twinned._table import Floats
 from twinned.estimators.blending.members import TrainingRows
 from twinned.estimators.blending.plan import MemberResult
 from twinned.estimators.blending.rows import SharedRows
 from twinned.estimators.blending.weights import Blend, fit_blend, ratio_of_rmse
+
+
+class FitRecord(NamedTuple):
+    """Results of the fit of a blend that a saved blend does not have."""
+
+    results: list[MemberResult]
+    shared: SharedRows
+    seed: int
+    scores: Floats | None = None  # (row of positive weight,): of the intervals
 
 
 def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple[float, float]:
@@ -28,6 +38,16 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
     # the standard error of the mean square, through the derivative of the root
     error = np.sqrt((share**2) @ (squares - mean) ** 2)
     return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
+
+
+def out_of_fold_table(record: FitRecord, y: Floats, prediction: Floats) -> pd.DataFrame:
+    """Out-of-fold predictions of the rows (row,) by the blend and by each member."""
+    merged_into = record.shared.merged_into
+    fold = record.shared.training.fold[merged_into]
+    members = {own.spec.label: own.prediction[merged_into] for own in record.results}
+    scores = np.nan if record.scores is None else record.scores
+    blend = {"y": y, "prediction": prediction, "score": scores, "fold": fold}
+    return pd.DataFrame(blend | members)
 
 
 def leaderboard(results: list[MemberResult], rows: TrainingRows, weights: Floats) -> dict[str, Any]:

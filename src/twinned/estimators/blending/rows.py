@@ -12,7 +12,7 @@ from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import check_integer
 from twinned.estimators.blending.members import TrainingRows
-from twinned.pairing.splits import row_folds
+from twinned.pairing.splits import Folds, row_folds
 
 DEFAULT_FOLDS = 5
 MIN_ROWS = 4  # so that at least two rows remain in each fold
@@ -24,6 +24,13 @@ class SharedRows(NamedTuple):
     training: TrainingRows
     merged_into: Indices  # (row of positive weight,): the row of `training` that each became
     groups: Indices | None  # (row of `training`,): codes of groups that no fold splits
+
+    @property
+    def folds(self) -> Folds:
+        """Training rows and held-out rows of each fold, as rows of positive weight."""
+        fold = self.training.fold[self.merged_into]
+        numbers = range(self.training.n_folds)
+        return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in numbers]
 
 
 def share_rows(

@@ -1,0 +1,121 @@
+"""The recommended model: a blend, a blend without twins, or a single member."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+
+from twinned import AutoTwinRegressor, TwinRegressor
+from twinned.diagnostics.recommendation import describe_contribution, python_code, recommend
+
+
+def make_blend(errors, weights, rmse, contribution=None, skipped=None):
+    """What `recommend` reads of a fitted blend: errors and weights of its members by name."""
+    names = list(errors)
+    twins = {name: TwinRegressor() if "twin" in name else Ridge() for name in names}
+    board = pd.DataFrame({"member": names, "rmse": [errors[name] for name in names]})
+    if contribution is not None:
+        ratio, lower, upper, without = contribution
+        baseline_weights = np.array([without.get(name, 0.0) for name in names])
+        contribution = {
+            "ratio": ratio,
+            "lower": lower,
+            "upper": upper,
+            "baseline_rmse": rmse / ratio,
+            "baseline_weights": baseline_weights,
+        }
+    return SimpleNamespace(
+        leaderboard_=board.sort_values("rmse", ignore_index=True),
+        members_=twins,
+        member_names_=names,
+        member_weights_=np.array([weights.get(name, 0.0) for name in names]),
+        blend_={"rmse": rmse},
+        contribution_=contribution,
+        skipped_={} if skipped is None else skipped,
+    )
+
+
+ERRORS = {"ridge": 5.0, "gp_rbf": 1.2, "tree_twin": 1.1, "extra_trees": 1.3}
+
+
+def test_blend_where_it_pays():
+    blend = make_blend(
+        ERRORS, {"gp_rbf": 0.5, "tree_twin": 0.5}, 0.9, (0.8, 0.7, 0.95, {"gp_rbf": 1.0})
+    )
+    found = recommend(blend)
+    assert found.members == ["tree_twin", "gp_rbf"]
+    assert found.conclusion == "helps"
+    assert "its error is 18 % lower than that of the best single model, tree_twin" in found.summary
+    assert "Twinning helps: the error of the blend with twins is 0.80 (0.70 to 0.95)" in found.twins
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0.9, 1.2), (1.01, 1.2)])
+def test_twins_are_excluded_where_they_do_not_lower_the_error(lower, upper):
+    weights = {"gp_rbf": 0.5, "tree_twin": 0.4, "extra_trees": 0.1}
+    without = {"gp_rbf": 0.6, "extra_trees": 0.4}
+    found = recommend(make_blend(ERRORS, weights, 1.01, (1.01, lower, upper, without)))
+    assert found.members == ["gp_rbf", "extra_trees"]
+    assert found.conclusion == "does not help"
+    assert "Twinning does not pay here" in found.summary
+
+
+def test_single_member_where_the_blend_does_not_pay():
+    weights = {"gp_rbf": 0.1, "tree_twin": 0.9}
+    blend = make_blend(ERRORS, weights, 1.095, (0.9, 0.8, 0.99, {"gp_rbf": 1.0}))
+    found = recommend(blend)
+    assert found.members == ["tree_twin"]
+    assert found.conclusion == "helps"
+    assert found.reason.startswith("Use twinned gradient boosting: it has the lowest error")
+
+
+def test_ridge_where_it_is_as_good():
+    errors = {**ERRORS, "ridge": 1.005, "gp_rbf": 1.0}
+    found = recommend(
+        make_blend(errors, {"gp_rbf": 0.5, "tree_twin": 0.5}, 1.0, (0.99, 0.97, 1.0, {"ridge": 1}))
+    )
+    assert found.members == ["ridge"]
+    assert found.conclusion == "does not help"
+    assert found.reason.startswith("Use ridge regression: it is the simplest model")
+
+
+def test_single_twin_with_the_lowest_error():
+    """Twins may not lower the error of the blend, and one of them still be the best model."""
+    weights = {"gp_rbf": 0.5, "tree_twin": 0.5}
+    blend = make_blend(ERRORS, weights, 1.15, (1.01, 0.9, 1.2, {"gp_rbf": 1.0}))
+    assert recommend(blend).members == ["tree_twin"]
+
+
+def test_without_twins_their_effect_is_unknown():
+    skipped = {"neural_twin": "takes too long", "boosting": "takes too long"}
+    found = recommend(make_blend({"ridge": 1.0}, {"ridge": 1.0}, 1.0, skipped=skipped))
+    assert found.twins.endswith(" Not fitted: twin neural networks.")
+    assert found.members == ["ridge"]
+    assert found.conclusion == "unknown"
+    assert "the only model that was fitted" in found.reason
+    assert "unknown" in describe_contribution(None)
+
+
+def test_infinite_contribution():
+    contribution = {"ratio": np.inf, "lower": np.inf, "upper": np.inf}
+    assert describe_contribution(contribution) == "The blend without twins has no error."
+
+
+@pytest.mark.parametrize("log_target", [False, True])
+@pytest.mark.parametrize("subset", [None, "np.arange(30)"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_code_runs_and_makes_the_model(log_target, subset, grouped):
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.rand(40, 2))
+    y = pd.Series(np.exp(X[0]))
+    groups = pd.Series(np.arange(40) // 2)
+    model = AutoTwinRegressor(members=["ridge"], random_state=4)
+    code = python_code(model, log_target=log_target, grouped=grouped, subset=subset)
+    namespace = {"X": X, "y": y, "groups": groups}
+    exec(code, namespace)
+    rows = slice(None) if subset is None else slice(0, 30)
+    model.fit(X[rows], np.log(y[rows]) if log_target else y[rows],
+              groups=groups[rows] if grouped else None)  # fmt: skip
+    expected = np.exp(model.predict(X)) if log_target else model.predict(X)
+    np.testing.assert_allclose(namespace["model"].predict(X), expected, rtol=1e-12)

@@ -1,0 +1,82 @@
+"""Order of the members within a time budget, and the expected times."""
+
+from time import perf_counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinned import AutoTwinRegressor
+from twinned.datasets import make_wsb
+from twinned.estimators.blending import plan
+from twinned.estimators.blending.members import AUTO, resolve_members
+from twinned.estimators.blending.plan import CostModel, MemberFits
+
+EXPECTED = {"ridge": 2.0, "gp_rbf": 4.0, "gp_matern": 6.0}
+
+
+class ImmediateFits(MemberFits):
+    """Fits that take no time."""
+
+    def _run_one(self, spec, clock, *, required):
+        return [spec.label]
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
+    monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 0.0)
+    X, y = make_wsb(30, random_state=0)
+    rows = AutoTwinRegressor()._set_rows(X, y, None, None, 0).training
+    return ImmediateFits(rows, {}, 1, lambda result: None)
+
+
+@pytest.mark.parametrize(
+    ("budget", "fitted"),
+    [
+        # seconds divided by expected gain: gp_matern 2, gp_rbf 2.7, ridge 4
+        (100.0, ["gp_matern", "gp_rbf", "ridge"]),
+        (10.0, ["gp_rbf", "ridge", "gp_matern"]),  # gp_matern needs more than half of it
+        (5.0, ["ridge", "gp_rbf"]),
+        (1.0, ["ridge:fast"]),  # the quickest, where nothing fits
+    ],
+)
+def test_members_that_leave_time_for_others_come_first(fits, budget, fitted):
+    specs = resolve_members(list(EXPECTED), "balanced")
+    assert fits.run_within(specs, budget, perf_counter()) == fitted
+    names = {label.partition(":")[0] for label in fitted}
+    assert set(fits.skipped) == set(EXPECTED) - names
+
+
+def test_remaining_time_is_less_on_a_slow_machine():
+    (spec,) = resolve_members(["ridge"], "fast")
+    model = CostModel(100, 5, 5, 1)
+    clock = plan._Clock(perf_counter() + 100.0, 10.0, model)
+    assert clock.remaining == pytest.approx(90.0, abs=1.0)
+    expected = clock.expected(spec)
+    clock.calibrate(spec, 3 * (1 + model.seconds(spec)) - 1)  # three times as long as expected
+    assert clock.expected(spec) == pytest.approx(3 * expected)
+    assert clock.remaining == pytest.approx(70.0, abs=1.0)
+
+
+@given(
+    st.sampled_from(AUTO),
+    st.sampled_from(["fast", "balanced", "thorough"]),
+    st.integers(50, 20_000),
+    st.integers(1, 300),
+)
+def test_expected_time_grows_with_rows_and_features(name, effort, n_rows, n_columns):
+    (spec,) = resolve_members([f"{name}:{effort}"], effort)
+
+    def seconds(rows, columns):
+        return CostModel(rows, columns, 5, 2).seconds(spec)
+
+    own = seconds(n_rows, n_columns)
+    assert np.isfinite(own)
+    assert own > 0
+    if name.startswith("gp_"):
+        return  # with few rows for each feature, the folds do not start from the search of all rows
+    assert seconds(2 * n_rows, n_columns) >= own
+    if name != "tree_twin":  # which has fewer pairs on a wide table
+        assert seconds(n_rows, n_columns + 1) >= own
