@@ -150,88 +150,121 @@ def coverage(model, X, y):
     return results
 
 
+def add_peers(runs):
+    """Return the runs of one effort with those of other models on the same splits."""
+    trees = pd.read_csv(harness.RESULTS / "accuracy_trees.csv")
+    neural = pd.read_csv(harness.RESULTS / "accuracy_neural.csv")
+    own = pd.read_csv(harness.RESULTS / "peers.csv")
+    peers = pd.concat(
+        [
+            own,
+            trees[trees["model"].isin(["forest", "lightgbm", "xgboost"])],
+            neural[neural["model"] == "catboost"],
+        ]
+    ).drop_duplicates(["dataset", "model", "seed"])
+    splits = runs[["dataset", "seed"]].drop_duplicates()
+    return pd.concat([runs, peers.merge(splits)]), list(peers["model"].unique())
+
+
 def summary(runs):
     """Return the lines of the page: errors, intervals and contribution of each effort."""
     lines = [
-        "# `AutoTwinRegressor` on the paper's splits",
+        "# `AutoTwinRegressor`, its members and other models",
         "",
-        "Trained on the 80 % of each split, one setting for all sets. *Paper's best* is the lowest "
-        "published figure of any TNNR variant. *Best member* is the member with the lowest mean "
-        "test error on that set, so it is chosen by test rows; the blend is not. "
+        "Mean test RMSE; trained on the 80 % of each split, one setting for all sets. *Paper's "
+        "best* is the lowest published figure of any TNNR variant. *Best* is the member or other "
+        "model with the lowest mean test error on that set, so it is chosen by test rows; the blend "
+        "is not. In parentheses, the difference to it in paired standard errors. CatBoost, "
+        "LightGBM, XGBoost and random forests (300 trees) have their default parameters. "
         "`python -m benchmarks.accuracy_auto`.",
     ]
     for effort, own in runs.groupby("effort"):
-        lines += ["", f"## {effort}", "", *error_table(own), "", *interval_table(own)]
+        both, peers = add_peers(own)
+        lines += ["", f"## {effort}", "", *error_table(both, peers)]
+        lines += ["", *interval_table(own, both[both["model"] == "catboost"])]
     return lines
 
 
-def error_table(runs):
-    """Mean test errors of the blend and of all members."""
+def paired_ratio(runs, reference):
+    """Return the ratio of mean errors, and the mean difference in paired standard errors."""
+    errors = runs[runs["model"].isin([BLEND, reference])]
+    errors = errors.pivot_table(index="seed", columns="model", values="rmse").dropna()
+    difference = errors[BLEND] - errors[reference]
+    error = difference.std(ddof=1) / np.sqrt(len(errors))
+    in_errors = difference.mean() / error if error > 0 else 0.0
+    return errors[BLEND].mean() / errors[reference].mean(), in_errors
+
+
+def error_table(runs, peers):
+    """Mean test errors of the blend, of all members and of other models."""
     means = runs.pivot_table(index="dataset", columns="model", values="rmse")
-    members = means.drop(columns=[BLEND, WITHOUT_TWINS], errors="ignore")
+    others = means.drop(columns=[BLEND, WITHOUT_TWINS], errors="ignore")
     paper = published()
     paper = paper[paper["method"].isin(TWIN_METHODS)]
     best_published = paper.groupby("dataset")["rmse"].min()
-    to_paper, to_best = means[BLEND] / best_published, means[BLEND] / members.min(axis=1)
     keys = [key for key in KEYS if key in means.index]
-    columns = [BLEND, *sorted(members)]
+    keys += [key for key in means.index if key not in KEYS]
+    columns = [BLEND, *sorted(set(others) - set(peers)), *sorted(set(others) & set(peers))]
     counts = runs[runs["model"] == BLEND].groupby("dataset").size()
-    rows = [
-        [
-            f"{key} ({counts[key]} splits)",
-            f"{best_published[key]:.4g}",
-            *(f"{means.loc[key, name]:.4g}" for name in columns),
-            f"{to_paper[key]:.3f}",
-            f"{to_best[key]:.3f}, {members.loc[key].idxmin()}",
-        ]
-        for key in keys
-    ]
-    without_tf = [key for key in keys if key != "TF"]
-    means_of_ratios = [geometric_mean(to_paper[without_tf]), geometric_mean(to_best[keys])]
-    rows.append(
-        [
-            "geometric mean (to the paper's best: without TF)",
-            *[""] * (1 + len(columns)),
-            *(f"**{value:.3f}**" for value in means_of_ratios),
-        ]
-    )
-    header = ["", "paper's best", *columns, "blend / paper's best", "blend / best member"]
+    rows, to_best, to_paper = [], [], []
+    for key in keys:
+        best = others.loc[key].idxmin()
+        ratio, in_errors = paired_ratio(runs[runs["dataset"] == key], best)
+        to_best.append(ratio)
+        row = [f"{key} ({counts[key]} splits)"]
+        row += [f"{means.loc[key, name]:.4g}" for name in columns]
+        row += [f"{ratio:.3f} ({in_errors:+.1f}), {best}"]
+        if key in best_published:
+            to_paper += [means.loc[key, BLEND] / best_published[key]] if key != "TF" else []
+            row += [f"{means.loc[key, BLEND] / best_published[key]:.3f}"]
+        rows.append(row + [""] * (len(columns) + 3 - len(row)))
+    overall = [f"**{geometric_mean(own):.3f}**" if own else "" for own in (to_best, to_paper)]
+    rows.append(["geometric mean (paper: without TF)", *[""] * len(columns), *overall])
+    header = ["", *columns, "blend / best", "blend / paper's best"]
     return harness.markdown_table(header, rows)
 
 
-def interval_table(runs):
-    """Coverage of the intervals, and what twins contribute."""
-    blends = runs[runs["model"] == BLEND].groupby("dataset").mean(numeric_only=True)
-    means = runs.pivot_table(index="dataset", columns="model", values="rmse")
+def interval_table(runs, catboost):
+    """Coverage and width of the intervals, and what twins contribute."""
+    blends = runs[runs["model"] == BLEND].groupby("dataset")
+    errors = blends.sem(numeric_only=True)
+    means, widths = blends.mean(numeric_only=True), catboost.groupby("dataset")["width_90"].mean()
+    tests = runs.pivot_table(index="dataset", columns="model", values="rmse")
     tested = (
-        means[BLEND] / means[WITHOUT_TWINS] if WITHOUT_TWINS in means else pd.Series(dtype=float)
+        tests[BLEND] / tests[WITHOUT_TWINS] if WITHOUT_TWINS in tests else pd.Series(dtype=float)
     )
     rows = []
-    for key in (key for key in KEYS if key in blends.index):
-        own = blends.loc[key]
+    keys = [key for key in KEYS if key in means.index]
+    for key in keys + [key for key in means.index if key not in KEYS]:
+        own = means.loc[key]
         rows.append(
             [
                 key,
-                *(f"{100 * own[f'coverage_{confidence}']:.1f}" for confidence in CONFIDENCES),
+                *(
+                    f"{100 * own[f'coverage_{c}']:.1f} ({100 * errors.loc[key, f'coverage_{c}']:.1f})"
+                    for c in CONFIDENCES
+                ),
                 f"{own['width_90']:.4g}",
+                f"{own['width_90'] / widths.get(key, np.nan):.3f}",
                 f"{own['ratio']:.3f} ({own['ratio_lower']:.3f} to {own['ratio_upper']:.3f})",
                 f"{tested.get(key, np.nan):.3f}",
-                f"{own['seconds']:.3g}",
             ]
         )
+    mean = [f"**{100 * means[f'coverage_{c}'].mean():.1f}**" for c in CONFIDENCES]
+    rows.append(["mean", *mean, *[""] * 4])
     header = [
         "",
-        *(f"coverage at {confidence} %" for confidence in CONFIDENCES),
+        *(f"coverage at {confidence} % (standard error)" for confidence in CONFIDENCES),
         "width at 90 %",
+        "width / split conformal around CatBoost",
         "contribution of twins, out of fold (90 % interval)",
         "the same by test error",
-        "seconds",
     ]
     return harness.markdown_table(header, rows)
 
 
 def geometric_mean(values):
-    return float(np.exp(np.log(values).mean()))
+    return float(np.exp(np.mean(np.log(values))))
 
 
 def main():
