@@ -9,6 +9,7 @@ evaluated on the remaining fifth, several times.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ from scipy.optimize import nnls
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
+from twinned.models.greedy_selection import greedy_selection
 from twinned.pairing.splits import Folds, row_folds
 
-_GREEDY_ROUNDS = 40
+_GREEDY_ROUNDS = 41
 _GREEDY_GAIN = 1e-4  # relative fall of the squared error below which greedy selection ends
 # By which the error of the single best model must be lower than that of a blend. Introduced after
 # blends had the lower test error on splits 0 and 1 of EE and split 0 of YH.
@@ -49,30 +51,6 @@ def single_best(errors: Floats) -> Floats:
     return weights
 
 
-def greedy_selection(errors: Floats) -> Floats:
-    """Greedy selection with replacement.
-
-    It starts with the best single model. Each round adds the model that lowers the squared error
-    of the mean most, and the selection ends when no model lowers it by a noticeable share.
-
-    >>> greedy_selection(np.array([[1.0, -1.0, 9.0], [1.0, -1.0, -9.0]]))
-    array([0.5, 0.5, 0. ])
-    """
-    gram = errors.T @ errors
-    counts = single_best(errors)
-    best = float(counts @ gram @ counts)
-    for _ in range(_GREEDY_ROUNDS):
-        trials = counts + np.eye(len(gram))
-        trials /= trials.sum(axis=1, keepdims=True)
-        squares = np.einsum("ts,sr,tr->t", trials, gram, trials)
-        added = int(np.argmin(squares))
-        if not squares[added] < best * (1 - _GREEDY_GAIN):
-            break
-        counts[added] += 1
-        best = float(squares[added])
-    return counts / counts.sum()
-
-
 def simplex_least_squares(errors: Floats) -> Floats:
     """The weights on the simplex with the smallest squared error.
 
@@ -95,7 +73,10 @@ def simplex_least_squares(errors: Floats) -> Floats:
 
 METHODS: dict[str, WeightMethod] = {
     "single": single_best,
-    "greedy": greedy_selection,
+    # its first round is the single best model
+    "greedy": partial(
+        greedy_selection, max_rounds=_GREEDY_ROUNDS, least_gain=_GREEDY_GAIN, stop_early=True
+    ),
     "simplex": simplex_least_squares,
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned._table import Floats
+from twinned.models.greedy_selection import greedy_selection
 
 
 class Setting(NamedTuple):
@@ -74,30 +75,19 @@ def draw_folds(n_rows: int, n_folds: int, fraction: float, seed: int) -> list[ND
     return [order[: round(fraction * n_rows)]]
 
 
-def select_settings(predictions: Floats, y: Floats, weight: Floats, rounds: int = 20) -> Floats:
+def select_settings(predictions: Floats, y: Floats, weight: Floats) -> Floats:
     """Return (setting,) weights that sum to one, by greedy selection with replacement.
 
-    `predictions` (setting, row, output) are out of fold. Each round counts the setting once more
-    that lowers the error of the mean most; the counts after the best round are returned.
+    `predictions` (setting, row, output) are out of fold.
 
     >>> y = np.zeros((3, 1))
     >>> good, bad = np.full((3, 1), 0.1), np.full((3, 1), 5.0)
     >>> select_settings(np.stack([good, bad]), y, np.ones(3))
     array([1., 0.])
     """
-    error = (predictions - y) * np.sqrt(weight / weight.sum())[:, None]
-    flat = error.reshape(len(error), -1)
-    gram = flat @ flat.T
-    counts = np.zeros(len(gram))
-    best, selected = np.inf, counts
-    for _ in range(rounds):
-        trials = counts + np.eye(len(gram))
-        trials /= trials.sum(axis=1, keepdims=True)
-        errors = np.einsum("ts,sr,tr->t", trials, gram, trials)
-        counts[np.argmin(errors)] += 1
-        if errors.min() < best * (1 - 1e-9):
-            best, selected = errors.min(), counts.copy()
-    return selected / selected.sum()
+    errors = (predictions - y) * np.sqrt(weight / weight.sum())[:, None]
+    flat = errors.reshape(len(errors), -1).T
+    return greedy_selection(flat, max_rounds=20, least_gain=1e-9, stop_early=False)
 
 
 def allocate_members(weights: Floats, n_members: int) -> NDArray[np.intp]:
