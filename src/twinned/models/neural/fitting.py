@@ -22,6 +22,7 @@ from twinned.models.neural.parameters import (
     check_hidden_sizes,
     loop_weight,
     member_settings,
+    refits_members,
     resolve_effort,
     resolve_n_frequencies,
 )
@@ -55,7 +56,7 @@ def fit_problems(
     groups: dict[Any, list[int]] = {}
     for i, problem in enumerate(problems):
         kind = (
-            round_up(problem.X.shape[1], 4),
+            round_up(problem.n_columns, 4),
             problem.y.shape[1],
             len(problem.folds),
             problem.partners is None,
@@ -78,7 +79,7 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
     """
     effort, n_folds = resolve_effort(estimator), len(group[0].folds)
     settings = member_settings(estimator)
-    refits = estimator.recipe == "modern" and n_folds > 1
+    refits = refits_members(estimator, n_folds)
     if not refits:
         n_settings = max(1, effort.n_members // n_folds)
         settings = [settings[i % len(settings)] for i in range(n_settings)]
@@ -164,7 +165,7 @@ def training_config(
 ) -> TrainingConfig:
     """Return the program for problems of one width; parts that no setting needs are omitted."""
     effort = resolve_effort(estimator)
-    n_features = round_up(group[0].X.shape[1], 4)
+    n_features = round_up(group[0].n_columns, 4)
     has_embedding = any(setting.frequency_scale > 0 for setting in settings)
     shape = Shape(
         n_features=n_features,

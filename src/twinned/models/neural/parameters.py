@@ -67,6 +67,11 @@ def resolve_effort(estimator: Any) -> Effort:
     return effort._replace(n_settings=min(effort.n_settings, effort.n_members))
 
 
+def refits_members(estimator: Any, n_folds: int) -> bool:
+    """Whether members are trained on all rows, not the networks that hold out a fold."""
+    return estimator.recipe == "modern" and n_folds > 1
+
+
 def member_settings(estimator: Any) -> list[Setting]:
     """Return the settings to select from; parameters that are given replace those of all."""
     given: dict[str, Any] = {

@@ -44,10 +44,9 @@ AnyArray = Any  # an array of JAX while training, of numpy while it is assembled
 class ProblemArrays(NamedTuple):
     """A training set; a batch of problems has the problem as the leading axis of every field."""
 
-    X: AnyArray  # (row, feature), scaled, padded with zeros
+    X: AnyArray  # (row, column), scaled, padded with zeros
     y: AnyArray  # (row, output), scaled
     weight: AnyArray  # (row,)
-    n_features: AnyArray  # () without padding
     partners: AnyArray  # (row, partner) int32; (1, 1) without a partner table
     n_partners: AnyArray  # () columns of `partners` that are not padding
 
@@ -67,6 +66,8 @@ class MemberArrays(NamedTuple):
     weight_decay: AnyArray
     gate: AnyArray  # 1.0 with periodic embedding, 0.0 without
     frequency_scale: AnyArray
+    n_features: AnyArray  # () without padding
+    columns: AnyArray  # (feature,) int32: its features among the columns of X
     feature_scale: AnyArray  # (feature,) factors of the features: ones, or their relevance
     loop_weight: AnyArray
     loop_rows: AnyArray  # (row,) int32, labelled and unlabelled rows of loops; (1,) without loops
@@ -108,7 +109,7 @@ def initial_state(
     def one(task: MemberTask) -> TrainingState:
         key = counter_rng.fold_in(task.member.key, 0)
         parameters = initial_parameters(
-            config.shape, key, task.problem.n_features, task.member.frequency_scale
+            config.shape, key, task.member.n_features, task.member.frequency_scale
         )
         momentum = optimizer_by_name(config.optimizer).init(parameters)
         return TrainingState(parameters, momentum, parameters, jnp.float32(jnp.inf), jnp.int32(0))
@@ -194,8 +195,8 @@ class MemberTask(NamedTuple):
         return Network(self.config.shape, parameters, self.member.gate)
 
     def features(self, rows: Array) -> Array:
-        """(..., feature): the scaled features of rows, by the relevance of features or not."""
-        return self.problem.X[rows] * self.member.feature_scale
+        """(..., feature): the features of rows, scaled by their relevance or not; 0 for padding."""
+        return self.problem.X[rows[..., None], self.member.columns] * self.member.feature_scale
 
     def loss(self, parameters: Parameters, key: Array) -> Array:
         """Mean square error of a random batch: of differences, or of y of plain networks."""
