@@ -17,7 +17,7 @@ from twinned.models.base_estimator import (
     default_n_pairs,
 )
 from twinned.models.neural.padding import round_up
-from twinned.models.neural.parameters import resolve_n_frequencies
+from twinned.models.neural.parameters import resolve_n_frequencies, training_steps
 from twinned.models.neural.problem import build_problem
 
 
@@ -87,9 +87,8 @@ def test_narrow_tables_have_all_pairs_and_frequencies():
 
 def test_a_leaf_holds_the_same_share_of_fewer_pairs():
     boosting = default_estimator(500, 1, 80)
-    assert boosting.min_samples_leaf == 125 // 4
-    assert default_n_pairs(80) == DEFAULT_PAIRS // 4
-    # 40 rows have fewer pairs than that
+    assert boosting.min_samples_leaf == int(125 * default_n_pairs(80) / DEFAULT_PAIRS) == 19
+    # 40 rows have fewer pairs than the default
     assert default_estimator(40, 1, 80).min_samples_leaf == 10
 
 
@@ -147,7 +146,23 @@ def test_networks_with_one_fold_have_the_same_features(rng):
 
 @pytest.mark.parametrize(
     ("parameters", "n_features", "expected"),
-    [({}, 24, 16), ({}, 64, 2), ({"n_frequencies": 3}, 64, 3), ({}, 384, 1)],
+    [({}, 24, 16), ({}, 48, 2), ({}, 64, 1), ({"n_frequencies": 3}, 64, 3), ({}, 384, 1)],
 )
 def test_frequencies_of_a_wide_table(parameters, n_features, expected):
     assert resolve_n_frequencies(TwinNeuralRegressor(**parameters), n_features) == expected
+
+
+@pytest.mark.parametrize(
+    ("parameters", "n_features", "expected"),
+    [
+        ({}, 24, (400, 1000)),
+        ({}, 64, (300, 750)),
+        ({"max_steps": 200}, 64, (150, 200)),
+        ({"max_steps": 100}, 64, (75, 100)),
+        ({"fold_steps": 500}, 64, (500, 750)),
+        ({"effort": "balanced"}, 64, (800, 3200)),
+    ],
+)
+def test_steps_of_a_wide_table(parameters, n_features, expected):
+    estimator = TwinNeuralRegressor(**{"effort": "fast", **parameters})
+    assert training_steps(estimator, n_features) == expected

@@ -25,6 +25,7 @@ from twinned.models.neural.parameters import (
     refits_members,
     resolve_effort,
     resolve_n_frequencies,
+    training_steps,
 )
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.published import resolve_schedule, steps_per_epoch, train_as_published
@@ -85,8 +86,9 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
         settings = [settings[i % len(settings)] for i in range(n_settings)]
     config = training_config(estimator, group, settings, twin)
     train = partial(_train_members, estimator, config, group)
+    fold_steps, max_steps = training_steps(estimator, config.shape.n_features)
     of_folds = [fold_members(problem, settings) for problem in group]
-    trained = train(of_folds, effort.fold_steps if refits else effort.max_steps)
+    trained = train(of_folds, fold_steps if refits else max_steps)
     selections = [
         select(problem, len(settings), own, estimator.selection, stop_together=refits)
         for problem, own in zip(group, trained, strict=True)
@@ -103,7 +105,7 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
         ]
         for selection in selections
     ]
-    final = train(members, effort.max_steps)
+    final = train(members, max_steps)
     finite = [converged(own) for own in final]
     weights = [each / each.sum() for each in finite]
     curves = [
