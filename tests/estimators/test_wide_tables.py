@@ -156,10 +156,10 @@ def test_frequencies_of_a_wide_table(parameters, n_features, expected):
     ("parameters", "n_features", "expected"),
     [
         ({}, 24, (400, 1000)),
-        ({}, 64, (300, 750)),
-        ({"max_steps": 200}, 64, (150, 200)),
-        ({"max_steps": 100}, 64, (75, 100)),
-        ({"fold_steps": 500}, 64, (500, 750)),
+        ({}, 64, (240, 600)),
+        ({"max_steps": 200}, 64, (120, 200)),
+        ({"max_steps": 100}, 64, (60, 100)),
+        ({"fold_steps": 500}, 64, (500, 600)),
         ({"effort": "balanced"}, 64, (800, 3200)),
     ],
 )

@@ -38,7 +38,7 @@ class BaseNeural(BaseEstimator):
     n_members : int or None, default=None
         Number of networks of the ensemble, which are trained on all rows.
     max_steps : int or None, default=None
-        Number of training steps of each of them. With `effort="fast"`, None is 1,000, and 750 for
+        Number of training steps of each of them. With `effort="fast"`, None is 1,000, and 600 for
         more than 24 encoded features.
     batch_size : int or None, default=None
         Number of pairs per step, each in both orders; for plain networks, of rows.
