@@ -61,7 +61,7 @@ class BaseNeural(BaseEstimator):
         Maximum number of features that the networks use. Of a wider table, constant features,
         copies of others and the least relevant ones are dropped, by the importances of a small
         forest of extremely randomized trees on the training rows. None uses all, which takes longer
-        and is more accurate where y depends on most of the features (`benchmarks/results/wide.md`).
+        and may be more accurate (`benchmarks/results/wide.md`).
     learning_rate : float or None, default=None
         Initial learning rate of all members; None differs between members.
     dropout : float or None, default=None
