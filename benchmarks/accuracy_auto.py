@@ -173,8 +173,8 @@ def summary(runs):
         "",
         "Mean test RMSE; trained on the 80 % of each split, one setting for all sets. *Paper's "
         "best* is the lowest published figure of any TNNR variant. *Best* is the member or other "
-        "model with the lowest mean test error on that set, so it is chosen by test rows; the blend "
-        "is not. In parentheses, the difference to it in paired standard errors. CatBoost, "
+        "model with the lowest mean test error on that set, so it is chosen by test rows; the "
+        "blend is not. In parentheses, the difference to it in paired standard errors. CatBoost, "
         "LightGBM, XGBoost and random forests (300 trees) have their default parameters. "
         "`python -m benchmarks.accuracy_auto`.",
     ]
@@ -241,8 +241,8 @@ def interval_table(runs, catboost):
             [
                 key,
                 *(
-                    f"{100 * own[f'coverage_{c}']:.1f} ({100 * errors.loc[key, f'coverage_{c}']:.1f})"
-                    for c in CONFIDENCES
+                    f"{100 * own[name]:.1f} ({100 * errors.loc[key, name]:.1f})"
+                    for name in (f"coverage_{confidence}" for confidence in CONFIDENCES)
                 ),
                 f"{own['width_90']:.4g}",
                 f"{own['width_90'] / widths.get(key, np.nan):.3f}",

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import twinned
-from twinned import HalfPairs, TwinNeuralRegressor, TwinRegressor
+from twinned import HalfPairs, NeuralRegressor, TwinNeuralRegressor, TwinRegressor
 from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
     MAX_FEATURES,
@@ -17,7 +17,8 @@ from twinned.models.base_estimator import (
     default_n_pairs,
 )
 from twinned.models.neural.padding import round_up
-from twinned.models.neural.parameters import resolve_n_frequencies
+from twinned.models.neural.parameters import resolve_n_frequencies, training_steps
+from twinned.models.neural.problem import build_problem
 
 
 @pytest.fixture
@@ -86,9 +87,8 @@ def test_narrow_tables_have_all_pairs_and_frequencies():
 
 def test_a_leaf_holds_the_same_share_of_fewer_pairs():
     boosting = default_estimator(500, 1, 80)
-    assert boosting.min_samples_leaf == 125 // 4
-    assert default_n_pairs(80) == DEFAULT_PAIRS // 4
-    # 40 rows have fewer pairs than that
+    assert boosting.min_samples_leaf == int(125 * default_n_pairs(80) / DEFAULT_PAIRS) == 19
+    # 40 rows have fewer pairs than the default
     assert default_estimator(40, 1, 80).min_samples_leaf == 10
 
 
@@ -113,9 +113,56 @@ def test_networks_of_a_wide_table(rng):
     np.testing.assert_allclose(plain.predict(X), twin.predict_anchors(X)[1][:, 3], rtol=1e-4)
 
 
+@pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
+def test_out_of_fold_predictions_do_not_depend_on_the_rows_they_predict(estimator, rng):
+    X, y = rng.uniform(size=(48, 40)), rng.normal(size=48)
+    # one setting and one check: nothing is chosen by the error of other folds, whose networks are
+    # trained on these rows
+    model = estimator(
+        (4,), n_members=1, n_folds=2, max_steps=1, max_features=5, random_state=0
+    ).fit(X, y)
+    problem = build_problem(model, X, y, twin=estimator is TwinNeuralRegressor)
+    of_fold, of_all = (problem.inputs[fold].columns.tolist() for fold in (0, -1))
+    assert of_fold != of_all
+    assert len(of_fold) == len(of_all) == len(model.selected_features_) == 5
+    # rows of the first fold in another order of y: its scale is the same
+    held_out = np.flatnonzero(np.isin(problem.merged_into, problem.folds[0]))
+    changed = y.copy()
+    changed[held_out] = np.roll(y[held_out], 1)
+    other = clone(model).fit(X, changed)
+    assert other.selected_features_.tolist() != model.selected_features_.tolist()
+    predictions = [own.out_of_fold_prediction_ for own in (model, other)]
+    np.testing.assert_allclose(*(own[held_out] for own in predictions), rtol=1e-6)
+    training = np.setdiff1d(np.arange(48), held_out)
+    assert (predictions[0][training] != predictions[1][training]).all()
+
+
+def test_networks_with_one_fold_have_the_same_features(rng):
+    X, y = rng.uniform(size=(48, 40)), rng.normal(size=48)
+    model = TwinNeuralRegressor((4,), n_members=1, n_folds=1, max_features=5, random_state=0)
+    problem = build_problem(model, X, y, twin=True)
+    assert [own.columns.tolist() for own in problem.inputs] == [[0, 1, 2, 3, 4]] * 2
+
+
 @pytest.mark.parametrize(
     ("parameters", "n_features", "expected"),
-    [({}, 24, 16), ({}, 64, 2), ({"n_frequencies": 3}, 64, 3), ({}, 384, 1)],
+    [({}, 24, 16), ({}, 48, 2), ({}, 64, 1), ({"n_frequencies": 3}, 64, 3), ({}, 384, 1)],
 )
 def test_frequencies_of_a_wide_table(parameters, n_features, expected):
     assert resolve_n_frequencies(TwinNeuralRegressor(**parameters), n_features) == expected
+
+
+@pytest.mark.parametrize(
+    ("parameters", "n_features", "expected"),
+    [
+        ({}, 24, (400, 1000)),
+        ({}, 64, (240, 600)),
+        ({"max_steps": 200}, 64, (120, 200)),
+        ({"max_steps": 100}, 64, (60, 100)),
+        ({"fold_steps": 500}, 64, (500, 600)),
+        ({"effort": "balanced"}, 64, (800, 3200)),
+    ],
+)
+def test_steps_of_a_wide_table(parameters, n_features, expected):
+    estimator = TwinNeuralRegressor(**{"effort": "fast", **parameters})
+    assert training_steps(estimator, n_features) == expected

@@ -182,3 +182,24 @@ def test_bad_parameters_are_refused(data):
         fit_gaussian_process(X, y, kernel="linear")
     with pytest.raises(ValueError, match="must be finite"):
         fit_gaussian_process(np.where(X > 2000, np.nan, X), y)
+
+
+def test_few_steps_on_a_wide_table(monkeypatch):
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(200, 40))
+    y = 2 * np.sin(X[:, 3]) + X[:, 7] + 0.3 * rng.normal(size=200)
+    evaluate, calls = MarginalLikelihood.negative, []
+
+    def counted(self, log_parameters):
+        calls.append(len(self.X))
+        return evaluate(self, log_parameters)
+
+    monkeypatch.setattr(MarginalLikelihood, "negative", counted)
+    process = fit_gaussian_process(X[:150], y[:150], random_state=0)
+    assert set(calls) == {150}
+    assert len(calls) <= 25
+    assert set(np.argsort(process.length_scales)[:2]) == {3, 7}
+    assert np.std(process.predict(X[150:]) - y[150:]) < 0.6 * np.std(y[150:])
+    calls.clear()
+    fit_gaussian_process(X[:150, :10], y[:150], random_state=0)
+    assert len(calls) > 50  # several starts

@@ -38,7 +38,8 @@ class BaseNeural(BaseEstimator):
     n_members : int or None, default=None
         Number of networks of the ensemble, which are trained on all rows.
     max_steps : int or None, default=None
-        Number of training steps of each of them.
+        Number of training steps of each of them. With `effort="fast"`, None is 1,000, and 600 for
+        more than 24 encoded features.
     batch_size : int or None, default=None
         Number of pairs per step, each in both orders; for plain networks, of rows.
     n_folds : int or None, default=None
@@ -54,12 +55,13 @@ class BaseNeural(BaseEstimator):
         Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
         features; `"auto"` differs between members, None is no embedding.
     n_frequencies : int or None, default=None
-        Number of frequencies per feature. None is 16 for up to 24 encoded features; for more, 128
+        Number of frequencies per feature. None is 16 for up to 24 encoded features; for more, 96
         divided by their number, and at least 1.
     max_features : int or None, default=60
         Maximum number of features that the networks use. Of a wider table, constant features,
         copies of others and the least relevant ones are dropped, by the importances of a small
-        forest of extremely randomized trees on the training rows. None uses all.
+        forest of extremely randomized trees on the training rows. None uses all, which takes longer
+        and may be more accurate (`benchmarks/results/wide.md`).
     learning_rate : float or None, default=None
         Initial learning rate of all members; None differs between members.
     dropout : float or None, default=None
@@ -106,13 +108,13 @@ class BaseNeural(BaseEstimator):
     member_weights_ : ndarray
         The weights of the members that are used; they sum to one.
     selected_features_ : ndarray
-        Indices of the features that the networks use (see `max_features`).
+        Indices of the features that the members use (see `max_features`).
     learning_curve_ : ndarray of shape (n_networks, n_checks)
         Error of the held-out rows of each network that holds out rows.
     out_of_fold_prediction_ : ndarray like y, or None
         Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
-        where all networks diverged. None with a single validation set. Of a table with more than
-        `max_features` features, these are selected on all rows, so the predictions are optimistic.
+        where all networks diverged. None with a single validation set. The networks that predict
+        a row select their features (see `max_features`) and learn their relevance without it.
     """
 
     _twin: bool

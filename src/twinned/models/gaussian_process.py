@@ -29,6 +29,10 @@ _NOISE_BOUNDS = (1e-12, 1e3)
 _COARSE_ROWS = 250  # rows on which several starts are compared
 _COARSE_STEPS, _FINE_STEPS = 60, 30
 _ROWS_PER_FEATURE = 15  # fewer do not determine the length scales
+# Of a table with more features and so few rows, the likelihood has a maximum that fits the rows by
+# a few features. A few steps from equal length scales predict other rows better, in a fifth of the
+# time (`benchmarks/wide.py`).
+_NARROW_FEATURES, _WIDE_STEPS = 20, 15
 _BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
 
 
@@ -184,7 +188,8 @@ def fit_gaussian_process(
     start : tuple of ndarray and float, default=None
         Length scales and noise of a process of similar rows, from which the search starts. None
         tries several starts, and so do fewer than 15 rows per feature: their likelihood has many
-        optima, and the one of similar rows may fit rows that are held out here.
+        optima, and the one of similar rows may fit rows that are held out here. Of more than 20
+        features with so few rows, a few steps from equal length scales are taken.
     random_state : int, RandomState or None, default=None
         Seed of the subsets.
 
@@ -315,6 +320,8 @@ def _maximize(likelihood: MarginalLikelihood, max_rows: int) -> Floats:
     def start(log_length: float, noise: float) -> Floats:
         return np.append(np.full(n_features, log_length), np.log(noise))
 
+    if n_features > _NARROW_FEATURES and n_rows < _ROWS_PER_FEATURE * n_features:
+        return _descend(likelihood.first_rows(n_rows), start(root, 0.1), _WIDE_STEPS)[0]
     coarse = likelihood.first_rows(min(n_rows, _COARSE_ROWS))
     with_little_noise = _descend(coarse, start(root, 1e-4), _COARSE_STEPS // 2, (1e-6, 1e-3))[0]
     starts = [start(root, 0.1), start(root + 1.0, 1e-4), with_little_noise]

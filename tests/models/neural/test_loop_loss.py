@@ -32,13 +32,20 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     key = jnp.uint32(3)
     parameters = initial_parameters(shape, key, jnp.int32(4), jnp.float32(0))
     features = np.random.RandomState(0).normal(size=(20, 4)).astype(np.float32)
+    # the features of the network are the columns of X in reverse order
+    X_reversed = jnp.asarray(features[:, ::-1])
     problem = training.ProblemArrays(
-        features, np.zeros((20, 2)), np.ones(20), 4, np.zeros((1, 1)), 1
+        X_reversed, np.zeros((20, 2)), np.ones(20), np.zeros((1, 1)), 1
     )
     loop_rows = jnp.arange(20, dtype=jnp.int32)
-    member = training.MemberArrays(
-        *[None] * 11, 0.0, jnp.ones(4), 0.0, loop_rows, jnp.int32(20)
-    )._replace(gate=jnp.float32(0))
+    empty = training.MemberArrays(*[None] * len(training.MemberArrays._fields))
+    member = empty._replace(
+        columns=jnp.arange(4)[::-1],
+        feature_scale=jnp.ones(4),
+        loop_rows=loop_rows,
+        n_loop_rows=jnp.int32(20),
+        gate=jnp.float32(0),
+    )
     fast = training.MemberTask(config, problem, member).loop_loss(parameters, key)
 
     rows = np.asarray(

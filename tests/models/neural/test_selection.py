@@ -7,6 +7,7 @@ from twinned import TwinNeuralRegressor
 from twinned.models.neural.batch import Member
 from twinned.models.neural.ensemble import NO_STOP, SETTINGS
 from twinned.models.neural.fitting import _include_scale
+from twinned.models.neural.inputs import NetworkInputs
 from twinned.models.neural.problem import build_problem
 from twinned.models.neural.selection import TrainedMembers, select
 from twinned.neural import NeuralRegressor
@@ -83,8 +84,8 @@ def test_relevance_is_learned_without_the_held_out_rows(rng):
     # merged rows are ordered by their features, so the folds are the same
     after = build_problem(estimator, X, changed, twin=True)
     np.testing.assert_array_equal(before.folds[0], after.folds[0])
-    assert np.abs(before.relevance[-1] - after.relevance[-1]).max() > 1e-3
-    np.testing.assert_allclose(before.relevance[0], after.relevance[0], rtol=0.05)
+    assert np.abs(before.inputs[-1].relevance - after.inputs[-1].relevance).max() > 1e-3
+    np.testing.assert_allclose(before.inputs[0].relevance, after.inputs[0].relevance, rtol=0.05)
 
 
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
@@ -114,7 +115,8 @@ def test_scaled_features_are_part_of_the_parameters(estimator, rng):
 
 
 def test_members_scale_features_by_relevance_or_not():
-    problem = SimpleNamespace(X=np.zeros((5, 2)), relevance=np.array([[1.0, 2.0], [3.0, 4.0]]))
+    factors = ([1.0, 2.0], [3.0, 4.0])
+    problem = SimpleNamespace(inputs=[NetworkInputs(np.arange(2), np.array(f)) for f in factors])
     relevant = SETTINGS[0]._replace(relevance=True)
     assert Member(relevant, 0, 0).feature_scale(problem).tolist() == [1.0, 2.0]
     assert Member(relevant, None, 0).feature_scale(problem).tolist() == [3.0, 4.0]

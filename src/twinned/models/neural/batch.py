@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from twinned._table import Floats
 from twinned.models.neural.ensemble import NO_STOP, Setting
+from twinned.models.neural.inputs import NetworkInputs
 from twinned.models.neural.padding import pad_to, round_up
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.training import MemberArrays, ProblemArrays
@@ -26,11 +27,15 @@ class Member(NamedTuple):
         """Rows that are not trained on."""
         return np.empty(0, dtype=np.intp) if self.fold is None else problem.folds[self.fold]
 
+    def inputs(self, problem: TrainingProblem) -> NetworkInputs:
+        return problem.inputs[-1 if self.fold is None else self.fold]
+
     def feature_scale(self, problem: TrainingProblem) -> Floats:
         """(feature,) factors of the features: their relevance, or ones."""
-        if problem.relevance is None or not self.setting.relevance:
-            return np.ones(problem.X.shape[1])
-        return problem.relevance[-1 if self.fold is None else self.fold]
+        columns, relevance = self.inputs(problem)
+        if relevance is None or not self.setting.relevance:
+            return np.ones(len(columns))
+        return relevance
 
 
 def fold_members(problem: TrainingProblem, settings: list[Setting]) -> list[Member]:
@@ -52,7 +57,8 @@ def stack_problems(
     """
     n_rows = round_up(max(len(problem.X) for problem in group), 64)
     n_held_out = round_up(max(len(fold) for problem in group for fold in problem.folds), 32)
-    problems = _stack(_problem_arrays(group, n_rows, n_features))
+    n_columns = round_up(max(problem.X.shape[1] for problem in group), 4)
+    problems = _stack(_problem_arrays(group, n_rows, n_columns))
     sizes = (n_rows, n_held_out, n_features)
     arrays = [
         _stack([_member_arrays(problem, member, sizes, loop_weight) for member in own])
@@ -67,17 +73,16 @@ def _stack(items: list[Any]) -> Any:
 
 
 def _problem_arrays(
-    group: list[TrainingProblem], n_rows: int, n_features: int
+    group: list[TrainingProblem], n_rows: int, n_columns: int
 ) -> list[ProblemArrays]:
     tables = [np.zeros((1, 1)) if p.partners is None else p.partners for p in group]
     n_partners = max(table.shape[1] for table in tables)
     n_table_rows = 1 if group[0].partners is None else n_rows
     return [
         ProblemArrays(
-            X=pad_to(problem.X, n_rows, n_features),
+            X=pad_to(problem.X, n_rows, n_columns),
             y=pad_to(problem.y, n_rows, problem.y.shape[1]),
             weight=pad_to(problem.row_weight, n_rows),
-            n_features=np.int32(problem.X.shape[1]),
             partners=pad_to(table, n_table_rows, n_partners, dtype=np.int32),
             n_partners=np.uint32(table.shape[1]),
         )
@@ -89,6 +94,7 @@ def _member_arrays(
     problem: TrainingProblem, member: Member, sizes: tuple[int, int, int], loop_weight: float
 ) -> MemberArrays:
     setting, fold = member.setting, member.held_out(problem)
+    columns = member.inputs(problem).columns
     n_rows, n_held_out, n_features = sizes
     training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
     is_training = np.zeros(n_rows, dtype=np.float32)
@@ -109,6 +115,8 @@ def _member_arrays(
         weight_decay=np.float32(setting.weight_decay),
         gate=np.float32(setting.frequency_scale > 0),
         frequency_scale=np.float32(setting.frequency_scale),
+        n_features=np.int32(len(columns)),
+        columns=pad_to(columns, n_features, dtype=np.int32),
         feature_scale=pad_to(member.feature_scale(problem), n_features),
         loop_weight=np.float32(loop_weight),
         loop_rows=loop_rows,

@@ -58,10 +58,12 @@ class Effort(NamedTuple):
     n_checks: int  # number of times that the held-out rows are predicted
     # anchors for these predictions: few are enough, and each costs as much as a training pair
     check_anchors: int
+    # of the steps, where features are many: such networks need fewer to fit their rows
+    wide_share: float = 1.0
 
 
 EFFORTS = {
-    "fast": Effort(3, 1000, 128, 2, 400, 3, 5, 32),
+    "fast": Effort(3, 1000, 128, 2, 400, 3, 5, 32, wide_share=0.6),
     "balanced": Effort(7, 3200, 128, 5, 800, 6, 5, 48),
     "thorough": Effort(24, 6000, 256, 5, 2400, 8, 10, 96),
 }

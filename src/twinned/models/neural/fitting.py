@@ -22,8 +22,10 @@ from twinned.models.neural.parameters import (
     check_hidden_sizes,
     loop_weight,
     member_settings,
+    refits_members,
     resolve_effort,
     resolve_n_frequencies,
+    training_steps,
 )
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.published import resolve_schedule, steps_per_epoch, train_as_published
@@ -55,7 +57,7 @@ def fit_problems(
     groups: dict[Any, list[int]] = {}
     for i, problem in enumerate(problems):
         kind = (
-            round_up(problem.X.shape[1], 4),
+            round_up(problem.n_columns, 4),
             problem.y.shape[1],
             len(problem.folds),
             problem.partners is None,
@@ -78,14 +80,15 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
     """
     effort, n_folds = resolve_effort(estimator), len(group[0].folds)
     settings = member_settings(estimator)
-    refits = estimator.recipe == "modern" and n_folds > 1
+    refits = refits_members(estimator, n_folds)
     if not refits:
         n_settings = max(1, effort.n_members // n_folds)
         settings = [settings[i % len(settings)] for i in range(n_settings)]
     config = training_config(estimator, group, settings, twin)
     train = partial(_train_members, estimator, config, group)
+    fold_steps, max_steps = training_steps(estimator, config.shape.n_features)
     of_folds = [fold_members(problem, settings) for problem in group]
-    trained = train(of_folds, effort.fold_steps if refits else effort.max_steps)
+    trained = train(of_folds, fold_steps if refits else max_steps)
     selections = [
         select(problem, len(settings), own, estimator.selection, stop_together=refits)
         for problem, own in zip(group, trained, strict=True)
@@ -102,7 +105,7 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
         ]
         for selection in selections
     ]
-    final = train(members, effort.max_steps)
+    final = train(members, max_steps)
     finite = [converged(own) for own in final]
     weights = [each / each.sum() for each in finite]
     curves = [
@@ -164,7 +167,7 @@ def training_config(
 ) -> TrainingConfig:
     """Return the program for problems of one width; parts that no setting needs are omitted."""
     effort = resolve_effort(estimator)
-    n_features = round_up(group[0].X.shape[1], 4)
+    n_features = round_up(group[0].n_columns, 4)
     has_embedding = any(setting.frequency_scale > 0 for setting in settings)
     shape = Shape(
         n_features=n_features,

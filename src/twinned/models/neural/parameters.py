@@ -21,8 +21,8 @@ from twinned.pairing.weights import as_weight_strategy
 # Whether features are scaled by their relevance; None differs between members.
 _SCALINGS = {"auto": None, "standard": False, "relevance": True, "signed_max": False}
 _MAX_FREQUENCIES = 16  # per feature
-_NARROW_FEATURES = 24  # padded; beyond, features have fewer frequencies (`benchmarks/wide.py`)
-_MAX_EMBEDDING = 128  # frequencies of all features together, unless each has one
+_NARROW_FEATURES = 24  # padded; beyond, there is less work for each (`benchmarks/wide.py`)
+_MAX_EMBEDDING = 96  # frequencies of all features together, unless each has one
 
 
 def check_parameters(estimator: Any, twin: bool) -> None:
@@ -65,6 +65,26 @@ def resolve_effort(estimator: Any) -> Effort:
     if estimator.fold_steps is None:
         effort = effort._replace(fold_steps=min(effort.fold_steps, effort.max_steps))
     return effort._replace(n_settings=min(effort.n_settings, effort.n_members))
+
+
+def training_steps(estimator: Any, n_features: int) -> tuple[int, int]:
+    """(steps of the networks that hold out a fold, of the members); `n_features` is padded.
+
+    Fewer where there are many features, unless they are given.
+    """
+    effort = resolve_effort(estimator)
+    share = 1.0 if n_features <= _NARROW_FEATURES else effort.wide_share
+    max_steps, fold_steps = effort.max_steps, effort.fold_steps
+    if estimator.max_steps is None:
+        max_steps = round(share * max_steps)
+    if estimator.fold_steps is None:
+        fold_steps = min(round(share * fold_steps), max_steps)
+    return fold_steps, max_steps
+
+
+def refits_members(estimator: Any, n_folds: int) -> bool:
+    """Whether members are trained on all rows, not the networks that hold out a fold."""
+    return estimator.recipe == "modern" and n_folds > 1
 
 
 def member_settings(estimator: Any) -> list[Setting]:

@@ -18,16 +18,22 @@ from twinned._validation import (
     validate_training_table,
 )
 from twinned.models.neural.ensemble import draw_folds
+from twinned.models.neural.inputs import (
+    NetworkInputs,
+    WeightedRows,
+    learn_inputs,
+    select_columns,
+    uses_relevance,
+)
 from twinned.models.neural.parameters import (
     check_parameters,
     loop_weight,
-    member_settings,
+    refits_members,
     resolve_effort,
 )
-from twinned.models.relevance import learn_relevance, relevance_factors, uses_learned_metric
+from twinned.models.relevance import learn_relevance, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
-from twinned.pairing.screening import relevant_features
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -91,21 +97,6 @@ class TrainingTable:
         return self.target.reshape(len(self.target), -1)
 
 
-class WeightedRows(NamedTuple):
-    """Scaled features (row, feature), y (row, output) in its own units, weights (row,)."""
-
-    X: Floats
-    y: Floats
-    weight: Floats
-
-    def append(self, X: Floats, y: Floats, weight: float) -> WeightedRows:
-        return WeightedRows(
-            X=np.concatenate([self.X, X]),
-            y=np.concatenate([self.y, y]),
-            weight=np.concatenate([self.weight, np.full(len(X), weight)]),
-        )
-
-
 @dataclass(frozen=True)
 class TrainingProblem:
     """One training problem, before it is padded.
@@ -116,8 +107,8 @@ class TrainingProblem:
 
     table: TrainingTable
     scale: Scale
-    selected: Indices  # features of the table that are inputs of the networks
-    X: Floats  # (row, selected feature), scaled
+    selected: Indices  # features of the table that are inputs of the members
+    X: Floats  # (row, column), scaled
     y: Floats  # (row, output), scaled
     row_weight: Floats  # (row,)
     n_train: int
@@ -126,10 +117,14 @@ class TrainingProblem:
     unlabelled: Indices  # rows of X
     partners: NDArray[np.int32] | None  # (row, partner), or None where all pairs may be drawn
     learned_metric: LearnedMetric | None  # of scaled features, where it is needed
-    # (fold + 1, selected feature) factors of the features, learned without the rows of each fold,
-    # and of all rows; None where no network needs them
-    relevance: Floats | None
+    # of networks that hold out each fold, and of those that train on all rows; columns of X
+    inputs: list[NetworkInputs]
     seed: int
+
+    @property
+    def n_columns(self) -> int:
+        """Maximum number of columns of X that a network uses."""
+        return max(len(own.columns) for own in self.inputs)
 
     @property
     def n_pairs(self) -> int:
@@ -163,11 +158,7 @@ def build_problem(
     fold = None if fold_of_row is None else fold_of_row[table.indices]
     scale, rows, merged_into = _scale_rows(estimator, table, fold)
     n_train = len(rows.X)
-    selected = np.arange(table.schema.n_features)
-    if estimator.max_features is not None:
-        selected = relevant_features(table.matrix, table.y, estimator.max_features, table.weight)
-    columns = table.schema.encoded_columns(selected)
-    learned = _learn_metric(estimator, rows, len(columns), twin)
+    learned = _learn_metric(estimator, rows, table, twin)
     partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
     if fold is not None:
         folds = _given_folds(fold, merged_into)
@@ -177,7 +168,9 @@ def build_problem(
     else:
         rows = rows.append(*_validation_rows(estimator, X_val, y_val, table, scale), weight=1.0)
         folds = [np.arange(n_train, len(rows.X))]
-    relevance = _learn_relevance(estimator, rows, columns, n_train, folds, learned)
+    selected, inputs = _select_inputs(estimator, table, rows, merged_into, folds, learned)
+    used = np.unique(np.concatenate([own.columns for own in inputs]))
+    inputs = [own._replace(columns=np.searchsorted(used, own.columns)) for own in inputs]
     unlabelled = len(rows.X) + np.arange(len(table.unlabelled))
     if len(unlabelled):
         # their y has weight 0; its value is arbitrary
@@ -187,7 +180,7 @@ def build_problem(
         table=table,
         scale=scale,
         selected=selected,
-        X=rows.X[:, columns],
+        X=rows.X[:, used],
         y=scale.transform_y(rows.y),
         row_weight=rows.weight,
         n_train=n_train,
@@ -196,7 +189,7 @@ def build_problem(
         unlabelled=unlabelled,
         partners=partners,
         learned_metric=learned,
-        relevance=relevance,
+        inputs=inputs,
         seed=seed,
     )
 
@@ -240,43 +233,39 @@ def _scale_rows(
 
 
 def _learn_metric(
-    estimator: Any, rows: WeightedRows, n_columns: int, twin: bool
+    estimator: Any, rows: WeightedRows, table: TrainingTable, twin: bool
 ) -> LearnedMetric | None:
     """The learned metric of all features, where a strategy needs it or networks can use it."""
     strategies = (estimator.pairs, estimator.anchors, estimator.weights) if twin else ()
-    is_complete = n_columns == rows.X.shape[1]
-    if uses_learned_metric(*strategies) or (_uses_relevance(estimator) and is_complete):
+    limit = estimator.max_features
+    is_complete = limit is None or table.schema.n_features <= limit
+    if uses_learned_metric(*strategies) or (uses_relevance(estimator) and is_complete):
         return learn_relevance(*rows)
     return None
 
 
-def _uses_relevance(estimator: Any) -> bool:
-    return any(setting.relevance for setting in member_settings(estimator))
-
-
-def _learn_relevance(
+def _select_inputs(
     estimator: Any,
+    table: TrainingTable,
     rows: WeightedRows,
-    columns: Indices,
-    n_train: int,
+    merged_into: Indices,
     folds: list[NDArray[np.intp]],
     learned: LearnedMetric | None,
-) -> Floats | None:
-    """(fold + 1, column) factors of features, learned without the rows of each fold; see above."""
-    if not _uses_relevance(estimator):
-        return None
+) -> tuple[Indices, list[NetworkInputs]]:
+    """The features selected on all rows, and the inputs of the networks of each fold and of all.
 
-    def learn(used: NDArray[np.intp], similar: LearnedMetric | None) -> LearnedMetric:
-        X, y, weight = (values[used] for values in rows)
-        return learn_relevance(X[:, columns], y, weight, similar=similar)
-
+    Where the networks of the folds are themselves the members, all have the same features.
+    """
+    n_train = merged_into.max() + 1
     every = np.arange(n_train)
-    of_all = learned
-    if of_all is None or len(columns) < rows.X.shape[1]:
-        of_all = learn(every, None)
-    training = [np.setdiff1d(every, fold) for fold in folds]
-    metrics = [learn(used, of_all) if len(used) < n_train else of_all for used in training]
-    return np.stack([relevance_factors(1.0 / m.length_scales) for m in (*metrics, of_all)])
+    training = [*(np.setdiff1d(every, fold) for fold in folds), every]
+    in_table = [np.flatnonzero(np.isin(merged_into, own)) for own in training]
+    if not refits_members(estimator, len(folds)):
+        in_table = [np.arange(len(table.matrix))] * len(training)
+    selected, columns = select_columns(
+        table.schema, table.matrix, table.y, table.weight, estimator.max_features, in_table
+    )
+    return selected, learn_inputs(estimator, rows, columns, training, learned)
 
 
 def _merge_equal_rows(rows: WeightedRows, fold: Floats | Indices) -> tuple[WeightedRows, Indices]:

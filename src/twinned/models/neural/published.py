@@ -143,7 +143,7 @@ def initial_epoch_state(
 
     def one(problem: ProblemArrays, member: MemberArrays) -> EpochState:
         key = counter_rng.fold_in(member.key, 0)
-        parameters = _glorot_parameters(config.shape, key, problem.n_features)
+        parameters = _glorot_parameters(config.shape, key, member.n_features)
         infinite, zero = jnp.float32(jnp.inf), jnp.int32(0)
         return EpochState(
             parameters=parameters,
