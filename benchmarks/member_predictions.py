@@ -99,36 +99,25 @@ class NetworkProblem(NamedTuple):
 
 def build_networks(dataset, seed):
     """Return the problem of each kind of network by name."""
-    import twinned.models.neural.problem as module
+    from twinned.models.neural.problem import build_problem
 
     (X, y), (X_test, _) = split_table(dataset, seed)
     blend = prepare("balanced", X, y)
-    rows, learn, problems, known = blend.rows, module.learn_relevance, {}, {}
-
-    def learn_once(X, y, weight, **options):
-        key = (X.tobytes(), y.tobytes(), weight.tobytes())
-        if key not in known:
-            known[key] = learn(X, y, weight, **options)
-        return known[key]
-
+    rows, problems = blend.rows, {}
     for spec in blend.specs:
         if spec.name in NETWORKS:
             context = blend.context(spec)
             preparation = FeaturePreparation.fit(spec.inputs, context.schema, rows.matrix)
             make = partial(spec.make, context=context, preparation=preparation, n_rows=len(rows.y))
             estimator, features = make("balanced"), preparation.transform(rows.matrix)
-            module.learn_relevance = learn_once  # both kinds have the same rows
-            try:
-                problem = module.build_problem(
-                    estimator,
-                    features,
-                    rows.y,
-                    rows.weight,
-                    twin=estimator._twin,
-                    fold_of_row=rows.fold,
-                )
-            finally:
-                module.learn_relevance = learn
+            problem = build_problem(
+                estimator,
+                features,
+                rows.y,
+                rows.weight,
+                twin=estimator._twin,
+                fold_of_row=rows.fold,
+            )
             test = preparation.transform(blend.encode(X_test))
             problems[spec.name] = NetworkProblem(make, problem, test)
     return problems
