@@ -21,6 +21,10 @@ class UnknownCategoryWarning(UserWarning):
     """A category is not in the training set; it is treated as different from every known one."""
 
 
+class UnusedFeatureWarning(UserWarning):
+    """A feature has too few known values in the training rows, and is not used."""
+
+
 class IgnoredValidationSetWarning(UserWarning):
     """A validation set was given to a base estimator that cannot use one."""
 

@@ -82,10 +82,14 @@ def encode_features(X: Any, categorical_features: Any = "from_dtype") -> Floats:
     return schema.to_rows(matrix).features
 
 
-def features_for(estimator: BaseEstimator, features: Floats) -> Floats:
-    """Return features with zeros for missing values where an estimator does not accept them."""
-    allow_nan = get_tags(estimator).input_tags.allow_nan
-    return features if allow_nan else np.nan_to_num(features, nan=0.0)
+def features_for(estimator: BaseEstimator, features: Floats, train: Indices) -> Floats:
+    """Return features with zeros for missing values where an estimator does not accept them.
+
+    Features without any known value in the training rows are zero for every estimator.
+    """
+    if not get_tags(estimator).input_tags.allow_nan:
+        return np.nan_to_num(features, nan=0.0)
+    return np.where(np.isnan(features[train]).all(axis=0), 0.0, features)
 
 
 def describe(estimator: BaseEstimator) -> str:

@@ -148,7 +148,7 @@ class CrossValidation:
             progress(_fold_message(name, fold, self.folds))
             model = make(fold)
             self.descriptions.setdefault(name, description or describe(model))
-            X = features_for(model, self.features) if encoded else self.X
+            X = features_for(model, self.features, train) if encoded else self.X
             model.fit(safe_indexing(X, train), self.y[train])
             predictions[held_out] = np.ravel(model.predict(safe_indexing(X, held_out)))
             models.append(model)

@@ -40,9 +40,14 @@ from twinned.estimators.blending.results import (
     spread_weights,
     twin_contribution,
 )
-from twinned.estimators.blending.rows import SharedRows, given_folds, share_rows
+from twinned.estimators.blending.rows import (
+    SharedRows,
+    features_unknown_in_folds,
+    given_folds,
+    share_rows,
+)
 from twinned.estimators.blending.weights import fit_blend
-from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
+from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning, UnusedFeatureWarning
 from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
@@ -184,7 +189,7 @@ class AutoTwinRegressor(BaseTwin):
             specs = self._check_parameters()
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             shared = self._set_rows(X, y, sample_weight, groups, seed)
-            with _without_category_warnings():
+            with _without_member_warnings():
                 results = self._fit_members(specs, shared, seed, start)
                 self._set_blend(results, shared, seed)
                 self._calibrate(results, shared, seed)
@@ -222,7 +227,16 @@ class AutoTwinRegressor(BaseTwin):
         cv = given_folds(self.cv, matrix, y, groups)
         cv = cv[rows] if isinstance(cv, np.ndarray) else cv
         self._set_anchors(matrix[rows], y[rows], weight, schema, rows)
-        return share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed)
+        shared = share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed)
+        if unknown := features_unknown_in_folds(shared.training):
+            names = list(getattr(self, "feature_names_in_", range(matrix.shape[1])))
+            warnings.warn(
+                "Features with fewer than two known values in the training rows of a fold are not "
+                f"used there by twins, and imputed by others: {[names[j] for j in unknown]}.",
+                UnusedFeatureWarning,
+                stacklevel=3,
+            )
+        return shared
 
     def _fit_members(
         self, specs: list[MemberSpec], shared: SharedRows, seed: int, start: float
@@ -360,7 +374,7 @@ class AutoTwinRegressor(BaseTwin):
         extended = super().add_anchors(X, y)
         n_known = len(self.anchors_X_)
         new_X, new_y = extended.anchors_X_[n_known:], extended.anchors_y_[n_known:]
-        with _without_category_warnings():
+        with _without_member_warnings():
             extended._set_members([member.add_anchors(new_X, new_y) for member in self._members])
         extended.intervals_ = self.intervals_
         return extended
@@ -368,7 +382,7 @@ class AutoTwinRegressor(BaseTwin):
     def _predict_by(self, matrix: Floats, members: Indices) -> Floats:
         """(query, member): predictions of encoded rows by these members."""
         own = self._members
-        with _without_category_warnings():
+        with _without_member_warnings():
             return np.column_stack([own[i].predict(matrix) for i in members])
 
     def _predict_error_scale(
@@ -395,8 +409,9 @@ def _listed(skipped: dict[str, str]) -> str:
 
 
 @contextmanager
-def _without_category_warnings() -> Iterator[None]:
-    """Context in which members do not repeat the warning of the blend about unknown categories."""
+def _without_member_warnings() -> Iterator[None]:
+    """Context in which members do not repeat warnings of the blend about the table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownCategoryWarning)
+        warnings.simplefilter("ignore", UnusedFeatureWarning)
         yield

@@ -70,6 +70,13 @@ def share_rows(
     return SharedRows(training, merged_into, own_groups)
 
 
+def features_unknown_in_folds(rows: TrainingRows) -> list[int]:
+    """Indices of features with fewer than two known values outside some fold."""
+    known = ~np.isnan(rows.matrix)
+    counts = [known[rows.fold != fold].sum(axis=0) for fold in range(rows.n_folds)]
+    return np.flatnonzero(np.min(counts, axis=0) < 2).tolist()
+
+
 def given_folds(cv: Any, matrix: Floats, y: Floats, groups: Any) -> int | Indices | None:
     """The fold of each row (n,) by a splitter or an iterable of splits; an integer as it is."""
     if cv is None or isinstance(cv, Integral):
