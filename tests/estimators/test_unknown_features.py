@@ -112,9 +112,7 @@ def test_known_features_count_pairs_with_two_known_rows():
         matrix = np.where(rng.rand(12, 4) < 0.7, np.nan, 1.0)
         schema = TableSchema.all_numeric(4)
         y = np.zeros(12)
-        data = TrainingRows(
-            matrix, y, y, None, None, np.arange(12), schema, schema.to_rows(matrix)
-        )
+        data = TrainingRows(matrix, y, y, None, None, np.arange(12), schema, schema.to_rows(matrix))
         builder = TrainingPairBuilder(None, None, data, 1.0, 100, rng)
         first, second = rng.randint(12, size=(2, 6))
         expected = [
