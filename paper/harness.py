@@ -255,6 +255,13 @@ def write_markdown(path: Path, lines: Sequence[str]) -> None:
     print(text)
 
 
+def write_figure(path: Path, figure: Any, **options: Any) -> None:
+    """Write a matplotlib figure in the format of the suffix; `options` are those of `savefig`."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], **options)
+    write_file(path, buffer.getvalue())
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, in a folder that need not exist yet."""
     path.parent.mkdir(parents=True, exist_ok=True)

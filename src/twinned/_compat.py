@@ -84,3 +84,11 @@ def usage_error_type() -> type[Exception]:
     import typer
 
     return typer.BadParameter.__bases__[0]
+
+
+# --- uvicorn 0.30 to 0.54, with h11 and httptools -------------------------------------------------
+
+
+def has_request_in_progress(protocol: Any) -> bool:
+    """Whether uvicorn's protocol has read the head of a request that has no response yet."""
+    return protocol.cycle is not None and not protocol.cycle.response_complete
