@@ -59,6 +59,23 @@ def boosting_trees(estimator: Any) -> tuple[list[Any], Any]:
     return nodes, estimator._baseline_prediction
 
 
+# --- jax 0.5 to 0.10 ------------------------------------------------------------------------------
+
+
+def make_cpu_client() -> Any:
+    """A new CPU client of XLA; its programs have finished when the call returns."""
+    from jax._src.lib import xla_client
+
+    return xla_client.make_cpu_client(asynchronous=False)
+
+
+def jax_is_initialized() -> bool:
+    """Whether JAX has started its devices, and their threads."""
+    from jax._src import xla_bridge
+
+    return bool(xla_bridge.backends_are_initialized())
+
+
 # --- LightGBM 4.5 to 4.7 --------------------------------------------------------------------------
 
 

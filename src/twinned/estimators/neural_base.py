@@ -91,7 +91,9 @@ class BaseNeural(BaseEstimator):
     device : {"auto", "cpu", "gpu"}, default="auto"
         Where to train and predict.
     n_jobs : int or None, default=None
-        Number of threads for the neighbor search and the blocks of `predict`. None means 1.
+        Number of threads for training, the neighbor search and the blocks of `predict`. None means
+        1, and −1 all cores. Compilation, which comes first, may use more, and so may networks on
+        systems other than Linux.
     memory_limit : int, str or None, default="512MB"
         Bounds the memory of the blocks of `predict`: bytes, a string such as `"512MB"`, or None.
     random_state : int, RandomState or None, default=None
@@ -282,6 +284,7 @@ class BaseNeural(BaseEstimator):
             scale=Scale(*self._scale),
             member_weights=self.member_weights_,
             device=self.device,
+            n_jobs=self.n_jobs,
             memory_limit=parse_memory_limit(self.memory_limit),
             columns=None if is_complete else self._schema.encoded_columns(selected),
         )
