@@ -51,6 +51,7 @@ from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning, Unu
 from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
+from twinned.models.threads import limit_threads
 from twinned.pairing.splits import encode_groups
 
 
@@ -81,8 +82,8 @@ class AutoTwinRegressor(BaseTwin):
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`.
     n_jobs : int or None, default=None
-        Number of threads for the fits of members and folds. None means 1. Networks use all cores.
-        The result does not depend on it.
+        Number of threads for the fits of members and folds; None means 1, and −1 all cores. The
+        result does not depend on it, except for rounding in networks.
     memory_limit : int, str or None, default="512MB"
         Memory limit of the twins and networks and of the blocks of predictions.
     random_state : int, RandomState or None, default=None
@@ -185,7 +186,8 @@ class AutoTwinRegressor(BaseTwin):
         self
         """
         start = time.perf_counter()
-        with restore_on_failure(self):
+        # each task of the fit has a single thread
+        with restore_on_failure(self), limit_threads(1):
             specs = self._check_parameters()
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             shared = self._set_rows(X, y, sample_weight, groups, seed)
@@ -243,7 +245,9 @@ class AutoTwinRegressor(BaseTwin):
     ) -> list[MemberResult]:
         rows = shared.training
         contexts = {
-            spec.name: member_context(spec, seed, rows, self.memory_limit, self._schema)
+            spec.name: member_context(
+                spec, seed, rows, self.memory_limit, self._schema, self.n_jobs
+            )
             for spec in specs
         }
 
@@ -382,7 +386,7 @@ class AutoTwinRegressor(BaseTwin):
     def _predict_by(self, matrix: Floats, members: Indices) -> Floats:
         """(query, member): predictions of encoded rows by these members."""
         own = self._members
-        with _without_member_warnings():
+        with limit_threads(self.n_jobs), _without_member_warnings():
             return np.column_stack([own[i].predict(matrix) for i in members])
 
     def _predict_error_scale(

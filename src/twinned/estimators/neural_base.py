@@ -17,6 +17,7 @@ from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.network import Shape
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
 from twinned.models.neural.published import published_parameters
+from twinned.models.threads import limit_threads
 
 Networks = TypeVar("Networks", NeuralDifferenceModel, PlainNetworks)
 
@@ -239,7 +240,7 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
-        with restore_on_failure(self):
+        with restore_on_failure(self), limit_threads(self.n_jobs):
             self._fit_problem(
                 build_problem(self, X, y, sample_weight, X_val, y_val, twin=self._twin)
             )
@@ -247,7 +248,7 @@ class BaseNeural(BaseEstimator):
 
     def _fit_with_folds(self, X: Any, y: Any, sample_weight: Any, fold_of_row: Indices) -> Self:
         """Fit with the fold of each row given, for comparable out-of-fold predictions."""
-        with restore_on_failure(self):
+        with restore_on_failure(self), limit_threads(self.n_jobs):
             self._fit_problem(
                 build_problem(self, X, y, sample_weight, twin=self._twin, fold_of_row=fold_of_row)
             )

@@ -53,6 +53,7 @@ from twinned.models.sklearn import (
     normalize_weights,
     target_unit,
 )
+from twinned.models.threads import limit_threads
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
@@ -99,8 +100,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Categorical features: by dtype (pandas and polars categories), or a list of names or
         indices, or a mask. An ordered pandas category is encoded by the order of its levels.
     n_jobs : int or None, default=None
-        Number of threads for prediction, neighbor search and fitting. It also limits a base
-        estimator that has no `n_jobs`, or `n_jobs=None`.
+        Number of threads for prediction, neighbor search and fitting; None means 1, and −1 all
+        cores. It also limits OpenMP and BLAS in a base estimator, and one with `n_jobs=None`.
     memory_limit : int, str or None, default="512MB"
         Bound of the pair matrix of `fit` (or of LightGBM's binned copy) and of the blocks of
         `predict`, in bytes or as "2GB".
@@ -220,7 +221,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             With metadata routing enabled, `groups` of shape (n,) for a search as base estimator.
         """
         groups = self._routed_groups(params)
-        with restore_on_failure(self):
+        with restore_on_failure(self), limit_threads(self.n_jobs):
             self._fit(X, y, sample_weight, X_val, y_val, groups)
         return self
 

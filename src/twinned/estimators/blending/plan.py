@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed, effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from twinned._table import Floats
@@ -158,7 +158,8 @@ class MemberFits:
     ) -> Iterator[tuple[MemberSpec, _TaskResult | str]]:
         """Results of the tasks as they arrive, or the reason why one failed.
 
-        Each task has a single thread, so that results do not depend on `n_jobs`.
+        Each task has a single thread, so that results do not depend on `n_jobs`; those that have
+        threads of their own follow one by one.
         """
         controller = ThreadpoolController()
 
@@ -172,7 +173,10 @@ class MemberFits:
         with controller.limit(limits=1, user_api="blas"):
             yield from Parallel(
                 n_jobs=self.n_jobs, require="sharedmem", return_as="generator_unordered"
-            )(delayed(one)(*task) for task in tasks)
+            )(delayed(one)(*task) for task in tasks if not task[0].has_threads)
+            for task in tasks:
+                if task[0].has_threads:
+                    yield one(*task)
 
     def _fit(self, spec: MemberSpec, fold: int) -> _TaskResult:
         context, rows = self.contexts[spec.name], self.rows
@@ -221,7 +225,7 @@ class MemberFits:
 
 
 class CostModel:
-    """Expected seconds of the fits of a member on a recent machine; networks use all cores."""
+    """Expected seconds of the fits of a member on a recent machine."""
 
     def __init__(self, rows: TrainingRows, n_jobs: int) -> None:
         self.n_rows, self.n_columns = rows.matrix.shape
@@ -262,7 +266,7 @@ class CostModel:
         n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + self.n_columns / 30
-        return 10.0 + n_steps * per_step / cpu_count()
+        return 10.0 + n_steps * per_step / self.n_jobs
 
 
 class _Clock:
