@@ -25,6 +25,10 @@ class UnusedFeatureWarning(UserWarning):
     """A feature has too few known values in the training rows, and is not used."""
 
 
+class ShiftWarning(UserWarning):
+    """Too many rows lie outside of the training rows for prediction intervals to hold."""
+
+
 class IgnoredValidationSetWarning(UserWarning):
     """A validation set was given to a base estimator that cannot use one."""
 
