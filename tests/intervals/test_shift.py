@@ -13,7 +13,12 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor, conformal, cross_conformal
 from twinned.exceptions import ShiftWarning
-from twinned.intervals.shift import far_from_known, is_unlikely, outside_range
+from twinned.intervals.shift import (
+    expected_share,
+    far_from_known,
+    is_unlikely,
+    outside_range,
+)
 
 values = st.sampled_from([0.0, 0.5, 1.0, 2.0, np.nan])
 
@@ -42,14 +47,25 @@ def test_far_from_known_equals_a_loop(seed, n_known):
     np.testing.assert_array_equal(far_from_known(*scaled), far_from_known(rows, known))
 
 
+@given(arrays(float, (5, 2), elements=values))
+def test_expected_share_equals_a_loop(known):
+    outside = [
+        outside_range(known[[i]], np.delete(known, i, axis=0)).any() for i in range(len(known))
+    ]
+    # a row that alone knows a feature is beyond no other, and counts as outside
+    alone = (~np.isnan(known)).sum(axis=0) == 1
+    only = (~np.isnan(known[:, alone])).any(axis=1)
+    assert expected_share(known) == (np.sum(outside | only) + 1) / 6
+
+
 def test_exchangeable_rows_are_rarely_unlikely():
     rng = np.random.RandomState(0)
     n_unlikely = 0
     for _ in range(200):
         X = rng.normal(size=(150, 4))
         outside = outside_range(X[100:], X[:100]).any(axis=1) | far_from_known(X[100:], X[:100])
-        n_unlikely += is_unlikely(int(outside.sum()), 50, 100, 4)
-    assert n_unlikely <= 4
+        n_unlikely += is_unlikely(int(outside.sum()), 50, expected_share(X[:100]))
+    assert n_unlikely <= 6
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,12 @@ from twinned._validation import (
 from twinned.estimators.blocks import Queries
 from twinned.estimators.predictor import TwinPredictor
 from twinned.exceptions import ShiftWarning
-from twinned.intervals.shift import far_from_known, is_unlikely, outside_range
+from twinned.intervals.shift import (
+    expected_share,
+    far_from_known,
+    is_unlikely,
+    outside_range,
+)
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import MemoryBudget, parse_memory_limit
 from twinned.models.protocol import DifferenceModel
@@ -158,7 +163,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         beyond = outside_range(matrix, known)
         far = far_from_known(matrix[:, columns], known[:, columns], transform)
         n_outside, n_rows = int(np.sum(far | beyond.any(axis=1))), len(matrix)
-        if not is_unlikely(n_outside, n_rows, *known.shape):
+        if not is_unlikely(n_outside, n_rows, expected_share(known)):
             return
         names = list(getattr(self, "feature_names_in_", range(known.shape[1])))
         features = [names[j] for j in np.argsort(-beyond.sum(axis=0))[:3] if beyond[:, j].any()]

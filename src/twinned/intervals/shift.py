@@ -1,8 +1,7 @@
 """Rows outside of the training rows, for which prediction intervals do not hold.
 
-Prediction intervals assume that new rows and calibration rows are exchangeable. Of n known rows
-with p features, an exchangeable new row is outside the range of some feature, or farther from its
-nearest known row than every known row is from its own, with probability (2p + 1) / (n + 1) at most.
+Prediction intervals assume that new rows and calibration rows are exchangeable. Then a new row is
+outside about as often as a known row is outside of all others.
 """
 
 from __future__ import annotations
@@ -52,13 +51,28 @@ def far_from_known(
     return far
 
 
-def is_unlikely(n_outside: int, n_rows: int, n_known: int, n_features: int) -> bool:
-    """Whether so many rows outside are too many for exchangeable rows.
+def expected_share(known: Floats) -> float:
+    """The share of exchangeable rows that are outside: that of known rows outside of the others.
 
-    >>> is_unlikely(3, 100, 200, 4), is_unlikely(15, 100, 200, 4)
+    These are the rows that alone have the lowest or highest value of a feature, and one that is
+    farthest from the others. It is at most (2p + 1) / (n + 1) for n rows with p features.
+
+    >>> expected_share(np.array([[1.0], [2.0], [3.0], [3.0]]))  # two of five
+    0.4
+    """
+    alone = np.zeros(len(known), dtype=bool)
+    for sign in (1.0, -1.0):
+        highest = sign * known == np.where(np.isnan(known), -np.inf, sign * known).max(axis=0)
+        alone |= highest[:, highest.sum(axis=0) == 1].any(axis=1)
+    return float((alone.sum() + 1) / (len(known) + 1))
+
+
+def is_unlikely(n_outside: int, n_rows: int, share: float) -> bool:
+    """Whether so many rows outside are too many where this share is expected.
+
+    >>> is_unlikely(3, 100, 0.04), is_unlikely(15, 100, 0.04)
     (False, True)
     """
-    share = min(1.0, (2 * n_features + 1) / (n_known + 1))
     expected = n_rows * share
     return bool(n_outside > expected + _N_STD * np.sqrt(expected * (1 - share)))
 

@@ -148,7 +148,7 @@ async def _error_response(request: Request, error: Exception) -> Response:
 
 
 async def _no_response(request: Request, error: Exception) -> Response:
-    """The response to a client that has left, which nobody reads."""
+    """The response to a client that has left; it is not sent."""
     return Response(status_code=400)
 
 

@@ -63,11 +63,8 @@ def limit_read_time(base: Any, seconds: float) -> type[asyncio.Protocol]:
             elif self._timer is None:
                 self._start_timer(self.transport)
 
-        def connection_lost(self, error: Exception | None) -> None:
-            self._cancel_timer()
-            super().connection_lost(error)
-
         def _start_timer(self, transport: asyncio.Transport) -> None:
+            # of a connection that is closed by then, `abort` does nothing
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(seconds, transport.abort)
 
