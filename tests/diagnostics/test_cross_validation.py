@@ -70,10 +70,14 @@ def test_given_estimator_is_seeded_only_where_it_has_no_seed():
 
 
 def test_missing_values_reach_estimators_that_accept_them():
-    features = np.array([[1.0, np.nan]])
-    accepted = features_for(DecisionTreeRegressor(), features)
+    features = np.array([[1.0, np.nan], [2.0, 3.0]])
+    accepted = features_for(DecisionTreeRegressor(), features, np.array([0, 1]))
     np.testing.assert_array_equal(accepted, features)
-    np.testing.assert_array_equal(features_for(Lasso(), features), [[1.0, 0.0]])
+    complete = features_for(Lasso(), features, np.array([0, 1]))
+    np.testing.assert_array_equal(complete, [[1.0, 0.0], [2.0, 3.0]])
+    # the only training row does not know the second feature
+    unknown = features_for(DecisionTreeRegressor(), features, np.array([0]))
+    np.testing.assert_array_equal(unknown, [[1.0, 0.0], [2.0, 0.0]])
 
 
 def test_categories_become_indicators():
