@@ -9,13 +9,17 @@ INSTALL := -m pip --disable-pip-version-check install --quiet
 PIP := $(BIN)/python $(INSTALL) -c constraints.txt
 # The lowest versions that pyproject.toml allows, in an environment of their own.
 OLDEST ?= .venv-oldest
+# The newest versions that it allows, without constraints.txt.
+NEWEST ?= .venv-newest
+# The interpreters of `make test-matrix`.
+PYTHONS ?= python3.11 python3.13
 PYTEST := -m pytest -n 2 --dist worksteal
 QUICK := -m "not slow and not browser"
 # Seed of the random examples of `make test-slow`, which prints it; `make test-slow SEED=…` repeats.
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-browser lint format bench bench-accuracy bench-neural paper-quick docs constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-browser lint format bench bench-accuracy bench-neural paper-quick docs constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -69,6 +73,21 @@ $(OLDEST)/.test: pyproject.toml .ci/lower_bounds.py
 test-oldest: $(OLDEST)/.test  ## the tests with the lowest versions that pyproject.toml allows
 	$(OLDEST)/bin/python $(PYTEST) $(QUICK)
 
+# made anew each time: the newest versions of today
+test-newest:  ## the tests with the newest versions that pyproject.toml allows
+	rm -rf $(NEWEST) && $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python $(INSTALL) --upgrade -e '.[test,boost,serve]'
+	$(NEWEST)/bin/python $(PYTEST) $(QUICK)
+
+# All parts run, and the names of those that failed are printed at the end.
+test-matrix:  ## the tests with the oldest and newest versions, and with each of PYTHONS
+	@failed=; \
+	for part in test-oldest test-newest; do $(MAKE) $$part || failed="$$failed $$part"; done; \
+	for python in $(PYTHONS); do \
+	  $(MAKE) PYTHON=$$python VENV=.venv-$$python test || failed="$$failed $$python"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "test-matrix failed:$$failed" >&2; exit 1; fi
+
 test-browser: $(VENV)/.browser  ## the web pages in headless Chromium
 	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed; the tests are skipped."
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
@@ -121,4 +140,4 @@ constraints:  ## update constraints.txt to the newest versions
 	mv build/constraints.txt constraints.txt
 
 clean:  ## remove the environments and all generated files
-	rm -rf $(VENV) $(OLDEST) build dist site out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) $(PYTHONS:%=.venv-%) build dist site out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -28,6 +28,7 @@ from twinned import AutoTwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.plan import MemberResult
+from twinned.estimators.blending.results import FitRecord
 
 BLEND, WITHOUT_TWINS = "blend", "blend without twins"
 CONFIDENCES = (80, 90, 95)
@@ -85,8 +86,7 @@ def blend_of_predictions(folder, effort, dataset, seed):
         stored = StoredPredictions(matrix, own.test)
         member = StoredMember(spec.label, stored, NoPreparation())
         results.append(MemberResult(spec, member, own.out_of_fold, own.seconds, 0.0))
-    model._set_blend(results, shared, own_seed)
-    model._calibrate(results, shared, own_seed)
+    model._blend_results(FitRecord(results, shared, own_seed))
     return model
 
 

@@ -49,4 +49,4 @@ def training_loops(estimator, X, y, lengths):
     config = training_config(estimator, [problem], settings, twin=True)
     own = [Member(settings[i % len(settings)], 0, i) for i in range(estimator.n_members)]
     problems, members = stack_problems([problem], [own], config.shape.n_features, 0.0)
-    return [TrainingRun(config, problems, members, (steps, 10**6)) for steps in lengths]
+    return [TrainingRun(config, problems, members, (steps, 10**6), n_jobs=-1) for steps in lengths]

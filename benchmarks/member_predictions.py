@@ -10,8 +10,8 @@ Out-of-fold and test predictions of each member are written to one file for each
     python -m benchmarks.member_predictions --kind networks --jobs 16 --output FOLDER
 """
 
+import io
 import itertools
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -50,7 +50,7 @@ class PreparedBlend(NamedTuple):
 
     def context(self, spec):
         own = self.model
-        return member_context(spec, self.seed, self.rows, own.memory_limit, own._schema)
+        return member_context(spec, self.seed, self.rows, own.memory_limit, own._schema, own.n_jobs)
 
     def encode(self, X):
         """Return the encoded rows of a table, as members take them."""
@@ -149,11 +149,10 @@ def prediction_file(folder, dataset, seed, effort, member):
 
 
 def write_predictions(folder, dataset, seed, effort, member, predictions):
+    buffer = io.BytesIO()
+    np.savez(buffer, **predictions._asdict())
     path = prediction_file(folder, dataset, seed, effort, member)
-    part = path.with_suffix(f".{os.getpid()}.tmp")
-    with part.open("wb") as file:
-        np.savez(file, **predictions._asdict())
-    part.replace(path)
+    harness.write_file(path, buffer.getvalue())
 
 
 def read_predictions(folder, dataset, seed, effort, member):

@@ -143,7 +143,7 @@ def draw_curves(runs, path):
         axis.minorticks_off()
     axes[0].set_ylabel("out-of-fold RMSE, training rows")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=7)
-    figure.savefig(path, dpi=110)
+    harness.write_figure(path, figure, dpi=110)
 
 
 def main():

@@ -182,7 +182,7 @@ def draw(runs, path):
     for axis in axes[:, 0]:
         axis.set_ylabel("change of test RMSE, %")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    figure.savefig(path, dpi=120)
+    harness.write_figure(path, figure, dpi=120)
 
 
 def main():

@@ -3,7 +3,8 @@
 An experiment is a list of *trials*, each identified by its settings. A *store* knows which trials
 have a result and writes one more: `paper.records.Records` as JSON, `ResultTable` as rows of a CSV
 file. `run_pending` runs the trials that have no result yet and writes each result as it arrives,
-so that an interrupted experiment continues where it stopped.
+so that an interrupted experiment continues where it stopped. Several processes may run the same
+experiment: each result is stored once.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pandas as pd
 from joblib import Parallel, delayed
+
+try:
+    import fcntl
+except ImportError:  # Windows, where only one process may run an experiment
+    fcntl = None  # type: ignore[assignment]
 
 from twinned.persistence.archive import write_atomically
 
@@ -98,21 +105,32 @@ class ResultTable:
         self._formats = dict(column.partition(":")[::2] for column in columns)
 
     def pending(self, trials: Sequence[Any]) -> list[Any]:
+        """Return the trials that have no rows; raise `ValueError` where the file is damaged."""
         finished = set()
         if self.path.exists():
             with self.path.open(newline="", encoding="utf-8") as file:
-                finished = {
-                    _identity(row[name] for name in self.trial) for row in csv.DictReader(file)
-                }
+                try:
+                    finished = {
+                        _identity(row[name] for name in self.trial) for row in csv.DictReader(file)
+                    }
+                except (KeyError, TypeError, UnicodeDecodeError, csv.Error) as error:
+                    raise ValueError(
+                        f"{self.path} is damaged ({type(error).__name__}: {error}); restore it "
+                        "from version control, or remove it to run its trials again."
+                    ) from None
         return [trial for trial in trials if _identity(trial) not in finished]
 
     def write(self, trial: Any, result: Any, seconds: float) -> None:
-        """Append the rows of one trial.
+        """Append the rows of one trial, unless another process has done so.
 
         `result` is a row or a list of rows: dictionaries of columns to values. Columns that a row
         does not have come from the trial; a missing `seconds` is that of the whole trial.
         """
-        rows = [result] if isinstance(result, dict) else result
+        with lock_folder(self.path.parent):
+            if self.pending([trial]):
+                self._append(trial, [result] if isinstance(result, dict) else result, seconds)
+
+    def _append(self, trial: Any, rows: list[dict[str, Any]], seconds: float) -> None:
         known = {"seconds": seconds, **dict(zip(self.trial, trial, strict=True))}
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
@@ -212,11 +230,36 @@ def markdown_table(header: Sequence[str] | str, rows: Iterable[Sequence[str] | s
     return [lines[0], "|---" * (lines[0].count("|") - 1) + "|", *lines[1:]]
 
 
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Context that one process at a time enters for a folder, which is created.
+
+    The lock is the system's, so none remains of a process that was killed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def write_markdown(path: Path, lines: Sequence[str]) -> None:
     """Write a page and print it."""
     text = "\n".join([*lines, ""])
     write_file(path, text.encode())
     print(text)
+
+
+def write_figure(path: Path, figure: Any, **options: Any) -> None:
+    """Write a matplotlib figure in the format of the suffix; `options` are those of `savefig`."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], **options)
+    write_file(path, buffer.getvalue())
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter
 
 from paper.comparison import published
+from paper.harness import write_figure
 
 GREY = "#6b6b6b"
 SIZE, DPI = (9.6, 8.4), 130  # inches: the width of a page
@@ -103,13 +104,12 @@ class Panels:
             fontsize=9,
             frameon=False,
         )
-        folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"{name}.{kind}" for kind in ("svg", "png")]
         for path in paths:
             # without a date or random identifiers: the same figure is the same file
             metadata = {"Date": None} if path.suffix == ".svg" else {}
             with rc_context({"svg.hashsalt": "twinned"}):
-                self.figure.savefig(path, metadata=metadata)
+                write_figure(path, self.figure, metadata=metadata)
         return paths
 
 

@@ -5,7 +5,10 @@ a digest of all of these, so a changed setting makes a new trial. A record holds
 result, the versions of the libraries and the seconds it took.
 
 While a study runs, each record is a small file of its own, written atomically. `pack` gathers them
-into one compressed file per study and variant, which is what is committed.
+into one compressed file per study and variant, which is what is committed. Several processes may
+run and pack the same study.
+
+A damaged file is named in a warning, and the records of the others are used.
 """
 
 from __future__ import annotations
@@ -14,13 +17,16 @@ import gzip
 import hashlib
 import json
 import platform
+import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from paper.harness import write_file
+from paper.harness import lock_folder, write_file
 from twinned._version import __version__
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
@@ -28,6 +34,10 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
 VOLATILE_FIELDS = ("seconds", "host", "versions")
 
 Record = dict[str, Any]
+
+
+class DamagedRecordWarning(UserWarning):
+    """A file of records cannot be read; its trials count as not run."""
 
 
 @dataclass(frozen=True)
@@ -90,31 +100,63 @@ class Records:
 
     def read(self, study: str, variant: str) -> list[Record]:
         """Return all records of a study in one variant, by data set, split and settings."""
-        found = {record["identity"]: record for record in self._read_pack(study, variant)}
-        for path in sorted(self._unpacked(study, variant).glob("*.json")):
-            record = json.loads(path.read_bytes())
-            found[record["identity"]] = record
-        return sorted(found.values(), key=_sort_key)
+        return self._read(study, variant)[0]
 
     def pack(self, study: str, variant: str) -> Path | None:
-        """Gather all records into one compressed file, then remove the small ones it holds."""
-        records = self.read(study, variant)
-        if not records:
-            return None
-        path = self._pack(study, variant)
-        lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
-        # without a time stamp: the same records give the same bytes
-        write_file(path, gzip.compress(lines.encode(), mtime=0))
-        # another process may have written more records meanwhile: those stay
-        for record in records:
-            (self._unpacked(study, variant) / f"{record['identity']}.json").unlink(True)
-        return path
+        """Gather all records into one compressed file, then remove the small ones it holds.
 
-    def _read_pack(self, study: str, variant: str) -> Iterator[Record]:
-        path = self._pack(study, variant)
-        if path.exists():
-            for line in gzip.decompress(path.read_bytes()).decode().splitlines():
-                yield json.loads(line)
+        A damaged pack is not replaced, as the result would lack some of its records.
+        """
+        with lock_folder(self.folder):
+            records, damaged = self._read(study, variant)
+            if not records or damaged:
+                return None
+            path = self._pack(study, variant)
+            lines = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
+            # without a time stamp: the same records give the same bytes
+            write_file(path, gzip.compress(lines.encode(), mtime=0))
+            # another process may have written more records meanwhile: those stay
+            for record in records:
+                (self._unpacked(study, variant) / f"{record['identity']}.json").unlink(True)
+            return path
+
+    def _read(self, study: str, variant: str) -> tuple[list[Record], bool]:
+        """All records, sorted, and whether the pack is damaged."""
+        # in this order: a small file that another process removes meanwhile is in the pack by then
+        unpacked = list(self._read_unpacked(study, variant))
+        packed, damaged = self._read_pack(study, variant)
+        found = {record["identity"]: record for record in [*packed, *unpacked]}
+        return sorted(found.values(), key=_sort_key), damaged
+
+    def _read_unpacked(self, study: str, variant: str) -> Iterator[Record]:
+        for path in sorted(self._unpacked(study, variant).glob("*.json")):
+            try:
+                yield _parse(path.read_bytes())
+            except FileNotFoundError:
+                continue  # packed by another process
+            except ValueError as error:
+                _warn_damaged(path, error, "remove it to run its trial again")
+
+    def _read_pack(self, study: str, variant: str) -> tuple[list[Record], bool]:
+        """The readable records of a pack, and whether it is damaged."""
+        path, records = self._pack(study, variant), []
+        try:
+            content = _decompress(path.read_bytes())
+        except FileNotFoundError:
+            return [], False
+        damage = None if content.complete else ValueError("the compressed data are damaged")
+        for line in content.text.splitlines():
+            try:
+                records.append(_parse(line))
+            except ValueError as error:
+                damage = damage or error
+        if damage is not None:
+            advice = (
+                f"{len(records)} records could be read; restore it from version control, or "
+                "remove it to run its trials again"
+            )
+            _warn_damaged(path, damage, advice)
+        return records, damage is not None
 
     def _pack(self, study: str, variant: str) -> Path:
         return self.folder / f"{study}-{variant}.jsonl.gz"
@@ -123,11 +165,48 @@ class Records:
         return self.folder / "running" / f"{study}-{variant}"
 
 
+class _Content(NamedTuple):
+    """What could be decompressed of a file."""
+
+    text: bytes
+    complete: bool
+
+
+def _decompress(data: bytes) -> _Content:
+    """The content of a gzip file, up to where it is damaged."""
+    stream, text = zlib.decompressobj(wbits=31), b""
+    try:
+        for start in range(0, len(data), 1024):  # in pieces: what precedes the damage is returned
+            text += stream.decompress(data[start : start + 1024])
+    except zlib.error:
+        return _Content(text, False)
+    return _Content(text, stream.eof)
+
+
+def _parse(text: bytes) -> Record:
+    """The record of a line or file; raises `ValueError` where it is none."""
+    record = json.loads(text)
+    try:
+        config = {name: record["config"][name] for name in Trial.__dataclass_fields__}
+        valid = Trial(**config).identity == record["identity"] and "result" in record
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it is no record: {type(error).__name__} {error}") from None
+    if not valid:
+        raise ValueError("its identity is not that of its trial")
+    return dict(record)
+
+
+def _warn_damaged(path: Path, error: Exception, advice: str) -> None:
+    message = f"{path} is damaged ({error}): {advice}."
+    warnings.warn(message, DamagedRecordWarning, stacklevel=2)
+
+
 def reproducible_part(record: Record) -> Record:
     """Return a record without the fields that differ between machines or days."""
     return {name: value for name, value in record.items() if name not in VOLATILE_FIELDS}
 
 
+@cache
 def library_versions() -> dict[str, str]:
     """Return the versions of twinned, Python and the libraries that compute."""
     found = {"twinned": __version__, "python": platform.python_version()}

@@ -1,9 +1,13 @@
 """Imports: what importing the package loads, and which public names it has."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def modules_after(code: str) -> set[str]:
@@ -42,3 +46,24 @@ def test_every_public_name_exists():
     assert set(twinned.__all__) <= set(dir(twinned))
     with pytest.raises(AttributeError, match="'Twim'"):
         twinned.Twim  # noqa: B018
+
+
+def test_files_are_written_atomically():
+    """By `write_atomically`, so that a full disk or an interruption leaves the old file."""
+    writes = re.compile(
+        r"""\.write_(text|bytes)\(|\.to_csv\((?!\))|savefig\((?!buffer)|open\([^)]*["'][wax]b?["']"""
+    )
+    own = {
+        "src/twinned/persistence/archive.py",  # write_atomically
+        "src/twinned/models/trees/compilation.py",  # the lock file
+        "benchmarks/tree_predict.py",  # a file of the operating system
+        "examples/demo.py",
+    }
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("src", "paper", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        if writes.search(path.read_text())
+    }
+    assert found <= own
+    assert "src/twinned/models/trees/compilation.py" in found  # or the pattern finds nothing

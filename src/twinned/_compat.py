@@ -59,6 +59,23 @@ def boosting_trees(estimator: Any) -> tuple[list[Any], Any]:
     return nodes, estimator._baseline_prediction
 
 
+# --- jax 0.5 to 0.10 ------------------------------------------------------------------------------
+
+
+def make_cpu_client() -> Any:
+    """A new CPU client of XLA; its programs have finished when the call returns."""
+    from jax._src.lib import xla_client
+
+    return xla_client.make_cpu_client(asynchronous=False)
+
+
+def jax_is_initialized() -> bool:
+    """Whether JAX has started its devices, and their threads."""
+    from jax._src import xla_bridge
+
+    return bool(xla_bridge.backends_are_initialized())
+
+
 # --- LightGBM 4.5 to 4.7 --------------------------------------------------------------------------
 
 
@@ -84,3 +101,11 @@ def usage_error_type() -> type[Exception]:
     import typer
 
     return typer.BadParameter.__bases__[0]
+
+
+# --- uvicorn 0.30 to 0.54, with h11 and httptools -------------------------------------------------
+
+
+def has_request_in_progress(protocol: Any) -> bool:
+    """Whether uvicorn's protocol has read the head of a request that has no response yet."""
+    return protocol.cycle is not None and not protocol.cycle.response_complete

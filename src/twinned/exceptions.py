@@ -25,6 +25,14 @@ class UnknownCategoryWarning(UserWarning):
     """A category is not in the training set; it is treated as different from every known one."""
 
 
+class UnusedFeatureWarning(UserWarning):
+    """A feature has too few known values in the training rows, and is not used."""
+
+
+class ShiftWarning(UserWarning):
+    """Too many rows lie outside of the training rows for prediction intervals to hold."""
+
+
 class IgnoredValidationSetWarning(UserWarning):
     """A validation set was given to a base estimator that cannot use one."""
 
@@ -42,8 +50,12 @@ class SkippedMemberWarning(UserWarning):
 
 
 @contextmanager
-def ignore_unknown_categories() -> Iterator[None]:
-    """Context for models of folds: a category absent from a fold is no problem of the final one."""
+def ignore_table_warnings() -> Iterator[None]:
+    """Context for models of folds and members: warnings about the table are those of the final one.
+
+    A category or the values of a feature may be absent from a fold.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownCategoryWarning)
+        warnings.simplefilter("ignore", UnusedFeatureWarning)
         yield

@@ -1,9 +1,15 @@
 """Records of finished trials: identity, packing, atomic writing."""
 
+import gzip
+import json
+import os
+import traceback
+
 import pytest
 
+from paper import harness
 from paper import records as records_module
-from paper.records import Records, Trial, reproducible_part
+from paper.records import DamagedRecordWarning, Records, Trial, reproducible_part
 
 TRIAL = Trial("T9", "modern", "YH", 3, {"trees": 5, "sizes": [1, 2]})
 
@@ -103,3 +109,133 @@ def test_two_runs_of_a_trial_have_equal_reproducible_parts(tmp_path):
         found.extend(records.read("T9", "modern"))
     assert first != second
     assert reproducible_part(first[0]) == reproducible_part(second[0])
+
+
+def in_processes(n, work):
+    """Call `work(number)` in n forked processes; the exit codes."""
+    children = []
+    for number in range(n):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                work(number)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        children.append(child)
+    return [os.waitpid(child, 0)[1] for child in children]
+
+
+def run_together(folder, n_runners, n_trials=12):
+    """Several runners of one study, which pack after every third record."""
+    trials = [Trial("T9", "modern", "YH", split) for split in range(n_trials)]
+
+    def work(number):
+        records = Records(folder)
+        shifted = trials[number:] + trials[:number]
+        for count, trial in enumerate(shifted):
+            if records.pending([trial]):
+                records.write(trial, {"rmse": trial.split}, 0.0)
+            if count % 3 == 0:
+                records.pack("T9", "modern")
+        records.pack("T9", "modern")
+
+    assert in_processes(n_runners, work) == [0] * n_runners
+    found = [record["result"]["rmse"] for record in Records(folder).read("T9", "modern")]
+    assert found == list(range(n_trials))
+    assert not list((folder / "running").rglob("*.json"))
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork processes")
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # other tests may have started threads
+@pytest.mark.parametrize("n_runners", [2, 4])
+def test_several_runners_lose_no_record(tmp_path, n_runners):
+    for repetition in range(5):
+        run_together(tmp_path / str(repetition), n_runners)
+
+
+@needs_fork
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("n_runners", [2, 4])
+def test_several_runners_lose_no_record_in_100_repetitions(tmp_path, n_runners):
+    for repetition in range(100):
+        run_together(tmp_path / str(repetition), n_runners)
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_several_runners_write_each_row_of_a_table_once(tmp_path):
+    table = harness.ResultTable(tmp_path / "t.csv", ("dataset",), ["dataset", "rmse"])
+
+    def work(number):
+        for i in range(25):
+            table.write((f"set {i}",), {"rmse": 1.0}, 0.0)
+
+    assert in_processes(4, work) == [0] * 4
+    assert sorted(table.read()["dataset"]) == sorted(f"set {i}" for i in range(25))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"identity": "x"}', b"\xff\x00"])
+def test_a_damaged_record_is_named_and_the_others_are_read(tmp_path, content):
+    records = Records(tmp_path)
+    records.write(TRIAL, {"rmse": 1.0}, 0.0)
+    damaged = tmp_path / "running" / "T9-modern" / "0123456789abcdef.json"
+    damaged.write_bytes(content)
+    with pytest.warns(DamagedRecordWarning, match=r"0123456789abcdef\.json is damaged.*remove it"):
+        assert records.finished("T9", "modern") == {TRIAL.identity}
+    with pytest.warns(DamagedRecordWarning):
+        records.pack("T9", "modern")
+    assert damaged.exists()
+
+
+def test_a_record_of_another_trial_is_damaged(tmp_path):
+    records = Records(tmp_path)
+    records.write(TRIAL, {"rmse": 1.0}, 0.0)
+    path = next((tmp_path / "running").rglob("*.json"))
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"identity": "0" * 16}))
+    with pytest.warns(DamagedRecordWarning, match="its identity is not that of its trial"):
+        assert records.pending([TRIAL]) == [TRIAL]
+
+
+def packed_records(folder, n=80):
+    records = Records(folder)
+    for split in range(n):
+        records.write(Trial("T9", "modern", "YH", split), {"rmse": os.urandom(40).hex()}, 0.0)
+    return records, records.pack("T9", "modern")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "line"])
+def test_a_damaged_pack_is_named_and_not_replaced(tmp_path, damage):
+    records, path = packed_records(tmp_path)
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        content = content[: len(content) // 2]
+    elif damage == "changed":
+        content[len(content) // 2] ^= 0xFF
+    else:
+        lines = gzip.decompress(content).splitlines()
+        content = gzip.compress(b"\n".join([*lines[:40], b"{", *lines[41:]]))
+    path.write_bytes(content)
+    with pytest.warns(DamagedRecordWarning, match="jsonl.gz is damaged.*restore it"):
+        found = records.read("T9", "modern")
+    assert 10 <= len(found) < 80
+    records.write(TRIAL, {}, 0.0)
+    with pytest.warns(DamagedRecordWarning):
+        assert records.pack("T9", "modern") is None
+    assert path.read_bytes() == content
+    with pytest.warns(DamagedRecordWarning):
+        assert TRIAL.identity in records.finished("T9", "modern")
+
+
+def test_a_damaged_table_is_named(tmp_path):
+    table = harness.ResultTable(tmp_path / "t.csv", ("dataset", "seed"), ["dataset", "seed"])
+    table.path.write_text("dataset,seed\nTF")
+    with pytest.raises(ValueError, match=r"t\.csv is damaged.*remove it"):
+        table.pending([("TF", 1)])

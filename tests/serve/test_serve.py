@@ -195,6 +195,9 @@ def test_missing_values_only_where_the_model_supports_them():
         (json.dumps({"rows": [{**ROW, "U": "high"}]}).encode(), 422, "'U' must be a number"),
         (json.dumps({"rows": [{**ROW, "U": [1]}]}).encode(), 422, "'U' must be a number"),
         (json.dumps({"rows": [{**ROW, "U": 1e400}]}).encode(), 400, "JSON"),
+        (json.dumps({"rows": [{**ROW, "U": "1_0"}]}).encode(), 422, "'U' must be a number"),
+        (json.dumps({"rows": [{**ROW, "U": "\u0661"}]}).encode(), 422, "'U' must be a number"),
+        (json.dumps({"rows": [ROW], "confidence": "0.9_0"}).encode(), 422, "confidence"),
         (json.dumps({"rows": [{**ROW, "material": "straw"}]}).encode(), 422, "brick, wood"),
         (json.dumps({"rows": [ROW], "path": "/etc"}).encode(), 422, "'path'"),
         (json.dumps({"rows": [ROW] * 1001}).encode(), 413, "too many"),
@@ -244,6 +247,23 @@ def test_a_faulty_request_is_repeated_alone_and_the_model_called_once_for_the_re
     assert [result.mean.tolist() for result in (zero, one, two, three)] == [[0], [1], [2], [3]]
     assert isinstance(error, BadRequest)
     assert Service.calls.count([-1]) == 1
+
+
+@pytest.mark.parametrize("text", ["2", " 2.0 ", "+2.", "20e-1", ".2E1", "00200e-2"])
+def test_numbers_as_text(client, text):
+    expected = json_of(client.post("/predict", json={"rows": [ROW]}))
+    assert json_of(client.post("/predict", json={"rows": [{**ROW, "U": text}]})) == expected
+
+
+def test_a_prediction_that_overflows_is_an_error():
+    frame = pd.DataFrame({"a": np.arange(20.0)})
+    twin = TwinRegressor(LinearRegression())
+    model = TransformedTargetRegressor(twin, func=np.log, inverse_func=np.exp)
+    client = client_of(model.fit(frame, np.exp(30 * frame["a"])), "m")
+    for url in ("/predict", "/explain"):
+        error = json_of(client.post(url, json={"rows": [{"a": 1}, {"a": 90}]}), 422)["error"]
+        assert error == "row 2: the prediction is not a finite number."
+    assert client.post("/batch", content=b"a\n1\n90\n").status_code == 422
 
 
 def test_category_named_none_and_booleans():

@@ -54,7 +54,18 @@ def print_warnings() -> Iterator[None]:
 
 def print_message(kind: str, message: str) -> None:
     """Print `twinned: <kind>: <message>` in one line on stderr."""
-    print(f"twinned: {kind}: {' '.join(message.split())}", file=sys.stderr)
+    print(f"twinned: {kind}: {printable(' '.join(message.split()))}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    r"""Text without control characters, which a terminal would execute, except line breaks.
+
+    >>> printable("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
+    )
 
 
 def print_usage_error(error: Exception) -> None:

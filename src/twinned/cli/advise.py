@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinned.cli import options
-from twinned.cli._errors import exit_on_bad_input, print_warnings
+from twinned.cli._errors import exit_on_bad_input, print_warnings, printable
 from twinned.cli._progress import progress_lines
 from twinned.cli.blend_summary import align_columns, rounded
 from twinned.cli.csv_input import check_output_path, parse_separator, read_csv
@@ -121,7 +121,8 @@ def advise_command(
         if report_path is not None:
             write_atomically(report_path, render(content).encode())
             content["report"] = str(report)
-    typer.echo(json.dumps(content, ensure_ascii=False) if as_json else format_text(content))
+    text = json.dumps(content, ensure_ascii=False) if as_json else printable(format_text(content))
+    typer.echo(text)
 
 
 def _opening_code(

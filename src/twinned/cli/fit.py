@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinned.cli import csv_input, options
-from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
+from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings, printable
 from twinned.cli._progress import progress_bar, progress_lines
 from twinned.cli.blend_summary import blend_facts, blend_lines, rounded
 from twinned.cli.model_options import (
@@ -321,7 +321,7 @@ def _fit_blend(
 
 def _print_summary(facts: dict[str, Any]) -> None:
     def echo(heading: str, text: str) -> None:
-        typer.echo(f"{heading:<12} {text}")
+        typer.echo(printable(f"{heading:<12} {text}"))
 
     echo("table", f"{facts['table']}, {_counted(facts['rows'], 'row')}")
     echo("target", facts["target"] + (" (its logarithm is fitted)" if facts["log_target"] else ""))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Annotated
 
 import typer
 
-from twinned.cli._errors import exit_on_bad_input
+from twinned.cli._errors import exit_on_bad_input, printable
 from twinned.cli.options import SavedModel
 from twinned.cli.predict import load_twin
 from twinned.exceptions import MissingExtraError
@@ -31,19 +30,14 @@ def serve_command(
     """
     with exit_on_bad_input():
         try:
-            import uvicorn
-
             from twinned.serve import make_app
+            from twinned.serve.server import make_server, open_listener
         except ImportError as error:
             raise MissingExtraError(
                 "serve needs uvicorn and starlette: pip install 'twinned[serve]'."
             ) from error
         app = make_app(load_twin(model), model.name)
-        listener = socket.socket()
-        try:
-            listener.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise OSError(f"port {port} is taken; choose another with --port.") from error
+        listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    typer.echo(f"{url} serves {model.name}; stop it with Ctrl-C.")
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+    typer.echo(f"{url} serves {printable(model.name)}; stop it with Ctrl-C.")
+    make_server(app).run(sockets=[listener])

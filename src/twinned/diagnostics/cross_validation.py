@@ -22,7 +22,7 @@ from twinned._table import Floats
 from twinned._validation import count_rows, validate_target
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
-from twinned.exceptions import ignore_unknown_categories
+from twinned.exceptions import ignore_table_warnings
 from twinned.models.trees import enough_work
 from twinned.models.trees.reader import read_trees
 from twinned.pairing.anchors import NearestAnchors, as_anchor_strategy
@@ -63,7 +63,7 @@ class CrossValidation:
     @cached_property
     def twins(self) -> list[BaseTwin]:
         """The twins fitted to the training rows of each fold."""
-        with ignore_unknown_categories():
+        with ignore_table_warnings():
             return [
                 clone(self.twin).fit(self.rows(train), self.y[train]) for train, _ in self.folds
             ]
@@ -73,7 +73,7 @@ class CrossValidation:
         """(n,) out-of-fold predictions and standard deviations of the twin."""
         mean, std = np.empty_like(self.y), np.empty_like(self.y)
         for twin, (_, rows) in zip(self.twins, self.folds, strict=True):
-            with use_all_cores(twin, len(rows)), ignore_unknown_categories():
+            with use_all_cores(twin, len(rows)), ignore_table_warnings():
                 mean[rows], std[rows] = twin.predict(self.rows(rows), return_std=True)
         return mean, std
 
@@ -98,7 +98,7 @@ class CrossValidation:
         for twin, rows in zip(self.twins, self.query_rows(), strict=True):
             nearest_first = NearestAnchors(len(twin.anchors_y_), metric=self.metric)
             ordered = copy.copy(twin).set_params(anchors=nearest_first)
-            with use_all_cores(ordered, len(rows)), ignore_unknown_categories():
+            with use_all_cores(ordered, len(rows)), ignore_table_warnings():
                 found.append(AnchorEstimates(rows, *ordered.predict_anchors(self.rows(rows))))
         return found
 

@@ -21,7 +21,7 @@ from twinned.diagnostics.ratio import rmse_ratio
 from twinned.diagnostics.result import CheckResult, Numbers, draw_curve, format_percent
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
-from twinned.exceptions import ignore_unknown_categories
+from twinned.exceptions import ignore_table_warnings
 
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
@@ -219,7 +219,7 @@ def learning_curve(
 def _fit_and_predict(model: Any, cv: CrossValidation, fold: int, train: Indices) -> Floats:
     """Fit a model to these rows and predict the held-out rows of a fold."""
     held_out = cv.folds[fold][1]
-    with ignore_unknown_categories():
+    with ignore_table_warnings():
         model.fit(cv.rows(train), cv.y[train])
         with use_all_cores(model, len(held_out)):
             return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)

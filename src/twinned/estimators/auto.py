@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import time
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -41,12 +40,18 @@ from twinned.estimators.blending.results import (
     spread_weights,
     twin_contribution,
 )
-from twinned.estimators.blending.rows import SharedRows, given_folds, share_rows
+from twinned.estimators.blending.rows import (
+    SharedRows,
+    given_folds,
+    share_rows,
+    warn_of_unknown_features,
+)
 from twinned.estimators.blending.weights import fit_blend
-from twinned.exceptions import SkippedMemberWarning, ignore_unknown_categories
+from twinned.exceptions import ignore_table_warnings
 from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
+from twinned.models.threads import limit_threads
 from twinned.pairing.splits import encode_groups
 
 
@@ -77,8 +82,8 @@ class AutoTwinRegressor(BaseTwin):
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`.
     n_jobs : int or None, default=None
-        Number of threads for the fits of members and folds. None means 1. Networks use all cores.
-        The result does not depend on it.
+        Number of threads for the fits of members and folds; None means 1, and −1 all cores. The
+        result does not depend on it, except for rounding in networks.
     memory_limit : int, str or None, default="512MB"
         Memory limit of the twins and networks and of the blocks of predictions.
     random_state : int, RandomState or None, default=None
@@ -187,11 +192,12 @@ class AutoTwinRegressor(BaseTwin):
     ) -> Self:
         """Fit; without calibration there are no intervals until `select_members`."""
         start = time.perf_counter()
-        with restore_on_failure(self):
+        # each task of the fit has a single thread
+        with restore_on_failure(self), limit_threads(1):
             specs = self._check_parameters()
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             shared = self._set_rows(X, y, sample_weight, groups, seed)
-            with ignore_unknown_categories():
+            with ignore_table_warnings():
                 results = self._fit_members(specs, shared, seed, start)
                 self._blend_results(FitRecord(results, shared, seed), calibrate=calibrate)
         if self.verbose:
@@ -226,14 +232,19 @@ class AutoTwinRegressor(BaseTwin):
         cv = given_folds(self.cv, matrix, y, groups)
         cv = cv[rows] if isinstance(cv, np.ndarray) else cv
         self._set_anchors(matrix[rows], y[rows], weight, schema, rows)
-        return share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed)
+        shared = share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed)
+        names = list(getattr(self, "feature_names_in_", range(matrix.shape[1])))
+        warn_of_unknown_features(shared.training, names, stacklevel=4)
+        return shared
 
     def _fit_members(
         self, specs: list[MemberSpec], shared: SharedRows, seed: int, start: float
     ) -> list[MemberResult]:
         rows = shared.training
         contexts = {
-            spec.name: member_context(spec, seed, rows, self.memory_limit, self._schema)
+            spec.name: member_context(
+                spec, seed, rows, self.memory_limit, self._schema, self.n_jobs
+            )
             for spec in specs
         }
 
@@ -250,14 +261,7 @@ class AutoTwinRegressor(BaseTwin):
         else:
             results = fits.run_within(specs, self.time_budget, start)
         self.skipped_ = fits.skipped
-        if not results:
-            raise ValueError(f"No member could be fitted: {_listed(fits.skipped)}.")
-        if fits.skipped:
-            warnings.warn(
-                f"Members that were not fitted: {_listed(fits.skipped)}.",
-                SkippedMemberWarning,
-                stacklevel=4,
-            )
+        fits.report_skipped(len(results), stacklevel=4)
         return results
 
     def _blend_results(self, record: FitRecord, *, calibrate: bool = True) -> None:
@@ -349,7 +353,7 @@ class AutoTwinRegressor(BaseTwin):
         selected = copy.copy(self)
         selected._cache.metric = self._cache.metric  # which depends on the rows alone
         selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
-        with ignore_unknown_categories():
+        with ignore_table_warnings():
             selected._blend_results(FitRecord(chosen, shared, seed))
         return selected
 
@@ -408,7 +412,7 @@ class AutoTwinRegressor(BaseTwin):
         extended = super().add_anchors(X, y)
         n_known = len(self.anchors_X_)
         new_X, new_y = extended.anchors_X_[n_known:], extended.anchors_y_[n_known:]
-        with ignore_unknown_categories():
+        with ignore_table_warnings():
             extended._set_members([member.add_anchors(new_X, new_y) for member in self._members])
         extended.intervals_ = self.intervals_
         return extended
@@ -416,7 +420,7 @@ class AutoTwinRegressor(BaseTwin):
     def _predict_by(self, matrix: Floats, members: Indices) -> Floats:
         """(query, member): predictions of encoded rows by these members."""
         own = self._members
-        with ignore_unknown_categories():
+        with limit_threads(self.n_jobs), ignore_table_warnings():
             return np.column_stack([own[i].predict(matrix) for i in members])
 
     def _predict_error_scale(
@@ -442,7 +446,3 @@ class AutoTwinRegressor(BaseTwin):
 
 def _print(text: str) -> None:
     print(f"[AutoTwinRegressor] {text}", flush=True)
-
-
-def _listed(skipped: dict[str, str]) -> str:
-    return "; ".join(f"{name} ({reason})" for name, reason in skipped.items())

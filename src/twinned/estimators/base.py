@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -24,10 +26,18 @@ from twinned._validation import (
 )
 from twinned.estimators.blocks import Queries
 from twinned.estimators.predictor import TwinPredictor
+from twinned.exceptions import ShiftWarning
+from twinned.intervals.shift import (
+    expected_share,
+    far_from_known,
+    is_unlikely,
+    outside_range,
+)
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import MemoryBudget, parse_memory_limit
 from twinned.models.protocol import DifferenceModel
 from twinned.models.relevance import learn_relevance, relevance_of_features
+from twinned.models.threads import limit_threads
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy
 
@@ -121,7 +131,50 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             )
         stored = StoredIntervals(self)
         mean, _, scale = self._predict_error_scale(X, stored)
+        self._warn_of_shift(X)
         return stored.interval(mean, scale, confidence)
+
+    def outside_training_rows(self, X: Any) -> NDArray[np.bool_]:
+        """Whether each row lies outside of the anchors, so that intervals do not hold for it.
+
+        True where a feature is beyond the range of the anchors, where they lack the category, or
+        where the nearest anchor is farther, by the learned metric, than that of every anchor.
+
+        Returns
+        -------
+        outside : ndarray of shape (n_queries,) of bool
+        """
+        queries = self._validate_queries(X)
+        rows = queries.take(slice(None)).features
+        outside = outside_range(queries.matrix, self.anchors_X_).any(axis=1)
+        return outside | far_from_known(rows, self._anchors.features, self._metric().transform)
+
+    def _warn_of_shift(self, X: Any) -> None:
+        """Warn where more rows lie outside of the anchors than exchangeable rows would.
+
+        Distances are by the metric of the stored intervals, as another one would have to be learned
+        first; without one, by that of standardized features.
+        """
+        matrix, known = self._validate_queries(X).matrix, self.anchors_X_
+        stored = getattr(self, "intervals_", {})
+        columns = stored.get("columns", self._schema.numeric)
+        metric = stored.get("metric")
+        transform = None if metric is None else LearnedMetric(*metric).transform
+        beyond = outside_range(matrix, known)
+        far = far_from_known(matrix[:, columns], known[:, columns], transform)
+        n_outside, n_rows = int(np.sum(far | beyond.any(axis=1))), len(matrix)
+        if not is_unlikely(n_outside, n_rows, expected_share(known)):
+            return
+        names = list(getattr(self, "feature_names_in_", range(known.shape[1])))
+        features = [names[j] for j in np.argsort(-beyond.sum(axis=0))[:3] if beyond[:, j].any()]
+        where = f" (in {', '.join(map(repr, features))})" if features else ""
+        warnings.warn(
+            f"{n_outside} of {n_rows} rows lie outside of the training rows{where}, where "
+            "prediction intervals may cover less than their confidence; "
+            "outside_training_rows(X) marks them.",
+            ShiftWarning,
+            stacklevel=3,
+        )
 
     def _predict_error_scale(
         self, X: Any, stored: StoredIntervals
@@ -280,9 +333,10 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         if self._learned_metric is not None:
             return LearnedMetric(*self._learned_metric)
         if self._cache.metric is None:
-            self._cache.metric = learn_relevance(
-                self._anchors.features, self.anchors_y_, self.anchor_weights_
-            )
+            with limit_threads(self.n_jobs):
+                self._cache.metric = learn_relevance(
+                    self._anchors.features, self.anchors_y_, self.anchor_weights_
+                )
         return self._cache.metric
 
     def __getstate__(self) -> dict[str, Any]:

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from joblib import effective_n_jobs
-from threadpoolctl import ThreadpoolController
-
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows, TableSchema
 from twinned.models.memory import map_row_blocks, row_blocks
@@ -56,16 +53,12 @@ def map_query_blocks(
     The anchors of `rows_per_search` queries are selected at once.
     """
     results: list[Result] = []
-    controller = ThreadpoolController() if effective_n_jobs(n_jobs) > 1 else None
     for searched in row_blocks(n_queries, rows_per_search):
         start, selection = searched.start, select(searched)
 
         def call(rows: slice, start: int = start, selection: Selection = selection) -> Result:
             block = slice(start + rows.start, start + rows.stop)
-            if controller is None:
-                return function(block, selection.take(rows))
-            with controller.limit(limits=1, user_api="openmp"):  # blocks already run in parallel
-                return function(block, selection.take(rows))
+            return function(block, selection.take(rows))
 
         results += map_row_blocks(call, searched.stop - start, rows_per_block, n_jobs)
     return results

@@ -17,6 +17,7 @@ from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.network import Shape
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
 from twinned.models.neural.published import published_parameters
+from twinned.models.threads import limit_threads
 
 Networks = TypeVar("Networks", NeuralDifferenceModel, PlainNetworks)
 
@@ -93,7 +94,9 @@ class BaseNeural(BaseEstimator):
     device : {"auto", "cpu", "gpu"}, default="auto"
         Where to train and predict.
     n_jobs : int or None, default=None
-        Number of threads for the neighbor search and the blocks of `predict`. None means 1.
+        Number of threads for training, the neighbor search and the blocks of `predict`. None means
+        1, and −1 all cores. Compilation, which comes first, may use more, and so may networks on
+        systems other than Linux.
     memory_limit : int, str or None, default="512MB"
         Bounds the memory of the blocks of `predict`: bytes, a string such as `"512MB"`, or None.
     random_state : int, RandomState or None, default=None
@@ -239,7 +242,7 @@ class BaseNeural(BaseEstimator):
         -------
         self
         """
-        with restore_on_failure(self):
+        with restore_on_failure(self), limit_threads(self.n_jobs):
             self._fit_problem(
                 build_problem(self, X, y, sample_weight, X_val, y_val, twin=self._twin)
             )
@@ -247,7 +250,7 @@ class BaseNeural(BaseEstimator):
 
     def _fit_with_folds(self, X: Any, y: Any, sample_weight: Any, fold_of_row: Indices) -> Self:
         """Fit with the fold of each row given, for comparable out-of-fold predictions."""
-        with restore_on_failure(self):
+        with restore_on_failure(self), limit_threads(self.n_jobs):
             self._fit_problem(
                 build_problem(self, X, y, sample_weight, twin=self._twin, fold_of_row=fold_of_row)
             )
@@ -284,6 +287,7 @@ class BaseNeural(BaseEstimator):
             scale=Scale(*self._scale),
             member_weights=self.member_weights_,
             device=self.device,
+            n_jobs=self.n_jobs,
             memory_limit=parse_memory_limit(self.memory_limit),
             columns=None if is_complete else self._schema.encoded_columns(selected),
         )

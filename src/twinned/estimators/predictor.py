@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, TypeVar
+from functools import partial, wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from twinned.estimators.blocks import Queries, Selection, map_query_blocks
 from twinned.estimators.explain import comparables
 from twinned.models.memory import MemoryBudget, row_blocks
 from twinned.models.protocol import AnchoredModel, DifferenceModel
+from twinned.models.threads import limit_threads
 from twinned.pairing.anchors import AnchorStrategy
 from twinned.pairing.differences import estimate
 from twinned.pairing.loops import draw_loops, loop_sum
@@ -31,12 +32,24 @@ from twinned.pairing.weights import (
     combine,
 )
 
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
 _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 # Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
 _ROWS_PER_LOOP_DRAW = 4_096
+
+
+def _limited(method: Callable[Concatenate[TwinPredictor, P], Result]) -> Callable[..., Result]:
+    """Run a method of `TwinPredictor` with the threads of its `n_jobs`."""
+
+    @wraps(method)
+    def run(self: TwinPredictor, *arguments: P.args, **options: P.kwargs) -> Result:
+        with limit_threads(self.n_jobs):
+            return method(self, *arguments, **options)
+
+    return run
 
 
 class _FastPath(NamedTuple):
@@ -69,6 +82,7 @@ class TwinPredictor:
 
     # --- results ------------------------------------------------------------------------------
 
+    @_limited
     def predict(self, queries: Queries, *, return_std: bool) -> tuple[Floats, Floats]:
         """(query, output): mean and, with `return_std`, standard deviation of the estimates."""
         path = self._fast_path(len(queries), reduce=True, variance=return_std)
@@ -87,6 +101,7 @@ class TwinPredictor:
         means, stds = zip(*self._map(predict_block, queries, path), strict=True)
         return np.concatenate(means), np.concatenate(stds)
 
+    @_limited
     def predict_members(self, queries: Queries) -> Floats:
         """(member, query, output): the prediction of each member."""
         path = self._fast_path(len(queries))
@@ -99,6 +114,7 @@ class TwinPredictor:
 
         return np.concatenate(self._map(predict_block, queries, path), axis=1)
 
+    @_limited
     def predict_anchors(self, queries: Queries) -> tuple[Indices, Floats]:
         """(query, anchor) indices and (query, anchor, output) estimates of the anchors."""
         path = self._fast_path(len(queries))
@@ -111,6 +127,7 @@ class TwinPredictor:
         indices, estimates = zip(*self._map(predict_block, queries, path), strict=True)
         return np.concatenate(indices), np.concatenate(estimates)
 
+    @_limited
     def explain(self, queries: Queries, n: int, metric: str) -> pd.DataFrame:
         """The `n` comparable anchors of each query, with their distances by a metric."""
         path = self._fast_path(len(queries))
@@ -132,6 +149,7 @@ class TwinPredictor:
 
         return pd.concat(self._map(explain_block, queries, path), ignore_index=True)
 
+    @_limited
     def predict_difference(self, first: Queries, second: Queries) -> tuple[Floats, Floats]:
         """(row, output): F(first, second) row by row, and its standard deviation over members."""
         means, stds = [], []
@@ -141,6 +159,7 @@ class TwinPredictor:
             stds.append(np.sqrt(self._mean_of_members((members - mean) ** 2)))
         return np.concatenate(means), np.concatenate(stds)
 
+    @_limited
     def difference(self, first: Rows, second: Rows) -> Floats:
         """(row, output): F(first, second) row by row."""
         blocks = self._difference_blocks(first, second)
@@ -151,6 +170,7 @@ class TwinPredictor:
         for rows in row_blocks(len(first), self._pairs_per_block()):
             yield self.model.differences(first.take(rows), second.take(rows))
 
+    @_limited
     def loop_inconsistency(
         self, queries: Queries, n_loops: int, rng: np.random.RandomState
     ) -> Floats:

@@ -21,6 +21,9 @@ from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_pairs, draw_by
 from twinned.pairing.splits import held_out_rows
 
 _MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
+# A difference that fewer pairs know is not used: boosting cannot bin a column without any known
+# value, and finds its bins by a sample of the pairs. It is that of a feature known in 1 % of rows.
+_MIN_KNOWN_SHARE = 1e-4
 
 
 class TrainingRows(NamedTuple):
@@ -87,20 +90,30 @@ class TrainingPairBuilder:
         most = min(self.max_pairs, max(AUTO_PAIRS, len(first)))
         return Pairs(first, second, None).take(draw_by_weight(pair_weight, most, self.rng))
 
-    def hold_out_rows(self, pairs: Pairs) -> tuple[Pairs, dict[str, Any]]:
-        """Pairs without the rows held out for early stopping, and the validation pairs."""
+    def hold_out_rows(self, pairs: Pairs) -> tuple[Pairs, tuple[LabelledRows, LabelledRows] | None]:
+        """Pairs without the rows held out for early stopping, and these rows and the others."""
         fraction = early_stopping_fraction(self.base, len(pairs.first))
         if fraction is None:
-            return pairs, {}
+            return pairs, None
         rows, y = self.data.rows, self.data.values
         held_out = held_out_rows(len(rows), fraction, self.rng)
         out, training = np.flatnonzero(held_out), np.flatnonzero(~held_out)
-        fit_params = self.validation_pairs(
-            LabelledRows(rows.take(out), y[out]), LabelledRows(rows.take(training), y[training])
-        )
         pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
         check_pairs(pairs.first, pairs.second, len(rows), len(pairs.first))
-        return pairs, fit_params
+        return pairs, (
+            LabelledRows(rows.take(out), y[out]),
+            LabelledRows(rows.take(training), y[training]),
+        )
+
+    def known_features(self, pairs: Pairs) -> NDArray[np.bool_]:
+        """(feature,): whether enough pairs have known values of two different rows."""
+        pairs = pairs.take(pairs.first != pairs.second)
+        known = ~np.isnan(self.data.matrix)
+        enough = np.ones(known.shape[1], dtype=bool)
+        for j in np.flatnonzero(~known.all(axis=0)):
+            n_known = np.count_nonzero(known[pairs.first, j] & known[pairs.second, j])
+            enough[j] = n_known >= max(1.0, _MIN_KNOWN_SHARE * len(pairs.first))
+        return enough
 
     def validation_pairs(self, validation: LabelledRows, anchors: LabelledRows) -> dict[str, Any]:
         """Pairs of validation rows, each with all anchors or as many as fit, as fit parameters."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -27,12 +28,13 @@ from twinned._validation import (
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.training_set import (
     LabelledRows,
+    Pairs,
     TrainingPairBuilder,
     TrainingRows,
     check_memory,
     max_pairs_in_memory,
 )
-from twinned.exceptions import IgnoredValidationSetWarning
+from twinned.exceptions import IgnoredValidationSetWarning, UnusedFeatureWarning
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -51,6 +53,7 @@ from twinned.models.sklearn import (
     normalize_weights,
     target_unit,
 )
+from twinned.models.threads import limit_threads
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
@@ -97,8 +100,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Categorical features: by dtype (pandas and polars categories), or a list of names or
         indices, or a mask. An ordered pandas category is encoded by the order of its levels.
     n_jobs : int or None, default=None
-        Number of threads for prediction, neighbor search and fitting. It also limits a base
-        estimator that has no `n_jobs`, or `n_jobs=None`.
+        Number of threads for prediction, neighbor search and fitting; None means 1, and −1 all
+        cores. It also limits OpenMP and BLAS in a base estimator, and one with `n_jobs=None`.
     memory_limit : int, str or None, default="512MB"
         Bound of the pair matrix of `fit` (or of LightGBM's binned copy) and of the blocks of
         `predict`, in bytes or as "2GB".
@@ -127,7 +130,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Relevance of the features: slopes of y by a Gaussian process, which sum to 1.
     selected_features_ : ndarray
         Indices of the features that pairs are made of: all, or those that the default estimator
-        uses of a wide table.
+        uses of a wide table. Features that are known in less than about 1 % of the training rows
+        are not used; a warning names them.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -217,7 +221,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             With metadata routing enabled, `groups` of shape (n,) for a search as base estimator.
         """
         groups = self._routed_groups(params)
-        with restore_on_failure(self):
+        with restore_on_failure(self), limit_threads(self.n_jobs):
             self._fit(X, y, sample_weight, X_val, y_val, groups)
         return self
 
@@ -232,12 +236,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         n_rows = len(data.rows)
         selected = self.selected_features_ = self._select_features(data)
         base = self._base_estimator(n_rows, data.n_outputs, len(selected))
-        self._features = PairFeatures(
-            self.pair_features,
-            data.schema,
-            self._pair_dtype,
-            None if len(selected) == data.schema.n_features else selected,
-        )
+        self._features = self._pair_features(data)
         self._y_unit = target_unit(data.values)
         limit = parse_memory_limit(self.memory_limit)
         max_pairs = max_pairs_in_memory(
@@ -254,12 +253,13 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         strategy, mirrored = self._pair_strategy(n_rows, max_pairs)
         pairs = builder.draw(strategy, make_index, mirrored=mirrored)
         stored = check_stored(as_anchor_strategy(self.anchors).store(n_rows, rng), n_rows)
-        fit_params: dict[str, Any] = {}
+        validation: tuple[LabelledRows, LabelledRows] | None = None
         if X_val is None and y_val is None:
-            pairs, fit_params = builder.hold_out_rows(pairs)
-        elif (validation := self._validate_validation_rows(base, X_val, y_val, data)) is not None:
-            anchors = LabelledRows(data.rows.take(stored), data.values[stored])
-            fit_params = builder.validation_pairs(validation, anchors)
+            pairs, validation = builder.hold_out_rows(pairs)
+        elif (given := self._validate_validation_rows(base, X_val, y_val, data)) is not None:
+            validation = given, LabelledRows(data.rows.take(stored), data.values[stored])
+        builder = self._drop_unknown_features(builder, pairs)
+        fit_params = {} if validation is None else builder.validation_pairs(*validation)
         training = builder.training_set(pairs, fit_params)
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
@@ -355,6 +355,38 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if self.estimator is not None or callable(self.pair_features):
             return np.arange(data.schema.n_features)
         return relevant_features(data.matrix, data.y, MAX_FEATURES, data.weight)
+
+    def _pair_features(self, data: TrainingRows) -> PairFeatures:
+        """The builder of pairs of the selected features."""
+        selected = self.selected_features_
+        is_all = len(selected) == data.schema.n_features
+        return PairFeatures(
+            self.pair_features, data.schema, self._pair_dtype, None if is_all else selected
+        )
+
+    def _drop_unknown_features(
+        self, builder: TrainingPairBuilder, pairs: Pairs
+    ) -> TrainingPairBuilder:
+        """The builder without features that the training pairs hardly know."""
+        selected = self.selected_features_
+        known = builder.known_features(pairs)[selected]
+        if callable(self.pair_features) or known.all():
+            return builder
+        names = list(getattr(self, "feature_names_in_", range(builder.data.schema.n_features)))
+        unknown = [names[j] for j in selected[~known]]
+        if not known.any():
+            raise ValueError(
+                f"X has no feature with enough known values: the {len(pairs.first):,} training "
+                f"pairs hardly know {unknown}. Impute them first (sklearn.impute.SimpleImputer)."
+            )
+        warnings.warn(
+            f"Features with too few known values in the training rows are not used: {unknown}.",
+            UnusedFeatureWarning,
+            stacklevel=4,
+        )
+        self.selected_features_ = selected[known]
+        self._features = self._pair_features(builder.data)
+        return replace(builder, features=self._features)
 
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""

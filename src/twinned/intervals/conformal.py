@@ -242,6 +242,7 @@ class Calibrated(_BaseCalibrated):
     def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
         """(n, 2): lower and upper ends that cover y with at least this probability."""
         level = check_confidence(confidence, len(self.scores))
+        _warn_of_shift(self.model, X)
         mean, scale = (part[:, 0] for part in self._predict(X))
         # the margin is for rounding, which must not skip a calibration row
         level = max(level - 1e-9, 1.0 / (len(self.scores) + 1))
@@ -351,8 +352,17 @@ class CrossCalibrated(_BaseCalibrated):
     def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
         """(n, 2): lower and upper ends, which cover y with about this probability."""
         level = check_confidence(confidence, len(self.scores))
+        if self._final is not None:
+            _warn_of_shift(self._final.model, X)
         means, scales = self._predict(X)
         return cross_intervals(means, scales, self.scores, self._fold, level)
+
+
+def _warn_of_shift(model: Any, X: Any) -> None:
+    """Warn of rows outside of the training rows, where the model is a twin, which knows them."""
+    warn = getattr(model, "_warn_of_shift", None)
+    if warn is not None:
+        warn(X)
 
 
 def cross_intervals(

@@ -11,6 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from twinned.exceptions import MemoryLimitError
+from twinned.models.threads import limit_openmp
 
 Result = TypeVar("Result")
 
@@ -78,7 +79,12 @@ def map_row_blocks(
     blocks = list(row_blocks(n_rows, rows_per_block))
     if len(blocks) == 1 or effective_n_jobs(n_jobs) == 1:
         return [function(rows) for rows in blocks]
+
+    def one(rows: slice) -> Result:
+        with limit_openmp(1):  # which has a limit for each thread
+            return function(rows)
+
     results: list[Result] = Parallel(n_jobs=n_jobs, require="sharedmem")(
-        delayed(function)(rows) for rows in blocks
+        delayed(one)(rows) for rows in blocks
     )
     return results

@@ -13,13 +13,13 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
-from threadpoolctl import threadpool_limits
 
 from twinned._compat import is_search
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
 from twinned.models.lightgbm import LazyPairMatrix, fit_in_blocks
 from twinned.models.protocol import AnchoredModel
+from twinned.models.threads import limit_threads
 from twinned.models.trees import AnchoredTrees, anchored_trees, enough_work
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairFeatures
@@ -75,12 +75,11 @@ def fit_on_pairs(
     if is_search(base):
         folds = pair_folds(base.cv, training.first, training.second, training.y, training.groups)
         base.set_params(cv=folds)
-    set_threads = n_jobs is not None and parameters.get("n_jobs", 1) is None
+    set_threads = parameters.get("n_jobs", 1) is None
     if set_threads:
-        base.set_params(n_jobs=n_jobs)
+        base.set_params(n_jobs=effective_n_jobs(n_jobs))
     # HistGradientBoosting has no n_jobs: it uses all cores unless OpenMP is limited
-    n_threads = None if n_jobs is None else effective_n_jobs(n_jobs)
-    with threadpool_limits(n_threads, user_api="openmp"):
+    with limit_threads(n_jobs):
         if isinstance(training.pairs, LazyPairMatrix):
             base = fit_in_blocks(base, training.pairs, training.target, **training.fit_params)
         else:
@@ -88,7 +87,8 @@ def fit_on_pairs(
     if set_threads:
         # blocks of queries are predicted in parallel instead; and a forest that sums its trees on
         # several threads rounds differently from call to call
-        base.set_params(n_jobs=None)
+        # (None means one thread to scikit-learn, but all cores to LightGBM and XGBoost)
+        base.set_params(n_jobs=None if type(base).__module__.startswith("sklearn.") else 1)
     return base
 
 

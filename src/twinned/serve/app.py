@@ -1,7 +1,8 @@
 """The ASGI application: a web page, its OpenAPI description, and the JSON and CSV endpoints.
 
 The service is meant for one machine. It accepts only requests to local host names, so that a
-foreign page cannot reach it by DNS rebinding, and bounds the size of a request.
+foreign page cannot reach it by DNS rebinding, and bounds the size of a request and the time in
+which it must arrive.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -32,6 +33,7 @@ from twinned.serve.requests import (
     parse_csv_body,
     parse_json_body,
 )
+from twinned.serve.server import READ_SECONDS, RejectAmbiguousLength
 from twinned.serve.service import PredictionService
 
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
@@ -62,8 +64,11 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
             Route("/explain", endpoints.explain, methods=["POST"]),
             Route("/batch", endpoints.batch, methods=["POST"]),
         ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS)],
-        exception_handlers={BadRequest: _error_response},
+        middleware=[
+            Middleware(RejectAmbiguousLength),
+            Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS),
+        ],
+        exception_handlers={BadRequest: _error_response, ClientDisconnect: _no_response},
     )
 
 
@@ -117,21 +122,34 @@ class _Endpoints:
 
 async def _read_body(request: Request) -> bytes:
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MAX_BODY_BYTES:
-            raise BadRequest(f"the body is larger than {MAX_BODY_BYTES:,} bytes.", 413)
-        parts.append(part)
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > MAX_BODY_BYTES:
+                    raise BadRequest(f"the body is larger than {MAX_BODY_BYTES:,} bytes.", 413)
+                parts.append(part)
+    except TimeoutError:
+        message = f"the body did not arrive within {READ_SECONDS:g} seconds."
+        raise BadRequest(message, 408) from None
     return b"".join(parts)
 
 
 def _json_response(content: dict[str, Any], status: int = 200) -> Response:
-    return Response(json.dumps(content), status, media_type="application/json")
+    text = json.dumps(content, allow_nan=False)
+    # a rest of the body may still be under way
+    headers = {"Connection": "close"} if status in (408, 413) else None
+    return Response(text, status, headers, media_type="application/json")
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadRequest)
     return _json_response({"error": str(error)}, error.status)
+
+
+async def _no_response(request: Request, error: Exception) -> Response:
+    """The response to a client that has left; it is not sent."""
+    return Response(status_code=400)
 
 
 def _render_page(name: str) -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from twinned._table import NUMERIC
 MAX_ROWS = 1_000
 MAX_BODY_BYTES = 1_000_000
 _MAX_ABSOLUTE_VALUE = 1e300
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 
@@ -57,10 +59,7 @@ class InputFeature(NamedTuple):
             )
         if isinstance(value, bool | str) and (text := str(value).strip().lower()) in _BOOLEANS:
             return _BOOLEANS[text]
-        try:
-            number = float(value) if isinstance(value, int | float | str) else math.nan
-        except (ValueError, OverflowError):
-            number = math.nan
+        number = _to_float(value)
         if not abs(number) <= _MAX_ABSOLUTE_VALUE:  # true of NaN as well
             shown = _short_repr(value)
             raise BadRequest(f"row {row}: {self.name!r} must be a number, not {shown}.")
@@ -153,10 +152,7 @@ def parse_confidence(value: Any) -> float | None:
     """Return the confidence as a number, or None where the request has none."""
     if value is None:
         return None
-    try:
-        confidence = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        confidence = math.nan
+    confidence = math.nan if isinstance(value, bool) else _to_float(value)
     if not 0 < confidence < 1:
         raise BadRequest(f"confidence must lie between 0 and 1, but is {_short_repr(value)}.")
     return confidence
@@ -179,6 +175,16 @@ def parse_csv_body(body: bytes) -> list[dict[str, str]]:
         if len(line) != len(header):
             raise BadRequest(f"row {number} has {len(line)} values, the header {len(header)}.")
     return [dict(zip(header, line, strict=True)) for line in lines[1:]]
+
+
+def _to_float(value: Any) -> float:
+    """A number, or a text that is one in JSON, CSV and spreadsheets alike; NaN for all others."""
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        return math.nan
+    try:
+        return float(value) if isinstance(value, int | float | str) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def _reject_constant(text: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
@@ -94,10 +95,11 @@ class PredictionService:
         mean, std, error_scale = predictions
         columns = {"prediction": mean, "std": std}
         if self._log_target:
-            columns = {"prediction": np.exp(mean), "std": np.exp(mean) * std}
+            columns = {"prediction": self._to_target(mean), "std": self._to_target(mean) * std}
         if confidence is not None and self._intervals is not None and error_scale is not None:
             bounds = self._to_target(self._intervals.interval(mean, error_scale, confidence))
             columns["low"], columns["high"] = bounds.T
+        _check_finite(np.column_stack(list(columns.values())))
         return {name: values.tolist() for name, values in columns.items()}
 
     def explain(self, rows: list[list[Any]]) -> list[list[dict[str, Any]]]:
@@ -107,6 +109,7 @@ class PredictionService:
             table = self._twin.explain(X, n=N_COMPARABLES)
         known = self._to_target(table["anchor_y"].to_numpy())
         estimates = self._to_target(table["estimate"].to_numpy())
+        _check_finite(np.column_stack([known, estimates]), table["query"].to_numpy())
         comparables: list[list[dict[str, Any]]] = [[] for _ in rows]
         for line, y, estimate in zip(table.itertuples(), known, estimates, strict=True):
             comparables[line.query].append(
@@ -122,7 +125,8 @@ class PredictionService:
         return comparables
 
     def _to_target(self, values: Floats) -> Floats:
-        return np.exp(values) if self._log_target else values
+        with np.errstate(over="ignore"):  # reported by `_check_finite`
+            return np.exp(values) if self._log_target else values
 
     def _anchor_values(self, anchor: int) -> dict[str, Any]:
         row = np.asarray(self._twin.anchors_X_)[anchor]
@@ -138,6 +142,17 @@ def _value_error_as_bad_request() -> Iterator[None]:
     except ValueError as error:
         _logger.debug("The model rejected a request.", exc_info=True)
         raise BadRequest(" ".join(str(error).split())[:300]) from error
+
+
+def _check_finite(values: Floats, rows: Indices | None = None) -> None:
+    """Raise `BadRequest` where a result of a row is infinite or no number, which JSON cannot hold.
+
+    `values` are (n, column), and `rows` (n,) the rows of the request that they belong to.
+    """
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if len(bad):
+        row = 1 + int(bad[0] if rows is None else rows[bad[0]])
+        raise BadRequest(f"row {row}: the prediction is not a finite number.")
 
 
 def _initial_value(feature: InputFeature, known: Floats) -> float | str:

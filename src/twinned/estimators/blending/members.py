@@ -39,6 +39,7 @@ class MemberContext(NamedTuple):
     n_folds: int
     memory_limit: Any
     schema: TableSchema
+    n_jobs: int | None = None  # of members that have threads of their own
 
 
 class Sizes(NamedTuple):
@@ -77,6 +78,11 @@ class MemberSpec(NamedTuple):
     @property
     def name(self) -> str:
         return self.label.partition(":")[0]
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether its fit uses all threads of `n_jobs` by itself."""
+        return self.name in ("neural", "neural_twin")
 
     def with_effort(self, effort: str) -> MemberSpec:
         """The same member with another effort, which its label then has."""
@@ -169,6 +175,7 @@ def _neural(class_name: str, module: str) -> MakeEstimator:
             fold_steps=int(FOLD_STEPS[effort] * max_steps),
             categorical_features=preparation.categorical_columns,
             memory_limit=context.memory_limit,
+            n_jobs=context.n_jobs,
             random_state=context.seed,
         )
 
@@ -332,11 +339,16 @@ def _is_unset_seed(name: str, value: Any) -> bool:
 
 
 def member_context(
-    spec: MemberSpec, seed: int, rows: TrainingRows, memory_limit: Any, schema: TableSchema
+    spec: MemberSpec,
+    seed: int,
+    rows: TrainingRows,
+    memory_limit: Any,
+    schema: TableSchema,
+    n_jobs: int | None = None,
 ) -> MemberContext:
     """The context of a member; its seed depends on its name, not on the other members."""
     own_seed = (seed + crc32(spec.name.encode())) % 2**31
-    return MemberContext(own_seed, rows.n_folds, memory_limit, schema)
+    return MemberContext(own_seed, rows.n_folds, memory_limit, schema, n_jobs)
 
 
 def fit_member(spec: MemberSpec, context: MemberContext, rows: TrainingRows) -> FittedMember:

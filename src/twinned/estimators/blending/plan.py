@@ -11,12 +11,13 @@ where a member is fitted in each fold, the first fold corrects it once more.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed, effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from twinned._table import Floats
@@ -34,6 +35,7 @@ from twinned.estimators.blending.members import (
     fit_member,
     resolve_members,
 )
+from twinned.exceptions import SkippedMemberWarning
 from twinned.models.base_estimator import DEFAULT_ITERATIONS, MAX_FEATURES, default_n_pairs
 from twinned.models.relevance import MAX_ROWS as RELEVANCE_ROWS
 
@@ -141,6 +143,15 @@ class MemberFits:
             )
         return results
 
+    def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
+        """Warn of members that were not fitted; raise an error where none was."""
+        reasons = "; ".join(f"{name} ({reason})" for name, reason in self.skipped.items())
+        if n_fitted == 0:
+            raise ValueError(f"No member could be fitted: {reasons}.")
+        if reasons:
+            message = f"Members that were not fitted: {reasons}."
+            warnings.warn(message, SkippedMemberWarning, stacklevel=stacklevel + 1)
+
     def _run_one(self, spec: MemberSpec, clock: _Clock, *, required: bool) -> list[MemberResult]:
         """Fit one member; its first fold alone, to stop where the others would take too long."""
         begin = time.perf_counter()
@@ -179,7 +190,8 @@ class MemberFits:
     ) -> Iterator[tuple[MemberSpec, _TaskResult | str]]:
         """Results of the tasks as they arrive, or the reason why one failed.
 
-        Each task has a single thread, so that results do not depend on `n_jobs`.
+        Each task has a single thread, so that results do not depend on `n_jobs`; those that have
+        threads of their own follow one by one.
         """
         controller = ThreadpoolController()
 
@@ -193,7 +205,10 @@ class MemberFits:
         with controller.limit(limits=1, user_api="blas"):
             yield from Parallel(
                 n_jobs=self.n_jobs, require="sharedmem", return_as="generator_unordered"
-            )(delayed(one)(*task) for task in tasks)
+            )(delayed(one)(*task) for task in tasks if not task[0].has_threads)
+            for task in tasks:
+                if task[0].has_threads:
+                    yield one(*task)
 
     def _fit(self, spec: MemberSpec, fold: int) -> _TaskResult:
         context, rows = self.contexts[spec.name], self.rows
@@ -242,7 +257,7 @@ class MemberFits:
 
 
 class CostModel:
-    """Expected seconds of the fits of a member on a recent machine; networks use all cores."""
+    """Expected seconds of the fits of a member on a recent machine."""
 
     def __init__(self, n_rows: int, n_columns: int, n_folds: int, n_jobs: int) -> None:
         self.n_rows, self.n_columns = n_rows, n_columns
@@ -299,7 +314,7 @@ class CostModel:
         n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30
-        return 10.0 + n_steps * per_step / cpu_count()
+        return 10.0 + n_steps * per_step / self.n_jobs
 
 
 def gp_seconds(n_rows: int, n_columns: int) -> float:

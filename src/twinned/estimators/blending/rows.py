@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import check_integer
 from twinned.estimators.blending.members import TrainingRows
+from twinned.exceptions import UnusedFeatureWarning
 from twinned.pairing.splits import Folds, row_folds
 
 DEFAULT_FOLDS = 5
@@ -75,6 +77,20 @@ def share_rows(
         fold=fold,
     )
     return SharedRows(training, merged_into, own_groups)
+
+
+def warn_of_unknown_features(rows: TrainingRows, names: list[Any], stacklevel: int) -> None:
+    """Warn of features with fewer than two known values outside some fold."""
+    known = ~np.isnan(rows.matrix)
+    counts = [known[rows.fold != fold].sum(axis=0) for fold in range(rows.n_folds)]
+    unknown = np.flatnonzero(np.min(counts, axis=0) < 2)
+    if len(unknown):
+        warnings.warn(
+            "Features with fewer than two known values in the training rows of a fold are not "
+            f"used there by twins, and imputed by others: {[names[j] for j in unknown]}.",
+            UnusedFeatureWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def given_folds(cv: Any, matrix: Floats, y: Floats, groups: Any) -> int | Indices | None:

@@ -1,17 +1,28 @@
-"""The device and the cache of compiled programs that computations in JAX use."""
+"""The device, its threads and the cache of compiled programs that computations in JAX use.
+
+On a CPU, JAX runs every program on all cores, and has no setting for their number. So networks are
+computed by CPU devices of their own, which have the threads of `n_jobs`. JAX's own device remains
+as it is for other programs of the process. Systems other than Linux have no such devices.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
+from joblib import effective_n_jobs
+
+from twinned._compat import jax_is_initialized, make_cpu_client
 
 _CACHE_OPTIONS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 _MIN_COMPILE_SECONDS = 0.3  # programs that compile faster are not stored
+_LOGGER = logging.getLogger("twinned")
 
 
 def platform() -> str:
@@ -21,26 +32,111 @@ def platform() -> str:
 
 
 @contextlib.contextmanager
-def on_device(device: str) -> Iterator[None]:
+def on_device(device: str, n_jobs: int | None) -> Iterator[None]:
     """Compute on a device, with a cache of compiled programs.
 
     Parameters
     ----------
     device : {"auto", "cpu", "gpu"}
         `"auto"` is the device that JAX prefers; the others are the first one of that kind.
+    n_jobs : int or None
+        Number of threads of a CPU, as everywhere in scikit-learn.
     """
+    _refuse_forked_process()
     with _compilation_cache:
-        if device == "auto":
+        chosen = _choose_device(device, effective_n_jobs(n_jobs))
+        if chosen is None:
             yield
             return
-        try:
-            chosen = jax.devices(device)[0]
-        except RuntimeError:
-            raise ValueError(
-                f"device={device!r} is not available; JAX has {jax.devices()}."
-            ) from None
         with jax.default_device(chosen):
             yield
+
+
+def _choose_device(device: str, n_threads: int) -> Any | None:
+    """The device to compute on; None for JAX's own choice."""
+    if device == "cpu" or (device == "auto" and platform() == "cpu"):
+        own = _limited_devices.get(n_threads)
+        if own is not None:
+            return own
+    if device == "auto":
+        return None
+    try:
+        return jax.devices(device)[0]
+    except RuntimeError:
+        raise ValueError(f"device={device!r} is not available; JAX has {jax.devices()}.") from None
+
+
+class _LimitedDevices:
+    """CPU devices by their number of threads, made when they are first used."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._devices: dict[int, Any | None] = {}
+
+    def get(self, n_threads: int) -> Any | None:
+        """The device; None where JAX's own has as few threads, or JAX cannot make one."""
+        if not hasattr(os, "sched_setaffinity") or n_threads >= len(os.sched_getaffinity(0)):
+            return None
+        with self._lock:
+            if n_threads not in self._devices:
+                device = None
+                try:
+                    device = _make_client(n_threads).local_devices()[0]
+                except (AttributeError, ImportError, TypeError, RuntimeError) as error:
+                    _LOGGER.warning("JAX uses all cores, not %d threads (%s)", n_threads, error)
+                self._devices[n_threads] = device
+            return self._devices[n_threads]
+
+
+def _make_client(n_threads: int) -> Any:
+    """A CPU client with this number of threads.
+
+    A client has as many threads as its creator may use cores. These are restricted for the calling
+    thread while the client is made, and restored for that and for the new threads.
+    """
+    cores, threads = os.sched_getaffinity(0), _thread_ids()
+    os.sched_setaffinity(0, set(sorted(cores)[:n_threads]))
+    try:
+        return make_cpu_client()
+    finally:
+        for thread in {0, *_thread_ids()} - threads:
+            with contextlib.suppress(OSError):  # it has ended
+                os.sched_setaffinity(thread, cores)
+
+
+def _thread_ids() -> set[int]:
+    """The threads of this process, where the system lists them."""
+    try:
+        return {int(name) for name in os.listdir("/proc/self/task")}
+    except OSError:
+        return set()
+
+
+_limited_devices = _LimitedDevices()
+
+
+# --- forked processes ---------------------------------------------------------------------------
+
+_forked_after_start = False
+
+
+def _mark_forked_process() -> None:
+    global _forked_after_start
+    _forked_after_start = _forked_after_start or jax_is_initialized()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_mark_forked_process)
+
+
+def _refuse_forked_process() -> None:
+    """Raise in a process that was forked from one in which JAX was running: it would hang."""
+    if _forked_after_start:
+        raise RuntimeError(
+            "This process was forked from one that had used JAX, whose threads it lacks, so "
+            "networks would hang. Start processes by spawn: multiprocessing.get_context('spawn'), "
+            "or ProcessPoolExecutor(mp_context=get_context('spawn')); joblib's default does."
+        )
 
 
 class _CompilationCache:

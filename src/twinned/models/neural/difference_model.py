@@ -51,6 +51,8 @@ class _NetworkEnsemble:
         The weights of the members; they sum to one.
     device : {"auto", "cpu", "gpu"}
         Where to compute.
+    n_jobs : int or None
+        The number of threads on a CPU.
     memory_limit : int or None
         The bytes that blocks may use, in all threads together.
     columns : ndarray or None
@@ -63,6 +65,7 @@ class _NetworkEnsemble:
     scale: Scale
     member_weights: Floats
     device: str = "auto"
+    n_jobs: int | None = None
     memory_limit: int | None = None
     columns: NDArray[np.intp] | None = None
 
@@ -81,7 +84,7 @@ class PlainNetworks(_NetworkEnsemble):
 
     def predict(self, queries: Rows) -> Floats:
         """(member, query, output): the prediction of each member."""
-        with on_device(self.device):
+        with on_device(self.device, self.n_jobs):
             out = plain_outputs(self.shape, self.parameters, self.gates, self.matrix(queries))
         return self.scale.inverse_transform_y(out.astype(np.float64))
 
@@ -107,7 +110,7 @@ class NeuralDifferenceModel(_NetworkEnsemble):
 
     @property
     def pairs_per_block(self) -> int:
-        with on_device(self.device):
+        with on_device(self.device, self.n_jobs):
             if platform() != "cpu":
                 return _GPU_PAIRS
         return max(1, _CPU_BLOCK_BYTES // (self._layer_bytes + 8 * 4 * self.shape.n_outputs))
@@ -121,7 +124,7 @@ class NeuralDifferenceModel(_NetworkEnsemble):
         """(member, ..., output): F(first, second); the leading axes of both sides broadcast."""
         a, b = self.matrix(first), self.matrix(second)
         is_grid = a.ndim == 3 and a.shape[1] == 1 and b.shape[0] == 1
-        with on_device(self.device):
+        with on_device(self.device, self.n_jobs):
             if is_grid:
                 out = grid_differences(self.shape, self.parameters, self.gates, a[:, 0], b[0])
             else:
@@ -179,11 +182,11 @@ class AnchoredNetworks:
         anchors, anchors_y, merged_into = self._distinct_anchors
         given = np.ones(len(merged_into)) if weights is None else weights
         merged_weights: Floats = np.bincount(merged_into, weights=given).astype(np.float64)
-        with on_device(model.device):
+        with on_device(model.device, model.n_jobs):
             limits = block_limits(model.shape, model.budget(n_jobs))
 
         def one_block(rows: slice) -> tuple[Floats, Floats]:
-            with on_device(model.device):
+            with on_device(model.device, model.n_jobs):
                 return mean_and_variance(
                     model.shape,
                     model.parameters,
@@ -230,7 +233,7 @@ class AnchoredNetworks:
         """(member, query, anchor, output) for columns of the anchors, in units of scaled y."""
         model = self.model
         networks = (model.shape, model.parameters, model.gates)
-        with on_device(model.device):
+        with on_device(model.device, model.n_jobs):
             if indices is None:
                 return grid_differences(*networks, queries, self._matrix[columns])
             distinct, inverse = np.unique(indices[:, columns], return_inverse=True)

@@ -2,18 +2,18 @@
 
 A GPU is filled by all members of all problems as one batch. On a CPU a batch falls out of the
 cache at every layer, so the program is that of one member of one problem, which also compiles in
-half the time, and the members are distributed over the cores.
+half the time, and the members are distributed over `n_jobs` threads.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from twinned.models.neural.network import Parameters
@@ -34,7 +34,8 @@ Part = tuple[Any, ...]
 class TrainingRun:
     """Training of all members of a group of problems, from one check to the next.
 
-    `schedule` is (steps between checks, steps in total).
+    `schedule` is (steps between checks, steps in total). On a CPU, `n_jobs` members are trained at
+    once.
     """
 
     def __init__(
@@ -43,11 +44,12 @@ class TrainingRun:
         problems: ProblemArrays,
         members: MemberArrays,
         schedule: tuple[int, int],
+        n_jobs: int | None = None,
     ) -> None:
-        self._config, self._n_problems = config, len(members.key)
+        self._config, self._n_problems, self._n_jobs = config, len(members.key), n_jobs
         self._parts = _split(config, problems, members)
         self._states: list[TrainingState] = _run_parts(
-            lambda *part: initial_state(config, *part), self._parts, compiled=False
+            lambda *part: initial_state(config, *part), self._parts, n_jobs, compiled=False
         )
         self._schedule = np.array(schedule, np.int32)
 
@@ -59,7 +61,7 @@ class TrainingRun:
             return train_to_check(self._config, problem, member, state, number, self._schedule)
 
         parts = [(*part, state) for part, state in zip(self._parts, self._states, strict=True)]
-        results = _run_parts(one, parts, compiled=check > 0)
+        results = _run_parts(one, parts, self._n_jobs, compiled=check > 0)
         self._states = [state for state, _ in results]
         checks: Check = _join(self._config, [own for _, own in results], self._n_problems)
         return checks
@@ -71,10 +73,13 @@ class TrainingRun:
         return best
 
 
-def map_members(config: TrainingConfig, program: Callable[..., Any], *arguments: Any) -> Any:
+def map_members(
+    config: TrainingConfig, program: Callable[..., Any], *arguments: Any, n_jobs: int | None = None
+) -> Any:
     """Apply a program to problems, members and other data with the axes problem and member."""
     parts = _split(config, *arguments)
-    return _join(config, _run_parts(program, parts, compiled=False), len(arguments[1].key))
+    results = _run_parts(program, parts, n_jobs, compiled=False)
+    return _join(config, results, len(arguments[1].key))
 
 
 def _split(
@@ -107,8 +112,13 @@ def _join(config: TrainingConfig, results: list[Any], n_problems: int) -> Any:
     return jax.tree.map(join, *results)
 
 
-def _run_parts(program: Callable[..., Any], parts: list[Part], compiled: bool) -> list[Any]:
-    """Run a program on all parts; where it is not `compiled`, the first part alone compiles it."""
+def _run_parts(
+    program: Callable[..., Any], parts: list[Part], n_jobs: int | None, *, compiled: bool
+) -> list[Any]:
+    """Run a program on all parts, on `n_jobs` threads.
+
+    Where it is not `compiled`, the first part alone compiles it.
+    """
     device = getattr(jax.config, "jax_default_device", None)
 
     def one(part: Part) -> Any:
@@ -117,14 +127,10 @@ def _run_parts(program: Callable[..., Any], parts: list[Part], compiled: bool) -
             return jax.block_until_ready(program(*part))
 
     n_alone = 0 if compiled else 1
+    n_threads = effective_n_jobs(n_jobs)
+    if n_threads == 1:
+        return [one(part) for part in parts]
     results = [one(part) for part in parts[:n_alone]]
-    with ThreadPoolExecutor(_n_cores()) as threads:
+    with ThreadPoolExecutor(n_threads) as threads:
         results += threads.map(one, parts[n_alone:])
     return results
-
-
-def _n_cores() -> int:
-    """Number of CPU cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -177,7 +177,7 @@ def training_config(
         activation=estimator.activation,
         twin=twin,
     )
-    with on_device(estimator.device):
+    with on_device(estimator.device, estimator.n_jobs):
         one_member = platform() == "cpu"
     return TrainingConfig(
         shape=shape,
@@ -205,11 +205,12 @@ def _train_members(
     )
     n_networks = sum(len(own) for own in members)
     show_progress = partial(_show_progress, verbose=estimator.verbose, n_networks=n_networks)
-    with on_device(estimator.device):
+    with on_device(estimator.device, estimator.n_jobs):
         if estimator.recipe == "modern":
             n_checks = min(resolve_effort(estimator).n_checks, max_steps)
             steps = -(-max_steps // n_checks)
-            run = TrainingRun(config, problems, arrays, (steps, steps * n_checks))
+            schedule = (steps, steps * n_checks)
+            run = TrainingRun(config, problems, arrays, schedule, estimator.n_jobs)
             checks = [run.advance(check) for check in show_progress(range(n_checks))]
             parameters = run.best
             errors = np.stack([check.error for check in checks], axis=2)
@@ -218,8 +219,9 @@ def _train_members(
             parameters, errors = _train_published(
                 estimator, config, group, problems, arrays, show_progress
             )
+            program = partial(predict_held_out, config)
             predicted = map_members(
-                config, partial(predict_held_out, config), problems, arrays, parameters
+                config, program, problems, arrays, parameters, n_jobs=estimator.n_jobs
             )[:, :, None]
     return [
         TrainedMembers(
