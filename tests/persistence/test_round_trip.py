@@ -11,31 +11,48 @@ import pytest
 import scipy.sparse
 import scipy.special
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
-    AdaBoostRegressor,
-    BaggingRegressor,
     ExtraTreesRegressor,
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
-    StackingRegressor,
-    VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.linear_model import LinearRegression, Ridge, SGDRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import (
+    ElasticNetCV,
+    HuberRegressor,
+    Lasso,
+    LassoLars,
+    LinearRegression,
+    OrthogonalMatchingPursuit,
+    QuantileRegressor,
+    Ridge,
+    RidgeCV,
+    SGDRegressor,
+    TheilSenRegressor,
+)
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
-from sklearn.svm import SVR, NuSVR
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.svm import SVR, LinearSVR
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 import twinned
 from twinned import TwinRegressor
+from twinned.estimators.gaussian_process import GPRegressor
 
 
 def forest():
@@ -54,27 +71,40 @@ REGRESSORS = [
     forest(),
     ExtraTreesRegressor(3, random_state=0),
     GradientBoostingRegressor(n_estimators=4, random_state=0),
-    GradientBoostingRegressor(n_estimators=3, loss="huber", init=Ridge()),
+    GradientBoostingRegressor(n_estimators=3, loss="huber", init="zero"),
+    GradientBoostingRegressor(n_estimators=3, loss="quantile", alpha=0.3),
     histogram(),
     HistGradientBoostingRegressor(max_iter=3, loss="quantile", quantile=0.3, max_features=0.5),
     HistGradientBoostingRegressor(max_iter=3, loss="poisson", early_stopping=True),
-    BaggingRegressor(n_estimators=3, max_features=0.7, random_state=0),
-    AdaBoostRegressor(n_estimators=3, random_state=0),
-    StackingRegressor([("forest", forest()), ("ridge", Ridge())]),
-    VotingRegressor([("forest", forest()), ("neighbors", KNeighborsRegressor())]),
     KNeighborsRegressor(algorithm="kd_tree", weights="distance"),
     KNeighborsRegressor(algorithm="ball_tree", metric="minkowski", p=3),
     KNeighborsRegressor(algorithm="brute"),
-    RadiusNeighborsRegressor(radius=9.0),
-    SVR(),
-    NuSVR(kernel="poly"),
     LinearRegression(),
+    Ridge(),
+    RidgeCV(np.logspace(-3, 3, 7)),
+    Lasso(0.01),
+    ElasticNetCV(cv=2),
+    HuberRegressor(),
+    LassoLars(0.01),
+    OrthogonalMatchingPursuit(),
+    QuantileRegressor(alpha=0.01),
     SGDRegressor(random_state=0),
+    TheilSenRegressor(random_state=0),
+    LinearSVR(random_state=0),
     MLPRegressor(hidden_layer_sizes=(5,), max_iter=20, random_state=0),
-    GaussianProcessRegressor(RBF() + WhiteKernel()),
+    MLPRegressor(hidden_layer_sizes=(5, 4), activation="tanh", solver="lbfgs", max_iter=20),
+    DummyRegressor(strategy="median"),
     make_pipeline(StandardScaler(), Ridge()),
+    make_pipeline(MinMaxScaler(), RobustScaler(), MaxAbsScaler(), KNeighborsRegressor()),
     make_pipeline(FunctionTransformer(scipy.special.expit), Ridge()),
+    make_pipeline(SimpleImputer(strategy="median"), StandardScaler(with_mean=False), forest()),
+    make_pipeline(OneHotEncoder(handle_unknown="ignore"), Ridge()),
+    make_pipeline(
+        OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), histogram()
+    ),
     TransformedTargetRegressor(forest(), func=np.log, inverse_func=np.exp),
+    TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
+    GPRegressor(random_state=0),
 ]
 
 TWINS = [
@@ -86,7 +116,13 @@ TWINS = [
     TwinRegressor(Ridge(), pair_features="difference"),
     TwinRegressor(KNeighborsRegressor()),
     TwinRegressor(make_pipeline(StandardScaler(), Ridge())),
-    TwinRegressor(SVR()),
+    TwinRegressor(MLPRegressor((4,), max_iter=5, random_state=0)),
+    TwinRegressor(DummyRegressor()),
+    TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pair_features="concat"),
+    TwinRegressor(RidgeCV(), weights=twinned.GPWeights()),
+    TwinRegressor(Ridge(), weights=twinned.FixedWeights(np.arange(1.0, 41.0))),
+    TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(5, metric="learned"), n_jobs=2),
+    TwinRegressor(TransformedTargetRegressor(Ridge(), func=np.arcsinh, inverse_func=np.sinh)),
     TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(k=5)),
     TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(k=5), weights="distance"),
     TwinRegressor(Ridge(), anchors=twinned.RandomAnchors(7), random_state=0),
@@ -140,16 +176,7 @@ def table(X):
         TwinRegressor(histogram()),
         TwinRegressor(forest()),
         TwinRegressor(KNeighborsRegressor()),
-        make_pipeline(
-            ColumnTransformer(
-                [
-                    ("indicators", OneHotEncoder(), ["kind"]),
-                    ("fewer", OneHotEncoder(drop="first", sparse_output=False), ["kind"]),
-                    ("scaled", StandardScaler(), ["a", "b"]),
-                ]
-            ),
-            Ridge(),
-        ),
+        make_pipeline(OneHotEncoder(drop="first", sparse_output=False), Ridge()),
     ],
     ids=lambda model: str(model)[:60],
 )

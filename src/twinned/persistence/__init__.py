@@ -11,44 +11,57 @@
 'sklearn.linear_model._ridge.Ridge'
 Ridge()
 
-A `.twin` file is a zip of `twinned.json` (the header), `schema.json` (skops' description of the
-model) and arrays. Loading is done in five steps:
+A `.twin` file is a zip of `twinned.json` (the header), `model.json` (the description of the model),
+arrays, and `digest.json` (the digest of all others). Loading is done in four steps:
 
-1. `archive` checks that the file is a zip of reasonable size with correct checksums;
+1. `archive` checks the size of the zip before it is decompressed, the digest and the signature;
 2. `header` checks the format and compares the versions;
-3. `schema` checks that all types are in `allowed_types` and all trees are valid (`tree_checks`);
-4. skops builds the objects;
-5. `fitted_checks` and `twin_checks` check that the parts fit together; search trees of neighbors
-   are rebuilt.
+3. the fields of the description are verified (`fields`, `parts`), and arrays of trees (`trees`);
+4. estimators are built from verified values (`sklearn_kinds`, `twinned_kinds`).
 """
 
-import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
-from twinned.persistence.archive import HEADER, SCHEMA, Archive, from_zip, to_zip, write_atomically
-from twinned.persistence.fitted_checks import verify_and_rebuild
+from twinned.persistence.archive import (
+    DIGEST,
+    HEADER,
+    MODEL,
+    check_digest,
+    ensure,
+    from_json,
+    from_npy,
+    make_digest,
+    read_zip,
+    to_json,
+    to_npy,
+    write_atomically,
+    write_zip,
+)
+from twinned.persistence.fields import At
 from twinned.persistence.header import (
     check_header_describes,
     make_header,
     parse_header,
     warn_on_version_mismatch,
 )
-from twinned.persistence.schema import SchemaValidator, canonicalize_schema
 
 __all__ = ["load", "read_header", "save"]
 
 
-def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
+def save(
+    model: BaseEstimator, path: str | PathLike[str], *, key: bytes | str | None = None
+) -> None:
     """Save a fitted model to a file that holds no code.
 
     The file is written completely or not at all; an older one at `path` remains until then.
@@ -56,11 +69,13 @@ def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
     Parameters
     ----------
     model : fitted estimator
-        A twin, or a regressor of scikit-learn. A function among its parameters is refused with a
-        `TypeError` that names the parameter (numpy's ufuncs, such as `np.log`, are allowed), and
-        so is an object of a type that `load` would not accept.
+        An estimator of twinned, or one of the regressors of scikit-learn in the guide on saving.
+        What a file cannot hold is refused with a `TypeError` that names the parameter or part.
     path : str or PathLike
         The file; its name usually ends in `.twin`.
+    key : bytes or str, default=None
+        Secret key of a signature (HMAC with SHA-256). `load` with the same key then detects any
+        change of the file by someone who does not have the key.
     """
     path = Path(path)
     if not isinstance(model, BaseEstimator):
@@ -76,27 +91,34 @@ def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; create it, then save again.")
     try:
-        data = _to_bytes(model)
+        data = _to_bytes(model, _key_bytes(key))
     except (TypeError, IntegrityError) as error:
         raise type(error)(_name_member(model, error)) from None
     write_atomically(path, data)
 
 
-def load(path: str | PathLike[str]) -> Any:
+def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
     """Load a model saved by `save`, without executing anything in the file.
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of
     twinned or scikit-learn is loaded with a `VersionMismatchWarning`.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+    key : bytes or str, default=None
+        The key that the file was saved with. With a key, a file without a signature and one that
+        was signed with another key are refused. Without one, signatures are not verified.
     """
-    data = Path(path).read_bytes()
+    secret, data = _key_bytes(key), Path(path).read_bytes()
     with _any_error_as_integrity_error(f"{path} is not loaded"):
-        archive = Archive(data)
-        header = parse_header(archive)
+        members = read_zip(data)
+        header = parse_header(members)
+        check_digest(members, secret)
     warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
-        validator = SchemaValidator(archive)
-        validator.validate(archive.read_json(SCHEMA))
-        return _build_model(archive, validator.types)
+        return _build_model(members)
 
 
 def read_header(path: str | PathLike[str]) -> dict[str, Any]:
@@ -110,41 +132,50 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
     """
     data = Path(path).read_bytes()
     with _any_error_as_integrity_error(f"{path} has no readable header"):
-        return parse_header(Archive(data))
+        members = read_zip(data)
+        header = parse_header(members)
+        check_digest(members, None)
+        return header
 
 
-def _to_bytes(model: BaseEstimator) -> bytes:
-    import skops.io
-
+def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
+    arrays: dict[str, np.ndarray] = {}
     name = type(model).__name__
     try:
-        dumped = skops.io.dumps(model)
-    except RecursionError as error:
-        raise TypeError(
-            f"{name} cannot be saved: a part of it refers back to itself, as after "
-            "set_fit_request and similar methods."
-        ) from error
-    except Exception as error:  # an object of an unknown type may raise anything
-        raise TypeError(f"{name} cannot be saved: {_first_line(error)}") from error
-    members = from_zip(dumped)
-    schema, arrays = canonicalize_schema(json.loads(members.pop(SCHEMA)), members)
-    data = to_zip(
-        {
-            HEADER: json.dumps(make_header(model), indent=2).encode(),
-            SCHEMA: json.dumps(schema, separators=(",", ":")).encode(),
-            **arrays,
-        }
-    )
-    archive = Archive(data)
-    validator = SchemaValidator(archive, type_error=TypeError)
-    try:
-        validator.validate(schema)
-    except (TypeError, IntegrityError) as error:
-        raise type(error)(f"{name} cannot be saved: {error}.") from None
+        description = _root().encode(model, At("model", arrays))
+    except TypeError as error:
+        raise TypeError(f"{name} cannot be saved: {_first_line(error)}.") from None
+    members = {HEADER: to_json(make_header(model)), MODEL: to_json(description)}
+    members |= {f"{path}.npy": to_npy(array) for path, array in arrays.items()}
     # A model that cannot be loaded must fail now, while it is still in memory.
     with _any_error_as_integrity_error(f"{name} cannot be saved"):
-        _build_model(archive, validator.types)
-    return data
+        _build_model(members)
+    return write_zip({**members, DIGEST: make_digest(members, key)})
+
+
+def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
+    """Build the model of a file, verified field by field."""
+    arrays = {
+        name.removesuffix(".npy"): from_npy(content, name)
+        for name, content in members.items()
+        if name not in (HEADER, MODEL, DIGEST)
+    }
+    description = from_json(members, MODEL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of parameters that were used in `fit`
+        model: BaseEstimator = _root().decode(description, At("model", arrays))
+    unused = min(arrays, default="")
+    ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")
+    check_header_describes(parse_header(members), model)
+    return model
+
+
+def _root() -> Any:
+    """The field of a whole model; the kinds are imported when they are first needed."""
+    from twinned.persistence import sklearn_kinds, twinned_kinds  # noqa: F401
+    from twinned.persistence.parts import Part
+
+    return Part()
 
 
 def _name_member(model: BaseEstimator, error: Exception) -> str:
@@ -152,7 +183,7 @@ def _name_member(model: BaseEstimator, error: Exception) -> str:
     blend = getattr(model, "regressor_", model)
     for name, member in getattr(blend, "members_", {}).items():
         try:
-            _to_bytes(member)
+            _to_bytes(member, None)
         except (TypeError, IntegrityError) as reason:
             return (
                 f"{type(model).__name__} cannot be saved because of its member {name!r}: "
@@ -161,19 +192,10 @@ def _name_member(model: BaseEstimator, error: Exception) -> str:
     return str(error)
 
 
-def _build_model(archive: Archive, types: set[str]) -> BaseEstimator:
-    """Build the model of a file whose schema was validated and has these types."""
-    import skops.io
-
-    with warnings.catch_warnings():
-        # The versions in the header have been compared, once for the whole file.
-        warnings.simplefilter("ignore", InconsistentVersionWarning)
-        model = skops.io.loads(archive.data, trusted=sorted(types))
-    if not isinstance(model, BaseEstimator):
-        raise IntegrityError(f"it holds a {type(model).__name__}, not a model")
-    verify_and_rebuild(model)
-    check_header_describes(parse_header(archive), model)
-    return model
+def _key_bytes(key: bytes | str | None) -> bytes | None:
+    if key is not None and not (isinstance(key, bytes | str) and key):
+        raise TypeError("key must be bytes or a text that is not empty.")
+    return key.encode() if isinstance(key, str) else key
 
 
 @contextmanager
@@ -182,7 +204,7 @@ def _any_error_as_integrity_error(prefix: str) -> Iterator[None]:
         yield
     except IntegrityError as error:
         raise IntegrityError(f"{prefix}: {_first_line(error)}.") from None
-    except Exception as error:  # zip, zlib, JSON, numpy, skops: damage may raise anything
+    except Exception as error:  # zip, zlib, JSON, numpy, scikit-learn: damage may raise anything
         reason = f"it is damaged ({type(error).__name__}: {_first_line(error)})"
         raise IntegrityError(f"{prefix}: {reason}.") from error
 

@@ -2,6 +2,7 @@
 
 import platform
 import warnings
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -10,10 +11,14 @@ from sklearn.base import BaseEstimator
 
 from twinned._version import __version__
 from twinned.exceptions import VersionMismatchWarning
-from twinned.persistence.archive import HEADER, Archive, ensure
+from twinned.persistence.archive import HEADER, ensure, from_json
 
-FORMAT_VERSION = 1
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "skops")
+FORMAT_VERSION = 2
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas")
+_OLD_FORMAT = (
+    "; load it with that version of twinned, store it with joblib.dump, then use joblib.load and "
+    "twinned.save with this one"
+)
 
 
 def make_header(model: BaseEstimator) -> dict[str, Any]:
@@ -32,15 +37,15 @@ def make_header(model: BaseEstimator) -> dict[str, Any]:
     }
 
 
-def parse_header(archive: Archive) -> dict[str, Any]:
-    """Return the header of a file, or raise where it is malformed or of a later format."""
-    header = archive.read_json(HEADER)
+def parse_header(members: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the header of a file, or raise where it is malformed or of another format."""
+    header = from_json(members, HEADER)
     found: Any = header.get("format_version")
-    ensure(type(found) is int and found >= 1, f"its format version is {found!r}")
+    ensure(type(found) is int and found >= 1, f"its format version is {found!r:.60}")
     ensure(
-        found <= FORMAT_VERSION,
-        f"its format version is {found}, and twinned {__version__} supports versions up to "
-        f"{FORMAT_VERSION}; update twinned",
+        found == FORMAT_VERSION,
+        f"its format version is {found}, and twinned {__version__} supports version "
+        f"{FORMAT_VERSION}{_OLD_FORMAT if found < FORMAT_VERSION else '; update twinned'}",
     )
     for name, kind in {"versions": dict, "model": str, "schema": dict}.items():
         ensure(isinstance(header.get(name), kind), f"its header has no {name}")
@@ -51,7 +56,7 @@ def warn_on_version_mismatch(header: dict[str, Any], path: str) -> None:
     """Warn where twinned has another version, or scikit-learn another minor version."""
     saved, installed = header["versions"], _versions()
     differing = [
-        f"{name} {saved.get(name)} (here {installed[name]})"
+        f"{name} {saved.get(name)!s:.60} (here {installed[name]})"
         for name, parts in (("twinned", None), ("scikit-learn", 2))
         if str(saved.get(name)).split(".")[:parts] != str(installed[name]).split(".")[:parts]
     ]
@@ -68,7 +73,7 @@ def check_header_describes(header: dict[str, Any], model: BaseEstimator) -> None
     """Raise unless the model has the class and the features of the header."""
     actual = make_header(model)
     for field in ("model", "schema"):
-        fault = f"its header claims {header[field]}, but it holds {actual[field]}"
+        fault = f"its header claims {header[field]!s:.200}, but it holds {actual[field]!s:.200}"
         ensure(header[field] == actual[field], fault)
 
 
