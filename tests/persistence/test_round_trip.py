@@ -8,16 +8,17 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 import scipy.special
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.decomposition import PCA
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
+    VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
@@ -85,7 +86,7 @@ REGRESSORS = [
     Lasso(0.01),
     ElasticNetCV(cv=2),
     HuberRegressor(),
-    LassoLars(0.01),
+    LassoLars(0.01, eps=1e-15),
     OrthogonalMatchingPursuit(),
     QuantileRegressor(alpha=0.01),
     SGDRegressor(random_state=0),
@@ -116,7 +117,7 @@ TWINS = [
     TwinRegressor(Ridge(), pair_features="difference"),
     TwinRegressor(KNeighborsRegressor()),
     TwinRegressor(make_pipeline(StandardScaler(), Ridge())),
-    TwinRegressor(MLPRegressor((4,), max_iter=5, random_state=0)),
+    TwinRegressor(MLPRegressor(hidden_layer_sizes=(4,), max_iter=5, random_state=0)),
     TwinRegressor(DummyRegressor()),
     TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pair_features="concat"),
     TwinRegressor(RidgeCV(), weights=twinned.GPWeights()),
@@ -238,13 +239,6 @@ def test_equal_models_give_equal_bytes(model, data, saved):
     assert file.path.read_bytes() == first
 
 
-def test_shared_object_is_stored_once_and_stays_shared(data, saved):
-    X, y = data
-    model = VotingRegressor([("forest", forest()), ("ridge", Ridge())]).fit(X, y)
-    loaded = twinned.load(saved(model).path)
-    assert loaded.named_estimators_["forest"] is loaded.estimators_[0]
-
-
 def subtract(first, second):
     return first - second
 
@@ -272,14 +266,14 @@ def test_callable_parameter_is_refused_by_name(function, data, saved):
     X, y = data
     model = make_pipeline(FunctionTransformer(), Ridge()).fit(X, y)
     model.steps[0][1].func = function
-    with pytest.raises(TypeError, match=r"Pipeline cannot be saved: steps\[0\]\[1\]\.func=<"):
+    with pytest.raises(TypeError, match=r"Pipeline cannot be saved: steps\.0\.step\.func=<.*code"):
         saved(model)
 
 
 def test_callable_pair_features_are_refused_by_name(data, saved):
     X, y = data
     twin = TwinRegressor(Ridge(), pair_features=subtract).fit(X, y)
-    with pytest.raises(TypeError, match=r"pair_features=<function .*subtract>"):
+    with pytest.raises(TypeError, match=r"saved: pair_features=<.*subtract>.*joblib"):
         saved(twin)
 
 
@@ -287,7 +281,7 @@ def test_operators_are_refused_by_name(data, saved):
     X, y = data
     model = Ridge().fit(X, y)
     model.solver = operator.methodcaller("upper")
-    with pytest.raises(TypeError, match=r"solver=<operatorfunc operator.methodcaller>"):
+    with pytest.raises(TypeError, match=r"solver=<operator.methodcaller> is code"):
         saved(model)
 
 
@@ -297,7 +291,7 @@ def test_other_libraries_are_refused_by_type(library, data, saved):
     module = pytest.importorskip(library)
     base = module.LGBMRegressor(verbose=-1) if library == "lightgbm" else module.XGBRegressor()
     base.set_params(n_estimators=2)
-    with pytest.raises(TypeError, match=rf"estimator=<{library}\.sklearn\."):
+    with pytest.raises(TypeError, match=rf"estimator=<{library}\.sklearn\..*skops"):
         saved(TwinRegressor(base).fit(X, y))
 
 
@@ -313,25 +307,28 @@ def test_object_that_is_not_an_estimator_is_refused(saved):
         saved({"a": 1})
 
 
-def test_model_that_contains_itself_is_refused(data, saved):
-    model = Ridge().fit(*data)
-    model.self_ = model
-    with pytest.raises(TypeError, match="refers back to itself"):
-        saved(model)
-
-
-def test_sparse_support_vectors_are_refused(data, saved):
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (SVR(), r"model=<sklearn.svm._classes.SVR> is no regressor.*skops"),
+        (TwinRegressor(SVR()), r"estimator=<sklearn.svm._classes.SVR> is no .*skops"),
+        (VotingRegressor([("ridge", Ridge())]), "VotingRegressor> is no regressor.*skops"),
+        (make_pipeline(PCA(), Ridge()), r"steps\.0\.step=<.*PCA> is no regressor or transformer"),
+        (GradientBoostingRegressor(n_estimators=2, init=Ridge()), "init_=<.*Ridge> is no Dummy"),
+        (make_pipeline(SimpleImputer(add_indicator=True), Ridge()), "add_indicator"),
+        (make_pipeline(OneHotEncoder(max_categories=2), Ridge()), "max_categories"),
+        (KNeighborsRegressor(metric="canberra"), "metric='canberra'"),
+        (RandomForestRegressor(2, warm_start=True), "warm_start"),
+        (RandomForestRegressor(2, random_state=np.random.RandomState(0)), "random_state.*integer"),
+        (make_pipeline(StandardScaler().set_output(transform="pandas"), Ridge()), "set_output"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_cannot_be_saved_is_refused_by_name(model, reason, data, saved):
     X, y = data
-    model = SVR().fit(scipy.sparse.csr_matrix(X), y)
-    with pytest.raises(TypeError, match=r"support_vectors_=<scipy\.sparse"):
-        saved(model)
-
-
-def test_infrequent_categories_are_refused(data, saved):
-    X, y = data
-    frame = table(X)[["kind"]]
-    with pytest.raises(ValueError, match="infrequent categories cannot be verified"):
-        saved(make_pipeline(OneHotEncoder(max_categories=2), Ridge()).fit(frame, y))
+    with pytest.raises((TypeError, ValueError), match=reason) as caught:
+        saved(clone(model).fit(X, y))
+    assert "\n" not in str(caught.value)
 
 
 def test_failed_save_preserves_the_old_file_and_removes_the_temporary_one(
@@ -370,6 +367,6 @@ def test_missing_file_raises_file_not_found(tmp_path):
         twinned.load(tmp_path / "none.twin")
 
 
-def test_skops_is_imported_lazily():
-    code = "import sys, twinned.persistence; sys.exit('skops' in sys.modules)"
+def test_kinds_are_imported_lazily():
+    code = "import sys, twinned.persistence; sys.exit('twinned.persistence.parts' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

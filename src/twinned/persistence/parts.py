@@ -27,7 +27,6 @@ _UFUNCS = {
     **{name: getattr(scipy.special, name) for name in ("expit", "logit")},
 }  # fmt: skip
 _ANY_ARRAY = Array("|*|* *", "|".join(ARRAY_TYPES), *ANY, missing=True)
-_NOT_STORED = "; store it with skops.io.dump, or with joblib.dump where you trust the source"
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,9 @@ class Part:
             "params": encode_parameters(value, at / "params", kind.parts),
             "n_features": _as_int(attributes.get("n_features_in_")),
             "names": None if names is None else [str(own) for own in names],
-            "state": Record(kind.fields).encode(state if kind.take is None else kind.take(value), at),
+            "state": Record(kind.fields).encode(
+                state if kind.take is None else kind.take(value), at
+            ),
         }
 
     def decode(self, value: Json, at: At) -> Any:
@@ -123,14 +124,13 @@ def set_attributes(model: Any, state: dict[str, Any], at: At) -> None:
 def _set_features(model: Any, kind: Kind, value: Json, at: At) -> None:
     """Set the number and the names of the features, by which scikit-learn checks X."""
     n_features, names = value["n_features"], value["names"]
-    if n_features is None and names is None:
-        at.ensure(not kind.has_features, "has no number of features")
-        return
-    at.ensure(type(n_features) is int and n_features > 0, f"has {n_features!r:.60} features")
-    at.sizes["feature"] = model.n_features_in_ = n_features
+    if n_features is not None:
+        at.ensure(type(n_features) is int and n_features > 0, f"has {n_features!r:.60} features")
+        at.sizes["feature"] = model.n_features_in_ = n_features
+    at.ensure(n_features is not None or not kind.has_features, "has no number of features")
     if names is not None:
         names = Each(Text(), "feature").decode(names, at / "names")
-        at.ensure(len(set(names)) == n_features, "has a feature name twice")
+        at.ensure(len(set(names)) == len(names), "has a feature name twice")
         model.feature_names_in_ = np.array(names, dtype=object)
 
 
@@ -184,7 +184,7 @@ def _encode(value: Any, at: At) -> Json:
     if callable(value) and not isinstance(value, BaseEstimator):
         raise TypeError(
             f"{at.label}=<{_full_name(value)}> is code, which a model file may not hold; use a "
-            f"named option or a ufunc such as np.log instead{_NOT_STORED}"
+            "named option or a ufunc such as np.log, or store the model with joblib.dump"
         )
     if isinstance(value, np.random.RandomState | np.random.Generator):
         raise TypeError(f"{at.label} is a random generator; set it to an integer before saving.")
@@ -197,7 +197,7 @@ def _decode(value: Json, at: At) -> Any:
     at.ensure(isinstance(value, dict) and len(value) == 1, "is not a parameter")
     ((tag, content),) = value.items()
     match tag, content:
-        case ("tuple" | "list"), list():
+        case (("tuple" | "list"), list()):
             items = [_decode(item, at / i) for i, item in enumerate(content)]
             return tuple(items) if tag == "tuple" else items
         case "dict", dict():
@@ -230,4 +230,4 @@ def _full_name(value: Any) -> str:
 
 def _refused_type(allowed: tuple[str, ...]) -> str:
     what = " or ".join(allowed) if allowed else "parameter"
-    return f"is no {what} that a model file may hold (see the guide on saving){_NOT_STORED}"
+    return f"is no {what} that a model file may hold; store the model with skops.io.dump instead"

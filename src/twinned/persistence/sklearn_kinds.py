@@ -245,7 +245,10 @@ def _build_multi_output(model: Any, state: dict[str, Any], at: At) -> None:
     set_attributes(model, state, at)
     at.ensure(model.estimators_, "has no outputs")
     at.ensure(
-        all(getattr(own, "n_features_in_", None) == model.n_features_in_ for own in model.estimators_),
+        all(
+            getattr(own, "n_features_in_", None) == model.n_features_in_
+            for own in model.estimators_
+        ),
         "has outputs of other features",
     )
 

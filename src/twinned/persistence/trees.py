@@ -99,7 +99,11 @@ def build_trees(owner: Any, cls: type, columns: dict[str, Any], at: At) -> list[
         member = cls(**parameters)
         if columns["seeds"] is not None:
             member.random_state = int(columns["seeds"][number])
-        member.n_features_in_, member.n_outputs_, member.tree_ = owner.n_features_in_, n_outputs, tree
+        member.n_features_in_, member.n_outputs_, member.tree_ = (
+            owner.n_features_in_,
+            n_outputs,
+            tree,
+        )
         trees.append(member)
     return trees
 

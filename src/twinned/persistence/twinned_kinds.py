@@ -315,13 +315,19 @@ _PROCESS = Record(
 
 
 def _take_process(model: Any) -> dict[str, Any]:
-    return {**dict.fromkeys(["out_of_fold_prediction_"]), **vars(model), "process": vars(model.process_)}
+    return {
+        **dict.fromkeys(["out_of_fold_prediction_"]),
+        **vars(model),
+        "process": vars(model.process_),
+    }
 
 
 def _build_process(model: Any, state: dict[str, Any], at: At) -> None:
     parts = state["process"]
     n_rows, n_outputs = parts["dual"].shape
-    at.ensure(0 < n_rows <= _MAX_PROCESS_ROWS, f"has {n_rows:,} rows, not 1 … {_MAX_PROCESS_ROWS:,}")
+    at.ensure(
+        0 < n_rows <= _MAX_PROCESS_ROWS, f"has {n_rows:,} rows, not 1 … {_MAX_PROCESS_ROWS:,}"
+    )
     at.ensure(n_outputs == 1 or (n_outputs and not parts["single_output"]), "has other outputs")
     model.process_ = GaussianProcess(**parts)
     if state["out_of_fold_prediction_"] is not None:
@@ -352,7 +358,9 @@ _BLEND = {
     "_leaderboard": Record(
         {
             "member": Each(Text(), "member"),
-            **dict.fromkeys(["rmse", "rmse_se", "weight", "fit_seconds", "predict_seconds"], _SCORE),
+            **dict.fromkeys(
+                ["rmse", "rmse_se", "weight", "fit_seconds", "predict_seconds"], _SCORE
+            ),
             "bytes": Array("member", "i8", 0),
         }
     ),
@@ -366,7 +374,11 @@ _BLEND = {
         )
     ),
     "blend_": Record(
-        {"method": Text(("single", "greedy", "simplex")), "rmse": Real(0), "nested_rmse": Named(Real(0))}
+        {
+            "method": Text(("single", "greedy", "simplex")),
+            "rmse": Real(0),
+            "nested_rmse": Named(Real(0)),
+        }
     ),
     "skipped_": Named(Text()),
 }
@@ -398,7 +410,9 @@ def _build_blend(model: Any, state: dict[str, Any], at: At) -> None:
         columns = model._preparations[-1].n_columns
         n_features = getattr(estimator, "n_features_in_", columns)
         part.ensure(n_features == columns, f"have {columns} columns for {n_features} features")
-        single = not isinstance(y := getattr(estimator, "anchors_y_", None), np.ndarray) or y.ndim == 1
+        single = (
+            not isinstance(y := getattr(estimator, "anchors_y_", None), np.ndarray) or y.ndim == 1
+        )
         part.ensure(single, "belong to a member of several outputs")
     given = {entry[0]: entry for entry in _own_members(model)}
     model.plan_ = [given.get(name, name) for name in members]
@@ -456,9 +470,7 @@ KINDS |= {
         },
         build=_build_semi_supervised,
     ),
-    "NeuralRegressor": Kind(
-        "twinned.estimators.neural", _NETWORK, _take_network, _build_network
-    ),
+    "NeuralRegressor": Kind("twinned.estimators.neural", _NETWORK, _take_network, _build_network),
     "TwinNeuralRegressor": Kind(
         "twinned.estimators.twin_neural",
         {**_TWIN, **_NETWORK, "n_pairs_": _N_PAIRS},
@@ -471,7 +483,5 @@ KINDS |= {
         _take_process,
         _build_process,
     ),
-    "AutoTwinRegressor": Kind(
-        "twinned.estimators.auto", _BLEND, _take_blend, _build_blend
-    ),
+    "AutoTwinRegressor": Kind("twinned.estimators.auto", _BLEND, _take_blend, _build_blend),
 }
