@@ -46,7 +46,7 @@ class ModelFile:
         self.rewrite(**{name: to_json(content)})
 
     def set(self, value: Any, *path: str | int) -> None:
-        """Set a value of the description; keys that name a part of the model enter its state."""
+        """Set a value of the description, by its path without tags and `state`."""
 
         def change(node: Any) -> None:
             for key in path[:-1]:
@@ -78,8 +78,10 @@ class ModelFile:
 
 
 def _enter(node: Any, key: str | int) -> Any:
-    is_part = isinstance(node, dict) and "state" in node and key not in node
-    return node["state"] if is_part else node
+    """Return the container of a key: the content of a tagged value, or the state of a part."""
+    while isinstance(node, dict) and key not in node:
+        node = node["state"] if "state" in node else next(iter(node.values()))
+    return node
 
 
 @pytest.fixture(autouse=True)

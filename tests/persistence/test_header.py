@@ -18,7 +18,7 @@ def test_content_of_the_header(saved, data):
     header = read_header(file.path)
     assert header["format_version"] == 2
     assert header["model"] == "sklearn.tree._classes.DecisionTreeRegressor"
-    assert header["schema"] == {"n_features_in_": 3, "feature_names_in_": None, "n_outputs": 1}
+    assert header["schema"] == {"n_features_in_": 3, "feature_names_in_": None}
     assert header["versions"]["twinned"] == twinned.__version__
     assert set(header["versions"]) >= {"python", "numpy", "scipy", "scikit-learn", "pandas"}
 
@@ -90,7 +90,6 @@ def test_unknown_format_version(saved, data, found):
     [
         lambda header: header.update(model="sklearn.linear_model._ridge.RidgeCV"),
         lambda header: header["schema"].update(n_features_in_=4),
-        lambda header: header["schema"].update(n_outputs=2),
         lambda header: header["schema"].update(feature_names_in_=["a", "b", "c"]),
         lambda header: header["schema"].clear(),
     ],

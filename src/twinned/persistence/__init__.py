@@ -16,8 +16,8 @@ arrays, and `digest.json` (the digest of all others). Loading is done in four st
 
 1. `archive` checks the size of the zip before it is decompressed, the digest and the signature;
 2. `header` checks the format and compares the versions;
-3. the fields of the description are verified (`fields`, `parts`), and arrays of trees (`trees`);
-4. estimators are built from verified values (`sklearn_kinds`, `twinned_kinds`).
+3. `values` decodes the description, and `schema` verifies the state of each estimator;
+4. estimators are built from it (`trees`, `sklearn_kinds`, `twinned_kinds`).
 """
 
 import warnings
@@ -33,22 +33,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
-from twinned.persistence.archive import (
-    DIGEST,
-    HEADER,
-    MODEL,
-    check_digest,
-    ensure,
-    from_json,
-    from_npy,
-    make_digest,
-    read_zip,
-    to_json,
-    to_npy,
-    write_atomically,
-    write_zip,
-)
-from twinned.persistence.fields import At
+from twinned.persistence import archive
+from twinned.persistence.archive import DIGEST, HEADER, MODEL
 from twinned.persistence.header import (
     check_header_describes,
     make_header,
@@ -90,11 +76,7 @@ def save(
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; create it, then save again.")
-    try:
-        data = _to_bytes(model, _key_bytes(key))
-    except (TypeError, IntegrityError) as error:
-        raise type(error)(_name_member(model, error)) from None
-    write_atomically(path, data)
+    archive.write_atomically(path, _to_bytes(model, _key_bytes(key)))
 
 
 def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
@@ -113,9 +95,9 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
     """
     secret, data = _key_bytes(key), Path(path).read_bytes()
     with _any_error_as_integrity_error(f"{path} is not loaded"):
-        members = read_zip(data)
+        members = archive.read_zip(data)
         header = parse_header(members)
-        check_digest(members, secret)
+        archive.check_digest(members, secret)
     warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         return _build_model(members)
@@ -128,68 +110,50 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
     -------
     dict
         With `format_version`, `versions`, `model` (the class) and `schema` (`n_features_in_`,
-        `feature_names_in_`, `n_outputs`).
+        `feature_names_in_`).
     """
     data = Path(path).read_bytes()
     with _any_error_as_integrity_error(f"{path} has no readable header"):
-        members = read_zip(data)
+        members = archive.read_zip(data)
         header = parse_header(members)
-        check_digest(members, None)
+        archive.check_digest(members, None)
         return header
 
 
 def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
+    from twinned.persistence import twinned_kinds, values  # noqa: F401
+    from twinned.persistence.schema import At
+
     arrays: dict[str, np.ndarray] = {}
-    name = type(model).__name__
+    fault = f"{type(model).__name__} cannot be saved"
     try:
-        description = _root().encode(model, At("model", arrays))
+        description = values.encode(model, At("model", arrays), fitted=True)
     except TypeError as error:
-        raise TypeError(f"{name} cannot be saved: {_first_line(error)}.") from None
-    members = {HEADER: to_json(make_header(model)), MODEL: to_json(description)}
-    members |= {f"{path}.npy": to_npy(array) for path, array in arrays.items()}
+        raise TypeError(f"{fault}: {_first_line(error)}.") from None
+    members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
+    members |= {f"{path}.npy": archive.to_npy(array) for path, array in arrays.items()}
     # A model that cannot be loaded must fail now, while it is still in memory.
-    with _any_error_as_integrity_error(f"{name} cannot be saved"):
+    with _any_error_as_integrity_error(fault):
         _build_model(members)
-    return write_zip({**members, DIGEST: make_digest(members, key)})
+    return archive.write_zip({**members, DIGEST: archive.make_digest(members, key)})
 
 
 def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
-    """Build the model of a file, verified field by field."""
-    arrays = {
-        name.removesuffix(".npy"): from_npy(content, name)
-        for name, content in members.items()
-        if name not in (HEADER, MODEL, DIGEST)
-    }
-    description = from_json(members, MODEL)
+    """Build the model of a file from verified values."""
+    from twinned.persistence import twinned_kinds, values  # noqa: F401
+    from twinned.persistence.schema import At, verify
+
+    others = [name for name in members if name not in (HEADER, MODEL, DIGEST)]
+    arrays = {name.removesuffix(".npy"): archive.from_npy(members[name], name) for name in others}
+    at = At("model", arrays)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of parameters that were used in `fit`
-        model: BaseEstimator = _root().decode(description, At("model", arrays))
+        model: BaseEstimator = values.decode(archive.from_json(members, MODEL), at, fitted=True)
+    verify(model, "part regressor", at)
     unused = min(arrays, default="")
-    ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")
+    archive.ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")
     check_header_describes(parse_header(members), model)
     return model
-
-
-def _root() -> Any:
-    """The field of a whole model; the kinds are imported when they are first needed."""
-    from twinned.persistence import sklearn_kinds, twinned_kinds  # noqa: F401
-    from twinned.persistence.parts import Part
-
-    return Part()
-
-
-def _name_member(model: BaseEstimator, error: Exception) -> str:
-    """Return why a model cannot be saved; of a blend, with the name of the member."""
-    blend = getattr(model, "regressor_", model)
-    for name, member in getattr(blend, "members_", {}).items():
-        try:
-            _to_bytes(member, None)
-        except (TypeError, IntegrityError) as reason:
-            return (
-                f"{type(model).__name__} cannot be saved because of its member {name!r}: "
-                f"{_first_line(reason)}. Fit it without this member, or use pickle or joblib."
-            )
-    return str(error)
 
 
 def _key_bytes(key: bytes | str | None) -> bytes | None:

@@ -3,10 +3,9 @@
 import platform
 import warnings
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned._version import __version__
@@ -32,7 +31,6 @@ def make_header(model: BaseEstimator) -> dict[str, Any]:
         "schema": {
             "n_features_in_": None if n_features is None else int(n_features),
             "feature_names_in_": None if names is None else [str(name) for name in names],
-            "n_outputs": _n_outputs(model),
         },
     }
 
@@ -77,20 +75,6 @@ def check_header_describes(header: dict[str, Any], model: BaseEstimator) -> None
         ensure(header[field] == actual[field], fault)
 
 
-def _versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {"twinned": __version__, "python": platform.python_version()}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = version(library)
-        except PackageNotFoundError:
-            versions[library] = None
-    return versions
-
-
-def _n_outputs(model: BaseEstimator) -> int | None:
-    if (n_outputs := getattr(model, "n_outputs_", None)) is not None:
-        return int(n_outputs)
-    targets = getattr(model, "anchors_y_", None)
-    if isinstance(targets, np.ndarray):
-        return 1 if targets.ndim == 1 else targets.shape[1]
-    return None
+def _versions() -> dict[str, str]:
+    installed = {library: version(library) for library in _LIBRARIES}
+    return {"twinned": __version__, "python": platform.python_version(), **installed}

@@ -1,0 +1,157 @@
+"""The schema of model files, by which every value is verified before a model is built from it.
+
+It is written in `schema.txt`, which describes its language.
+"""
+
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from twinned.exceptions import IntegrityError
+
+_LARGEST = "1e150"  # of all numbers, as in the validation of X and y
+_MAX_ITEMS, _MAX_TEXT = 2_000_000, 10_000
+_SCALARS: dict[str, Any] = {
+    "int": int, "real": int | float, "text": str, "flag": bool, "category": str | int | float,
+}  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """The module of an estimator, its role and other options, and what its attributes hold."""
+
+    module: str
+    options: frozenset[str]
+    fields: dict[str, str]
+
+    @property
+    def role(self) -> str:
+        return "transformer" if "transformer" in self.options else "regressor"
+
+
+def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]]]:
+    """Return the kinds and the records of `schema.txt`."""
+    kinds: dict[str, Kind] = {}
+    records: dict[str, dict[str, str]] = {}
+    fields: dict[str, str] = {}
+    for line in files("twinned.persistence").joinpath("schema.txt").read_text().splitlines():
+        names, _, rest = line.strip().partition("  ")
+        if line.startswith(" "):
+            fields.update(dict.fromkeys(names.split(), rest.strip()))
+        elif line.startswith("record "):
+            fields = records[names.split()[1]] = {}
+        elif line and not line.startswith("#"):
+            module, *options = rest.split()
+            kind = Kind(module, frozenset(options), fields := {})
+            kinds.update(dict.fromkeys(names.split(), kind))
+    return kinds, records
+
+
+KINDS, RECORDS = _read_schema()
+
+
+@dataclass(frozen=True)
+class At:
+    """A position in a description: its path, the arrays by path, and lengths of axes by name."""
+
+    path: str
+    arrays: dict[str, np.ndarray]
+    sizes: dict[str, int] = field(default_factory=dict)
+    depth: int = 0
+
+    def __truediv__(self, name: str | int) -> "At":
+        return replace(self, path=f"{self.path}/{name}")
+
+    def ensure(self, condition: Any, fault: str) -> None:
+        """Raise `IntegrityError` with the path and the fault unless the condition is true."""
+        if not condition:
+            raise IntegrityError(f"{self.path} {fault}")
+
+    def bind(self, axis: str, length: int) -> None:
+        """Raise unless an axis has this length, which may be the first that it gets."""
+        if axis != "*":
+            known = int(axis) if axis.isdigit() else self.sizes.setdefault(axis, length)
+            self.ensure(length == known, f"has {length} entries along the axis {axis}, not {known}")
+
+    @property
+    def label(self) -> str:
+        """The path as a user would write it: `estimator_.alpha`."""
+        parts = [part for part in self.path.split("/")[1:] if part != "params"]
+        return ".".join(parts) or "model"
+
+
+def verify_fields(values: Any, fields: dict[str, str], at: At, argument: str = "") -> None:
+    """Raise unless values are a dict of these fields and no others."""
+    known = isinstance(values, dict) and set(values) == set(fields)
+    at.ensure(known, f"does not have the parts {', '.join(fields)}")
+    for name, expected in fields.items():
+        verify(values[name], expected.replace("$", argument), at / name)
+
+
+def verify(value: Any, expected: str, at: At) -> None:
+    """Raise unless a value is what the schema expects.
+
+    >>> verify(np.array([0.5, 2.0]), "f8 row, 0..1", At("model", {}))
+    Traceback (most recent call last):
+    ...
+    twinned.exceptions.IntegrityError: model has a value that is not within 0 … 1
+    """
+    kind, _, rest = expected.partition(" ")
+    container, _, axis = kind.partition(":")
+    if container in ("list", "tuple", "dict"):
+        is_container = type(value).__name__ == container and len(value) <= _MAX_ITEMS
+        at.ensure(is_container, f"is not a {container}")
+        at.bind(axis or "*", len(value))
+        for name, item in value.items() if container == "dict" else enumerate(value):
+            verify(item, rest, at / name)
+    elif kind in ("?", "??"):
+        if value is not None:
+            verify(value, rest, at)
+    elif kind == "part":
+        own = type(value).__name__
+        at.ensure(own in KINDS and {own, KINDS[own].role} & set(rest.split()), f"is no {rest}")
+    elif kind in RECORDS:
+        verify_fields(value, RECORDS[kind], at, rest)
+    elif kind in _SCALARS:
+        _verify_scalar(value, kind, rest, at)
+    else:
+        _verify_array(value, kind, *(part.strip() for part in rest.split(",")), at=at)
+
+
+def _verify_scalar(value: Any, kind: str, rest: str, at: At) -> None:
+    is_kind = isinstance(value, _SCALARS[kind]) and value == value
+    at.ensure(is_kind and len(str(value)) <= _MAX_TEXT, f"is {repr(value)[:60]}")
+    if kind in ("int", "real"):
+        low, high = _bounds(rest, at)
+        in_range = not isinstance(value, bool) and low <= value <= high
+        at.ensure(in_range, f"is {repr(value)[:60]}, not within {low:g} … {high:g}")
+    else:
+        at.ensure(not rest or value in rest.split(), f"is {repr(value)[:60]}, not one of {rest}")
+
+
+def _verify_array(value: Any, types: str, layouts: str, *conditions: str, at: At) -> None:
+    at.ensure(isinstance(value, np.ndarray), "is not an array")
+    is_type = value.dtype.str[1:] in types.split("/")
+    at.ensure(is_type, f"is an array of {value.dtype}, not {types}")
+    by_length = {len(layout.split()): layout.split() for layout in layouts.split("|")}
+    at.ensure(value.ndim in by_length, f"is an array of shape {value.shape}, not ({layouts})")
+    for axis, length in zip(by_length[value.ndim], value.shape, strict=True):
+        at.bind(axis, length)
+    at.ensure(value.size or "empty" in conditions, "is empty")
+    low, high = _bounds(next((own for own in conditions if ".." in own), ""), at)
+    in_range = (value >= low) & (value <= high) if "any" not in conditions else value == value
+    if "nan" in conditions:
+        in_range |= np.isnan(value)
+    at.ensure(in_range.all(), f"has a value that is not within {low:g} … {high:g}")
+    at.ensure("sorted" not in conditions or (np.diff(value) >= 0).all(), "is not sorted")
+    at.ensure("increasing" not in conditions or (np.diff(value) > 0).all(), "is not increasing")
+    at.ensure("share" not in conditions or abs(value.sum() - 1) < 1e-6, "does not sum to one")
+
+
+def _bounds(text: str, at: At) -> tuple[float, float]:
+    """Return the ends of a range such as `0..`; the upper one may be the name of an axis."""
+    low, _, high = text.partition("..")
+    if high in at.sizes:
+        return float(low), at.sizes[high] - 1
+    return float(low or f"-{_LARGEST}"), float(high or _LARGEST)
