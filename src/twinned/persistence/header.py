@@ -3,6 +3,7 @@
 import platform
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -75,6 +76,7 @@ def check_header_describes(header: dict[str, Any], model: BaseEstimator) -> None
         ensure(header[field] == actual[field], fault)
 
 
+@cache
 def _versions() -> dict[str, str]:
     installed = {library: version(library) for library in _LIBRARIES}
     return {"twinned": __version__, "python": platform.python_version(), **installed}

@@ -25,7 +25,7 @@ State = dict[str, Any]
 _MAX_DEPTH = 8  # of parts: a blend of pipelines with twins of several outputs has five
 _UFUNCS = {
     **{name: getattr(np, name) for name in (
-        "abs", "arcsinh", "arctanh", "cbrt", "exp", "exp2", "expm1", "log", "log10", "log1p",
+        "absolute", "arcsinh", "arctanh", "cbrt", "exp", "exp2", "expm1", "log", "log10", "log1p",
         "log2", "negative", "positive", "reciprocal", "sinh", "sqrt", "square", "tanh",
     )},
     **{name: getattr(scipy.special, name) for name in ("expit", "logit")},
@@ -85,7 +85,7 @@ def encode(value: Any, at: At, *, fitted: bool) -> Json:
     if isinstance(value, np.ndarray) and value.dtype.str in ARRAY_TYPES:
         at.arrays[at.path] = value
         return {"array": True}
-    if isinstance(value, np.ufunc) and _UFUNCS.get(value.__name__) is value:
+    if isinstance(value, np.ufunc) and value in _UFUNCS.values():
         return {"ufunc": value.__name__}
     if isinstance(value, type | np.dtype) and np.dtype(value).name in _DTYPES:
         return {"dtype": np.dtype(value).name}

@@ -1,0 +1,117 @@
+"""Mutated model files: no crash, no hang, bounded memory, and finite predictions or clear errors.
+
+`make test-slow` runs this for a minute. `FUZZ_FILES=20000 FUZZ_SECONDS=3600 FUZZ_SEED=1` sets the
+number of files, the time and the seed, which is printed.
+"""
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from ctypes.util import find_library
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.models import MODELS, TWINS, save_models
+
+FILES = int(os.environ.get("FUZZ_FILES", 2000))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", 60))
+SEED = int(os.environ.get("FUZZ_SEED", time.time()))
+MAX_SECONDS = 10.0  # of one file
+START_SECONDS = 120.0  # of a process, which loads and compiles
+
+
+class Worker:
+    """A process that tries mutated files, and is replaced after a crash or a hang."""
+
+    def __init__(self, folder: Path, names: list[str]) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_PERTURB_": "165"}
+        if library := find_library("c_malloc_debug"):  # checks the heap of glibc
+            environment |= {"LD_PRELOAD": library, "GLIBC_TUNABLES": "glibc.malloc.check=3"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.worker", str(folder), *names],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        assert self._read(START_SECONDS) == "ready"
+
+    def try_file(self, task: str) -> str:
+        """Return the outcome of a mutated file."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{task}\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return "fault: crash"
+        self._read(MAX_SECONDS)
+        return self._read(MAX_SECONDS).removeprefix("done ")
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _read(self, seconds: float) -> str:
+        output = self._process.stdout
+        assert output is not None
+        ready, _, _ = select.select([output], [], [], seconds)
+        if not ready:
+            return "fault: hang"
+        return output.readline().strip() or "fault: crash"
+
+
+def run(folder: Path, names: list[str], focuses: list[str]) -> tuple[Counter, dict[str, str]]:
+    """Try mutated files; return the number of each outcome, and the faults by task."""
+    outcomes: Counter = Counter()
+    faults: dict[str, str] = {}
+    worker, end = Worker(folder, names), time.monotonic() + SECONDS
+    for task in tasks(names, focuses):
+        if sum(outcomes.values()) >= FILES or time.monotonic() > end:
+            break
+        outcome = worker.try_file(task)
+        outcomes[outcome.partition(":")[0]] += 1
+        if outcome.startswith("fault"):
+            faults[task] = outcome
+            if outcome in ("fault: crash", "fault: hang"):
+                worker.stop()
+                worker = Worker(folder, names)
+    worker.stop()
+    print(f"seed {SEED}: {sum(outcomes.values()):,} files, {dict(outcomes)}")
+    return outcomes, faults
+
+
+def tasks(names: list[str], focuses: list[str]) -> Iterator[str]:
+    """Yield model, seed and focus of each mutated file."""
+    for number in count():
+        for name in names:
+            yield f"{name} {SEED + number} {focuses[number % len(focuses)]}"
+
+
+@pytest.mark.slow
+def test_mutations_of_all_kinds(tmp_path, capfd):
+    save_models(tmp_path, list(MODELS))
+    outcomes, faults = run(tmp_path, list(MODELS), ["-"])
+    assert outcomes["refused"] > outcomes["used"] > 0
+    assert faults == {}
+
+
+@pytest.mark.slow
+def test_mutations_of_the_fields_of_twins(tmp_path, capfd):
+    save_models(tmp_path, TWINS)
+    outcomes, faults = run(tmp_path, TWINS, ["/twin/", "/params/", "selected_features_", "_y_unit"])
+    assert outcomes["refused"] > 0 < outcomes["used"]
+    assert faults == {}
+
+
+def test_every_kind_of_model_has_a_file():
+    from twinned.persistence.schema import KINDS
+
+    public = {name for name, kind in KINDS.items() if kind.module.startswith("twinned.")}
+    types = {type(make()).__name__ for name, make in MODELS.items() if not name.startswith("twin_n")}
+    assert public <= types
