@@ -113,5 +113,7 @@ def test_every_kind_of_model_has_a_file():
     from twinned.persistence.schema import KINDS
 
     public = {name for name, kind in KINDS.items() if kind.module.startswith("twinned.")}
-    types = {type(make()).__name__ for name, make in MODELS.items() if not name.startswith("twin_n")}
+    types = {
+        type(make()).__name__ for name, make in MODELS.items() if not name.startswith("twin_n")
+    }
     assert public <= types

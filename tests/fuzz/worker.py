@@ -4,6 +4,7 @@ Usage: `python -m tests.fuzz.worker FOLDER`. It reads lines `name seed focus` fr
 prints a line before and after each file, by which its parent detects crashes and hangs.
 """
 
+import os
 import random
 import resource
 import sys
@@ -19,6 +20,7 @@ import twinned
 from tests.fuzz.models import queries
 from tests.fuzz.mutations import mutate
 from twinned.exceptions import IntegrityError
+from twinned.models import gaussian_process
 from twinned.models.trees import predictor
 from twinned.persistence.archive import read_zip
 
@@ -69,7 +71,9 @@ def try_file(name: str, data: bytes, path: Path) -> str:
             continue
         except Exception as error:
             return f"fault: {type(error).__name__}: {error}".replace("\n", " ")
-        if not all(_is_finite(part) for part in (result if isinstance(result, tuple) else [result])):
+        if not all(
+            _is_finite(part) for part in (result if isinstance(result, tuple) else [result])
+        ):
             return "fault: a result is not finite"
     return outcome
 
@@ -91,6 +95,8 @@ def limit_memory() -> None:
 def main(folder: Path, names: list[str]) -> None:
     warnings.simplefilter("ignore")
     predictor.MIN_WORK = 0  # use the compiled kernel for any number of pairs
+    gaussian_process._COARSE_STEPS = gaussian_process._FINE_STEPS = 2
+    os.fsync = lambda descriptor: None  # type: ignore[assignment]
     np.seterr(all="ignore")
     path = folder / f"mutated-{id(object())}.twin"
     files = {name: (folder / f"{name}.twin").read_bytes() for name in names}

@@ -97,7 +97,7 @@ def test_unknown_format_version(saved, data, found):
 def test_header_of_another_model(saved, data, change):
     file = saved(Ridge().fit(*data))
     file.change_json(change, HEADER)
-    file.assert_refused("its header claims")
+    file.assert_refused("its header describes another model")
 
 
 @pytest.mark.parametrize("field", ["versions", "model", "schema"])

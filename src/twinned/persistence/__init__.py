@@ -33,14 +33,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
-from twinned.persistence import archive
+from twinned.persistence import archive, twinned_kinds, values  # noqa: F401
 from twinned.persistence.archive import DIGEST, HEADER, MODEL
-from twinned.persistence.header import (
-    check_header_describes,
-    make_header,
-    parse_header,
-    warn_on_version_mismatch,
-)
+from twinned.persistence.header import make_header, parse_header, warn_on_version_mismatch
+from twinned.persistence.schema import At, verify
 
 __all__ = ["load", "read_header", "save"]
 
@@ -121,9 +117,6 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
 
 
 def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
-    from twinned.persistence import twinned_kinds, values  # noqa: F401
-    from twinned.persistence.schema import At
-
     arrays: dict[str, np.ndarray] = {}
     fault = f"{type(model).__name__} cannot be saved"
     try:
@@ -140,9 +133,6 @@ def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
 
 def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
     """Build the model of a file from verified values."""
-    from twinned.persistence import twinned_kinds, values  # noqa: F401
-    from twinned.persistence.schema import At, verify
-
     others = [name for name in members if name not in (HEADER, MODEL, DIGEST)]
     arrays = {name.removesuffix(".npy"): archive.from_npy(members[name], name) for name in others}
     at = At("model", arrays)
@@ -152,7 +142,9 @@ def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
     verify(model, "part regressor", at)
     unused = min(arrays, default="")
     archive.ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")
-    check_header_describes(parse_header(members), model)
+    header = parse_header(members)
+    same = header == {**make_header(model), "versions": header["versions"]}
+    archive.ensure(same, "its header describes another model")
     return model
 
 

@@ -68,14 +68,6 @@ def warn_on_version_mismatch(header: dict[str, Any], path: str) -> None:
         )
 
 
-def check_header_describes(header: dict[str, Any], model: BaseEstimator) -> None:
-    """Raise unless the model has the class and the features of the header."""
-    actual = make_header(model)
-    for field in ("model", "schema"):
-        fault = f"its header claims {header[field]!s:.200}, but it holds {actual[field]!s:.200}"
-        ensure(header[field] == actual[field], fault)
-
-
 @cache
 def _versions() -> dict[str, str]:
     installed = {library: version(library) for library in _LIBRARIES}

@@ -22,12 +22,8 @@ class Kind(NamedTuple):
     """The module of an estimator, its role and other options, and what its attributes hold."""
 
     module: str
-    options: frozenset[str]
+    options: set[str]
     fields: dict[str, str]
-
-    @property
-    def role(self) -> str:
-        return "transformer" if "transformer" in self.options else "regressor"
 
 
 def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]]]:
@@ -43,7 +39,7 @@ def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]]]:
             fields = records[names.split()[1]] = {}
         elif line and not line.startswith("#"):
             module, *options = rest.split()
-            kind = Kind(module, frozenset(options), fields := {})
+            kind = Kind(module, set(options), fields := {})
             kinds.update(dict.fromkeys(names.split(), kind))
     return kinds, records
 
@@ -110,7 +106,7 @@ def verify(value: Any, expected: str, at: At) -> None:
             verify(value, rest, at)
     elif kind == "part":
         own = type(value).__name__
-        at.ensure(own in KINDS and {own, KINDS[own].role} & set(rest.split()), f"is no {rest}")
+        at.ensure(own in KINDS and {own, *KINDS[own].options} & {*rest.split()}, f"is no {rest}")
     elif kind in RECORDS:
         verify_fields(value, RECORDS[kind], at, rest)
     elif kind in _SCALARS:

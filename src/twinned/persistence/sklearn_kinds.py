@@ -17,10 +17,19 @@ from twinned.persistence import trees
 from twinned.persistence.schema import KINDS, At
 from twinned.persistence.values import HOOKS, Hooks, State, set_attributes
 
-METRICS = (
-    "chebyshev", "cityblock", "cosine", "euclidean", "l1", "l2", "learned", "manhattan",
-    "minkowski", "nan_euclidean", "sqeuclidean",
-)  # fmt: skip
+METRICS = [
+    "chebyshev",
+    "cityblock",
+    "cosine",
+    "euclidean",
+    "l1",
+    "l2",
+    "learned",
+    "manhattan",
+    "minkowski",
+    "nan_euclidean",
+    "sqeuclidean",
+]
 _MAX_CELLS = 10_000_000  # of the table that an encoder is fitted to
 
 # --- trees ----------------------------------------------------------------------------------------
@@ -184,9 +193,8 @@ def _build_function(model: Any, state: State, at: At) -> None:
 def _build_pipeline(model: Any, state: State, at: At) -> None:
     at.ensure(model.memory is None, "has a memory, which cannot be stored")
     model.steps = list(state["steps"].items())
-    roles = [KINDS[type(step).__name__].role for step in state["steps"].values()]
-    expected = ["transformer"] * (len(roles) - 1)
-    at.ensure(roles and roles[:-1] == expected, "has a regressor that is not its last step")
+    *before, last = ["transformer" in KINDS[type(own).__name__].options for _, own in model.steps]
+    at.ensure(all(before) and not last, "has a regressor that is not its last step")
 
 
 def _build_multi_output(model: Any, state: State, at: At) -> None:
@@ -227,7 +235,7 @@ HOOKS |= {
     "DummyRegressor": Hooks(build=_build_dummy),
     "SimpleImputer": Hooks(build=_build_imputer),
     "FunctionTransformer": Hooks(build=_build_function),
-    "Pipeline": Hooks(lambda model: {"steps": dict(model.steps)}, _build_pipeline, ("steps",)),
+    "Pipeline": Hooks(lambda model: {"steps": dict(model.steps)}, _build_pipeline),
     "MultiOutputRegressor": Hooks(build=_build_multi_output),
     "TransformedTargetRegressor": Hooks(_take_transformed_target, _build_transformed_target),
 }

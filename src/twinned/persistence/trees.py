@@ -13,22 +13,20 @@ from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTY
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
-from twinned.persistence.schema import At
+from twinned.persistence.schema import RECORDS, At
 
 _MAX_DEPTH = 10_000
 _NO_CHILD = -1
-# name of a column: (name in the records of scikit-learn, type in the file)
-_RECORDS = {
-    "left": ("left_child", "i4"), "right": ("right_child", "i4"), "feature": ("feature", "i4"),
-    "threshold": ("threshold", "f8"), "missing_left": ("missing_go_to_left", "u1"),
-    "impurity": ("impurity", "f8"), "n_samples": ("n_node_samples", "i8"),
-    "weight": ("weighted_n_node_samples", "f8"),
+# name of a column: its name in the records of scikit-learn
+_NODES = {
+    "left": "left_child", "right": "right_child", "feature": "feature", "threshold": "threshold",
+    "missing_left": "missing_go_to_left", "impurity": "impurity", "n_samples": "n_node_samples",
+    "weight": "weighted_n_node_samples",
 }  # fmt: skip
-_HISTOGRAM_RECORDS = {
-    "left": ("left", "i4"), "right": ("right", "i4"), "feature": ("feature_idx", "i4"),
-    "threshold": ("num_threshold", "f8"), "missing_left": ("missing_go_to_left", "u1"),
-    "value": ("value", "f8"), "count": ("count", "u4"), "bitset": ("bitset_idx", "u4"),
-    "categorical": ("is_categorical", "u1"),
+_HISTOGRAM_NODES = {
+    "left": "left", "right": "right", "feature": "feature_idx", "threshold": "num_threshold",
+    "missing_left": "missing_go_to_left", "value": "value", "count": "count",
+    "bitset": "bitset_idx", "categorical": "is_categorical",
 }  # fmt: skip
 
 
@@ -41,7 +39,7 @@ def take_trees(trees: list[Any]) -> dict[str, Any]:
         "n_nodes": np.array([state["node_count"] for state in states], dtype=np.int64),
         "seeds": np.array(seeds, dtype=np.int64) if has_seeds else None,
         "value": np.concatenate([state["values"][:, :, 0] for state in states]),
-        **_columns([state["nodes"] for state in states], _RECORDS),
+        **_columns([state["nodes"] for state in states], _NODES, "trees"),
     }
 
 
@@ -51,7 +49,7 @@ def build_trees(owner: Any, cls: Any, columns: dict[str, Any], at: At) -> list[A
     depths = check_structure(columns, n_features, at)
     at.ensure(not np.isnan(columns["threshold"]).any(), "has a threshold that is NaN")
     nodes = np.zeros(len(values), NODE_DTYPE)
-    for column, (name, _) in _RECORDS.items():
+    for column, name in _NODES.items():
         nodes[name] = columns[column]
     shared, trees = owner.get_params(deep=False), []
     parameters = {name: shared[name] for name in cls._get_param_names() if name in shared}
@@ -73,7 +71,7 @@ def take_histogram_trees(predictors: list[Any]) -> dict[str, Any]:
     """Return the columns of the trees of histogram gradient boosting."""
     bitsets = [predictor.raw_left_cat_bitsets for predictor in predictors]
     nodes = [predictor.nodes for predictor in predictors]
-    columns = _columns(nodes, _HISTOGRAM_RECORDS)
+    columns = _columns(nodes, _HISTOGRAM_NODES, "histogram_trees")
     is_leaf = np.concatenate([own["is_leaf"] for own in nodes]) == 1
     return {
         **columns,
@@ -102,7 +100,7 @@ def build_histogram_trees(
     nodes = np.zeros(len(inner), PREDICTOR_RECORD_DTYPE)
     children = {side: np.where(inner, columns[side], 0) for side in ("left", "right")}
     columns = {**columns, **children, "value": columns["value"][:, 0]}
-    for column, (name, _) in _HISTOGRAM_RECORDS.items():
+    for column, name in _HISTOGRAM_NODES.items():
         nodes[name] = columns[column]
     nodes["is_leaf"] = ~inner
     parts = zip(_split(nodes, columns["n_nodes"]), _split(bitsets, counts), strict=True)
@@ -152,11 +150,11 @@ def check_structure(columns: dict[str, Any], n_features: int, at: At) -> np.ndar
     return depths
 
 
-def _columns(nodes: list[np.ndarray], records: dict[str, tuple[str, str]]) -> dict[str, np.ndarray]:
-    """Return the fields of records, in the types of the file."""
+def _columns(nodes: list[np.ndarray], names: dict[str, str], record: str) -> dict[str, np.ndarray]:
+    """Return the fields of records, in the types of the schema."""
     return {
-        column: np.concatenate([own[name] for own in nodes]).astype(dtype)
-        for column, (name, dtype) in records.items()
+        column: np.concatenate([own[name] for own in nodes]).astype(RECORDS[record][column][:2])
+        for column, name in names.items()
     }
 
 

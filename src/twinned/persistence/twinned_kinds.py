@@ -111,11 +111,6 @@ def _build_sklearn_twin(twin: Any, state: State, at: At) -> None:
     at.ensure(n_found == at.sizes.get("output", 1), f"predicts {n_found} outputs")
 
 
-def _build_semi_supervised(model: Any, state: State, at: At) -> None:
-    set_attributes(model, state, at)
-    at.ensure(model.twin_.n_features_in_ == model.n_features_in_, "has a twin of other features")
-
-
 # --- networks -------------------------------------------------------------------------------------
 
 
@@ -214,7 +209,6 @@ def _check_preparation(own: FeaturePreparation, table: TableSchema, at: At) -> N
 
 HOOKS |= {
     "TwinRegressor": Hooks(_take_sklearn_twin, _build_sklearn_twin),
-    "SemiSupervisedTwinRegressor": Hooks(build=_build_semi_supervised),
     "NeuralRegressor": Hooks(_take_networks, _build_networks),
     "TwinNeuralRegressor": Hooks(
         lambda model: {**_take_twin(model), "networks": _take_networks(model)["networks"]},

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.special
+from scipy import special
 from sklearn.base import BaseEstimator
 
 from twinned.exceptions import IntegrityError
@@ -23,13 +23,11 @@ Json = Any  # what `json.loads` returns
 State = dict[str, Any]
 
 _MAX_DEPTH = 8  # of parts: a blend of pipelines with twins of several outputs has five
-_UFUNCS = {
-    **{name: getattr(np, name) for name in (
-        "absolute", "arcsinh", "arctanh", "cbrt", "exp", "exp2", "expm1", "log", "log10", "log1p",
-        "log2", "negative", "positive", "reciprocal", "sinh", "sqrt", "square", "tanh",
-    )},
-    **{name: getattr(scipy.special, name) for name in ("expit", "logit")},
-}  # fmt: skip
+_UFUNC_NAMES = (
+    "absolute arcsinh arctanh cbrt exp exp2 expm1 expit log log10 log1p log2 logit negative "
+    "positive reciprocal sinh sqrt square tanh"
+)
+_UFUNCS = {name: getattr(np, name, None) or getattr(special, name) for name in _UFUNC_NAMES.split()}
 _DTYPES = ("float64", "float32", "int64", "int32", "bool")
 _STRATEGIES = {
     "sklearn.model_selection": "KFold GroupKFold ShuffleSplit",
@@ -57,7 +55,6 @@ class Hooks(NamedTuple):
 
     take: Callable[[Any], State] = vars
     build: Callable[[Any, State, At], None] = set_attributes
-    parts: tuple[str, ...] = ()  # parameters that are part of the state
 
 
 HOOKS: dict[str, Hooks] = {}
@@ -107,21 +104,19 @@ def _refusal(at: At, value: Any, fault: str, library: str = "skops.io") -> str:
 
 def _encode_estimator(model: Any, at: At, fitted: bool) -> Json:
     name, attributes, encoded = type(model).__name__, vars(model), {}
-    hooks = HOOKS.get(name, Hooks()) if fitted else Hooks()
     if fitted:
         config = attributes.get("_sklearn_output_config", {})
         if config.get("transform") not in (None, "default"):
             raise TypeError(f"{at.label} has set_output, which is not stored; remove it")
-        taken, names = hooks.take(model), attributes.get("feature_names_in_")
+        taken, names = HOOKS.get(name, Hooks()).take(model), attributes.get("feature_names_in_")
         state = {key: taken.get(key) for key in KINDS[name].fields}
         encoded = {
             "state": encode(state, at, fitted=True),
             "n_features": encode(attributes.get("n_features_in_"), at, fitted=False),
             "names": None if names is None else [str(own) for own in names],
         }
-    parameters = model.get_params(deep=False)
-    stored = {key: own for key, own in parameters.items() if key not in hooks.parts}
-    return {"class": name, "params": encode(stored, at / "params", fitted=False), **encoded}
+    parameters = encode(model.get_params(deep=False), at / "params", fitted=False)
+    return {"class": name, "params": parameters, **encoded}
 
 
 def decode(value: Json, at: At, *, fitted: bool) -> Any:
@@ -148,7 +143,7 @@ def decode(value: Json, at: At, *, fitted: bool) -> Any:
         case [("estimator", {"class": str(name), "params": params, **rest})] if not (
             fitted or rest
         ):
-            return _decode_estimator(name, params, (), at)
+            return _decode_estimator(name, params, at)
     raise IntegrityError(f"{at.path} has no array, or is of an unknown kind")
 
 
@@ -156,8 +151,7 @@ def _decode_part(name: str, value: Json, at: At) -> Any:
     """Return a fitted estimator, with the axes of its arrays apart from those of its owner."""
     at, kind = dataclasses.replace(at, sizes={}, depth=at.depth + 1), KINDS[name]
     at.ensure(at.depth <= _MAX_DEPTH, f"is more than {_MAX_DEPTH} parts deep")
-    hooks = HOOKS.get(name, Hooks())
-    model = _decode_estimator(name, value["params"], hooks.parts, at)
+    model = _decode_estimator(name, value["params"], at)
     n_features, names = value["n_features"], value["names"]
     if n_features is not None or "any_features" not in kind.options:
         verify(n_features, "int 1..", at / "n_features")  # by which scikit-learn checks X
@@ -168,23 +162,23 @@ def _decode_part(name: str, value: Json, at: At) -> Any:
         model.feature_names_in_ = np.array(names, dtype=object)
     state = decode(value["state"], at, fitted=True)
     verify_fields(state, kind.fields, at)
-    hooks.build(model, state, at)
+    HOOKS.get(name, Hooks()).build(model, state, at)
     return model
 
 
-def _decode_estimator(name: str, params: Json, parts: tuple[str, ...], at: At) -> Any:
+def _decode_estimator(name: str, params: Json, at: At) -> Any:
     """Return an unfitted estimator with these parameters, validated by itself."""
     cls = find_class(name)
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
     values = decode(params, at / "params", fitted=False)
-    known = isinstance(values, dict) and set(values) <= set(cls._get_param_names()) - set(parts)
+    known = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
     at.ensure(known, f"has parameters that {name} does not have")
     at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
     if (n_jobs := values.get("n_jobs")) is not None:
         verify(n_jobs, "int", at / "n_jobs")
         values["n_jobs"] = max(-1, min(n_jobs, os.cpu_count() or 1)) or None
-    model = cls(**values, **dict.fromkeys(parts, ()))
-    if hasattr(cls, "_parameter_constraints") and not parts:
+    model = cls(**values)
+    if hasattr(cls, "_parameter_constraints"):
         model._validate_params()
     elif hasattr(cls, "_check_parameters"):
         model._check_parameters()

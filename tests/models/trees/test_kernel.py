@@ -499,7 +499,9 @@ def test_moments_that_have_no_reduction(rng):
     assert not can_reduce(FLOAT32, False, False)
 
 
-@pytest.mark.parametrize(("name", "value"), [("kind", "nominal"), ("kind", "difference"), ("width", 99)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("kind", "nominal"), ("kind", "difference"), ("width", 99)]
+)
 def test_pair_features_that_do_not_fit_the_trees(name, value):
     # a file of an earlier version could hold such pair features, and the kernel read out of bounds
     X = np.random.RandomState(0).normal(size=(30, 3))
