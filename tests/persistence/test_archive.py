@@ -53,9 +53,7 @@ def test_truncated_file(tree_bytes, damaged_file):
     "content", [b"", b"no zip at all", b"PK\x05\x06" + bytes(18), b"\x00" * 99]
 )
 def test_file_that_is_not_a_model(damaged_file, content):
-    damaged_file(content).assert_unreadable(
-        "it is empty|it is damaged|it has no|it is not a model file"
-    )
+    damaged_file(content).assert_unreadable("it is damaged|it has no|it is not a model file")
 
 
 @pytest.mark.parametrize("member", [HEADER, MODEL, DIGEST])
@@ -146,7 +144,7 @@ def test_signature(data, tmp_path, saved):
     assert np.array_equal(twinned.load(path).coef_, model.coef_)
     with pytest.raises(IntegrityError, match="does not match the key"):
         twinned.load(path, key="other")
-    with pytest.raises(IntegrityError, match="it has no signature"):
+    with pytest.raises(IntegrityError, match="or it has none"):
         twinned.load(saved(model).path, key="secret")
 
 
@@ -200,7 +198,7 @@ def test_other_compression_method(saved, data):
     with zipfile.ZipFile(file.path, "w", zipfile.ZIP_LZMA) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
-    file.assert_unreadable("compressed by a method")
+    file.assert_unreadable("compressed by an unknown method")
 
 
 def test_array_that_claims_more_than_it_has(saved, data):

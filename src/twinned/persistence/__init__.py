@@ -89,11 +89,7 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
         The key that the file was saved with. With a key, a file without a signature and one that
         was signed with another key are refused. Without one, signatures are not verified.
     """
-    secret, data = _key_bytes(key), Path(path).read_bytes()
-    with _any_error_as_integrity_error(f"{path} is not loaded"):
-        members = archive.read_zip(data)
-        header = parse_header(members)
-        archive.check_digest(members, secret)
+    members, header = _read(path, "is not loaded", _key_bytes(key))
     warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         return _build_model(members)
@@ -108,12 +104,19 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
         With `format_version`, `versions`, `model` (the class) and `schema` (`n_features_in_`,
         `feature_names_in_`).
     """
+    return _read(path, "has no readable header", None)[1]
+
+
+def _read(
+    path: str | PathLike[str], fault: str, key: bytes | None
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the members of a file and its header, after checks of its format and digest."""
     data = Path(path).read_bytes()
-    with _any_error_as_integrity_error(f"{path} has no readable header"):
+    with _any_error_as_integrity_error(f"{path} {fault}"):
         members = archive.read_zip(data)
         header = parse_header(members)
-        archive.check_digest(members, None)
-        return header
+        archive.check_digest(members, key)
+    return members, header
 
 
 def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:

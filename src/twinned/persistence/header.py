@@ -16,21 +16,20 @@ from twinned.persistence.archive import HEADER, ensure, from_json
 FORMAT_VERSION = 2
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas")
 _OLD_FORMAT = (
-    "; load it with that version of twinned, store it with joblib.dump, then use joblib.load and "
-    "twinned.save with this one"
+    "load it with the version of twinned that wrote it, store it with joblib.dump, then use "
+    "joblib.load and twinned.save with this one"
 )
 
 
 def make_header(model: BaseEstimator) -> dict[str, Any]:
     """Return the header of a model."""
-    n_features = getattr(model, "n_features_in_", None)
     names = getattr(model, "feature_names_in_", None)
     return {
         "format_version": FORMAT_VERSION,
         "versions": _versions(),
         "model": f"{type(model).__module__}.{type(model).__qualname__}",
         "schema": {
-            "n_features_in_": None if n_features is None else int(n_features),
+            "n_features_in_": getattr(model, "n_features_in_", None),
             "feature_names_in_": None if names is None else [str(name) for name in names],
         },
     }
@@ -40,12 +39,10 @@ def parse_header(members: Mapping[str, bytes]) -> dict[str, Any]:
     """Return the header of a file, or raise where it is malformed or of another format."""
     header = from_json(members, HEADER)
     found: Any = header.get("format_version")
-    ensure(type(found) is int and found >= 1, f"its format version is {found!r:.60}")
-    ensure(
-        found == FORMAT_VERSION,
-        f"its format version is {found}, and twinned {__version__} supports version "
-        f"{FORMAT_VERSION}{_OLD_FORMAT if found < FORMAT_VERSION else '; update twinned'}",
-    )
+    is_newer = type(found) is int and found > FORMAT_VERSION
+    advice = "update twinned" if is_newer else _OLD_FORMAT
+    fault = f"its format version is {found!r:.60}, not {FORMAT_VERSION}; {advice}"
+    ensure(type(found) is int and found == FORMAT_VERSION, fault)
     for name, kind in {"versions": dict, "model": str, "schema": dict}.items():
         ensure(isinstance(header.get(name), kind), f"its header has no {name}")
     return header

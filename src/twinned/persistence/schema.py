@@ -33,7 +33,9 @@ def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]]]:
     fields: dict[str, str] = {}
     for line in files("twinned.persistence").joinpath("schema.txt").read_text().splitlines():
         names, _, rest = line.strip().partition("  ")
-        if line.startswith(" "):
+        if names.startswith("+ "):
+            fields.update(records[names.split()[1]])
+        elif line.startswith(" "):
             fields.update(dict.fromkeys(names.split(), rest.strip()))
         elif line.startswith("record "):
             fields = records[names.split()[1]] = {}
@@ -108,6 +110,10 @@ def verify(value: Any, expected: str, at: At) -> None:
         own = type(value).__name__
         at.ensure(own in KINDS and {own, *KINDS[own].options} & {*rest.split()}, f"is no {rest}")
     elif kind in RECORDS:
+        if kind.startswith("tuple_"):
+            is_tuple = type(value) is tuple and len(value) == len(RECORDS[kind])
+            at.ensure(is_tuple, f"is not a tuple of {', '.join(RECORDS[kind])}")
+            value = dict(zip(RECORDS[kind], value, strict=True))
         verify_fields(value, RECORDS[kind], at, rest)
     elif kind in _SCALARS:
         _verify_scalar(value, kind, rest, at)
@@ -116,20 +122,18 @@ def verify(value: Any, expected: str, at: At) -> None:
 
 
 def _verify_scalar(value: Any, kind: str, rest: str, at: At) -> None:
-    is_kind = isinstance(value, _SCALARS[kind]) and value == value
-    at.ensure(is_kind and len(str(value)) <= _MAX_TEXT, f"is {repr(value)[:60]}")
+    valid = isinstance(value, _SCALARS[kind]) and value == value and len(str(value)) <= _MAX_TEXT
     if kind in ("int", "real"):
         low, high = _bounds(rest, at)
-        in_range = not isinstance(value, bool) and low <= value <= high
-        at.ensure(in_range, f"is {repr(value)[:60]}, not within {low:g} … {high:g}")
+        valid = valid and not isinstance(value, bool) and low <= value <= high
     else:
-        at.ensure(not rest or value in rest.split(), f"is {repr(value)[:60]}, not one of {rest}")
+        valid = valid and (not rest or value in rest.split())
+    at.ensure(valid, f"is {repr(value)[:60]}, not {kind} {rest}".rstrip())
 
 
 def _verify_array(value: Any, types: str, layouts: str, *conditions: str, at: At) -> None:
     at.ensure(isinstance(value, np.ndarray), "is not an array")
-    is_type = value.dtype.str[1:] in types.split("/")
-    at.ensure(is_type, f"is an array of {value.dtype}, not {types}")
+    at.ensure(value.dtype.str[1:] in types.split("/"), f"is an array of {value.dtype}")
     by_length = {len(layout.split()): layout.split() for layout in layouts.split("|")}
     at.ensure(value.ndim in by_length, f"is an array of shape {value.shape}, not ({layouts})")
     for axis, length in zip(by_length[value.ndim], value.shape, strict=True):

@@ -15,31 +15,31 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from twinned.persistence import trees
 from twinned.persistence.schema import KINDS, At
-from twinned.persistence.values import HOOKS, Hooks, State, set_attributes
+from twinned.persistence.values import BUILD, TAKE, State, hook, set_attributes
 
-METRICS = [
-    "chebyshev",
-    "cityblock",
-    "cosine",
-    "euclidean",
-    "l1",
-    "l2",
-    "learned",
-    "manhattan",
-    "minkowski",
-    "nan_euclidean",
-    "sqeuclidean",
-]
+METRICS = (
+    "chebyshev", "cityblock", "cosine", "euclidean", "l1", "l2", "learned", "manhattan",
+    "minkowski", "nan_euclidean", "sqeuclidean",
+)  # fmt: skip
 _MAX_CELLS = 10_000_000  # of the table that an encoder is fitted to
+
+_LINEAR = " ".join(name for name, kind in KINDS.items() if "intercept_" in kind.fields)
 
 # --- trees ----------------------------------------------------------------------------------------
 
 
+@hook(TAKE, "DecisionTreeRegressor ExtraTreeRegressor RandomForestRegressor ExtraTreesRegressor")
+def _take_trees(model: Any) -> State:
+    return {"trees": trees.take_trees(getattr(model, "estimators_", [model]))}
+
+
+@hook(BUILD, "DecisionTreeRegressor ExtraTreeRegressor")
 def _build_tree(model: Any, state: State, at: At) -> None:
-    (tree,) = trees.build_trees(model, type(model), {**state["trees"], "seeds": None}, at)
+    (tree,) = trees.build_trees(model, type(model), state["trees"], at)
     model.n_outputs_, model.tree_ = tree.n_outputs_, tree.tree_
 
 
+@hook(BUILD, "RandomForestRegressor ExtraTreesRegressor")
 def _build_forest(model: Any, state: State, at: At) -> None:
     is_random = type(model).__name__ == "RandomForestRegressor"
     cls = DecisionTreeRegressor if is_random else ExtraTreeRegressor
@@ -47,11 +47,13 @@ def _build_forest(model: Any, state: State, at: At) -> None:
     model.n_outputs_ = model.estimators_[0].n_outputs_
 
 
+@hook(TAKE, "GradientBoostingRegressor")
 def _take_gradient_boosting(model: Any) -> State:
     init = None if isinstance(model.init_, str) else model.init_
     return {"trees": trees.take_trees(list(model.estimators_.ravel())), "init_": init}
 
 
+@hook(BUILD, "GradientBoostingRegressor")
 def _build_gradient_boosting(model: Any, state: State, at: At) -> None:
     members, init = (
         trees.build_trees(model, DecisionTreeRegressor, state["trees"], at),
@@ -65,18 +67,18 @@ def _build_gradient_boosting(model: Any, state: State, at: At) -> None:
     model._loss = model._get_loss(sample_weight=None)
 
 
+@hook(TAKE, "HistGradientBoostingRegressor")
 def _take_histogram_boosting(model: Any) -> State:
-    columns, categories = model._preprocessor, None
-    if columns is not None:
-        categories = _take_categories(columns.named_transformers_["encoder"].categories_)
+    encoder = model._preprocessor and model._preprocessor.named_transformers_["encoder"]
     return {
         "baseline": np.reshape(model._baseline_prediction, (1, 1)),
         "is_categorical_": model.is_categorical_,
-        "categories": categories,
+        "categories": encoder and _take_categories(encoder.categories_),
         "trees": trees.take_histogram_trees([tree for (tree,) in model._predictors]),
     }
 
 
+@hook(BUILD, "HistGradientBoostingRegressor")
 def _build_histogram_boosting(model: Any, state: State, at: At) -> None:
     n_features, flags = model.n_features_in_, state["is_categorical_"]
     categories = state["categories"]
@@ -103,33 +105,33 @@ def _build_histogram_boosting(model: Any, state: State, at: At) -> None:
     bins.missing_values_bin_idx_ = bins.n_bins - 1
     members = trees.build_histogram_trees(state["trees"], n_features, remapped, at)
     model._predictors, model._baseline_prediction = [[tree] for tree in members], state["baseline"]
-    model._n_features, model.n_trees_per_iteration_ = n_features, 1
+    model.n_trees_per_iteration_ = 1
     model._loss = model._get_loss(sample_weight=None)
 
 
 # --- linear models, neighbors and networks --------------------------------------------------------
 
 
+@hook(TAKE, _LINEAR)
 def _take_linear(model: Any) -> State:
     return {"coef_": model.coef_, "intercept_": np.asarray(model.intercept_, dtype=float)}
 
 
+@hook(BUILD, _LINEAR)
 def _build_linear(model: Any, state: State, at: At) -> None:
     coef, intercept = state["coef_"], state["intercept_"]
-    n_outputs = 1 if coef.ndim == 1 else len(coef)
-    at.ensure(intercept.ndim == 0 or len(intercept) == n_outputs, "has intercepts of no output")
+    at.ensure(coef.ndim == 2 or intercept.size == 1, "has intercepts of no output")
     model.coef_, model.intercept_ = coef, intercept[()]
 
 
+@hook(BUILD, "KNeighborsRegressor")
 def _build_neighbors(model: Any, state: State, at: At) -> None:
     known = model.metric in METRICS and model.metric != "learned" and model.metric_params is None
     at.ensure(known, f"has metric={model.metric!r:.60}, not one of {', '.join(METRICS)}")
-    names = vars(model).pop("feature_names_in_", None)
     model.fit(state["_fit_X"], state["_y"])
-    if names is not None:
-        model.feature_names_in_ = names
 
 
+@hook(BUILD, "MLPRegressor")
 def _build_perceptron(model: Any, state: State, at: At) -> None:
     coefs, intercepts = state["coefs_"], state["intercepts_"]
     sizes = [own.shape for own in coefs]
@@ -141,6 +143,7 @@ def _build_perceptron(model: Any, state: State, at: At) -> None:
     model.n_layers_, model.n_outputs_ = len(coefs) + 1, len(intercepts[-1])
 
 
+@hook(BUILD, "DummyRegressor")
 def _build_dummy(model: Any, state: State, at: At) -> None:
     model.constant_, model.n_outputs_ = state["constant_"], state["constant_"].shape[1]
 
@@ -173,6 +176,12 @@ def _check_categories(encoder: Any, stored: list[State], at: At) -> None:
     at.ensure(same, "has categories that are not sorted and distinct")
 
 
+@hook(TAKE, "OneHotEncoder OrdinalEncoder")
+def _take_encoder(model: Any) -> State:
+    return {"categories_": _take_categories(model.categories_)}
+
+
+@hook(BUILD, "OneHotEncoder OrdinalEncoder")
 def _build_encoder(model: Any, state: State, at: At) -> None:
     limited = model.min_frequency is not None or model.max_categories is not None
     at.ensure(not limited, "has min_frequency or max_categories, which cannot be stored")
@@ -180,16 +189,19 @@ def _build_encoder(model: Any, state: State, at: At) -> None:
     _check_categories(model, state["categories_"], at)
 
 
+@hook(BUILD, "SimpleImputer")
 def _build_imputer(model: Any, state: State, at: At) -> None:
     at.ensure(not model.add_indicator, "has add_indicator=True, which cannot be stored")
     model.statistics_, model.indicator_ = state["statistics_"], None
     model._fit_dtype = model._fill_dtype = np.dtype(np.float64)
 
 
-def _build_function(model: Any, state: State, at: At) -> None:
-    at.ensure(not (model.kw_args or model.inv_kw_args), "has kw_args, which cannot be stored")
+@hook(TAKE, "Pipeline")
+def _take_pipeline(model: Any) -> State:
+    return {"steps": dict(model.steps)}
 
 
+@hook(BUILD, "Pipeline")
 def _build_pipeline(model: Any, state: State, at: At) -> None:
     at.ensure(model.memory is None, "has a memory, which cannot be stored")
     model.steps = list(state["steps"].items())
@@ -197,16 +209,12 @@ def _build_pipeline(model: Any, state: State, at: At) -> None:
     at.ensure(all(before) and not last, "has a regressor that is not its last step")
 
 
-def _build_multi_output(model: Any, state: State, at: At) -> None:
-    set_attributes(model, state, at)
-    n_features = {getattr(own, "n_features_in_", None) for own in model.estimators_}
-    at.ensure(n_features == {model.n_features_in_}, "has outputs of other features")
-
-
+@hook(TAKE, "TransformedTargetRegressor")
 def _take_transformed_target(model: Any) -> State:
     return {**vars(model), "transformer_": model.transformer and model.transformer_}
 
 
+@hook(BUILD, "TransformedTargetRegressor")
 def _build_transformed_target(model: Any, state: State, at: At) -> None:
     set_attributes(model, state, at)
     if model.transformer_ is None:
@@ -214,28 +222,3 @@ def _build_transformed_target(model: Any, state: State, at: At) -> None:
         functions = {"func": model.func, "inverse_func": model.inverse_func}
         model.transformer_ = FunctionTransformer(**functions, validate=True)
         model.transformer_.set_output(transform="default")
-
-
-_FOREST = Hooks(lambda model: {"trees": trees.take_trees(model.estimators_)}, _build_forest)
-_TREE = Hooks(lambda model: {"trees": trees.take_trees([model])}, _build_tree)
-_ENCODER = Hooks(lambda model: {"categories_": _take_categories(model.categories_)}, _build_encoder)
-HOOKS |= dict.fromkeys(["RandomForestRegressor", "ExtraTreesRegressor"], _FOREST)
-HOOKS |= dict.fromkeys(["DecisionTreeRegressor", "ExtraTreeRegressor"], _TREE)
-HOOKS |= dict.fromkeys(["OneHotEncoder", "OrdinalEncoder"], _ENCODER)
-HOOKS |= {
-    name: Hooks(_take_linear, _build_linear)
-    for name, kind in KINDS.items()
-    if "intercept_" in kind.fields
-}
-HOOKS |= {
-    "GradientBoostingRegressor": Hooks(_take_gradient_boosting, _build_gradient_boosting),
-    "HistGradientBoostingRegressor": Hooks(_take_histogram_boosting, _build_histogram_boosting),
-    "KNeighborsRegressor": Hooks(build=_build_neighbors),
-    "MLPRegressor": Hooks(build=_build_perceptron),
-    "DummyRegressor": Hooks(build=_build_dummy),
-    "SimpleImputer": Hooks(build=_build_imputer),
-    "FunctionTransformer": Hooks(build=_build_function),
-    "Pipeline": Hooks(lambda model: {"steps": dict(model.steps)}, _build_pipeline),
-    "MultiOutputRegressor": Hooks(build=_build_multi_output),
-    "TransformedTargetRegressor": Hooks(_take_transformed_target, _build_transformed_target),
-}

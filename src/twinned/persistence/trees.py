@@ -33,11 +33,10 @@ _HISTOGRAM_NODES = {
 def take_trees(trees: list[Any]) -> dict[str, Any]:
     """Return the columns of fitted trees of scikit-learn."""
     states = [tree.tree_.__getstate__() for tree in trees]
-    seeds = [tree.random_state for tree in trees]
-    has_seeds = all(isinstance(seed, int | np.integer) for seed in seeds)
+    seeds = [own.random_state if isinstance(own.random_state, int) else -1 for own in trees]
     return {
         "n_nodes": np.array([state["node_count"] for state in states], dtype=np.int64),
-        "seeds": np.array(seeds, dtype=np.int64) if has_seeds else None,
+        "seeds": np.array(seeds, dtype=np.int64),
         "value": np.concatenate([state["values"][:, :, 0] for state in states]),
         **_columns([state["nodes"] for state in states], _NODES, "trees"),
     }
@@ -56,8 +55,8 @@ def build_trees(owner: Any, cls: Any, columns: dict[str, Any], at: At) -> list[A
     for number, end in enumerate(np.cumsum(sizes)):
         rows = slice(end - sizes[number], end)
         member, n_outputs = cls(**parameters), values.shape[1]
-        if columns["seeds"] is not None:
-            member.random_state = int(columns["seeds"][number])
+        seed = int(columns["seeds"][number])
+        member.random_state = None if seed < 0 else seed
         member.n_features_in_, member.n_outputs_ = n_features, n_outputs
         member.tree_ = Tree(n_features, np.ones(n_outputs, dtype=np.intp), n_outputs)
         own_values = np.ascontiguousarray(values[rows, :, None])
@@ -98,10 +97,8 @@ def build_histogram_trees(
     has_bitset = columns["bitset"] < np.repeat(counts, columns["n_nodes"])
     at.ensure(has_bitset[categorical].all(), "has a split without its bitset")
     nodes = np.zeros(len(inner), PREDICTOR_RECORD_DTYPE)
-    children = {side: np.where(inner, columns[side], 0) for side in ("left", "right")}
-    columns = {**columns, **children, "value": columns["value"][:, 0]}
     for column, name in _HISTOGRAM_NODES.items():
-        nodes[name] = columns[column]
+        nodes[name] = np.where(inner | (name not in ("left", "right")), columns[column].ravel(), 0)
     nodes["is_leaf"] = ~inner
     parts = zip(_split(nodes, columns["n_nodes"]), _split(bitsets, counts), strict=True)
     return [TreePredictor(rows, np.zeros_like(raw), raw) for rows, raw in parts]

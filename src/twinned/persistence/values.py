@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -29,14 +29,6 @@ _UFUNC_NAMES = (
 )
 _UFUNCS = {name: getattr(np, name, None) or getattr(special, name) for name in _UFUNC_NAMES.split()}
 _DTYPES = ("float64", "float32", "int64", "int32", "bool")
-_STRATEGIES = {
-    "sklearn.model_selection": "KFold GroupKFold ShuffleSplit",
-    "twinned.pairing.anchors": "AllAnchors NearestAnchors RandomAnchors",
-    "twinned.pairing.pairs": "AllPairs HalfPairs NearestPairs RandomPairs",
-    "twinned.pairing.weights": "DistanceWeights FixedWeights GPWeights UniformWeights",
-}
-_MODULES = {name: module for module, names in _STRATEGIES.items() for name in names.split()}
-_MODULES |= {name: kind.module for name, kind in KINDS.items()}
 
 
 def set_attributes(model: Any, state: State, at: At) -> None:
@@ -47,23 +39,20 @@ def set_attributes(model: Any, state: State, at: At) -> None:
             setattr(model, name, value)
 
 
-class Hooks(NamedTuple):
-    """How the state of a class is taken from a model, and how a model is built from it.
-
-    A model to be built has its parameters and features already, and the state is verified.
-    """
-
-    take: Callable[[Any], State] = vars
-    build: Callable[[Any, State, At], None] = set_attributes
+# How the state of a class is taken from a model, and how a model is built from it: it has its
+# parameters and features already, and the state is verified. By default, values are attributes.
+TAKE: dict[str, Callable[[Any], State]] = {}
+BUILD: dict[str, Callable[[Any, State, At], None]] = {}
 
 
-HOOKS: dict[str, Hooks] = {}
+def hook(hooks: dict[str, Any], names: str) -> Callable[[Any], Any]:
+    """Decorator of a function that takes the state of some classes, or builds models of them."""
+    return lambda function: hooks.update(dict.fromkeys(names.split(), function)) or function
 
 
-def find_class(name: Any) -> Any:
+def find_class(name: str) -> Any:
     """Return the class of this name, if a description may name it, or None."""
-    known = isinstance(name, str) and name in _MODULES
-    return getattr(import_module(_MODULES[name]), name) if known else None
+    return getattr(import_module(KINDS[name].module), name) if name in KINDS else None
 
 
 def encode(value: Any, at: At, *, fitted: bool) -> Json:
@@ -108,7 +97,7 @@ def _encode_estimator(model: Any, at: At, fitted: bool) -> Json:
         config = attributes.get("_sklearn_output_config", {})
         if config.get("transform") not in (None, "default"):
             raise TypeError(f"{at.label} has set_output, which is not stored; remove it")
-        taken, names = HOOKS.get(name, Hooks()).take(model), attributes.get("feature_names_in_")
+        taken, names = TAKE.get(name, vars)(model), attributes.get("feature_names_in_")
         state = {key: taken.get(key) for key in KINDS[name].fields}
         encoded = {
             "state": encode(state, at, fitted=True),
@@ -136,22 +125,18 @@ def decode(value: Json, at: At, *, fitted: bool) -> Any:
             return _UFUNCS[name]
         case [("dtype", str(name))] if name in _DTYPES:
             return np.dtype(name).type
-        case [("part", {"class": str(name), **rest})] if (
-            fitted and name in KINDS and len(rest) == 4
-        ):
+        case [("part", {"class": str(name), **rest})] if fitted and len(rest) == 4:
             return _decode_part(name, rest, at)
-        case [("estimator", {"class": str(name), "params": params, **rest})] if not (
-            fitted or rest
-        ):
-            return _decode_estimator(name, params, at)
+        case [("estimator", {"class": str(name), **rest})] if not fitted and len(rest) == 1:
+            return _decode_estimator(name, rest["params"], at)
     raise IntegrityError(f"{at.path} has no array, or is of an unknown kind")
 
 
 def _decode_part(name: str, value: Json, at: At) -> Any:
     """Return a fitted estimator, with the axes of its arrays apart from those of its owner."""
-    at, kind = dataclasses.replace(at, sizes={}, depth=at.depth + 1), KINDS[name]
+    at = dataclasses.replace(at, sizes={}, depth=at.depth + 1)
     at.ensure(at.depth <= _MAX_DEPTH, f"is more than {_MAX_DEPTH} parts deep")
-    model = _decode_estimator(name, value["params"], at)
+    model, kind = _decode_estimator(name, value["params"], at), KINDS[name]
     n_features, names = value["n_features"], value["names"]
     if n_features is not None or "any_features" not in kind.options:
         verify(n_features, "int 1..", at / "n_features")  # by which scikit-learn checks X
@@ -162,7 +147,9 @@ def _decode_part(name: str, value: Json, at: At) -> Any:
         model.feature_names_in_ = np.array(names, dtype=object)
     state = decode(value["state"], at, fitted=True)
     verify_fields(state, kind.fields, at)
-    HOOKS.get(name, Hooks()).build(model, state, at)
+    BUILD.get(name, set_attributes)(model, state, at)
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)  # again, as `fit` removes them
     return model
 
 
