@@ -1,13 +1,14 @@
 """A process that loads and uses mutated model files, one after another, with a memory limit.
 
-Usage: `python -m tests.fuzz.worker FOLDER`. It reads lines `name seed focus` from its input, and
-prints a line before and after each file, by which its parent detects crashes and hangs.
+Usage: `python -m tests.fuzz.worker FOLDER NAME …`. It reads lines `name seed focus` from its input
+and prints an outcome for each, by which its parent detects crashes and hangs.
 """
 
 import os
 import random
 import resource
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from twinned.models.trees import predictor
 from twinned.persistence.archive import read_zip
 
 MEMORY_LIMIT = 10**9
+MAX_SECONDS = 10.0  # of processor time, for one file
 CLEAR_ERRORS = (ValueError, TypeError, AttributeError)
 
 
@@ -109,8 +111,10 @@ def main(folder: Path, names: list[str]) -> None:
         name, seed, focus = line.split()
         rng = random.Random(f"{name} {seed} {focus}")
         data = mutate(members[name], rng, None if focus == "-" else focus)
-        print(f"start {name} {seed} {focus}", flush=True)
-        print(f"done {try_file(name, data, path)}", flush=True)
+        start = time.process_time()
+        outcome = try_file(name, data, path)
+        seconds = time.process_time() - start
+        print(outcome if seconds < MAX_SECONDS else f"fault: {seconds:.0f} seconds", flush=True)
 
 
 if __name__ == "__main__":

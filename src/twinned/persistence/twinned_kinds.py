@@ -153,7 +153,7 @@ def _build_blend(model: Any, state: State, at: At) -> None:
         preparations.append(own := _build_preparation(parts, table, at / "_preparations" / name))
         n_features = getattr(member, "n_features_in_", own.n_columns)
         at.ensure(n_features == own.n_columns, f"has other columns than the features of {name!r}")
-        at.ensure(np.ndim(getattr(member, "anchors_y_", y)) == 1, f"has outputs of {name!r}")
+        at.ensure(np.ndim(vars(member).get("anchors_y_", y)) == 1, f"has outputs of {name!r}")
     listed = () if isinstance(model.members, str) else model.members
     given = {entry[0]: entry for entry in listed if not isinstance(entry, str)}
     model.plan_ = [given.get(name, name) for name in members]
