@@ -301,11 +301,11 @@ def test_saved_pickled_cloned_and_extended_twins(rng, choose_kernel, tmp_path):
     twin = TwinRegressor(BASES["histograms"]).fit(X, y)
     expected = twin.predict(queries)
     assert choose_kernel.used
-    save(twin, tmp_path / "twin.skops")
+    save(twin, tmp_path / "model.twin")
     pickled = pickle.dumps(twin)
     assert b"AnchoredTrees" not in pickled  # what follows from the model is not stored
     again = pickle.loads(pickled)
-    for other in (again, load(tmp_path / "twin.skops"), copy.deepcopy(twin)):
+    for other in (again, load(tmp_path / "model.twin"), copy.deepcopy(twin)):
         np.testing.assert_array_equal(other.predict(queries), expected)
     richer = twin.add_anchors(X[:5] + 0.3, y[:5])
     check_same(richer, queries, choose_kernel)
