@@ -69,10 +69,10 @@ def _mutate_json(members: Members, name: str, rng: Random, focus: str | None) ->
         tree = json.loads(members[name])
     except (KeyError, ValueError):  # by an earlier mutation
         return
-    places = [place for place in _places(tree) if focus is None or focus in place[2]]
-    if not places:
+    positions = [position for position in _positions(tree) if focus is None or focus in position[2]]
+    if not positions:
         return
-    container, key, _ = rng.choice(places)
+    container, key, _ = rng.choice(positions)
     value = container[key]
     choice = rng.random()
     if choice < 0.35:
@@ -82,7 +82,7 @@ def _mutate_json(members: Members, name: str, rng: Random, focus: str | None) ->
     elif choice < 0.6:
         container[key] = json.loads(json.dumps(rng.choice(CONTAINERS)))
     elif choice < 0.8:
-        other, other_key, _ = rng.choice(places)  # another part of the same file
+        other, other_key, _ = rng.choice(positions)  # another part of the same file
         container[key] = json.loads(json.dumps(other[other_key]))
     elif choice < 0.9:
         del container[key]
@@ -93,7 +93,7 @@ def _mutate_json(members: Members, name: str, rng: Random, focus: str | None) ->
     members[name] = json.dumps(tree).encode()
 
 
-def _places(tree: Any, path: str = "") -> list[tuple[Any, Any, str]]:
+def _positions(tree: Any, path: str = "") -> list[tuple[Any, Any, str]]:
     """Return (container, key, path) of all values of JSON."""
     if isinstance(tree, dict):
         items: list[tuple[Any, Any]] = list(tree.items())
@@ -104,7 +104,7 @@ def _places(tree: Any, path: str = "") -> list[tuple[Any, Any, str]]:
     found = []
     for key, value in items:
         own = f"{path}/{key}"
-        found += [(tree, key, own), *_places(value, own)]
+        found += [(tree, key, own), *_positions(value, own)]
     return found
 
 

@@ -262,7 +262,7 @@ def test_missing_part(file, name):
     file.assert_refused("does not have the parts")
 
 
-def test_stored_intervals_of_other_settings_load_and_say_so(file, table):
+def test_stored_intervals_of_other_settings_raise(file, table):
     file.set("0" * 64, "intervals_", "settings")
     with pytest.raises(ValueError, match="calibrate again"):
         twinned.load(file.path).predict_interval(table[0])

@@ -197,6 +197,24 @@ def test_histogram_boosting_on_categorical_features_only(data, saved):
     assert np.array_equal(twinned.load(saved(model).path).predict(frame), model.predict(frame))
 
 
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_missing_categories(data, saved, missing):
+    X, y = data
+    frame = table(X).astype({"kind": object})
+    frame.loc[::7, "kind"] = missing
+    encoded = make_pipeline(OrdinalEncoder(), Ridge()).set_params(ordinalencoder__dtype=np.float64)
+    encoded.set_params(ordinalencoder__encoded_missing_value=-1)
+    codes = np.column_stack([X, np.where(np.arange(len(X)) % 7, np.arange(len(X)) % 3, np.nan)])
+    coded = HistGradientBoostingRegressor(max_iter=2, categorical_features=[3])
+    for model, rows in (
+        (histogram(), frame.astype({"kind": "category"})),
+        (encoded, frame[["kind"]]),
+        (coded, codes),
+    ):
+        model.fit(rows, y)
+        assert np.array_equal(twinned.load(saved(model).path).predict(rows), model.predict(rows))
+
+
 def test_categorical_splits(data, saved):
     X, _ = data
     frame = table(X)

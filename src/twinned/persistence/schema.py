@@ -31,7 +31,7 @@ def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]]]:
     kinds: dict[str, Kind] = {}
     records: dict[str, dict[str, str]] = {}
     fields: dict[str, str] = {}
-    for line in files("twinned.persistence").joinpath("schema.txt").read_text().splitlines():
+    for line in files("twinned.persistence").joinpath("schema.txt").read_text("utf-8").splitlines():
         names, _, rest = line.strip().partition("  ")
         if names.startswith("+ "):
             fields.update(records[names.split()[1]])
@@ -122,7 +122,7 @@ def verify(value: Any, expected: str, at: At) -> None:
 
 
 def _verify_scalar(value: Any, kind: str, rest: str, at: At) -> None:
-    valid = isinstance(value, _SCALARS[kind]) and value == value and len(str(value)) <= _MAX_TEXT
+    valid = isinstance(value, _SCALARS[kind]) and len(str(value)) <= _MAX_TEXT
     if kind in ("int", "real"):
         low, high = _bounds(rest, at)
         valid = valid and not isinstance(value, bool) and low <= value <= high

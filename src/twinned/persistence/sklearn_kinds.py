@@ -119,9 +119,8 @@ def _take_linear(model: Any) -> State:
 
 @hook(BUILD, _LINEAR)
 def _build_linear(model: Any, state: State, at: At) -> None:
-    coef, intercept = state["coef_"], state["intercept_"]
-    at.ensure(coef.ndim == 2 or intercept.size == 1, "has intercepts of no output")
-    model.coef_, model.intercept_ = coef, intercept[()]
+    model.coef_, model.intercept_ = state["coef_"], state["intercept_"][()]
+    at.ensure(model.coef_.ndim == 2 or np.size(model.intercept_) == 1, "has too many intercepts")
 
 
 @hook(BUILD, "KNeighborsRegressor")
@@ -167,7 +166,8 @@ def _category_table(categories: list[State], names: Any, at: At) -> Any:
     filled = [np.concatenate([own, np.repeat(own[:1], length - len(own))]) for own in columns]
     if names is None:
         return np.column_stack(filled)
-    return pd.DataFrame(dict(zip(names, filled, strict=True)))
+    series = (pd.Series(own, dtype=own.dtype) for own in filled)  # not as inferred from values
+    return pd.DataFrame(dict(zip(names, series, strict=True)))
 
 
 def _check_categories(encoder: Any, stored: list[State], at: At) -> None:

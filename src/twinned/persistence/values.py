@@ -1,7 +1,7 @@
 """Values in a model description: JSON with arrays beside it.
 
-Scalars and lists are JSON themselves, other values are objects with one key that says what they
-are. An array has no name of its own: it is found by its path, so no two values can share one.
+Scalars and lists are JSON themselves, other values are objects with one key, their kind. An array
+has no name of its own: it is found by its path, so no two values can share one.
 Estimators are *parts* with their fitted state, or parameters without one.
 """
 
