@@ -95,6 +95,9 @@ def limit_memory() -> None:
 
 
 def main(folder: Path, names: list[str]) -> None:
+    # a stored `verbose` may print, so outcomes have a channel of their own
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     warnings.simplefilter("ignore")
     predictor.MIN_WORK = 0  # use the compiled kernel for any number of pairs
     gaussian_process._COARSE_STEPS = gaussian_process._FINE_STEPS = 2
@@ -106,7 +109,7 @@ def main(folder: Path, names: list[str]) -> None:
     for name, data in files.items():  # loads and compiles what valid models need
         assert try_file(name, data, path).startswith("used"), try_file(name, data, path)
     limit_memory()
-    print("ready", flush=True)
+    print("ready", file=channel, flush=True)
     for line in sys.stdin:
         name, seed, focus = line.split()
         rng = random.Random(f"{name} {seed} {focus}")
@@ -114,7 +117,8 @@ def main(folder: Path, names: list[str]) -> None:
         start = time.process_time()
         outcome = try_file(name, data, path)
         seconds = time.process_time() - start
-        print(outcome if seconds < MAX_SECONDS else f"fault: {seconds:.0f} seconds", flush=True)
+        outcome = outcome if seconds < MAX_SECONDS else f"fault: {seconds:.0f} seconds"
+        print(outcome, file=channel, flush=True)
 
 
 if __name__ == "__main__":

@@ -169,4 +169,4 @@ def _any_error_as_integrity_error(prefix: str) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), "no reason given").rstrip(".")
+    return next(iter(str(error).strip().splitlines()), "no reason given")[:1000].rstrip(".")

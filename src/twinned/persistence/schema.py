@@ -3,7 +3,7 @@
 It is written in `schema.txt`, which describes its language.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from twinned.exceptions import IntegrityError
 
 _LARGEST = "1e150"  # of all numbers, as in the validation of X and y
-_MAX_ITEMS, _MAX_TEXT = 2_000_000, 10_000
+_MAX_ITEMS, _MAX_TEXT = 500_000, 10_000
 _SCALARS: dict[str, Any] = {
     "int": int, "real": int | float, "text": str, "flag": bool, "category": str | int | float,
 }  # fmt: skip
@@ -59,7 +59,7 @@ class At:
     depth: int = 0
 
     def __truediv__(self, name: str | int) -> "At":
-        return replace(self, path=f"{self.path}/{name}")
+        return At(f"{self.path}/{name}", self.arrays, self.sizes, self.depth)
 
     def ensure(self, condition: Any, fault: str) -> None:
         """Raise `IntegrityError` with the path and the fault unless the condition is true."""
