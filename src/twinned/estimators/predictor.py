@@ -39,6 +39,17 @@ _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 _ROWS_PER_LOOP_DRAW = 4_096
 
 
+def check_predictions(values: Floats) -> Floats:
+    """Return predictions (query, output) if they are finite; raise otherwise."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, output = np.argwhere(~finite)[0]
+        raise ValueError(
+            f"The prediction of row {row} is {values[row, output]}; check the scale of X and y."
+        )
+    return values
+
+
 class _FastPath(NamedTuple):
     """The model bound to the anchors, or None; and whether it reduces estimates by itself."""
 
@@ -85,7 +96,7 @@ class TwinPredictor:
             return combine(estimates, self.model.member_weights, weights)
 
         means, stds = zip(*self._map(predict_block, queries, path), strict=True)
-        return np.concatenate(means), np.concatenate(stds)
+        return check_predictions(np.concatenate(means)), check_predictions(np.concatenate(stds))
 
     def predict_members(self, queries: Queries) -> Floats:
         """(member, query, output): the prediction of each member."""
