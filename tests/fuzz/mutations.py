@@ -135,7 +135,7 @@ def _mutate_array(members: Members, name: str, others: list[str], rng: Random) -
         array = from_npy(members[name], name)
         with np.errstate(all="ignore"):
             changed = rng.choice(ARRAY_MUTATIONS)(array, rng)
-    except (ValueError, IndexError, OverflowError):
+    except Exception:  # the array is damaged by an earlier mutation, or has no such change
         return
     if rng.random() < 0.1:  # the array of another field
         members[name] = members[rng.choice(others)]
