@@ -1,7 +1,7 @@
 """Private names of other libraries, each with the versions it was tested with.
 
 No other module uses a private name of another library, except `twinned.persistence`, whose job is
-to check what private attributes hold in a file. Libraries are imported where they are used.
+to set private attributes from what a file holds. Libraries are imported where they are used.
 """
 
 from __future__ import annotations

@@ -85,17 +85,6 @@ class TableSchema:
     categories: list[list[Any]]
     n_indicators: list[int]
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # before anything is allocated by a schema that was loaded
-        self.__dict__.update(state)
-        known = [len(categories) for categories in self.categories]
-        if not (
-            set(self.kinds) <= {NUMERIC, CATEGORICAL, ORDINAL}
-            and len(self.kinds) == len(known) == len(self.n_indicators)
-            and all(0 <= n <= size for n, size in zip(self.n_indicators, known, strict=True))
-        ):
-            raise ValueError("the schema of its table is invalid")
-
     @classmethod
     def all_numeric(cls, n_features: int) -> TableSchema:
         """The schema of a table whose features are all numeric."""

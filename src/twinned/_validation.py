@@ -94,7 +94,7 @@ def validate_training_table(
     else:
         matrix = validate_data(estimator, X, reset=True, **_ANY_NUMBER, ensure_min_samples=2)
         schema, names = TableSchema.all_numeric(matrix.shape[1]), None
-    _check_finite(matrix, names, allow_nan, pair_dtype)
+    check_finite(matrix, names, allow_nan, pair_dtype)
     return matrix, schema
 
 
@@ -122,7 +122,7 @@ def validate_table(
         matrix = check_array(encode(schema, values, names), **_ANY_NUMBER)
     else:
         matrix = validate_data(estimator, X, reset=False, **_ANY_NUMBER)
-    _check_finite(matrix, names, allow_nan, pair_dtype)
+    check_finite(matrix, names, allow_nan, pair_dtype)
     return matrix, schema
 
 
@@ -272,7 +272,7 @@ def _numbers_from_objects(y: NDArray[Any]) -> Floats:
     return out
 
 
-def _check_finite(
+def check_finite(
     matrix: Floats, names: list[Any] | None, allow_nan: bool, dtype: np.dtype[Any]
 ) -> None:
     """Refuse infinite values and, unless `allow_nan`, missing ones; the message names the cell."""

@@ -611,3 +611,14 @@ def test_verbose_prints_the_pairs_and_the_time(data, capsys):
     X, y = data
     TwinRegressor(Ridge(), verbose=1).fit(X, y)
     assert "6,400 pairs fitted in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_predictions_that_are_not_finite_raise(fast, rng):
+    X = rng.normal(size=(20, 2))
+    twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(X, 1e3 * X[:, 0])
+    twin._y_unit = 1e307
+    if fast:
+        twin._prepare_fast_path()
+    with pytest.raises(ValueError, match=r"prediction of row 0 is .*check the scale"):
+        twin.predict(X[:3] + 5)

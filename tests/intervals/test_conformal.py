@@ -140,7 +140,7 @@ def test_declared_categories_are_no_neighbor_features_of_stored_intervals():
 def test_invalid_stored_intervals_raise(change, tmp_path):
     stored = cross_conformal(twin(), X[FIT], y[FIT], cv=2, width="std").store_in()
     stored.intervals_ |= change
-    with pytest.raises(IntegrityError, match="cannot be trusted"):
+    with pytest.raises(IntegrityError, match="cannot be saved: model/intervals_"):
         save(stored, tmp_path / "m.twin")
 
 

@@ -1,45 +1,66 @@
 """Saved models that tests can alter."""
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.tree import DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
 
 import twinned
 from twinned.exceptions import IntegrityError
 from twinned.persistence import read_header
-from twinned.persistence.archive import SCHEMA, from_zip, to_zip
-
-Node = dict[str, Any]
+from twinned.persistence.archive import (
+    DIGEST,
+    MODEL,
+    from_npy,
+    make_digest,
+    read_zip,
+    to_json,
+    to_npy,
+    write_zip,
+)
 
 
 class ModelFile:
-    """A saved model with members that can be altered."""
+    """A saved model with members that can be altered; the digest is made again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def members(self) -> dict[str, bytes]:
-        return from_zip(self.path.read_bytes())
+        return read_zip(self.path.read_bytes())
+
+    def write(self, members: dict[str, bytes]) -> None:
+        others = {name: content for name, content in members.items() if name != DIGEST}
+        self.path.write_bytes(write_zip({**others, DIGEST: make_digest(others, None)}))
 
     def rewrite(self, **changed: bytes) -> None:
-        self.path.write_bytes(to_zip({**self.members(), **changed}))
+        self.write({**self.members(), **changed})
 
-    def change_json(self, name: str, change: Callable[[Node], None]) -> None:
+    def change_json(self, change: Callable[[Any], None], name: str = MODEL) -> None:
         content = json.loads(self.members()[name])
         change(content)
-        self.rewrite(**{name: json.dumps(content).encode()})
+        self.rewrite(**{name: to_json(content)})
 
-    def change_schema(self, change: Callable[[Node], None]) -> None:
-        self.change_json(SCHEMA, change)
+    def set(self, value: Any, *path: str | int) -> None:
+        """Set a value of the description, by its path without tags and `state`."""
+
+        def change(node: Any) -> None:
+            for key in path[:-1]:
+                node = _enter(node, key)[key]
+            _enter(node, path[-1])[path[-1]] = value
+
+        self.change_json(change)
+
+    def change_array(self, change: Callable[[np.ndarray], np.ndarray | None], name: str) -> None:
+        """Change an array, such as `estimator_/coef_`, in place or by returning another one."""
+        member = f"model/{name}.npy"
+        array = from_npy(self.members()[member], member)
+        changed = change(array)
+        self.rewrite(**{member: to_npy(array if changed is None else changed)})
 
     def assert_refused(
         self, match: str | None = None, read: Callable[[Path], Any] = twinned.load
@@ -55,50 +76,12 @@ class ModelFile:
         self.assert_refused(match)
         self.assert_refused(match, read_header)
 
-    def nodes(self, schema: Any, loader: str) -> Iterator[Node]:
-        """Yield all nodes of the schema with this loader."""
-        if isinstance(schema, dict):
-            if schema.get("__loader__") == loader:
-                yield schema
-            schema = list(schema.values())
-        if isinstance(schema, list):
-            for value in schema:
-                yield from self.nodes(value, loader)
 
-    def attribute(self, schema: Node, *path: str) -> Node:
-        """Return the node of an attribute of the model, of an attribute of that, and so on."""
-        node = schema
-        for name in path:
-            node = self._defined(schema, node)
-            if node["__loader__"] in ("ListNode", "TupleNode", "NdArrayNode"):
-                node = node["content"][int(name)]
-            else:
-                inner = node["content"]
-                node = (inner["content"] if "__loader__" in inner else inner)[name]
-        return self._defined(schema, node)
-
-    def _defined(self, schema: Any, node: Node) -> Node:
-        """Return the node itself, or the one it refers to."""
-        if node["__loader__"] != "CachedNode":
-            return node
-        pending = [schema]
-        while pending:
-            part = pending.pop()
-            if isinstance(part, dict):
-                if part.get("__id__") == node["__id__"] and part["__loader__"] != "CachedNode":
-                    return part
-                pending.extend(part.values())
-            elif isinstance(part, list):
-                pending.extend(part)
-        raise KeyError(node["__id__"])
-
-    def change_array(self, change: Callable[[np.ndarray], np.ndarray | None], *path: str) -> None:
-        file = self.attribute(json.loads(self.members()[SCHEMA]), *path)["file"]
-        array = np.load(io.BytesIO(self.members()[file]), allow_pickle=False)
-        changed = change(array)
-        buffer = io.BytesIO()
-        np.save(buffer, array if changed is None else changed, allow_pickle=False)
-        self.rewrite(**{file: buffer.getvalue()})
+def _enter(node: Any, key: str | int) -> Any:
+    """Return the container of a key: the content of a tagged value, or the state of a part."""
+    while isinstance(node, dict) and key not in node:
+        node = node["state"] if "state" in node else next(iter(node.values()))
+    return node
 
 
 @pytest.fixture(autouse=True)
@@ -128,28 +111,3 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     return X, np.exp(0.5 * X[:, 0]) + 0.1 * rng.random(40)
-
-
-@pytest.fixture
-def tree_file(data, saved) -> ModelFile:
-    return saved(DecisionTreeRegressor(max_depth=3, random_state=0).fit(*data))
-
-
-@pytest.fixture(scope="session")
-def histogram_bytes(data, tmp_path_factory) -> bytes:
-    X, _ = data
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    frame["kind"] = pd.Categorical(np.random.default_rng(0).choice(list("uvw"), len(X)))
-    y = X[:, 0] + 5 * (frame["kind"].cat.codes.to_numpy() == 1)
-    model = HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=3).fit(frame, y)
-    assert model._predictors[0][0].nodes["is_categorical"][0]
-    path = tmp_path_factory.mktemp("histogram") / "model.twin"
-    twinned.save(model, path)
-    return path.read_bytes()
-
-
-@pytest.fixture
-def histogram_file(histogram_bytes, tmp_path) -> ModelFile:
-    file = ModelFile(tmp_path / "model.twin")
-    file.path.write_bytes(histogram_bytes)
-    return file

@@ -2,40 +2,56 @@
 
 import functools
 import operator
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 import scipy.special
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.decomposition import PCA
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
-    AdaBoostRegressor,
-    BaggingRegressor,
     ExtraTreesRegressor,
     GradientBoostingRegressor,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
-    StackingRegressor,
     VotingRegressor,
 )
 from sklearn.exceptions import NotFittedError
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.linear_model import LinearRegression, Ridge, SGDRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import (
+    ElasticNetCV,
+    HuberRegressor,
+    Lasso,
+    LassoLars,
+    LinearRegression,
+    OrthogonalMatchingPursuit,
+    QuantileRegressor,
+    Ridge,
+    RidgeCV,
+    SGDRegressor,
+    TheilSenRegressor,
+)
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
-from sklearn.svm import SVR, NuSVR
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.svm import SVR, LinearSVR
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 import twinned
 from twinned import TwinRegressor
+from twinned.estimators.gaussian_process import GPRegressor
 
 
 def forest():
@@ -54,27 +70,40 @@ REGRESSORS = [
     forest(),
     ExtraTreesRegressor(3, random_state=0),
     GradientBoostingRegressor(n_estimators=4, random_state=0),
-    GradientBoostingRegressor(n_estimators=3, loss="huber", init=Ridge()),
+    GradientBoostingRegressor(n_estimators=3, loss="huber", init="zero"),
+    GradientBoostingRegressor(n_estimators=3, loss="quantile", alpha=0.3),
     histogram(),
     HistGradientBoostingRegressor(max_iter=3, loss="quantile", quantile=0.3, max_features=0.5),
     HistGradientBoostingRegressor(max_iter=3, loss="poisson", early_stopping=True),
-    BaggingRegressor(n_estimators=3, max_features=0.7, random_state=0),
-    AdaBoostRegressor(n_estimators=3, random_state=0),
-    StackingRegressor([("forest", forest()), ("ridge", Ridge())]),
-    VotingRegressor([("forest", forest()), ("neighbors", KNeighborsRegressor())]),
     KNeighborsRegressor(algorithm="kd_tree", weights="distance"),
     KNeighborsRegressor(algorithm="ball_tree", metric="minkowski", p=3),
     KNeighborsRegressor(algorithm="brute"),
-    RadiusNeighborsRegressor(radius=9.0),
-    SVR(),
-    NuSVR(kernel="poly"),
     LinearRegression(),
+    Ridge(),
+    RidgeCV(np.logspace(-3, 3, 7)),
+    Lasso(0.01),
+    ElasticNetCV(cv=2),
+    HuberRegressor(),
+    LassoLars(0.01, eps=1e-15),
+    OrthogonalMatchingPursuit(),
+    QuantileRegressor(alpha=0.01),
     SGDRegressor(random_state=0),
+    TheilSenRegressor(random_state=0),
+    LinearSVR(random_state=0),
     MLPRegressor(hidden_layer_sizes=(5,), max_iter=20, random_state=0),
-    GaussianProcessRegressor(RBF() + WhiteKernel()),
+    MLPRegressor(hidden_layer_sizes=(5, 4), activation="tanh", solver="lbfgs", max_iter=20),
+    DummyRegressor(strategy="median"),
     make_pipeline(StandardScaler(), Ridge()),
+    make_pipeline(MinMaxScaler(), RobustScaler(), MaxAbsScaler(), KNeighborsRegressor()),
     make_pipeline(FunctionTransformer(scipy.special.expit), Ridge()),
+    make_pipeline(SimpleImputer(strategy="median"), StandardScaler(with_mean=False), forest()),
+    make_pipeline(OneHotEncoder(handle_unknown="ignore"), Ridge()),
+    make_pipeline(
+        OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), histogram()
+    ),
     TransformedTargetRegressor(forest(), func=np.log, inverse_func=np.exp),
+    TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
+    GPRegressor(random_state=0),
 ]
 
 TWINS = [
@@ -86,7 +115,13 @@ TWINS = [
     TwinRegressor(Ridge(), pair_features="difference"),
     TwinRegressor(KNeighborsRegressor()),
     TwinRegressor(make_pipeline(StandardScaler(), Ridge())),
-    TwinRegressor(SVR()),
+    TwinRegressor(MLPRegressor(hidden_layer_sizes=(4,), max_iter=5, random_state=0)),
+    TwinRegressor(DummyRegressor()),
+    TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pair_features="concat"),
+    TwinRegressor(RidgeCV(), weights=twinned.GPWeights()),
+    TwinRegressor(Ridge(), weights=twinned.FixedWeights(np.arange(1.0, 41.0))),
+    TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(5, metric="learned"), n_jobs=2),
+    TwinRegressor(TransformedTargetRegressor(Ridge(), func=np.arcsinh, inverse_func=np.sinh)),
     TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(k=5)),
     TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(k=5), weights="distance"),
     TwinRegressor(Ridge(), anchors=twinned.RandomAnchors(7), random_state=0),
@@ -140,16 +175,7 @@ def table(X):
         TwinRegressor(histogram()),
         TwinRegressor(forest()),
         TwinRegressor(KNeighborsRegressor()),
-        make_pipeline(
-            ColumnTransformer(
-                [
-                    ("indicators", OneHotEncoder(), ["kind"]),
-                    ("fewer", OneHotEncoder(drop="first", sparse_output=False), ["kind"]),
-                    ("scaled", StandardScaler(), ["a", "b"]),
-                ]
-            ),
-            Ridge(),
-        ),
+        make_pipeline(OneHotEncoder(drop="first", sparse_output=False), Ridge()),
     ],
     ids=lambda model: str(model)[:60],
 )
@@ -169,6 +195,24 @@ def test_histogram_boosting_on_categorical_features_only(data, saved):
     frame = table(X)[["kind"]]
     model = histogram().fit(frame, y)
     assert np.array_equal(twinned.load(saved(model).path).predict(frame), model.predict(frame))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_missing_categories(data, saved, missing):
+    X, y = data
+    frame = table(X).astype({"kind": object})
+    frame.loc[::7, "kind"] = missing
+    encoded = make_pipeline(OrdinalEncoder(), Ridge()).set_params(ordinalencoder__dtype=np.float64)
+    encoded.set_params(ordinalencoder__encoded_missing_value=-1)
+    codes = np.column_stack([X, np.where(np.arange(len(X)) % 7, np.arange(len(X)) % 3, np.nan)])
+    coded = HistGradientBoostingRegressor(max_iter=2, categorical_features=[3])
+    for model, rows in (
+        (histogram(), frame.astype({"kind": "category"})),
+        (encoded, frame[["kind"]]),
+        (coded, codes),
+    ):
+        model.fit(rows, y)
+        assert np.array_equal(twinned.load(saved(model).path).predict(rows), model.predict(rows))
 
 
 def test_categorical_splits(data, saved):
@@ -211,13 +255,6 @@ def test_equal_models_give_equal_bytes(model, data, saved):
     assert file.path.read_bytes() == first
 
 
-def test_shared_object_is_stored_once_and_stays_shared(data, saved):
-    X, y = data
-    model = VotingRegressor([("forest", forest()), ("ridge", Ridge())]).fit(X, y)
-    loaded = twinned.load(saved(model).path)
-    assert loaded.named_estimators_["forest"] is loaded.estimators_[0]
-
-
 def subtract(first, second):
     return first - second
 
@@ -245,14 +282,16 @@ def test_callable_parameter_is_refused_by_name(function, data, saved):
     X, y = data
     model = make_pipeline(FunctionTransformer(), Ridge()).fit(X, y)
     model.steps[0][1].func = function
-    with pytest.raises(TypeError, match=r"Pipeline cannot be saved: steps\[0\]\[1\]\.func=<"):
+    with pytest.raises(
+        TypeError, match=r"Pipeline cannot be saved: steps\.functiontransformer\.func=<.*code"
+    ):
         saved(model)
 
 
 def test_callable_pair_features_are_refused_by_name(data, saved):
     X, y = data
     twin = TwinRegressor(Ridge(), pair_features=subtract).fit(X, y)
-    with pytest.raises(TypeError, match=r"pair_features=<function .*subtract>"):
+    with pytest.raises(TypeError, match=r"saved: pair_features=<.*subtract>.*joblib"):
         saved(twin)
 
 
@@ -260,7 +299,7 @@ def test_operators_are_refused_by_name(data, saved):
     X, y = data
     model = Ridge().fit(X, y)
     model.solver = operator.methodcaller("upper")
-    with pytest.raises(TypeError, match=r"solver=<operatorfunc operator.methodcaller>"):
+    with pytest.raises(TypeError, match=r"solver=<operator.methodcaller> is code"):
         saved(model)
 
 
@@ -270,7 +309,7 @@ def test_other_libraries_are_refused_by_type(library, data, saved):
     module = pytest.importorskip(library)
     base = module.LGBMRegressor(verbose=-1) if library == "lightgbm" else module.XGBRegressor()
     base.set_params(n_estimators=2)
-    with pytest.raises(TypeError, match=rf"estimator=<{library}\.sklearn\."):
+    with pytest.raises(TypeError, match=rf"estimator=<{library}\.sklearn\..*skops"):
         saved(TwinRegressor(base).fit(X, y))
 
 
@@ -286,25 +325,28 @@ def test_object_that_is_not_an_estimator_is_refused(saved):
         saved({"a": 1})
 
 
-def test_model_that_contains_itself_is_refused(data, saved):
-    model = Ridge().fit(*data)
-    model.self_ = model
-    with pytest.raises(TypeError, match="refers back to itself"):
-        saved(model)
-
-
-def test_sparse_support_vectors_are_refused(data, saved):
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (SVR(), r"model=<sklearn.svm._classes.SVR> is of a type.*skops"),
+        (TwinRegressor(SVR()), r"estimator_=<sklearn.svm._classes.SVR> is of a type.*skops"),
+        (VotingRegressor([("ridge", Ridge())]), "VotingRegressor> is of a type.*skops"),
+        (make_pipeline(PCA(), Ridge()), r"steps\.pca=<.*PCA> is of a type"),
+        (GradientBoostingRegressor(n_estimators=2, init=Ridge()), "init_ is no DummyRegressor"),
+        (make_pipeline(SimpleImputer(add_indicator=True), Ridge()), "add_indicator"),
+        (make_pipeline(OneHotEncoder(max_categories=2), Ridge()), "max_categories"),
+        (KNeighborsRegressor(metric="canberra"), "metric='canberra'"),
+        (RandomForestRegressor(2, warm_start=True), "warm_start"),
+        (RandomForestRegressor(2, random_state=np.random.RandomState(0)), "random_state.*integer"),
+        (make_pipeline(StandardScaler().set_output(transform="pandas"), Ridge()), "set_output"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_cannot_be_saved_is_refused_by_name(model, reason, data, saved):
     X, y = data
-    model = SVR().fit(scipy.sparse.csr_matrix(X), y)
-    with pytest.raises(TypeError, match=r"support_vectors_=<scipy\.sparse"):
-        saved(model)
-
-
-def test_infrequent_categories_are_refused(data, saved):
-    X, y = data
-    frame = table(X)[["kind"]]
-    with pytest.raises(ValueError, match="infrequent categories cannot be verified"):
-        saved(make_pipeline(OneHotEncoder(max_categories=2), Ridge()).fit(frame, y))
+    with pytest.raises((TypeError, ValueError), match=reason) as caught:
+        saved(clone(model).fit(X, y))
+    assert "\n" not in str(caught.value)
 
 
 def test_failed_save_preserves_the_old_file_and_removes_the_temporary_one(
@@ -341,8 +383,3 @@ def test_path_as_string(data, tmp_path):
 def test_missing_file_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError):
         twinned.load(tmp_path / "none.twin")
-
-
-def test_skops_is_imported_lazily():
-    code = "import sys, twinned.persistence; sys.exit('skops' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -117,6 +117,7 @@ def fit_command(
             "as long as the fit. Prediction intervals need it. --model auto always does.",
         ),
     ] = True,
+    key_file: options.KeyFile = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Fit a model to a CSV file and save it.
@@ -152,6 +153,7 @@ def fit_command(
             "--time-budget", f"{BLEND_MINUTES}m" if time_budget is None else time_budget
         )
         options.check_seed(seed)
+        key = options.read_key(key_file)
         resolved = csv_input.check_output_path(output, [table])
         csv_table = csv_input.read_csv(table, separator)
         X, y, groups = read_training_data(csv_table, target, categorical, drop, log_target, group)
@@ -180,7 +182,7 @@ def fit_command(
 
         from twinned import save
 
-        save(fitted, resolved)
+        save(fitted, resolved, key=key)
     if check and scores is None and model != "auto":
         few = f"{len(X)} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
         print_message("note", few)

@@ -55,7 +55,27 @@ Keep = Annotated[
 Separator = Annotated[
     str, typer.Option("--separator", help="Field separator: , ; | or tab.", metavar="CHAR")
 ]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file",
+        help="A file with the secret key of the signature of the model.",
+        metavar="FILE",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def read_key(path: Path | None) -> bytes | None:
+    """Return the content of a key file, without the line break at its end."""
+    if path is None:
+        return None
+    if not path.is_file():
+        raise FileNotFoundError(f"--key-file: there is no file {path}.")
+    key = path.read_bytes().rstrip(b"\r\n")
+    if not key:
+        raise ValueError(f"--key-file: {path} is empty.")
+    return key
 
 
 def check_seed(seed: int) -> None:

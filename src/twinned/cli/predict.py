@@ -47,6 +47,7 @@ def predict_command(
     ] = None,
     keep: options.Keep = None,
     separator: options.Separator = ",",
+    key_file: options.KeyFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON; with -o, without the predictions.")
     ] = False,
@@ -71,7 +72,7 @@ def predict_command(
         csv_table = csv_input.read_csv(table, separator)
         csv_table.require(keep, "--keep")
         with print_warnings():
-            fitted = load_twin(model)
+            fitted = load_twin(model, key_file)
         X, ignored = _read_features(csv_table, fitted, model)
         ignored = [name for name in ignored if name not in keep]
         with print_warnings():
@@ -102,8 +103,11 @@ def predict_command(
         typer.echo(f"{len(X):,} prediction{'' if len(X) == 1 else 's'} in {output}")
 
 
-def load_twin(path: Path) -> Any:
-    """Load a saved twin, or the regressor with a log-transformed target around one."""
+def load_twin(path: Path, key_file: Path | None = None) -> Any:
+    """Load a saved twin, or the regressor with a log-transformed target around one.
+
+    With a key file, the signature of the model is verified.
+    """
     from twinned import load
     from twinned.estimators.base import BaseTwin
 
@@ -111,7 +115,7 @@ def load_twin(path: Path) -> Any:
         raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
     if not path.exists():
         raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
-    model = load(path)
+    model = load(path, key=options.read_key(key_file))
     if not isinstance(_inner_twin(model), BaseTwin):
         raise ValueError(
             f"{path} holds a {type(model).__name__}, not a twin; use twinned.load in Python."

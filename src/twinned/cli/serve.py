@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from twinned.cli._errors import exit_on_bad_input, printable
-from twinned.cli.options import SavedModel
+from twinned.cli.options import KeyFile, SavedModel
 from twinned.cli.predict import load_twin
 from twinned.exceptions import MissingExtraError
 
@@ -17,6 +17,7 @@ def serve_command(
     port: Annotated[
         int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 is any free one.")
     ] = 8000,
+    key_file: KeyFile = None,
 ) -> None:
     """Serve a saved twin on this machine: a form, predictions, comparables, and JSON.
 
@@ -36,7 +37,7 @@ def serve_command(
             raise MissingExtraError(
                 "serve needs uvicorn and starlette: pip install 'twinned[serve]'."
             ) from error
-        app = make_app(load_twin(model), model.name)
+        app = make_app(load_twin(model, key_file), model.name)
         listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     typer.echo(f"{url} serves {printable(model.name)}; stop it with Ctrl-C.")

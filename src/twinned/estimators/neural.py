@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._table import Floats
 from twinned._validation import check_bool, validate_table
 from twinned.estimators.neural_base import BaseNeural
+from twinned.estimators.predictor import check_predictions
 from twinned.models.memory import map_row_blocks
 from twinned.models.neural.difference_model import PlainNetworks
 
@@ -71,7 +72,9 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
             return mean, np.sqrt((weights * (members - mean) ** 2).sum(axis=0))
 
         means, stds = zip(*self._map_members(mean_and_std, X), strict=True)
-        mean, std = self._shaped(np.concatenate(means)), self._shaped(np.concatenate(stds))
+        mean, std = (
+            self._shaped(check_predictions(np.concatenate(part))) for part in (means, stds)
+        )
         return (mean, std) if return_std else mean
 
     def predict_members(self, X: Any) -> Floats:

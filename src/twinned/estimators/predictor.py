@@ -52,6 +52,17 @@ def _limited(method: Callable[Concatenate[TwinPredictor, P], Result]) -> Callabl
     return run
 
 
+def check_predictions(values: Floats) -> Floats:
+    """Return predictions (query, output) if they are finite; raise otherwise."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, output = np.argwhere(~finite)[0]
+        raise ValueError(
+            f"The prediction of row {row} is {values[row, output]}; check the scale of X and y."
+        )
+    return values
+
+
 class _FastPath(NamedTuple):
     """The model bound to the anchors, or None; and whether it reduces estimates by itself."""
 
@@ -99,7 +110,7 @@ class TwinPredictor:
             return combine(estimates, self.model.member_weights, weights)
 
         means, stds = zip(*self._map(predict_block, queries, path), strict=True)
-        return np.concatenate(means), np.concatenate(stds)
+        return check_predictions(np.concatenate(means)), check_predictions(np.concatenate(stds))
 
     @_limited
     def predict_members(self, queries: Queries) -> Floats:

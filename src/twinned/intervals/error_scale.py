@@ -143,6 +143,15 @@ def scale_features(inputs: ScaleInputs, floor: float) -> Floats:
     return np.clip(np.column_stack(columns), -_MAX_FLOAT32, _MAX_FLOAT32)
 
 
+def count_scale_features(n_columns: int) -> int:
+    """The number of features of the regressor, where so many columns of a table are numeric.
+
+    >>> count_scale_features(0), count_scale_features(3)
+    (2, 12)
+    """
+    return 2 + (n_columns + 4 + len(_N_NEIGHBORS) if n_columns else 0)
+
+
 def predict_with_std(
     model: Any,
     X: Any,

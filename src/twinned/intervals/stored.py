@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import ExtraTreesRegressor
 
 from twinned._neighbors import LearnedMetric
 from twinned._table import Floats
 from twinned._validation import check_real
-from twinned.intervals.error_scale import WIDTHS, ErrorScale, NeighborFeatures, ScaleInputs
-
-_PARTS = {*ErrorScale._fields, "columns", "metric", "scores", "settings"}
+from twinned.intervals.error_scale import ErrorScale, NeighborFeatures, ScaleInputs
 
 
 def store_intervals(
@@ -93,43 +90,6 @@ def check_confidence(confidence: Any, n: int) -> float:
             f"confidence={confidence:g} needs at least {needed} calibration rows; there are {n}."
         )
     return level
-
-
-def find_invalid_part(twin: Any) -> str | None:
-    """What is invalid in the stored intervals of a twin that was loaded; None if nothing is."""
-    parts, n_features = twin.intervals_, getattr(twin, "n_features_in_", 0)
-    if not isinstance(parts, dict) or set(parts) != _PARTS:
-        return "its stored intervals have missing or unknown parts"
-    scores, columns, regressor = parts["scores"], parts["columns"], parts["regressor"]
-    if parts["width"] not in WIDTHS or not isinstance(parts["settings"], str):
-        return "its stored intervals have an unknown width"
-    if regressor is not None and type(regressor) is not ExtraTreesRegressor:
-        return f"the error scale of its stored intervals is a {type(regressor).__name__}"
-    for name in ("floor", "regressor_floor"):
-        if not isinstance(parts[name], float) or not 0 <= parts[name] < np.inf:
-            return f"{name} of its stored intervals is {parts[name]!r}"
-    if not _is_vector(scores, np.float64) or not np.isfinite(scores).all() or (scores < 0).any():
-        return "its stored scores are not finite and nonnegative"
-    if not _is_vector(columns, np.intp) or ((columns < 0) | (columns >= n_features)).any():
-        return "its stored intervals use columns that it does not have"
-    metric = parts["metric"]
-    if metric is not None and not _is_metric(metric, len(columns)):
-        return "the metric of its stored intervals is invalid"
-    y = getattr(twin, "anchors_y_", None)
-    return None if isinstance(y, np.ndarray) and y.ndim == 1 else "it has several outputs"
-
-
-def _is_vector(values: Any, dtype: Any) -> bool:
-    return isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == dtype
-
-
-def _is_metric(parts: Any, n_columns: int) -> bool:
-    """Whether these are the parts of a learned metric of so many features."""
-    if not isinstance(parts, tuple) or len(parts) != len(LearnedMetric._fields):
-        return False
-    metric = LearnedMetric(*parts)
-    arrays = [getattr(metric, name) for name in ("center", "scale", "length_scales", "slopes")]
-    return all(_is_vector(part, np.float64) and len(part) == n_columns for part in arrays)
 
 
 def _same_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> bool:

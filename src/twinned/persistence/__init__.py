@@ -11,44 +11,39 @@
 'sklearn.linear_model._ridge.Ridge'
 Ridge()
 
-A `.twin` file is a zip of `twinned.json` (the header), `schema.json` (skops' description of the
-model) and arrays. Loading is done in five steps:
+A `.twin` file is a zip of `twinned.json` (the header), `model.json` (the description of the model),
+arrays, and `digest.json` (the digest of all others). Loading is done in four steps:
 
-1. `archive` checks that the file is a zip of reasonable size with correct checksums;
+1. `archive` checks the size of the zip before it is decompressed, the digest and the signature;
 2. `header` checks the format and compares the versions;
-3. `schema` checks that all types are in `allowed_types` and all trees are valid (`tree_checks`);
-4. skops builds the objects;
-5. `fitted_checks` and `twin_checks` check that the parts fit together; search trees of neighbors
-   are rebuilt.
+3. `values` decodes the description, and `schema` verifies the state of each estimator;
+4. estimators are built from it (`trees`, `sklearn_kinds`, `twinned_kinds`).
 """
 
-import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
-from twinned.persistence.archive import HEADER, SCHEMA, Archive, from_zip, to_zip, write_atomically
-from twinned.persistence.fitted_checks import verify_and_rebuild
-from twinned.persistence.header import (
-    check_header_describes,
-    make_header,
-    parse_header,
-    warn_on_version_mismatch,
-)
-from twinned.persistence.schema import SchemaValidator, canonicalize_schema
+from twinned.persistence import archive, twinned_kinds, values  # noqa: F401
+from twinned.persistence.archive import DIGEST, HEADER, MODEL
+from twinned.persistence.header import make_header, parse_header, warn_on_version_mismatch
+from twinned.persistence.schema import At, verify
 
 __all__ = ["load", "read_header", "save"]
 
 
-def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
+def save(
+    model: BaseEstimator, path: str | PathLike[str], *, key: bytes | str | None = None
+) -> None:
     """Save a fitted model to a file that holds no code.
 
     The file is written completely or not at all; an older one at `path` remains until then.
@@ -56,11 +51,13 @@ def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
     Parameters
     ----------
     model : fitted estimator
-        A twin, or a regressor of scikit-learn. A function among its parameters is refused with a
-        `TypeError` that names the parameter (numpy's ufuncs, such as `np.log`, are allowed), and
-        so is an object of a type that `load` would not accept.
+        An estimator of twinned, or one of the regressors of scikit-learn in the guide on saving.
+        What a file cannot hold is refused with a `TypeError` that names the parameter or part.
     path : str or PathLike
         The file; its name usually ends in `.twin`.
+    key : bytes or str, default=None
+        Secret key of a signature (HMAC with SHA-256). `load` with the same key then detects any
+        change of the file by someone who does not have the key.
     """
     path = Path(path)
     if not isinstance(model, BaseEstimator):
@@ -75,28 +72,27 @@ def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; create it, then save again.")
-    try:
-        data = _to_bytes(model)
-    except (TypeError, IntegrityError) as error:
-        raise type(error)(_name_member(model, error)) from None
-    write_atomically(path, data)
+    archive.write_atomically(path, _to_bytes(model, _key_bytes(key)))
 
 
-def load(path: str | PathLike[str]) -> Any:
+def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
     """Load a model saved by `save`, without executing anything in the file.
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of
     twinned or scikit-learn is loaded with a `VersionMismatchWarning`.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+    key : bytes or str, default=None
+        The key that the file was saved with. With a key, a file without a signature and one that
+        was signed with another key are refused. Without one, signatures are not verified.
     """
-    data = Path(path).read_bytes()
-    with _any_error_as_integrity_error(f"{path} is not loaded"):
-        archive = Archive(data)
-        header = parse_header(archive)
+    members, header = _read(path, "is not loaded", _key_bytes(key))
     warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
-        validator = SchemaValidator(archive)
-        validator.validate(archive.read_json(SCHEMA))
-        return _build_model(archive, validator.types)
+        return _build_model(members)
 
 
 def read_header(path: str | PathLike[str]) -> dict[str, Any]:
@@ -106,74 +102,59 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
     -------
     dict
         With `format_version`, `versions`, `model` (the class) and `schema` (`n_features_in_`,
-        `feature_names_in_`, `n_outputs`).
+        `feature_names_in_`).
     """
+    return _read(path, "has no readable header", None)[1]
+
+
+def _read(
+    path: str | PathLike[str], fault: str, key: bytes | None
+) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the members of a file and its header, after checks of its format and digest."""
     data = Path(path).read_bytes()
-    with _any_error_as_integrity_error(f"{path} has no readable header"):
-        return parse_header(Archive(data))
+    with _any_error_as_integrity_error(f"{path} {fault}"):
+        members = archive.read_zip(data)
+        header = parse_header(members)
+        archive.check_digest(members, key)
+    return members, header
 
 
-def _to_bytes(model: BaseEstimator) -> bytes:
-    import skops.io
-
-    name = type(model).__name__
+def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
+    arrays: dict[str, np.ndarray] = {}
+    fault = f"{type(model).__name__} cannot be saved"
     try:
-        dumped = skops.io.dumps(model)
-    except RecursionError as error:
-        raise TypeError(
-            f"{name} cannot be saved: a part of it refers back to itself, as after "
-            "set_fit_request and similar methods."
-        ) from error
-    except Exception as error:  # an object of an unknown type may raise anything
-        raise TypeError(f"{name} cannot be saved: {_first_line(error)}") from error
-    members = from_zip(dumped)
-    schema, arrays = canonicalize_schema(json.loads(members.pop(SCHEMA)), members)
-    data = to_zip(
-        {
-            HEADER: json.dumps(make_header(model), indent=2).encode(),
-            SCHEMA: json.dumps(schema, separators=(",", ":")).encode(),
-            **arrays,
-        }
-    )
-    archive = Archive(data)
-    validator = SchemaValidator(archive, type_error=TypeError)
-    try:
-        validator.validate(schema)
-    except (TypeError, IntegrityError) as error:
-        raise type(error)(f"{name} cannot be saved: {error}.") from None
+        description = values.encode(model, At("model", arrays), fitted=True)
+    except TypeError as error:
+        raise TypeError(f"{fault}: {_first_line(error)}.") from None
+    members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
+    members |= {f"{path}.npy": archive.to_npy(array) for path, array in arrays.items()}
     # A model that cannot be loaded must fail now, while it is still in memory.
-    with _any_error_as_integrity_error(f"{name} cannot be saved"):
-        _build_model(archive, validator.types)
-    return data
+    with _any_error_as_integrity_error(fault):
+        _build_model(members)
+    return archive.write_zip({**members, DIGEST: archive.make_digest(members, key)})
 
 
-def _name_member(model: BaseEstimator, error: Exception) -> str:
-    """Return why a model cannot be saved; of a blend, with the name of the member."""
-    blend = getattr(model, "regressor_", model)
-    for name, member in getattr(blend, "members_", {}).items():
-        try:
-            _to_bytes(member)
-        except (TypeError, IntegrityError) as reason:
-            return (
-                f"{type(model).__name__} cannot be saved because of its member {name!r}: "
-                f"{_first_line(reason)}. Fit it without this member, or use pickle or joblib."
-            )
-    return str(error)
-
-
-def _build_model(archive: Archive, types: set[str]) -> BaseEstimator:
-    """Build the model of a file whose schema was validated and has these types."""
-    import skops.io
-
+def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
+    """Build the model of a file from verified values."""
+    others = [name for name in members if name not in (HEADER, MODEL, DIGEST)]
+    arrays = {name.removesuffix(".npy"): archive.from_npy(members[name], name) for name in others}
+    at = At("model", arrays)
     with warnings.catch_warnings():
-        # The versions in the header have been compared, once for the whole file.
-        warnings.simplefilter("ignore", InconsistentVersionWarning)
-        model = skops.io.loads(archive.data, trusted=sorted(types))
-    if not isinstance(model, BaseEstimator):
-        raise IntegrityError(f"it holds a {type(model).__name__}, not a model")
-    verify_and_rebuild(model)
-    check_header_describes(parse_header(archive), model)
+        warnings.simplefilter("ignore")  # of parameters that were used in `fit`
+        model: BaseEstimator = values.decode(archive.from_json(members, MODEL), at, fitted=True)
+    verify(model, "part regressor", at)
+    unused = min(arrays, default="")
+    archive.ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")
+    header = parse_header(members)
+    same = header == {**make_header(model), "versions": header["versions"]}
+    archive.ensure(same, "its header describes another model")
     return model
+
+
+def _key_bytes(key: bytes | str | None) -> bytes | None:
+    if key is not None and not (isinstance(key, bytes | str) and key):
+        raise TypeError("key must be bytes or a text that is not empty.")
+    return key.encode() if isinstance(key, str) else key
 
 
 @contextmanager
@@ -182,10 +163,10 @@ def _any_error_as_integrity_error(prefix: str) -> Iterator[None]:
         yield
     except IntegrityError as error:
         raise IntegrityError(f"{prefix}: {_first_line(error)}.") from None
-    except Exception as error:  # zip, zlib, JSON, numpy, skops: damage may raise anything
+    except Exception as error:  # zip, zlib, JSON, numpy, scikit-learn: damage may raise anything
         reason = f"it is damaged ({type(error).__name__}: {_first_line(error)})"
         raise IntegrityError(f"{prefix}: {reason}.") from error
 
 
 def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), "no reason given").rstrip(".")
+    return next(iter(str(error).strip().splitlines()), "no reason given")[:1000].rstrip(".")

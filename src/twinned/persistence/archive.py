@@ -1,11 +1,14 @@
-"""The zip archive of a model file: read within limits, written reproducibly."""
+"""The archive of a model file: a zip of JSON and arrays, read within limits, with a digest."""
 
+import hashlib
+import hmac
 import io
 import json
 import math
 import os
 import uuid
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +17,19 @@ import numpy as np
 from twinned.exceptions import IntegrityError
 
 HEADER = "twinned.json"
-SCHEMA = "schema.json"
+MODEL = "model.json"
+DIGEST = "digest.json"
+ARRAY_TYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|u1", "|b1")
 
 # Arrays of tree nodes compress ten- or twentyfold, a constant array a thousandfold. A small file
 # that claims to hold a large model is refused before it is decompressed.
-_ALWAYS_ALLOWED_SIZE = 256 * 1024**2
+_ALWAYS_ALLOWED_SIZE = 64 * 1024**2
 _MAX_COMPRESSION_RATIO = 100
+_MAX_MEMBERS = 20_000
+_MAX_JSON_SIZE = 4 * 1024**2
 _COMPRESSION_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+_COMPRESSION_LEVEL = 1  # a tenth larger than by the default, in a third of the time
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
-_NPY_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 def ensure(condition: bool | np.bool_, fault: str) -> None:
@@ -34,56 +38,24 @@ def ensure(condition: bool | np.bool_, fault: str) -> None:
         raise IntegrityError(fault)
 
 
-class Archive:
-    """The members of a model file; `data` is all of it, so what is checked is what is read."""
-
-    def __init__(self, data: bytes) -> None:
-        ensure(bool(data), "it is empty")
-        ensure(data.startswith(b"PK"), "it is not a model file")
-        self.data = data
-        self._zip = zipfile.ZipFile(io.BytesIO(data))
-        entries = self._zip.infolist()
-        self.names = frozenset(entry.filename for entry in entries)
-        ensure(len(self.names) == len(entries), "two of its members have the same name")
-        for name in (HEADER, SCHEMA):
-            ensure(name in self.names, f"it has no {name}, so it was not written by twinned.save")
-        known = {entry.compress_type for entry in entries} <= _COMPRESSION_METHODS
-        ensure(known, "a member is compressed by a method that twinned.save never uses")
+def read_zip(data: bytes) -> dict[str, bytes]:
+    """Return the members of a zip, after checks of what it claims to hold."""
+    ensure(data.startswith(b"PK"), "it is not a model file")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
+        names = {entry.filename for entry in entries}
+        ensure(len(names) == len(entries), "two of its members have the same name")
+        ensure(len(names) <= _MAX_MEMBERS, f"it has more than {_MAX_MEMBERS:,} members")
+        ensure(HEADER in names, f"it has no {HEADER}, so it was not written by twinned.save")
+        methods = {entry.compress_type for entry in entries}
+        ensure(methods <= _COMPRESSION_METHODS, "a member is compressed by an unknown method")
         size = sum(entry.file_size for entry in entries)
         fault = f"its {len(data):,} bytes would decompress to {size:,}, more than a model does"
         ensure(size <= max(_ALWAYS_ALLOWED_SIZE, _MAX_COMPRESSION_RATIO * len(data)), fault)
-
-    def read_json(self, name: str) -> dict[str, Any]:
-        """Return the JSON object of a member."""
-        value = json.loads(self._zip.read(name))
-        ensure(isinstance(value, dict), f"its {name} is not a JSON object")
-        return value
-
-    def read_array(self, name: str) -> np.ndarray:
-        """Return the array of a `.npy` member, if its size is as its header claims.
-
-        numpy would allocate the claimed memory before it notices that the content is missing.
-        """
-        stream = io.BytesIO(self._zip.read(name))
-        version = np.lib.format.read_magic(stream)
-        ensure(version in _NPY_HEADERS, f"{name} is an array of unknown format {version}")
-        shape, _, dtype = _NPY_HEADERS[version](stream)
-        n_bytes = math.prod(map(int, shape)) * dtype.itemsize
-        ensure(
-            not dtype.hasobject and n_bytes == len(stream.read()) and min(shape, default=0) >= 0,
-            f"{name} is not the {dtype} array of shape {shape} that its header claims",
-        )
-        stream.seek(0)
-        return np.load(stream, allow_pickle=False)
+        return {entry.filename: archive.read(entry) for entry in entries}
 
 
-def from_zip(data: bytes) -> dict[str, bytes]:
-    """Return all members of a zip from a trusted source."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def to_zip(members: dict[str, bytes]) -> bytes:
+def write_zip(members: Mapping[str, bytes]) -> bytes:
     """Return a zip that depends on the members alone, not on the time or the platform."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -92,8 +64,74 @@ def to_zip(members: dict[str, bytes]) -> bytes:
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content)
+            archive.writestr(entry, content, compresslevel=_COMPRESSION_LEVEL)
     return buffer.getvalue()
+
+
+def make_digest(members: Mapping[str, bytes], key: bytes | None) -> bytes:
+    """Return the member with the digest of all others and, with a key, their signature."""
+    content = _digest_input(members)
+    signature = None if key is None else hmac.new(key, content, "sha256").hexdigest()
+    return to_json({"sha256": hashlib.sha256(content).hexdigest(), "hmac_sha256": signature})
+
+
+def check_digest(members: Mapping[str, bytes], key: bytes | None) -> None:
+    """Raise unless the digest is that of the members and, with a key, the signature as well."""
+    expected, found = json.loads(make_digest(members, key)), from_json(members, DIGEST)
+    same = found.get("sha256") == expected["sha256"]
+    ensure(same, "its content does not match its digest")
+    if key is not None:
+        signature = str(found.get("hmac_sha256"))
+        same = hmac.compare_digest(signature, expected["hmac_sha256"])
+        ensure(same, "its signature does not match the key, or it has none")
+
+
+def _digest_input(members: Mapping[str, bytes]) -> bytes:
+    """Name, length and digest of each member except `DIGEST`, one per line."""
+    return b"".join(
+        f"{hashlib.sha256(content).hexdigest()} {len(content)} {name!r}\n".encode()
+        for name, content in sorted(members.items())
+        if name != DIGEST
+    )
+
+
+def to_json(value: Any) -> bytes:
+    """Return compact JSON."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def from_json(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    """Return the JSON object of a member."""
+    ensure(name in members, f"it has no {name}")
+    size = len(members[name])
+    ensure(size <= _MAX_JSON_SIZE, f"its {name} has {size:,} bytes")
+    value = json.loads(members[name])
+    ensure(isinstance(value, dict), f"its {name} is not a JSON object")
+    return value
+
+
+def to_npy(array: np.ndarray) -> bytes:
+    """Return an array in numpy's format; the order of its axes in memory is preserved."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def from_npy(content: bytes, name: str) -> np.ndarray:
+    """Return the array of a `.npy` member, if its size and type are as its header claims."""
+    stream = io.BytesIO(content)
+    ensure(np.lib.format.read_magic(stream) == (1, 0), f"{name} is of an unknown format")
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
+    n_bytes = math.prod(map(int, shape)) * dtype.itemsize
+    ensure(
+        dtype.str in ARRAY_TYPES
+        and len(shape) <= 3
+        and min(shape, default=0) >= 0
+        and n_bytes == len(content) - stream.tell(),
+        f"{name} is not the {dtype} array of shape {shape} that its header claims",
+    )
+    flat = np.frombuffer(content, dtype, offset=stream.tell()).copy()
+    return flat.reshape(shape, order="F" if fortran_order else "C")
 
 
 def write_atomically(path: Path, data: bytes) -> None:

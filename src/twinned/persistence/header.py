@@ -2,46 +2,47 @@
 
 import platform
 import warnings
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned._version import __version__
 from twinned.exceptions import VersionMismatchWarning
-from twinned.persistence.archive import HEADER, Archive, ensure
+from twinned.persistence.archive import HEADER, ensure, from_json
 
-FORMAT_VERSION = 1
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "skops")
+FORMAT_VERSION = 2
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas")
+_OLD_FORMAT = (
+    "load it with the version of twinned that wrote it, store it with joblib.dump, then use "
+    "joblib.load and twinned.save with this one"
+)
 
 
 def make_header(model: BaseEstimator) -> dict[str, Any]:
     """Return the header of a model."""
-    n_features = getattr(model, "n_features_in_", None)
     names = getattr(model, "feature_names_in_", None)
     return {
         "format_version": FORMAT_VERSION,
         "versions": _versions(),
         "model": f"{type(model).__module__}.{type(model).__qualname__}",
         "schema": {
-            "n_features_in_": None if n_features is None else int(n_features),
+            "n_features_in_": getattr(model, "n_features_in_", None),
             "feature_names_in_": None if names is None else [str(name) for name in names],
-            "n_outputs": _n_outputs(model),
         },
     }
 
 
-def parse_header(archive: Archive) -> dict[str, Any]:
-    """Return the header of a file, or raise where it is malformed or of a later format."""
-    header = archive.read_json(HEADER)
+def parse_header(members: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return the header of a file, or raise where it is malformed or of another format."""
+    header = from_json(members, HEADER)
     found: Any = header.get("format_version")
-    ensure(type(found) is int and found >= 1, f"its format version is {found!r}")
-    ensure(
-        found <= FORMAT_VERSION,
-        f"its format version is {found}, and twinned {__version__} supports versions up to "
-        f"{FORMAT_VERSION}; update twinned",
-    )
+    is_newer = type(found) is int and found > FORMAT_VERSION
+    advice = "update twinned" if is_newer else _OLD_FORMAT
+    fault = f"its format version is {found!r:.60}, not {FORMAT_VERSION}; {advice}"
+    ensure(type(found) is int and found == FORMAT_VERSION, fault)
     for name, kind in {"versions": dict, "model": str, "schema": dict}.items():
         ensure(isinstance(header.get(name), kind), f"its header has no {name}")
     return header
@@ -51,7 +52,7 @@ def warn_on_version_mismatch(header: dict[str, Any], path: str) -> None:
     """Warn where twinned has another version, or scikit-learn another minor version."""
     saved, installed = header["versions"], _versions()
     differing = [
-        f"{name} {saved.get(name)} (here {installed[name]})"
+        f"{name} {saved.get(name)!s:.60} (here {installed[name]})"
         for name, parts in (("twinned", None), ("scikit-learn", 2))
         if str(saved.get(name)).split(".")[:parts] != str(installed[name]).split(".")[:parts]
     ]
@@ -64,28 +65,7 @@ def warn_on_version_mismatch(header: dict[str, Any], path: str) -> None:
         )
 
 
-def check_header_describes(header: dict[str, Any], model: BaseEstimator) -> None:
-    """Raise unless the model has the class and the features of the header."""
-    actual = make_header(model)
-    for field in ("model", "schema"):
-        fault = f"its header claims {header[field]}, but it holds {actual[field]}"
-        ensure(header[field] == actual[field], fault)
-
-
-def _versions() -> dict[str, str | None]:
-    versions: dict[str, str | None] = {"twinned": __version__, "python": platform.python_version()}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = version(library)
-        except PackageNotFoundError:
-            versions[library] = None
-    return versions
-
-
-def _n_outputs(model: BaseEstimator) -> int | None:
-    if (n_outputs := getattr(model, "n_outputs_", None)) is not None:
-        return int(n_outputs)
-    targets = getattr(model, "anchors_y_", None)
-    if isinstance(targets, np.ndarray):
-        return 1 if targets.ndim == 1 else targets.shape[1]
-    return None
+@cache
+def _versions() -> dict[str, str]:
+    installed = {library: version(library) for library in _LIBRARIES}
+    return {"twinned": __version__, "python": platform.python_version(), **installed}

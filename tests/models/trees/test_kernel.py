@@ -301,11 +301,11 @@ def test_saved_pickled_cloned_and_extended_twins(rng, choose_kernel, tmp_path):
     twin = TwinRegressor(BASES["histograms"]).fit(X, y)
     expected = twin.predict(queries)
     assert choose_kernel.used
-    save(twin, tmp_path / "twin.skops")
+    save(twin, tmp_path / "model.twin")
     pickled = pickle.dumps(twin)
     assert b"AnchoredTrees" not in pickled  # what follows from the model is not stored
     again = pickle.loads(pickled)
-    for other in (again, load(tmp_path / "twin.skops"), copy.deepcopy(twin)):
+    for other in (again, load(tmp_path / "model.twin"), copy.deepcopy(twin)):
         np.testing.assert_array_equal(other.predict(queries), expected)
     richer = twin.add_anchors(X[:5] + 0.3, y[:5])
     check_same(richer, queries, choose_kernel)
@@ -497,3 +497,15 @@ def test_moments_that_have_no_reduction(rng):
     assert not can_reduce(FLOAT64, True, False)
     assert not can_reduce(FLOAT64, False, True)
     assert not can_reduce(FLOAT32, False, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("kind", "nominal"), ("kind", "difference"), ("width", 99)]
+)
+def test_pair_features_that_do_not_fit_the_trees(name, value):
+    # a file of an earlier version could hold such pair features, and the kernel read out of bounds
+    X = np.random.RandomState(0).normal(size=(30, 3))
+    twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(X, X.sum(axis=1))
+    setattr(twin._features, name, value)
+    with pytest.raises(ValueError, match="pair features, but pairs have"):
+        twin._prepare_fast_path()

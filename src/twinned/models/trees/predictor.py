@@ -86,6 +86,13 @@ class AnchoredTrees:
     ) -> None:
         self._trees = trees
         self._layout = PairLayout(*features.layout(anchors))
+        n_columns = len(self._layout.role)
+        # the kernel does not check the columns that splits refer to
+        if not trees.n_features <= n_columns == features.width:
+            raise ValueError(
+                f"The trees use {trees.n_features} of {features.width} pair features, but pairs "
+                f"have {n_columns}; fit the twin again."
+            )
         # the other row columns are codes of categories
         self._n_ordered = anchors.numeric.shape[1] + anchors.one_hot.shape[1]
         self._anchors = row_matrix(anchors)

@@ -1,0 +1,174 @@
+"""Kinds of the estimators of twinned: twins, networks, Gaussian processes and blends."""
+
+from typing import Any
+
+import numpy as np
+
+from twinned._table import CATEGORICAL, NUMERIC, TableSchema
+from twinned._validation import check_finite
+from twinned.estimators.blending.features import FeaturePreparation
+from twinned.intervals.error_scale import count_scale_features
+from twinned.models.gaussian_process import GaussianProcess
+from twinned.pairing.features import PairFeatures
+from twinned.persistence.schema import RECORDS, At
+from twinned.persistence.sklearn_kinds import METRICS
+from twinned.persistence.values import BUILD, TAKE, State, hook, set_attributes
+
+_MAX_ENCODED = 50_000_000  # elements of the encoded anchors
+_MAX_PROCESS_ROWS = 10_000  # the covariance of which takes 800 MB
+
+
+def _build_table(parts: State, at: At) -> TableSchema:
+    table = TableSchema(**parts)
+    for kind, known, n in zip(table.kinds, table.categories, table.n_indicators, strict=True):
+        at.ensure(len(set(known)) == len(known), "has a category twice")
+        at.ensure(n <= (len(known) if kind == CATEGORICAL else 0), f"has {n} indicators")
+        at.ensure(kind != NUMERIC or not known, "has categories of a numeric feature")
+    at.bind("encoded", table.n_encoded)
+    return table
+
+
+def _build_twin(twin: Any, state: State, at: At) -> None:
+    """Set the attributes, after checks of the anchors by the table and the tags of the twin."""
+    table, X, weights = state["_schema"], state["anchors_X_"], state["anchor_weights_"]
+    at.ensure(len(X) * table.n_encoded <= _MAX_ENCODED, "has too many indicators")
+    check_finite(X, None, bool(twin.__sklearn_tags__().input_tags.allow_nan), state["_pair_dtype"])
+    for j, (kind, known) in enumerate(zip(table.kinds, table.categories, strict=True)):
+        has_code = np.isin(X[:, j], np.arange(len(known))) | np.isnan(X[:, j])
+        at.ensure(kind == NUMERIC or has_code.all(), f"has unknown categories of feature {j}")
+    at.ensure(weights is None or weights.sum() > 0, "has no anchor of positive weight")
+    for strategy in (getattr(twin, "pairs", None), twin.anchors):
+        metric = getattr(strategy, "metric", "euclidean")
+        at.ensure(metric in METRICS, f"has a metric that is not one of {', '.join(METRICS)}")
+    if (intervals := state["intervals_"]) is not None:
+        at.ensure(state["anchors_y_"].ndim == 1, "has intervals, but several outputs")
+        _check_error_scale(intervals, at / "intervals_")
+    set_attributes(twin, state, at)
+    twin._set_derived_state(None)
+
+
+def _check_error_scale(parts: State, at: At) -> None:
+    if (regressor := parts["regressor"]) is not None:
+        expected = count_scale_features(len(parts["columns"]))
+        fits = regressor.n_features_in_ == expected and regressor.n_outputs_ == 1
+        at.ensure(fits, f"has an error scale of other features than its {expected}")
+        least = min(tree.tree_.value.min() for tree in regressor.estimators_)
+        at.ensure(least >= 0, "has an error scale that is negative")
+
+
+# --- twins of scikit-learn regressors -------------------------------------------------------------
+
+
+@hook(TAKE, "TwinRegressor")
+def _take_sklearn_twin(twin: Any) -> State:
+    return {**vars(twin), "_pair_dtype": twin._pair_dtype.name}
+
+
+@hook(BUILD, "TwinRegressor")
+def _build_sklearn_twin(twin: Any, state: State, at: At) -> None:
+    base, selected = state["estimator_"], state["selected_features_"]
+    known = twin.estimator is None or type(twin.estimator) is type(base)
+    at.ensure(known, "has another base estimator than its parameter")
+    table, dtype = _build_table(state["_schema"], at), np.dtype(state["_pair_dtype"])
+    _build_twin(twin, {**state, "_schema": table, "_pair_dtype": dtype}, at)
+    # made from the columns of the table, not from what a file claims
+    every = len(selected) == twin.n_features_in_
+    features = PairFeatures(twin.pair_features, table, dtype, None if every else selected)
+    width = getattr(base, "n_features_in_", features.width)
+    fault = f"has a base estimator of {width} pair features, not {features.width}"
+    at.ensure(width == features.width, fault)
+    twin._features, anchor = features, twin._anchors.take(slice(0, 1))
+    n_found = twin._make_model().differences(anchor, anchor).shape[-1]
+    at.ensure(n_found == at.sizes.get("output", 1), f"predicts {n_found} outputs")
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+@hook(BUILD, "NeuralRegressor TwinNeuralRegressor")
+def _build_networks(model: Any, state: State, at: At) -> None:
+    table, shape = _build_table(state["_schema"], at), state["_shape"]
+    at.bind("numeric", len(table.numeric))
+    at.bind("output", shape["n_outputs"])
+    n_inputs = len(table.encoded_columns(state["selected_features_"]))
+    at.ensure(0 < n_inputs <= shape["n_features"], "has fewer inputs than features")
+    at.ensure(shape["twin"] == model._twin, "is a network of another kind")
+    flat = shape["n_outputs"] == 1 or not state["_one_dimensional"]
+    at.ensure(flat and shape["hidden_sizes"], "has other outputs, or no hidden layer")
+    found = {name: own.shape for name, own in state["_parameters"].items()}
+    expected = _parameter_shapes(shape, len(state["_gates"]))
+    at.ensure(found == expected, "has network parameters of other shapes")
+    set_attributes(model, {**state, "_schema": table}, at)
+    if model._twin:
+        flat = (state["anchors_y_"].ndim == 1) == model._one_dimensional
+        at.ensure(flat, "has anchors with other outputs")
+        _build_twin(model, {**state, "_schema": table, "_pair_dtype": np.dtype(np.float64)}, at)
+
+
+def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]]:
+    """The shape of each parameter; compare `models.neural.network.initial_parameters`."""
+    d, frequencies, hidden = shape["n_features"], shape["n_frequencies"], shape["hidden_sizes"]
+    sizes = (*hidden, shape["n_outputs"])
+    shapes: dict[str, tuple[int, ...]] = {"frequency": (d, frequencies)} if frequencies else {}
+    for side in range(2 if shape["twin"] else 1):
+        shapes[f"linear_{side}"] = (d, hidden[0])
+        if frequencies:
+            shapes[f"periodic_{side}"] = (d * 2 * frequencies, hidden[0])
+    for layer, size in enumerate(sizes):
+        shapes[f"bias_{layer}"] = (size,)
+        if layer:
+            shapes[f"weight_{layer}"] = (sizes[layer - 1], size)
+    return {name: (n_members, *own) for name, own in shapes.items()}
+
+
+# --- Gaussian processes and blends ----------------------------------------------------------------
+
+
+@hook(BUILD, "GPRegressor")
+def _build_process(model: Any, state: State, at: At) -> None:
+    process, n_rows = GaussianProcess(**state["process_"]), at.sizes["row"]
+    at.ensure(n_rows <= _MAX_PROCESS_ROWS, f"has {n_rows:,} rows, more than {_MAX_PROCESS_ROWS:,}")
+    at.ensure(at.sizes["output"] == 1 or not process.single_output, "has several outputs")
+    set_attributes(model, {**state, "process_": process}, at)
+
+
+@hook(TAKE, "AutoTwinRegressor")
+def _take_blend(model: Any) -> State:
+    names = RECORDS["preparation"]
+    stored = [{name: getattr(own, name) for name in names} for own in model._preparations]
+    return {**vars(model), "_preparations": stored}
+
+
+@hook(BUILD, "AutoTwinRegressor")
+def _build_blend(model: Any, state: State, at: At) -> None:
+    members, y, table = state["members_"], state["anchors_y_"], _build_table(state["_schema"], at)
+    at.bind("member", len(members))
+    at.bind("row", int((state["anchor_rows_"] >= 0).sum()))
+    at.ensure(state["intervals_"] is not None and y.ndim == 1, "has no intervals")
+    at.bind("row", len(state["intervals_"]["scores"]))
+    same = sorted(state["_leaderboard"]["member"]) == sorted(members)
+    at.ensure(same, "has a leaderboard of other members")
+    preparations = []
+    for parts, (name, member) in zip(state["_preparations"], members.items(), strict=True):
+        preparations.append(own := _build_preparation(parts, table, at / "_preparations" / name))
+        n_features = getattr(member, "n_features_in_", own.n_columns)
+        at.ensure(n_features == own.n_columns, f"has other columns than the features of {name!r}")
+        at.ensure(np.ndim(vars(member).get("anchors_y_", y)) == 1, f"has outputs of {name!r}")
+    listed = () if isinstance(model.members, str) else model.members
+    given = {entry[0]: entry for entry in listed if not isinstance(entry, str)}
+    model.plan_ = [given.get(name, name) for name in members]
+    rebuilt = {"_preparations": preparations, "_schema": table, "_pair_dtype": np.dtype(np.float64)}
+    _build_twin(model, {**state, **rebuilt}, at)
+
+
+def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePreparation:
+    n_categories = [table.n_indicators[j] for j in table.categorical]
+    derived: State = {"n_features": table.n_features, "categorical": table.categorical}
+    own = FeaturePreparation(**parts, **derived, n_categories=n_categories)
+    for columns in (own.empty, own.marked):
+        numeric = set(columns) <= set(table.numeric) and sorted(set(columns)) == columns
+        at.ensure(numeric, "has columns that are not distinct numeric features")
+    n_dense = len(table.numeric) + len(own.marked) + sum(n_categories) + len(n_categories)
+    n_scaled = n_dense if own.kind == "dense" else 0
+    at.ensure(len(own.center) == len(own.spread) == n_scaled, f"does not scale {n_scaled} columns")
+    return own

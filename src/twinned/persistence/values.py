@@ -1,0 +1,172 @@
+"""Values in a model description: JSON with arrays beside it.
+
+Scalars and lists are JSON themselves, other values are objects with one key, their kind. An array
+has no name of its own: it is found by its path, so no two values can share one.
+Estimators are *parts* with their fitted state, or parameters without one.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from scipy import special
+from sklearn.base import BaseEstimator
+
+from twinned.exceptions import IntegrityError
+from twinned.persistence.archive import ARRAY_TYPES
+from twinned.persistence.schema import KINDS, At, verify, verify_fields
+
+Json = Any  # what `json.loads` returns
+State = dict[str, Any]
+
+_MAX_DEPTH = 8  # of parts: a blend of pipelines with twins of several outputs has five
+_UFUNC_NAMES = (
+    "absolute arcsinh arctanh cbrt exp exp2 expm1 expit log log10 log1p log2 logit negative "
+    "positive reciprocal sinh sqrt square tanh"
+)
+_UFUNCS = {name: getattr(np, name, None) or getattr(special, name) for name in _UFUNC_NAMES.split()}
+_DTYPES = ("float64", "float32", "int64", "int32", "bool")
+
+
+def set_attributes(model: Any, state: State, at: At) -> None:
+    """Set values as attributes, except those that may not exist and do not."""
+    for name, value in state.items():
+        absent = KINDS[type(model).__name__].fields.get(name, "").startswith("??")
+        if value is not None or not absent:
+            setattr(model, name, value)
+
+
+# How the state of a class is taken from a model, and how a model is built from it: it has its
+# parameters and features already, and the state is verified. By default, values are attributes.
+TAKE: dict[str, Callable[[Any], State]] = {}
+BUILD: dict[str, Callable[[Any, State, At], None]] = {}
+
+
+def hook(hooks: dict[str, Any], names: str) -> Callable[[Any], Any]:
+    """Decorator of a function that takes the state of some classes, or builds models of them."""
+    return lambda function: hooks.update(dict.fromkeys(names.split(), function)) or function
+
+
+def find_class(name: str) -> Any:
+    """Return the class of this name, if a description may name it, or None."""
+    return getattr(import_module(KINDS[name].module), name) if name in KINDS else None
+
+
+def encode(value: Any, at: At, *, fitted: bool) -> Json:
+    """Return the JSON of a value; `fitted` where estimators in it have a state."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if dataclasses.is_dataclass(value):
+        value = {own.name: getattr(value, own.name) for own in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        items = [encode(item, at / i, fitted=fitted) for i, item in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, dict) and all(isinstance(key, str) and "/" not in key for key in value):
+        return {"dict": {k: encode(item, at / k, fitted=fitted) for k, item in value.items()}}
+    if isinstance(value, np.ndarray) and value.dtype.str in ARRAY_TYPES:
+        at.arrays[at.path] = value
+        return {"array": True}
+    if isinstance(value, np.ufunc) and value in _UFUNCS.values():
+        return {"ufunc": value.__name__}
+    if isinstance(value, type | np.dtype) and np.dtype(value).name in _DTYPES:
+        return {"dtype": np.dtype(value).name}
+    if isinstance(value, BaseEstimator) and find_class(type(value).__name__) is type(value):
+        return {"part" if fitted else "estimator": _encode_estimator(value, at, fitted)}
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        raise TypeError(f"{at.label} is a random generator; set it to an integer before saving")
+    if callable(value) and not isinstance(value, BaseEstimator):
+        raise TypeError(_refusal(at, value, "is code, which a model file may not hold", "joblib"))
+    raise TypeError(_refusal(at, type(value), "is of a type that a model file may not hold"))
+
+
+def _refusal(at: At, value: Any, fault: str, library: str = "skops.io") -> str:
+    """Return why a value cannot be stored, and what can store it."""
+    own = getattr(value, "__qualname__", None) or getattr(value, "__name__", type(value).__name__)
+    name = f"{getattr(value, '__module__', '')}.{own}".lstrip(".")
+    return f"{at.label}=<{name}> {fault}; store the model with {library}.dump instead"
+
+
+def _encode_estimator(model: Any, at: At, fitted: bool) -> Json:
+    name, attributes, encoded = type(model).__name__, vars(model), {}
+    if fitted:
+        config = attributes.get("_sklearn_output_config", {})
+        if config.get("transform") not in (None, "default"):
+            raise TypeError(f"{at.label} has set_output, which is not stored; remove it")
+        taken, names = TAKE.get(name, vars)(model), attributes.get("feature_names_in_")
+        state = {key: taken.get(key) for key in KINDS[name].fields}
+        encoded = {
+            "state": encode(state, at, fitted=True),
+            "n_features": encode(attributes.get("n_features_in_"), at, fitted=False),
+            "names": None if names is None else [str(own) for own in names],
+        }
+    parameters = encode(model.get_params(deep=False), at / "params", fitted=False)
+    return {"class": name, "params": parameters, **encoded}
+
+
+def decode(value: Json, at: At, *, fitted: bool) -> Any:
+    """Return the value of JSON that `encode` returned; parts are verified and built."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [decode(item, at / i, fitted=fitted) for i, item in enumerate(value)]
+    match [*value.items()]:
+        case [("tuple", list(items))]:
+            return tuple(decode(items, at, fitted=fitted))
+        case [("dict", dict(items))]:
+            return {key: decode(item, at / key, fitted=fitted) for key, item in items.items()}
+        case [("array", True)] if at.path in at.arrays:
+            return at.arrays.pop(at.path)
+        case [("ufunc", str(name))] if name in _UFUNCS:
+            return _UFUNCS[name]
+        case [("dtype", str(name))] if name in _DTYPES:
+            return np.dtype(name).type
+        case [("part", {"class": str(name), **rest})] if fitted and len(rest) == 4:
+            return _decode_part(name, rest, at)
+        case [("estimator", {"class": str(name), **rest})] if not fitted and len(rest) == 1:
+            return _decode_estimator(name, rest["params"], at)
+    raise IntegrityError(f"{at.path} has no array, or is of an unknown kind")
+
+
+def _decode_part(name: str, value: Json, at: At) -> Any:
+    """Return a fitted estimator, with the axes of its arrays apart from those of its owner."""
+    at = dataclasses.replace(at, sizes={}, depth=at.depth + 1)
+    at.ensure(at.depth <= _MAX_DEPTH, f"is more than {_MAX_DEPTH} parts deep")
+    model, kind = _decode_estimator(name, value["params"], at), KINDS[name]
+    n_features, names = value["n_features"], value["names"]
+    if n_features is not None or "any_features" not in kind.options:
+        verify(n_features, "int 1..", at / "n_features")  # by which scikit-learn checks X
+        at.sizes["feature"] = model.n_features_in_ = n_features
+    if names is not None:
+        verify(names, "list:feature text", at / "names")
+        at.ensure(len(set(names)) == len(names), "has a feature name twice")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    state = decode(value["state"], at, fitted=True)
+    verify_fields(state, kind.fields, at)
+    BUILD.get(name, set_attributes)(model, state, at)
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)  # again, as `fit` removes them
+    return model
+
+
+def _decode_estimator(name: str, params: Json, at: At) -> Any:
+    """Return an unfitted estimator with these parameters, validated by itself."""
+    cls = find_class(name)
+    at.ensure(cls is not None, f"is of the unknown class {name:.60}")
+    values = decode(params, at / "params", fitted=False)
+    known = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
+    at.ensure(known, f"has parameters that {name} does not have")
+    at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
+    if (n_jobs := values.get("n_jobs")) is not None:
+        verify(n_jobs, "int", at / "n_jobs")
+        values["n_jobs"] = max(-1, min(n_jobs, os.cpu_count() or 1)) or None
+    model = cls(**values)
+    if hasattr(cls, "_parameter_constraints"):
+        model._validate_params()
+    elif hasattr(cls, "_check_parameters"):
+        model._check_parameters()
+    return model

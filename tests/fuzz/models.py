@@ -1,0 +1,148 @@
+"""Small fitted models, one for each kind that a model file may hold, and rows to predict."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn import linear_model
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+import twinned
+from twinned import AutoTwinRegressor, NeuralRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned.estimators.gaussian_process import GPRegressor
+
+N_ROWS = 24
+
+
+def numbers() -> tuple[Any, Any]:
+    X = np.random.RandomState(0).normal(size=(N_ROWS, 3))
+    return X, X[:, 0] + 0.5 * X[:, 1] ** 2
+
+
+def table() -> tuple[Any, Any]:
+    X, y = numbers()
+    kinds = np.resize(["blue", "green", "red"], N_ROWS)
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"]).assign(kind=pd.Categorical(kinds))
+    return frame, y + (kinds == "red")
+
+
+def fit_numbers(model: Any) -> Any:
+    return model.fit(*numbers())
+
+
+def fit_table(model: Any) -> Any:
+    return model.fit(*table())
+
+
+def histogram(**options: Any) -> HistGradientBoostingRegressor:
+    return HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=3, **options)
+
+
+def with_intervals(twin: Any, X: Any, y: Any) -> Any:
+    return twinned.cross_conformal(twin, X, y, cv=2, random_state=0).store_in()
+
+
+def semi_supervised() -> Any:
+    X, y = numbers()
+    twin = TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0))
+    model = twinned.SemiSupervisedTwinRegressor(twin, random_state=0)
+    return model.fit(X, np.where(np.arange(N_ROWS) < 16, y, np.nan))
+
+
+def two_outputs(model: Any) -> Any:
+    X, y = numbers()
+    return model.fit(X, np.column_stack([y, -y]))
+
+
+def blend() -> Any:
+    # the boosting of the table has categorical splits
+    members = ["ridge", "gp_rbf", ("trees", ExtraTreesRegressor(2, random_state=0))]
+    members += [("twin", TwinRegressor(histogram()))]
+    return fit_table(AutoTwinRegressor(members=members, effort="fast", cv=2, random_state=0))
+
+
+def network(cls: Any) -> Any:
+    return fit_numbers(cls((4,), n_members=2, max_steps=4, fold_steps=4, n_folds=2, random_state=0))
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "ridge": lambda: fit_numbers(linear_model.RidgeCV()),
+    "tree": lambda: fit_numbers(DecisionTreeRegressor(max_depth=3, random_state=0)),
+    "forest": lambda: two_outputs(RandomForestRegressor(2, max_depth=3, random_state=0)),
+    "gradient_boosting": lambda: fit_numbers(GradientBoostingRegressor(n_estimators=3)),
+    "histogram": lambda: fit_numbers(histogram()),
+    "histogram_table": lambda: fit_table(histogram()),
+    "neighbors": lambda: fit_numbers(KNeighborsRegressor(3)),
+    "perceptron": lambda: fit_numbers(MLPRegressor(hidden_layer_sizes=(3,), max_iter=3)),
+    "pipeline": lambda: fit_numbers(
+        make_pipeline(SimpleImputer(), StandardScaler(), linear_model.Lasso(0.01))
+    ),
+    "encoder": lambda: make_pipeline(OneHotEncoder(), linear_model.Ridge()).fit(
+        table()[0][["kind"]], table()[1]
+    ),
+    "multi_output": lambda: two_outputs(MultiOutputRegressor(histogram())),
+    "process": lambda: fit_numbers(GPRegressor(random_state=0)),
+    "twin_histogram": lambda: fit_numbers(TwinRegressor(histogram(), random_state=0)),
+    "twin_forest": lambda: two_outputs(
+        TwinRegressor(RandomForestRegressor(2, max_depth=3, random_state=0))
+    ),
+    "twin_nearest": lambda: fit_numbers(
+        TwinRegressor(
+            linear_model.Ridge(),
+            anchors=twinned.NearestAnchors(4, metric="learned"),
+            weights="distance",
+        )
+    ),
+    "twin_table": lambda: with_intervals(
+        TwinRegressor(ExtraTreesRegressor(2, max_depth=4, random_state=0)), *table()
+    ),
+    "twin_log": lambda: TransformedTargetRegressor(
+        TwinRegressor(DecisionTreeRegressor(max_depth=3)), func=np.log, inverse_func=np.exp
+    ).fit(numbers()[0], np.exp(numbers()[1])),
+    "semi_supervised": semi_supervised,
+    "blend": blend,
+    "neural": lambda: network(NeuralRegressor),
+    "neural_twin": lambda: network(TwinNeuralRegressor),
+}
+TWINS = [name for name in MODELS if name.startswith("twin")] + ["semi_supervised", "blend"]
+
+
+def queries(name: str) -> tuple[Any, Any]:
+    """Return rows for the model of this name, and their target values."""
+    if name == "encoder":
+        return table()[0][["kind"]][:4], table()[1][:4]
+    X, y = table() if name in ("histogram_table", "twin_table", "blend") else numbers()
+    several = name in ("forest", "multi_output", "twin_forest")
+    return X[:4], np.column_stack([y, y])[:4] if several else y[:4]
+
+
+def save_models(folder: Path, names: list[str]) -> None:
+    """Fit the models of these names and save them in a folder."""
+    with small_error_scale():
+        for name in names:
+            twinned.save(MODELS[name](), folder / f"{name}.twin")
+
+
+def small_error_scale() -> Any:
+    """Fit the error scale of intervals with two trees."""
+    from unittest import mock
+
+    return mock.patch(
+        "twinned.intervals.error_scale.ExtraTreesRegressor",
+        lambda n_estimators, **options: ExtraTreesRegressor(2, **options),
+    )

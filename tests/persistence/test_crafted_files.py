@@ -1,0 +1,317 @@
+"""Crafted files that corrupted memory, took minutes or gigabytes, or predicted wrongly before."""
+
+import json
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import Ridge
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.tree import DecisionTreeRegressor
+
+import twinned
+from twinned import TwinNeuralRegressor, TwinRegressor
+from twinned.estimators.gaussian_process import GPRegressor
+from twinned.persistence.archive import MODEL
+
+
+def set_first(value):
+    def change(array):
+        array.reshape(-1)[0] = value
+
+    return change
+
+
+def part_of(file):
+    """Return the description of the whole model."""
+    return json.loads(file.members()[MODEL])["part"]
+
+
+# --- memory: compiled code reads what these checks let pass ---------------------------------------
+
+
+@pytest.fixture
+def boosting_file(data, saved):
+    return saved(GradientBoostingRegressor(n_estimators=2, max_depth=2, random_state=0).fit(*data))
+
+
+def test_boosting_starts_from_a_constant_of_one_output(boosting_file):
+    boosting_file.change_array(lambda a: np.ones((1, 2)), "init_/constant_")
+    boosting_file.assert_refused("starts from several outputs")
+
+
+def test_boosting_does_not_start_from_another_regressor(boosting_file, data, tmp_path, model_file):
+    other = model_file(tmp_path / "other.twin")
+    twinned.save(Ridge().fit(*data), other.path)
+    boosting_file.set({"part": part_of(other)}, "init_")
+    arrays = {
+        f"model/init_/{name}.npy": other.members()[f"model/{name}.npy"]
+        for name in ("coef_", "intercept_")
+    }
+    members = {k: v for k, v in boosting_file.members().items() if "constant_" not in k}
+    boosting_file.write({**members, **arrays})
+    boosting_file.assert_refused("init_ is no DummyRegressor")
+
+
+@pytest.mark.parametrize("kind", ["nominal", "concat", "difference", ["difference"]])
+def test_pair_features_are_made_from_the_columns(data, saved, kind):
+    file = saved(TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0)).fit(*data))
+    state = part_of(file)["state"]["dict"]
+    assert "_features" not in state
+    file.set(kind, "params", "pair_features")
+    file.assert_refused("pair_features must be|pair features, not|pair_features")
+
+
+@pytest.mark.parametrize("width", [4, 8, 10, 10**6])
+def test_base_estimator_has_the_width_of_the_pairs(data, saved, width):
+    file = saved(TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0)).fit(*data))
+    file.set(width, "estimator_", "n_features")
+    file.assert_refused(f"base estimator of {width} pair features, not 9|feature outside its")
+
+
+TREE_FAULTS = [
+    ("left", set_first(0), "does not come after its parent"),
+    ("left", set_first(10**6), "outside its tree"),
+    ("left", set_first(-1), "leaf with a right child"),
+    ("right", set_first(1), "without a parent"),
+    ("feature", set_first(99), "splits a feature outside"),
+    ("feature", set_first(-2), "splits a feature outside"),
+    ("threshold", set_first(np.nan), "NaN"),
+    ("value", set_first(np.inf), "not within"),
+    ("value", lambda a: a[:-1], "axis node"),
+    ("n_nodes", lambda a: a + 1, "nodes of no tree"),
+    ("n_nodes", lambda a: a - 1, "nodes of no tree"),
+    ("missing_left", set_first(2), "not within 0 … 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "match"), TREE_FAULTS)
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        (DecisionTreeRegressor(max_depth=3, random_state=0), "trees"),
+        (RandomForestRegressor(2, max_depth=3, random_state=0), "trees"),
+        (HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=5), "trees"),
+        (TwinRegressor(ExtraTreesRegressor(2, max_depth=3, random_state=0)), "estimator_/trees"),
+    ],
+    ids=["tree", "forest", "histogram", "twin"],
+)
+def test_altered_trees(data, saved, model, path, name, change, match):
+    file = saved(model.fit(*data))
+    file.change_array(change, f"{path}/{name}")
+    file.assert_refused(match)
+
+
+def test_deep_tree_is_refused_quickly(data, saved):
+    file = saved(DecisionTreeRegressor(max_depth=1, random_state=0).fit(*data))
+    n_inner = 500_000
+    left, right = np.full(2 * n_inner + 1, -1, np.int32), np.full(2 * n_inner + 1, -1, np.int32)
+    left[0 : 2 * n_inner : 2] = np.arange(1, 2 * n_inner, 2)
+    right[0 : 2 * n_inner : 2] = np.arange(2, 2 * n_inner + 1, 2)
+    columns = {"left": left, "right": right, "feature": np.where(left < 0, -2, 0).astype(np.int32)}
+    for name in ("threshold", "missing_left", "value", "impurity", "n_samples", "weight"):
+        file.change_array(lambda a: np.repeat(a[:1], len(left), axis=0), f"trees/{name}")
+    for name, column in columns.items():
+        file.change_array(lambda a, column=column: column, f"trees/{name}")
+    file.change_array(lambda a: np.array([len(left)]), "trees/n_nodes")
+    start = time.process_time()
+    file.assert_refused("more than 10,000 levels deep")
+    assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize("encoder", [OneHotEncoder(), OrdinalEncoder()])
+@pytest.mark.parametrize(
+    "values", [["w", "v", "u"], ["u", "u", "v"], ["u", "w", "v"], [], [["u"]], "uvw"]
+)
+def test_categories_of_encoders_are_sorted_and_distinct(data, saved, encoder, values):
+    kinds = pd.DataFrame({"kind": np.resize(["u", "v", "w"], 40)})
+    file = saved(make_pipeline(encoder, Ridge()).fit(kinds, data[1]))
+    name = type(encoder).__name__.lower()
+    file.set(values, "steps", name, "categories_", 0, "values")
+    file.assert_refused()
+
+
+@pytest.fixture
+def histogram_file(data, saved):
+    X, _ = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame["kind"] = pd.Categorical(np.resize(["u", "v", "w"], len(X)))
+    y = X[:, 0] + 5 * (frame["kind"].cat.codes.to_numpy() == 1)
+    return saved(HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=3).fit(frame, y))
+
+
+def test_histogram_boosting_stores_no_flag_of_an_unfinished_fit(histogram_file):
+    def add(model):
+        model["part"]["state"]["dict"]["_in_fit"] = True
+
+    histogram_file.change_json(add)
+    histogram_file.assert_refused("does not have the parts")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "match"),
+    [
+        ("is_categorical_", np.zeros_like, "other categorical features"),
+        ("is_categorical_", lambda a: a[:-1], "axis feature"),
+        ("trees/feature", lambda a: np.where(a < 0, a, 3).astype(np.int32), "numeric feature"),
+        ("trees/bitset", lambda a: a + 9, "without its bitset"),
+        ("trees/bitsets", lambda a: a[:-1], "lacks bitsets"),
+        ("trees/n_bitsets", lambda a: a + 1, "lacks bitsets"),
+        ("baseline", lambda a: np.ones((1, 2)), "axis 1"),
+    ],
+)
+def test_altered_categorical_splits(histogram_file, name, change, match):
+    histogram_file.change_array(change, name)
+    histogram_file.assert_refused(match)
+
+
+# --- time and memory of loading -------------------------------------------------------------------
+
+
+def test_nested_parts(data, saved):
+    file = saved(MultiOutputRegressor(Ridge()).fit(data[0], data[1][:, None]))
+    node = part_of(file)
+    for _ in range(9):
+        inner = {**node, "state": {"dict": {"estimators_": [{"part": node}]}}}
+        node = inner
+    file.change_json(lambda model: model.update(part=node))
+    file.assert_refused("more than 8 parts deep")
+
+
+def test_deeply_nested_json(data, saved):
+    file = saved(Ridge().fit(*data))
+    file.rewrite(**{MODEL: b'{"tuple":[' * 50_000})
+    file.assert_refused()
+
+
+def test_long_list(data, saved):
+    file = saved(Ridge().fit(*data))
+    file.set([0] * 1_000_000, "params", "fit_intercept")
+    assert file.path.stat().st_size < 20_000
+    start = time.process_time()
+    file.assert_refused("parameter of Ridge|items|bytes")
+    assert time.process_time() - start < 10
+
+
+def test_many_categories(data, saved):
+    frame = pd.DataFrame({"a": data[0][:, 0], "kind": pd.Categorical(np.resize(["u", "v"], 40))})
+    file = saved(TwinRegressor(Ridge()).fit(frame, data[1]))
+    file.set(list(range(200_000)), "_schema", "categories", 1)
+    file.set(200_000, "_schema", "n_indicators", 1)
+    start = time.process_time()
+    file.assert_refused("pair features|too many indicators")
+    assert time.process_time() - start < 10
+
+
+def test_more_indicators_than_categories(data, saved):
+    frame = pd.DataFrame({"a": data[0][:, 0], "kind": pd.Categorical(np.resize(["u", "v"], 40))})
+    file = saved(TwinRegressor(Ridge()).fit(frame, data[1]))
+    file.set(30_000_000, "_schema", "n_indicators", 1)
+    file.assert_refused("has 30000000 indicators")
+
+
+def test_number_of_threads_is_bounded(data, saved):
+    model = RandomForestRegressor(2, max_depth=2, random_state=0).fit(*data)
+    file = saved(model)
+    file.set(3_000, "params", "n_jobs")
+    assert twinned.load(file.path).n_jobs <= 1024
+    file.set(-3_000, "params", "n_jobs")
+    assert twinned.load(file.path).n_jobs == -1
+
+
+def test_gaussian_process_with_a_large_covariance(data, saved):
+    file = saved(GPRegressor(random_state=0).fit(*data))
+    for name in ("X", "weight", "target", "dual"):
+        file.change_array(lambda a: np.resize(a, (20_000, *a.shape[1:])), f"process_/{name}")
+    file.assert_refused("20,000 rows, more than 10,000")
+
+
+# --- predictions: parts that do not fit together --------------------------------------------------
+
+
+@pytest.fixture
+def twin_file(data, saved, monkeypatch):
+    monkeypatch.setattr(
+        "twinned.intervals.error_scale.ExtraTreesRegressor",
+        lambda n_estimators, **options: ExtraTreesRegressor(2, **options),
+    )
+    X, y = data
+    return saved(twinned.cross_conformal(TwinRegressor(Ridge()), X, y, cv=2).store_in())
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "match"),
+    [
+        ("intervals_/scores", lambda a: a[::-1].copy(), "scores is not sorted"),
+        ("intervals_/scores", lambda a: -a, "not within"),
+        ("intervals_/columns", lambda a: a + 1, "not within 0 … 2"),
+        ("intervals_/columns", lambda a: a[::-1].copy(), "not increasing"),
+        ("intervals_/regressor/trees/value", lambda a: -a - 1, "error scale that is negative"),
+        ("anchors_X_", set_first(np.nan), "contains NaN"),
+        ("anchors_X_", set_first(np.inf), "not within"),
+        ("anchors_y_", lambda a: a[:30], "has 30 entries along the axis anchor, not 40"),
+        ("anchors_y_", set_first(np.nan), "not within"),
+        ("anchor_rows_", set_first(-2), "not within"),
+        ("selected_features_", lambda a: a + 1, "not within 0 … 2"),
+        ("selected_features_", lambda a: a[:-1], "base estimator of 9 pair features, not 6"),
+        ("estimator_/coef_", lambda a: np.stack([a, a]), "too many intercepts|outputs"),
+    ],
+)
+def test_altered_twin(twin_file, name, change, match):
+    twin_file.change_array(change, name)
+    twin_file.assert_refused(match)
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "match"),
+    [
+        (0.0, ("_y_unit",), "_y_unit is 0.0"),
+        ("float16", ("_pair_dtype",), "_pair_dtype is 'float16'"),
+        ("other", ("params", "weights"), "weights"),
+        (None, ("n_features",), "n_features is None"),
+        (["a", "a", "b"], ("names",), "a feature name twice"),
+        ({"ufunc": "add"}, ("params", "pair_features"), "unknown kind"),
+        ("os", ("estimator_", "class"), "unknown class os"),
+        ({"dict": {"alpah": 1.0}}, ("estimator_", "params"), "that Ridge does not have"),
+        ({"dict": {"alpha": -1.0}}, ("estimator_", "params"), "'alpha' parameter of Ridge"),
+    ],
+)
+def test_altered_value_of_a_twin(twin_file, value, path, match):
+    twin_file.set(value, *path)
+    twin_file.assert_refused(match)
+
+
+@pytest.fixture(scope="module")
+def network_bytes(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("network") / "model.twin"
+    options = {"n_members": 2, "max_steps": 3, "fold_steps": 3, "n_folds": 2, "random_state": 0}
+    twinned.save(TwinNeuralRegressor((4,), **options).fit(*data), path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "match"),
+    [
+        ("_parameters/linear_0", lambda a: a[:, :-1].copy(), "other shapes"),
+        ("_parameters/bias_1", set_first(np.inf), "not within"),
+        ("_parameters/bias_1", lambda a: a.astype(float), "array of float64"),
+        ("_gates", lambda a: a[:-1], "axis member"),
+        ("_scale/1", np.zeros_like, "not within"),
+        ("member_weights_", lambda a: a * 2, "does not sum to one"),
+        ("anchors_y_", lambda a: a[:, None].copy(), "anchors with other outputs"),
+    ],
+)
+def test_altered_network(network_bytes, tmp_path, model_file, name, change, match):
+    file = model_file(tmp_path / "model.twin")
+    file.path.write_bytes(network_bytes)
+    file.change_array(change, name)
+    file.assert_refused(match)
