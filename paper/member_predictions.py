@@ -64,7 +64,7 @@ class FittedTwin:
         networks = self._networks
         indices = self.nearest_anchors(X, min(max_k, len(self.anchors_y)))
         queries, anchors = self._matrices(X)
-        with on_device(networks.device):
+        with on_device(networks.device, networks.n_jobs):
             differences = indexed_differences(
                 networks.shape, networks.parameters, networks.gates, queries, anchors, indices
             )
@@ -84,7 +84,7 @@ class FittedTwin:
         for member in range(self.n_members):
             own = {name: value[member : member + 1] for name, value in networks.parameters.items()}
             gate = networks.gates[member : member + 1]
-            with on_device(networks.device):
+            with on_device(networks.device, networks.n_jobs):
                 blocks = [
                     grid_differences(networks.shape, own, gate, queries[low : low + step], anchors)
                     for low in range(0, len(queries), step)

@@ -449,7 +449,7 @@ def test_verbose(data, capsys):
     AutoTwinRegressor(members=["ridge"], verbose=1).fit(*data[:2])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("[AutoTwinRegressor] ridge: RMSE")
-    assert lines[1].startswith("[AutoTwinRegressor] blend (single): RMSE")
+    assert lines[1].startswith("[AutoTwinRegressor] blend (greedy): RMSE")
 
 
 def test_too_few_rows():

@@ -8,7 +8,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
-from twinned.diagnostics.cross_validation import cross_validate_models
+from twinned.diagnostics import diagnose
 from twinned.estimators.training_set import Pairs
 from twinned.exceptions import UnusedFeatureWarning
 
@@ -95,11 +95,12 @@ def test_boosted_twins_of_a_blend_are_fitted_where_a_fold_knows_nothing():
     assert blend.skipped_ == {}
 
 
-def test_baselines_of_a_diagnosis_are_fitted_where_a_fold_knows_nothing():
+def test_diagnosis_where_a_fold_knows_nothing_of_a_feature():
     X, y = table(1, n_rows=40)
+    blend = AutoTwinRegressor(members=["ridge", ("twin", TwinRegressor(SMALL))], random_state=0)
     with pytest.warns(UnusedFeatureWarning, match="'b'"):
-        result = cross_validate_models(X, y, TwinRegressor(SMALL))
-    assert np.isfinite(result.predictions["base estimator"]).all()
+        diagnosis = diagnose(X, y, estimator=blend, budget=20)
+    assert set(diagnosis.leaderboard["model"]) >= {"ridge", "twin"}
 
 
 def test_known_features_count_pairs_with_two_known_rows():
