@@ -267,6 +267,16 @@ def test_neural_figures_match_the_results():
         assert values == [*(f"{mean[key, model]:.4g}" for model in models), f"{ratio:.3f}"]
 
 
+def test_figures_of_blends_match_the_results():
+    runs = pd.read_csv(ROOT / "benchmarks/results/accuracy_auto.csv")
+    runs = runs[runs["effort"] == "thorough"]
+    mean = runs.groupby(["dataset", "model"])["rmse"].mean()
+    rows = cells((ROOT / "docs/auto.md").read_text(encoding="utf-8"))
+    shown = {row[0]: (row[1], row[5]) for row in rows if row[0] in KEYS}
+    models = ("blend", "blend without twins")
+    assert shown == {key: tuple(f"{mean[key, model]:.4g}" for model in models) for key in KEYS}
+
+
 def test_figures_of_published_training_match_the_results():
     shown = {row[0]: row[1:] for row in cells((ROOT / "docs/neural.md").read_text("utf-8"))}
     results = cells((ROOT / "benchmarks/results/as_published.md").read_text("utf-8"))

@@ -63,11 +63,19 @@ def test_twins_are_excluded_where_they_do_not_lower_the_error(lower, upper):
 
 def test_single_member_where_the_blend_does_not_pay():
     weights = {"gp_rbf": 0.1, "tree_twin": 0.9}
-    blend = make_blend(ERRORS, weights, 1.095, (0.9, 0.8, 0.99, {"gp_rbf": 1.0}))
+    blend = make_blend(ERRORS, weights, 1.12, (0.9, 0.8, 0.99, {"gp_rbf": 1.0}))
     found = recommend(blend)
     assert found.members == ["tree_twin"]
     assert found.conclusion == "helps"
     assert found.reason.startswith("Use twinned gradient boosting: it has the lowest error")
+
+
+def test_blend_where_a_single_member_is_hardly_better():
+    weights = {"gp_rbf": 0.1, "tree_twin": 0.9}
+    blend = make_blend(ERRORS, weights, 1.105, (0.9, 0.8, 0.99, {"gp_rbf": 1.0}))
+    found = recommend(blend)
+    assert found.members == ["tree_twin", "gp_rbf"]
+    assert "its error is about that of the best single model, tree_twin" in found.reason
 
 
 def test_ridge_where_it_is_as_good():
