@@ -72,3 +72,14 @@ def shipped_defaults(small_defaults):
     small_defaults.undo()
     yield
     use_small_defaults(small_defaults)
+
+
+@pytest.fixture(scope="module")
+def five_trees():
+    """Fit the error scale of intervals, most of the time of a small fit, with five trees."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "twinned.intervals.error_scale.ExtraTreesRegressor",
+            lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
+        )
+        yield

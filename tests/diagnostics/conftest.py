@@ -1,5 +1,4 @@
 import pytest
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor
@@ -8,14 +7,8 @@ from twinned.diagnostics.cross_validation import cross_validate_twin
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_trees():
-    """The error scale of the intervals takes most of the time of a fit to few rows."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "twinned.intervals.error_scale.ExtraTreesRegressor",
-            lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
-        )
-        yield
+def few_trees(five_trees):
+    """All diagnoses fit the error scale with few trees."""
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Cross-validation of a twin, and its base estimator on plain rows."""
 
-import threading
 import warnings
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor
 from twinned.diagnostics.baselines import plain_estimator
-from twinned.diagnostics.cross_validation import cross_validate_twin, use_all_cores
+from twinned.diagnostics.cross_validation import cross_validate_twin
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 
@@ -75,32 +74,3 @@ def test_only_unknown_categories_are_silent(tree_twin):
 
 
 # --- threads ----------------------------------------------------------------------------------
-
-
-def test_base_estimator_with_own_threads_is_called_from_one_thread(monkeypatch):
-    """Gradient boosting starts a thread on every core: n_jobs threads must not call it at once."""
-    rng = np.random.RandomState(0)
-    X, y = rng.rand(30, 2), rng.rand(30)
-    twin = TwinRegressor(HistGradientBoostingRegressor(max_iter=3), random_state=0).fit(X, y)
-    threads, original = set(), HistGradientBoostingRegressor.predict
-
-    def predict(self, X):
-        threads.add(threading.current_thread())
-        return original(self, X)
-
-    monkeypatch.setattr(HistGradientBoostingRegressor, "predict", predict)
-    with use_all_cores(twin, 5):
-        twin.predict(X[:5])
-    assert threads == {threading.current_thread()}
-
-
-def test_tree_kernel_uses_all_cores_and_leaves_n_jobs_as_it_was():
-    rng = np.random.RandomState(0)
-    X, y = rng.rand(300, 2), rng.rand(300)
-    twin = TwinRegressor(RandomForestRegressor(50, max_depth=4), pairs=4, random_state=0).fit(X, y)
-    with use_all_cores(twin, 300):
-        assert twin.n_jobs == -1
-    assert twin.n_jobs is None
-    twin.set_params(n_jobs=1)
-    with use_all_cores(twin, 300):
-        assert twin.n_jobs == 1

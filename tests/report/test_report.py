@@ -8,7 +8,6 @@ from importlib import import_module
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import ExtraTreesRegressor
 
 from twinned import AutoTwinRegressor, diagnose
 from twinned.datasets import make_wsb
@@ -18,15 +17,7 @@ from twinned.report.charts import Chart, bar_chart, format_number, powers, ticks
 SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "comparables", "next"]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_trees():
-    """The error scale of the intervals takes most of the time of a fit to few rows."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "twinned.intervals.error_scale.ExtraTreesRegressor",
-            lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
-        )
-        yield
+pytestmark = pytest.mark.usefixtures("five_trees")
 
 
 @pytest.fixture(scope="module")

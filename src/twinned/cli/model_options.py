@@ -26,7 +26,7 @@ MODELS = {
 }
 MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost")
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
-# Defaults of --model auto: a minute or two for a thousand rows on two cores, and never much longer.
+# Defaults of --model auto, so that a command ends soon.
 BLEND_EFFORT, BLEND_MINUTES = "fast", 5
 EFFORTS = ("fast", "balanced", "thorough")
 N_FOLDS = 5

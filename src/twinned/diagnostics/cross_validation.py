@@ -7,8 +7,6 @@ predictions of the held-out rows, or let the twins of the folds predict once mor
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,9 +21,7 @@ from twinned._validation import count_rows, validate_target
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
-from twinned.models.trees import enough_work
-from twinned.models.trees.reader import read_trees
-from twinned.pairing.anchors import NearestAnchors, as_anchor_strategy
+from twinned.pairing.anchors import NearestAnchors
 from twinned.pairing.splits import Folds, row_folds
 
 N_FOLDS = 5
@@ -73,7 +69,7 @@ class CrossValidation:
         """(n,) out-of-fold predictions and standard deviations of the twin."""
         mean, std = np.empty_like(self.y), np.empty_like(self.y)
         for twin, (_, rows) in zip(self.twins, self.folds, strict=True):
-            with use_all_cores(twin, len(rows)), ignore_table_warnings():
+            with ignore_table_warnings():
                 mean[rows], std[rows] = twin.predict(self.rows(rows), return_std=True)
         return mean, std
 
@@ -98,7 +94,7 @@ class CrossValidation:
         for twin, rows in zip(self.twins, self.query_rows(), strict=True):
             nearest_first = NearestAnchors(len(twin.anchors_y_), metric=self.metric)
             ordered = copy.copy(twin).set_params(anchors=nearest_first)
-            with use_all_cores(ordered, len(rows)), ignore_table_warnings():
+            with ignore_table_warnings():
                 found.append(AnchorEstimates(rows, *ordered.predict_anchors(self.rows(rows))))
         return found
 
@@ -129,36 +125,6 @@ def check_diagnosable(y: Any, n: int) -> Floats:
     if np.ptp(values) == 0:
         raise ValueError(f"All values of y are {values[0]:g}; a diagnosis needs different values.")
     return values
-
-
-@contextmanager
-def use_all_cores(twin: Any, n_queries: int) -> Iterator[None]:
-    """Let a fitted twin predict on all cores where the tree kernel does the work.
-
-    The kernel has no threads but those of `n_jobs`. Any other prediction calls the base estimator,
-    which may start a thread on every core: with several such calls at once there would be more
-    threads than cores.
-    """
-    by_kernel = (
-        isinstance(twin, TwinRegressor)
-        and twin.n_jobs is None
-        and enough_work(twin.estimator_, n_queries * _n_anchors_used(twin) * (1 + twin.symmetric))
-        and read_trees(twin.estimator_) is not None
-    )
-    if not by_kernel:
-        yield
-        return
-    twin.set_params(n_jobs=-1)
-    try:
-        yield
-    finally:
-        twin.set_params(n_jobs=None)
-
-
-def _n_anchors_used(twin: BaseTwin) -> int:
-    """Return from how many anchors a fitted twin predicts a query."""
-    nearest = as_anchor_strategy(twin.anchors).nearest(len(twin.anchors_y_))
-    return len(twin.anchors_y_) if nearest is None else nearest[0]
 
 
 def rmse(predictions: Floats, y: Floats) -> float:

@@ -15,7 +15,6 @@ from twinned.diagnostics.cross_validation import (
     CrossValidation,
     cross_validate_twin,
     rmse,
-    use_all_cores,
 )
 from twinned.diagnostics.ratio import rmse_ratio
 from twinned.diagnostics.result import CheckResult, Numbers, draw_curve, format_percent
@@ -221,8 +220,7 @@ def _fit_and_predict(model: Any, cv: CrossValidation, fold: int, train: Indices)
     held_out = cv.folds[fold][1]
     with ignore_table_warnings():
         model.fit(cv.rows(train), cv.y[train])
-        with use_all_cores(model, len(held_out)):
-            return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)
+        return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)
 
 
 def _order_by_groups(cv: CrossValidation, rows: Indices) -> Indices:

@@ -12,7 +12,6 @@ from twinned._table import Floats
 from twinned.diagnostics.cross_validation import (
     CrossValidation,
     cross_validate_twin,
-    use_all_cores,
 )
 from twinned.diagnostics.result import CheckResult, Numbers, format_percent
 from twinned.estimators.base import BaseTwin
@@ -90,8 +89,7 @@ def anchor_decomposition(
     for _ in range(_N_TRAINING_SETS):
         subset = rng.permutation(train)[:size]
         own = clone(cv.twin).set_params(anchors="all").fit(cv.rows(subset), cv.y[subset])
-        with use_all_cores(own, len(queries)):
-            by_anchor = own.predict_anchors(cv.rows(queries))[1]
+        by_anchor = own.predict_anchors(cv.rows(queries))[1]
         sample = rng.permutation(by_anchor.shape[1])[: min(_MAX_ANCHORS, size)]
         estimates.append(by_anchor[:, sample].T)
     parts = bias_variance_covariance(np.stack(estimates), cv.y[queries])
