@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -76,25 +77,29 @@ def make_twins():
     }
 
 
-def measure_rates(twin, bodies, rates, seconds):
-    """Yield the results of each rate, up to the first that is not sustained."""
+@contextmanager
+def serve(model):
+    """Serve a model in a process of its own; yield its port and the number of the process."""
     with tempfile.TemporaryDirectory() as folder:
-        save(twin, Path(folder) / "m.twin")
+        save(model, Path(folder) / "m.twin")
         command = [sys.executable, "-u", "-m", "twinned.cli", "serve", f"{folder}/m.twin"]
         with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as run:
             try:
-                port = int(run.stdout.readline().split()[0].rsplit(":", 1)[1])
-                time.sleep(3)
-                asyncio.run(load(port, bodies, 20, 5))  # compile
-                for rate in rates:
-                    n_sent, latencies, n_failed, took = asyncio.run(
-                        load(port, bodies, rate, seconds)
-                    )
-                    yield rate, n_sent / took, latencies, n_failed
-                    if np.percentile(latencies, 99) > 0.1:
-                        break
+                yield int(run.stdout.readline().split()[0].rsplit(":", 1)[1]), run.pid
             finally:
                 run.terminate()
+
+
+def measure_rates(twin, bodies, rates, seconds):
+    """Yield the results of each rate, up to the first that is not sustained."""
+    with serve(twin) as (port, _):
+        time.sleep(3)
+        asyncio.run(load(port, bodies, 20, 5))  # compile
+        for rate in rates:
+            n_sent, latencies, n_failed, took = asyncio.run(load(port, bodies, rate, seconds))
+            yield rate, n_sent / took, latencies, n_failed
+            if np.percentile(latencies, 99) > 0.1:
+                break
 
 
 def main():

@@ -12,17 +12,16 @@ descriptors or threads have grown.
 import asyncio
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.serve_load import serve
 from paper import harness
-from twinned import TwinRegressor, save
+from twinned import TwinRegressor
 from twinned.datasets import make_rcl
 
 KINDS = ["good"] * 14 + ["bad"] * 3 + ["slow", "aborted", "left"]
@@ -146,21 +145,14 @@ def main():
     arguments = harness.parse_arguments(__doc__, minutes=30.0, rate=200)
     X, y = make_rcl(300, random_state=0)
     twin = TwinRegressor(random_state=0).fit(X[:200], y[:200])
-    rows = X[200:].to_dict("records")
-    with tempfile.TemporaryDirectory() as folder:
-        save(twin, Path(folder) / "m.twin")
-        command = [sys.executable, "-u", "-m", "twinned.cli", "serve", f"{folder}/m.twin"]
-        with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as run:
-            try:
-                port = int(run.stdout.readline().split()[0].rsplit(":", 1)[1])
-                bodies = [json.dumps({"rows": [row]}).encode() for row in rows]
-                expected = twin.predict(X[200:])
-                cases = [(b, [float(value)]) for b, value in zip(bodies, expected, strict=True)]
-                outcomes, latencies, samples = asyncio.run(
-                    soak(port, run.pid, cases, arguments.rate, 60 * arguments.minutes)
-                )
-            finally:
-                run.terminate()
+    bodies = [json.dumps({"rows": [row]}).encode() for row in X[200:].to_dict("records")]
+    cases = [
+        (body, [float(value)]) for body, value in zip(bodies, twin.predict(X[200:]), strict=True)
+    ]
+    with serve(twin) as (port, process):
+        outcomes, latencies, samples = asyncio.run(
+            soak(port, process, cases, arguments.rate, 60 * arguments.minutes)
+        )
     for (kind, outcome), count in sorted(outcomes.items()):
         print(f"{kind:8} {outcome:20} {count}")
     shown = 1000 * np.percentile(latencies, [50, 99, 99.9])
