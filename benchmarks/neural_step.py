@@ -4,7 +4,7 @@ Both: `members` networks at once, hidden layers 128–128, silu, 8 features, B p
 orders (2 B rows through the second layer), mean squared error of ½F(a, b) − ½F(b, a), Adam without
 decay on a cosine schedule, float32, rows drawn at random at each step, no embedding, no dropout.
 PyTorch is written with batched products (`baddbmm`) and fused Adam, in two ways: *pairs* draws B
-pairs and computes the first layer for each; *shared* draws B / 4 points of which each meets four
+pairs and computes the first layer for each; *shared* draws B / 2 points of which each meets two
 others, and computes the first layer once a point, which is what the engine does.
 
 One core, processor seconds (which other programs cannot lengthen), everything in turns, medians.
@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.measurement import product_rate, training_loops, use_cores
 from paper import harness
 
-N_ROWS, N_FEATURES, WIDTH, PARTNERS = 1_000, 8, 128, 4
+N_ROWS, N_FEATURES, WIDTH, PARTNERS = 1_000, 8, 128, 2
 CASES = [(1, 64), (1, 256), (8, 64), (8, 256)]
 
 

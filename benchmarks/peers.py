@@ -1,8 +1,9 @@
-"""CatBoost and other tree ensembles beside `AutoTwinRegressor`: errors and conformal intervals.
+"""CatBoost and other models beside `AutoTwinRegressor`: errors and conformal intervals.
 
 Everything at its default, on the splits of `benchmarks.tables`. The intervals of CatBoost are those
 of split conformal prediction: a model of four fifths of the training rows, and the quantile of its
-absolute errors on the last fifth. Results: `benchmarks/results/peers.csv`, which
+absolute errors on the last fifth. RealMLP is that of `pip install pytabkit`, and pdll's default
+takes so long that it has three splits. Results: `benchmarks/results/peers.csv`, which
 `benchmarks.accuracy_auto` reads.
 
     python -m benchmarks.peers --jobs 2
@@ -25,8 +26,10 @@ COLUMNS = [
     *(f"width_{confidence}:.6g" for confidence in CONFIDENCES),
     "seconds:.4g",
 ]
-MODELS = ["catboost", "lightgbm", "xgboost"]
+MODELS = ["catboost", "lightgbm", "xgboost", "realmlp", "pdll"]
 N_SPLITS = 10  # of tables outside the paper
+ELSEWHERE = ["lightgbm", "xgboost"]  # on the paper's sets: in `accuracy_trees.csv`
+ON_PAPER_SETS = {"realmlp": PAPER_SEEDS, "pdll": PAPER_SEEDS[:3]}
 
 
 def make_model(name, X):
@@ -46,6 +49,14 @@ def make_model(name, X):
         from lightgbm import LGBMRegressor
 
         return LGBMRegressor(random_state=0, verbosity=-1, n_jobs=1)
+    if name == "realmlp":
+        from pytabkit import RealMLP_TD_Regressor
+
+        return RealMLP_TD_Regressor(device="cpu", random_state=0, n_threads=1)
+    if name == "pdll":
+        from pdll import PairwiseDifferenceRegressor
+
+        return PairwiseDifferenceRegressor()
     from xgboost import XGBRegressor
 
     return XGBRegressor(random_state=0, n_jobs=1, enable_categorical=bool(texts))
@@ -76,6 +87,13 @@ def run_split(dataset, model, seed):
     return result
 
 
+def splits(dataset, model):
+    """Return the splits of a data set on which a model is measured."""
+    if dataset in KEYS:
+        return [] if model in ELSEWHERE else ON_PAPER_SETS.get(model, PAPER_SEEDS)
+    return [] if model in ON_PAPER_SETS else range(N_SPLITS)
+
+
 def main():
     arguments = harness.parse_arguments(
         __doc__,
@@ -90,9 +108,7 @@ def main():
         (key, model, seed)
         for model in arguments.models
         for key in arguments.datasets
-        for seed in (PAPER_SEEDS if key in KEYS else range(N_SPLITS))
-        # `accuracy_trees.csv` has the errors of LightGBM and XGBoost on the paper's sets
-        if model == "catboost" or key not in KEYS
+        for seed in splits(key, model)
     ]
     harness.run_benchmark(table, trials, run_split, arguments)
 

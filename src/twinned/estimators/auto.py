@@ -78,7 +78,7 @@ class AutoTwinRegressor(BaseTwin):
         features without missing values. `plan_` of another fit is such a list.
     cv : int, splitter, iterable or None, default=None
         Folds, in which each row must be held out once. An integer is that many random folds, None
-        is 5; rows with equal features are in the same one.
+        is 5, or 10 with fewer than 500 rows; rows with equal features are in the same one.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`.
     n_jobs : int or None, default=None

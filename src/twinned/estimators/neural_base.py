@@ -33,7 +33,7 @@ class BaseNeural(BaseEstimator):
         The widths of the hidden layers.
     effort : {"fast", "balanced", "thorough"}, default="balanced"
         Sets the values for None of `n_members` (3, 7, 24), `max_steps` (1000, 3200, 6000),
-        `batch_size` (128, 128, 256), `n_folds` (2, 5, 5; at most `n_members`) and `fold_steps`
+        `batch_size` (96, 96, 192), `n_folds` (2, 5, 5; at most `n_members`) and `fold_steps`
         (400, 800, 2400; at most `max_steps`), and the number of settings (3, 6, 8; at most
         `n_members`).
     n_members : int or None, default=None

@@ -60,7 +60,7 @@ SIZES = {
 FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS, FAST_TWIN_FEATURES = 250, 40_000, 20
 # Steps of the networks that hold out a fold, as a share of those of the final networks: with fewer,
 # the out-of-fold predictions are worse than the final ones, and the weights of networks too small.
-FOLD_STEPS = {"fast": 1.0, "balanced": 0.5, "thorough": 1.0}
+FOLD_STEPS = {"fast": 1.0, "balanced": 0.25, "thorough": 1.0}
 
 MakeEstimator = Callable[[str, MemberContext, FeaturePreparation, int], Any]
 

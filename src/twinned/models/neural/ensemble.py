@@ -63,9 +63,9 @@ class Effort(NamedTuple):
 
 
 EFFORTS = {
-    "fast": Effort(3, 1000, 128, 2, 400, 3, 5, 32, wide_share=0.6),
-    "balanced": Effort(7, 3200, 128, 5, 800, 6, 5, 48),
-    "thorough": Effort(24, 6000, 256, 5, 2400, 8, 10, 96),
+    "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, wide_share=0.6),
+    "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48),
+    "thorough": Effort(24, 6000, 192, 5, 2400, 8, 10, 96),
 }
 
 
