@@ -132,10 +132,10 @@ def test_members_use_the_relevant_features_or_all():
     every = FeatureFactors(np.ones(2), np.array([3.0, 4.0]))
     problem = SimpleNamespace(inputs=[NetworkInputs(np.arange(2), few, every)])
     settings = settings_of_wide_table(list(SETTINGS[:3]))
-    assert [own.all_features for own in settings] == [False, True, False, True]
-    assert [own.learning_rate for own in settings] == [2e-2, 2e-2, 8e-3, 8e-3]
-    members = [Member(own, 0, 0) for own in settings[:2]]
-    assert [own.feature_scale(problem).tolist() for own in members] == [[0.0, 2.0], [3.0, 4.0]]
-    assert [own.n_features(problem) for own in members] == [1, 2]
-    plain = [own._replace(relevance=False) for own in SETTINGS[:1]]
-    assert len(settings_of_wide_table(plain)) == 2
+    assert [own.all_features for own in settings] == [True, False, True, False]
+    assert [own.relevance for own in settings] == [True, False, True, True]
+    assert [own.dropout for own in settings] == [0.0, 0.0, 0.1, 0.1]
+    members = [Member(own, 0, 0) for own in settings]
+    scales = [own.feature_scale(problem).tolist() for own in members]
+    assert scales == [[3.0, 4.0], [0.0, 1.0], [3.0, 4.0], [0.0, 2.0]]
+    assert [own.n_features(problem) for own in members] == [2, 1, 2, 1]
