@@ -70,7 +70,24 @@ def test_error_of_held_out_rows_is_that_of_a_slow_version(schema, rng):
             for j in known
         ]
         errors.append(abs(np.mean(own) - y[row]))
-    assert held_out_error(BOOSTING, training, columns, None) == pytest.approx(np.mean(errors))
+    mask = np.isin(np.arange(30), known)
+    error = held_out_error(BOOSTING, training, mask, columns, None)
+    assert error == pytest.approx(np.mean(errors))
+
+
+def test_pairs_within_groups_keep_all_columns(schema, rng):
+    X = rng.normal(size=(60, 4))
+    training, features = training_set(X, X.sum(axis=1), schema)
+    groups = np.arange(60) // 10
+    within = groups[training.first] == groups[training.second]
+    training = training._replace(
+        pairs=training.pairs[within],
+        target=training.target[within],
+        first=training.first[within],
+        second=training.second[within],
+        groups=groups,
+    )
+    assert choose_pair_columns(BOOSTING, training, features, None) is training
 
 
 @pytest.mark.parametrize("wrap", [lambda twin: twin, SemiSupervisedTwinRegressor])

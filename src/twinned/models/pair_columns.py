@@ -11,6 +11,7 @@ import logging
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GroupKFold, KFold
@@ -20,7 +21,6 @@ from twinned._table import Floats
 from twinned.models.sklearn import PairTrainingSet
 from twinned.models.threads import limit_threads
 from twinned.pairing.features import PairFeatures
-from twinned.pairing.splits import pair_folds
 
 _N_FOLDS = 3  # of which one is held out
 _TRIAL_ITERATIONS = 60
@@ -40,9 +40,10 @@ def choose_pair_columns(
     is_boosting = isinstance(base, HistGradientBoostingRegressor)
     if not is_boosting or not 0 < n_concatenated < n_columns or len(training.y) < 10 * _N_FOLDS:
         return training
+    is_known = _known_rows(training)
     columns = [np.arange(n_columns), np.arange(n_concatenated, n_columns)]
-    every, differences = (held_out_error(base, training, own, n_jobs) for own in columns)
-    if differences >= (1.0 - _LEAST_GAIN) * every:
+    every, differences = (held_out_error(base, training, is_known, own, n_jobs) for own in columns)
+    if not differences < (1.0 - _LEAST_GAIN) * every:
         return training
     _LOGGER.info(
         "differences alone are used: their error on held-out rows is %.2f of that of all pair "
@@ -53,14 +54,20 @@ def choose_pair_columns(
 
 
 def held_out_error(
-    base: Any, training: PairTrainingSet, columns: Indices, n_jobs: int | None
+    base: Any,
+    training: PairTrainingSet,
+    is_known: NDArray[np.bool_],
+    columns: Indices,
+    n_jobs: int | None,
 ) -> float:
-    """The error of a third of the rows, predicted after a few iterations on pairs of the others."""
-    groups = training.groups
-    cv: Any = GroupKFold(_N_FOLDS)
-    if groups is None or len(np.unique(groups)) < _N_FOLDS:
-        cv, groups = KFold(_N_FOLDS, shuffle=True, random_state=0), None
-    train, test = pair_folds(cv, training.first, training.second, training.y, groups)[0]
+    """The error of the other rows, predicted after a few iterations on pairs of the known ones.
+
+    NaN where there are no pairs of known rows, or none of a known row and another one.
+    """
+    first, second = is_known[training.first], is_known[training.second]
+    train, test = np.flatnonzero(first & second), np.flatnonzero(first != second)
+    if not len(train) or not len(test):
+        return np.nan
     pairs = np.asarray(training.pairs)[:, columns]
     weight = training.fit_params.get("sample_weight")
     trial = clone(base).set_params(max_iter=min(_TRIAL_ITERATIONS, base.max_iter), random_state=0)
@@ -71,13 +78,22 @@ def held_out_error(
             sample_weight=None if weight is None else weight[train],
         )
         residual = trial.predict(pairs[test]) - training.target[test]
-    is_known = np.zeros(len(training.y), dtype=bool)
-    is_known[training.first[train]] = is_known[training.second[train]] = True
     return _error_of_rows(residual, training.first[test], training.second[test], is_known)
 
 
+def _known_rows(training: PairTrainingSet) -> NDArray[np.bool_]:
+    """(row,) mask of the rows that are not held out; groups are not divided."""
+    cv, groups = KFold(_N_FOLDS, shuffle=True, random_state=0), training.groups
+    if groups is not None and len(np.unique(groups)) >= _N_FOLDS:
+        cv = GroupKFold(_N_FOLDS)
+    known, _ = next(cv.split(training.y, groups=groups))
+    mask = np.zeros(len(training.y), dtype=bool)
+    mask[known] = True
+    return mask
+
+
 def _error_of_rows(
-    residual: Floats, first: Indices, second: Indices, is_known: np.ndarray[Any, Any]
+    residual: Floats, first: Indices, second: Indices, is_known: NDArray[np.bool_]
 ) -> float:
     """The mean absolute error of held-out rows, each predicted by the mean over its pairs.
 
