@@ -216,8 +216,8 @@ def summary(runs):
         "machine. RMSE is that of up to 700 other rows; ratios are means over splits, with "
         "standard errors of the paired ratios. Choices were made on other splits.",
         "",
-        "`neural-all` of split 0 of logp and solubility, and all `tree-all` of split 0, were fitted "
-        "by an earlier version, whose Gaussian process took more steps on wide tables.",
+        "Of split 0, `neural-all` on logp and solubility and `tree-all` were fitted by an earlier "
+        "version, whose Gaussian process took more steps on wide tables.",
         "",
         *harness.markdown_table(header, rows),
     ]
