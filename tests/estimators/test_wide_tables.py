@@ -16,6 +16,7 @@ from twinned.models.base_estimator import (
     default_estimator,
     default_n_pairs,
 )
+from twinned.models.neural import inputs
 from twinned.models.neural.padding import round_up
 from twinned.models.neural.parameters import resolve_n_frequencies, training_steps
 from twinned.models.neural.problem import build_problem
@@ -114,6 +115,40 @@ def test_networks_of_a_wide_table(rng):
 
 
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
+def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
+    monkeypatch.setattr(inputs, "MAX_RELEVANT_FEATURES", 5)
+    X, y = rng.uniform(size=(60, 12)), rng.normal(size=60)
+    X[:, 3] = 1.0
+    X[:, 8] = -X[:, 7]
+    model = estimator((4,), n_members=2, n_folds=2, max_steps=2, random_state=0)
+    problem = build_problem(model, X, y, twin=estimator is TwinNeuralRegressor)
+    assert problem.is_wide
+    expected = [j for j in range(12) if j not in (3, 8)]
+    assert problem.selected.tolist() == expected
+    for own in problem.inputs:
+        assert len(own.columns) == len(expected)
+        assert own.every.used.tolist() == [1.0] * len(expected)
+        assert own.relevant.used.sum() == 5
+        np.testing.assert_array_equal(own.relevant.relevance > 0, own.relevant.used > 0)
+    fitted = model.fit(X, y)
+    assert fitted.selected_features_.tolist() == expected
+    for few in fitted._parameters["linear_0"]:
+        n_used = np.count_nonzero(np.any(few[: len(expected)] != 0, axis=1))
+        assert n_used in (5, len(expected))
+    changed = X.copy()
+    changed[:, [3, 8]] = 0.3
+    np.testing.assert_array_equal(fitted.predict(changed), fitted.predict(X))
+
+
+def test_all_features_are_used_without_a_maximum(monkeypatch, rng):
+    monkeypatch.setattr(inputs, "MAX_RELEVANT_FEATURES", 5)
+    model = TwinNeuralRegressor((4,), n_members=1, max_features=None, random_state=0)
+    problem = build_problem(model, np.ones((20, 8)), rng.normal(size=20), twin=True)
+    assert not problem.is_wide
+    assert problem.n_columns == 8
+
+
+@pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
 def test_out_of_fold_predictions_do_not_depend_on_the_rows_they_predict(estimator, rng):
     X, y = rng.uniform(size=(48, 40)), rng.normal(size=48)
     # one setting and one check: nothing is chosen by the error of other folds, whose networks are
@@ -146,7 +181,7 @@ def test_networks_with_one_fold_have_the_same_features(rng):
 
 @pytest.mark.parametrize(
     ("parameters", "n_features", "expected"),
-    [({}, 24, 16), ({}, 48, 2), ({}, 64, 1), ({"n_frequencies": 3}, 64, 3), ({}, 384, 1)],
+    [({}, 24, 16), ({}, 48, 2), ({}, 64, 1), ({"n_frequencies": 3}, 64, 3), ({}, 100, 0)],
 )
 def test_frequencies_of_a_wide_table(parameters, n_features, expected):
     assert resolve_n_frequencies(TwinNeuralRegressor(**parameters), n_features) == expected

@@ -57,12 +57,13 @@ class BaseNeural(BaseEstimator):
         features; `"auto"` differs between members, None is no embedding.
     n_frequencies : int or None, default=None
         Number of frequencies per feature. None is 16 for up to 24 encoded features; for more, 96
-        divided by their number, and at least 1.
-    max_features : int or None, default=60
-        Maximum number of features that the networks use. Of a wider table, constant features,
-        copies of others and the least relevant ones are dropped, by the importances of a small
-        forest of extremely randomized trees on the training rows. None uses all, which takes longer
-        and may be more accurate (`benchmarks/results/wide.md`).
+        divided by their number, and so none for more than 96.
+    max_features : int or None, default=240
+        Maximum number of features that the networks use. Of a table of more than 60, constant
+        features and copies of others are dropped, and the least relevant ones beyond this number,
+        by the importances of a small forest of extremely randomized trees on the training rows.
+        Settings are then tried with the 60 most relevant features, and with all that remain. None
+        uses all features, without any selection (`benchmarks/results/wide.md`).
     learning_rate : float or None, default=None
         Initial learning rate of all members; None differs between members.
     dropout : float or None, default=None
@@ -144,7 +145,7 @@ class BaseNeural(BaseEstimator):
         activation: str = "silu",
         embedding: str | float | None = "auto",
         n_frequencies: int | None = None,
-        max_features: int | None = 60,
+        max_features: int | None = 240,
         learning_rate: float | None = None,
         dropout: float | None = None,
         weight_decay: float | None = None,

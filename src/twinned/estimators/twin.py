@@ -45,6 +45,7 @@ from twinned.models.base_estimator import (
 )
 from twinned.models.lightgbm import LazyPairMatrix, supports_blocks
 from twinned.models.memory import parse_memory_limit
+from twinned.models.pair_columns import choose_pair_columns
 from twinned.models.relevance import learn_relevance, uses_learned_metric
 from twinned.models.sklearn import (
     PairTrainingSet,
@@ -87,7 +88,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     pair_features : str or callable, default="concat+difference"
         Features of a pair: `"concat+difference"` (a, b, a − b), `"concat"` (a, b), `"difference"`
         a − b, or a callable of two (n_pairs, n_encoded) arrays. A categorical feature enters as
-        indicators, and its difference is 1 where two categories differ.
+        indicators, and its difference is 1 where two categories differ. Of more than 80 features,
+        the default estimator is fitted to a − b alone where that predicts held-out rows better:
+        a and b are then 0 in its training pairs.
     anchors : {"all"} or strategy, default="all"
         Known rows from which a query is predicted: all, `NearestAnchors(k)`, or
         `RandomAnchors(n)`.
@@ -261,6 +264,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         builder = self._drop_unknown_features(builder, pairs)
         fit_params = {} if validation is None else builder.validation_pairs(*validation)
         training = builder.training_set(pairs, fit_params)
+        if self.estimator is None and data.schema.n_features > MAX_FEATURES:
+            training = choose_pair_columns(base, training, self._features, self.n_jobs)
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
@@ -359,10 +364,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _pair_features(self, data: TrainingRows) -> PairFeatures:
         """The builder of pairs of the selected features."""
         selected = self.selected_features_
-        is_all = len(selected) == data.schema.n_features
-        return PairFeatures(
-            self.pair_features, data.schema, self._pair_dtype, None if is_all else selected
-        )
+        used = None if len(selected) == data.schema.n_features else selected
+        return PairFeatures(self.pair_features, data.schema, self._pair_dtype, used)
 
     def _drop_unknown_features(
         self, builder: TrainingPairBuilder, pairs: Pairs

@@ -81,7 +81,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         activation: str = "silu",
         embedding: str | float | None = "auto",
         n_frequencies: int | None = None,
-        max_features: int | None = 60,
+        max_features: int | None = 240,
         learning_rate: float | None = None,
         dropout: float | None = None,
         weight_decay: float | None = None,

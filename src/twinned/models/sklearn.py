@@ -34,7 +34,8 @@ class PairTrainingSet(NamedTuple):
 
     `pairs` is (n_pairs, width) and `target` (n_pairs,) or (n_pairs, n_outputs). `fit_params` holds
     `sample_weight`, `X_val` and `y_val` where given. A search is cross-validated over the rows
-    `first`, `second` (n_pairs,) of the pairs, their values `y` and `groups`.
+    `first`, `second` (n_pairs,) of the pairs, their values `y` and `groups`. The first
+    `n_constant` columns are 0 in all pairs.
     """
 
     pairs: NDArray[Any] | LazyPairMatrix
@@ -44,12 +45,21 @@ class PairTrainingSet(NamedTuple):
     second: Indices
     y: Floats
     groups: NDArray[Any] | None = None
+    n_constant: int = 0
+
+    def hold_constant(self, n_columns: int) -> PairTrainingSet:
+        """The training set with the first columns set to 0."""
+        pairs = np.array(self.pairs)
+        pairs[:, :n_columns] = 0.0
+        return self._replace(pairs=pairs, n_constant=n_columns)
 
     def with_pseudo_labels(self, pairs: NDArray[Any], target: Floats) -> PairTrainingSet:
         """The training set with further pairs, whose weight is that of the mean pair.
 
         They belong to no rows of the training set, so a search cannot be fitted to the result.
         """
+        pairs = np.array(pairs)
+        pairs[:, : self.n_constant] = 0.0
         fit_params = dict(self.fit_params)
         if "sample_weight" in fit_params:
             weight = fit_params["sample_weight"]

@@ -58,6 +58,12 @@ class PairFeatures:
             self.width += self._n_differences * ("difference" in kind)
 
     @property
+    def n_concatenated(self) -> int:
+        """Number of leading columns that are features of one row."""
+        is_concatenated = isinstance(self.kind, str) and "concat" in self.kind
+        return 2 * self._n_encoded if is_concatenated else 0
+
+    @property
     def bytes_per_pair(self) -> int:
         return self.width * self.dtype.itemsize
 

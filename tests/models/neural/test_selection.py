@@ -5,9 +5,9 @@ import pytest
 
 from twinned import TwinNeuralRegressor
 from twinned.models.neural.batch import Member
-from twinned.models.neural.ensemble import NO_STOP, SETTINGS
+from twinned.models.neural.ensemble import NO_STOP, SETTINGS, settings_of_wide_table
 from twinned.models.neural.fitting import _include_scale
-from twinned.models.neural.inputs import NetworkInputs
+from twinned.models.neural.inputs import FeatureFactors, NetworkInputs
 from twinned.models.neural.problem import build_problem
 from twinned.models.neural.selection import TrainedMembers, select
 from twinned.neural import NeuralRegressor
@@ -84,8 +84,11 @@ def test_relevance_is_learned_without_the_held_out_rows(rng):
     # merged rows are ordered by their features, so the folds are the same
     after = build_problem(estimator, X, changed, twin=True)
     np.testing.assert_array_equal(before.folds[0], after.folds[0])
-    assert np.abs(before.inputs[-1].relevance - after.inputs[-1].relevance).max() > 1e-3
-    np.testing.assert_allclose(before.inputs[0].relevance, after.inputs[0].relevance, rtol=0.05)
+    of_fold, of_all = (
+        [problem.inputs[fold].every.relevance for problem in (before, after)] for fold in (0, -1)
+    )
+    assert np.abs(of_all[0] - of_all[1]).max() > 1e-3
+    np.testing.assert_allclose(*of_fold, rtol=0.05)
 
 
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
@@ -115,10 +118,24 @@ def test_scaled_features_are_part_of_the_parameters(estimator, rng):
 
 
 def test_members_scale_features_by_relevance_or_not():
-    factors = ([1.0, 2.0], [3.0, 4.0])
-    problem = SimpleNamespace(inputs=[NetworkInputs(np.arange(2), np.array(f)) for f in factors])
+    factors = [FeatureFactors(np.ones(2), np.array(own)) for own in ([1.0, 2.0], [3.0, 4.0])]
+    problem = SimpleNamespace(inputs=[NetworkInputs(np.arange(2), own, own) for own in factors])
     relevant = SETTINGS[0]._replace(relevance=True)
     assert Member(relevant, 0, 0).feature_scale(problem).tolist() == [1.0, 2.0]
     assert Member(relevant, None, 0).feature_scale(problem).tolist() == [3.0, 4.0]
     plain = relevant._replace(relevance=False)
     assert Member(plain, 0, 0).feature_scale(problem).tolist() == [1.0, 1.0]
+
+
+def test_members_use_the_relevant_features_or_all():
+    few = FeatureFactors(np.array([0.0, 1.0]), np.array([0.0, 2.0]))
+    every = FeatureFactors(np.ones(2), np.array([3.0, 4.0]))
+    problem = SimpleNamespace(inputs=[NetworkInputs(np.arange(2), few, every)])
+    settings = settings_of_wide_table(list(SETTINGS[:3]))
+    assert [own.all_features for own in settings] == [True, False, True, False]
+    assert [own.relevance for own in settings] == [True, False, True, True]
+    assert [own.dropout for own in settings] == [0.0, 0.0, 0.1, 0.1]
+    members = [Member(own, 0, 0) for own in settings]
+    scales = [own.feature_scale(problem).tolist() for own in members]
+    assert scales == [[3.0, 4.0], [0.0, 1.0], [3.0, 4.0], [0.0, 2.0]]
+    assert [own.n_features(problem) for own in members] == [2, 1, 2, 1]

@@ -51,7 +51,7 @@ _GAIN = {
     "boosting": 1.0,
     "ridge": 0.5,
 }
-_NEURAL_FEATURES = 60  # `max_features` of the networks
+_NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step takes no longer
 _SAFETY = 1.15  # of expected times
 _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
 # Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from twinned._table import Floats
 from twinned.models.neural.ensemble import NO_STOP, Setting
-from twinned.models.neural.inputs import NetworkInputs
+from twinned.models.neural.inputs import FeatureFactors, NetworkInputs
 from twinned.models.neural.padding import pad_to, round_up
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.training import MemberArrays, ProblemArrays
@@ -31,11 +31,19 @@ class Member(NamedTuple):
         return problem.inputs[-1 if self.fold is None else self.fold]
 
     def feature_scale(self, problem: TrainingProblem) -> Floats:
-        """(feature,) factors of the features: their relevance, or ones."""
-        columns, relevance = self.inputs(problem)
-        if relevance is None or not self.setting.relevance:
-            return np.ones(len(columns))
-        return relevance
+        """(feature,) factors of the features: their relevance, or ones; 0 if they are not used."""
+        factors = self._factors(problem)
+        if factors.relevance is None or not self.setting.relevance:
+            return factors.used
+        return factors.relevance
+
+    def n_features(self, problem: TrainingProblem) -> int:
+        """Number of features that are used."""
+        return int(np.count_nonzero(self._factors(problem).used))
+
+    def _factors(self, problem: TrainingProblem) -> FeatureFactors:
+        inputs = self.inputs(problem)
+        return inputs.every if self.setting.all_features else inputs.relevant
 
 
 def fold_members(problem: TrainingProblem, settings: list[Setting]) -> list[Member]:
@@ -115,7 +123,7 @@ def _member_arrays(
         weight_decay=np.float32(setting.weight_decay),
         gate=np.float32(setting.frequency_scale > 0),
         frequency_scale=np.float32(setting.frequency_scale),
-        n_features=np.int32(len(columns)),
+        n_features=np.int32(member.n_features(problem)),
         columns=pad_to(columns, n_features, dtype=np.int32),
         feature_scale=pad_to(member.feature_scale(problem), n_features),
         loop_weight=np.float32(loop_weight),

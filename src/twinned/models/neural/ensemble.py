@@ -25,6 +25,7 @@ class Setting(NamedTuple):
     weight_decay: float
     frequency_scale: float  # of the periodic embedding; 0 without embedding
     relevance: bool = False  # whether each feature is divided by its learned length scale
+    all_features: bool = False  # of a wide table; else the most relevant ones
 
 
 # Smooth and noisy targets need different networks, and no single setting is best on all. These
@@ -41,6 +42,17 @@ SETTINGS = (
     Setting(2e-2, 0.0, 0.0, 0.1),
     Setting(8e-3, 0.05, 0.03, 0.6, relevance=True),
 )
+
+
+def settings_of_wide_table(settings: list[Setting]) -> list[Setting]:
+    """Return settings of a wide table: with its most relevant features, and with all of them.
+
+    Where many features have a small effect, all are needed; where most have none, networks of few
+    features are much better (`benchmarks/wide.py`). Settings that scale features by relevance use
+    all; those with dropout, which is best on most tables, are tried with few features, too.
+    """
+    few = [setting for setting in settings if setting.relevance and setting.dropout > 0]
+    return [own._replace(all_features=own.relevance) for own in settings] + few
 
 
 NO_STOP = 10**6  # a check that no training reaches

@@ -63,6 +63,7 @@ def fit_problems(
             problem.y.shape[1],
             len(problem.folds),
             problem.partners is None,
+            problem.is_wide,
             # the length of an epoch of the paper depends on the size of the problem
             None if estimator.recipe == "modern" else problem.n_train,
         )
@@ -81,7 +82,7 @@ def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list
     are the members.
     """
     effort, n_folds = resolve_effort(estimator), len(group[0].folds)
-    settings = member_settings(estimator)
+    settings = member_settings(estimator, group[0].is_wide)
     refits = refits_members(estimator, n_folds)
     if not refits:
         n_settings = max(1, effort.n_members // n_folds)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from twinned._neighbors import Indices, LearnedMetric
 from twinned._table import Floats, TableSchema
-from twinned.models.neural.parameters import member_settings
+from twinned.models.neural.parameters import MAX_RELEVANT_FEATURES, member_settings
 from twinned.models.relevance import learn_relevance, relevance_factors
-from twinned.pairing.screening import relevant_features
+from twinned.pairing.screening import distinct_features, relevant_features
 
 
 class WeightedRows(NamedTuple):
@@ -36,42 +36,81 @@ class WeightedRows(NamedTuple):
         return WeightedRows(self.X[indices], self.y[indices], self.weight[indices])
 
 
+class FeatureFactors(NamedTuple):
+    """Factors of the columns of networks; 0 for those that are not used."""
+
+    used: Floats  # (column,): 1 for those that are used
+    relevance: Floats | None  # (column,); None where no network needs it
+
+
 class NetworkInputs(NamedTuple):
-    """The encoded columns that a network uses, and their factors where it scales features."""
+    """The encoded columns of networks, and their factors in settings of few and of all features."""
 
     columns: Indices
-    relevance: Floats | None  # None where no network needs it
+    relevant: FeatureFactors
+    every: FeatureFactors  # the same object where the table is not wide
+
+
+class SelectedColumns(NamedTuple):
+    """The encoded columns of networks, and whether each is one of the most relevant ones."""
+
+    columns: Indices
+    is_relevant: NDArray[np.bool_]
+
+
+def selects_features(estimator: Any, schema: TableSchema) -> bool:
+    """Whether features are dropped, by all networks or by those of some settings."""
+    limit = estimator.max_features
+    return limit is not None and schema.n_features > min(limit, MAX_RELEVANT_FEATURES)
 
 
 def select_columns(
+    estimator: Any,
     schema: TableSchema,
     matrix: Floats,
     y: Floats,
     weight: Floats | None,
-    max_features: int | None,
     training: list[NDArray[np.intp]],
-) -> tuple[Indices, list[Indices]]:
+) -> tuple[Indices, list[SelectedColumns]]:
     """The features selected on all rows, and the columns selected on each set of training rows.
 
     `matrix` (row, feature) and `y` (row, output) are those of the table.
     """
-    every = np.arange(schema.n_features)
-    if max_features is None or len(every) <= max_features:
-        return every, [schema.encoded_columns(every)] * len(training)
+    if not selects_features(estimator, schema):
+        every = np.arange(schema.n_features)
+        columns = schema.encoded_columns(every)
+        own = SelectedColumns(columns, np.ones(len(columns), dtype=bool))
+        return every, [own] * len(training)
 
-    def select(rows: NDArray[np.intp]) -> Indices:
-        own = None if weight is None else weight[rows]
-        return relevant_features(matrix[rows], y[rows], max_features, own)
+    def select(rows: NDArray[np.intp]) -> tuple[Indices, SelectedColumns]:
+        part = matrix[rows], y[rows], None if weight is None else weight[rows]
+        features, relevant = _select_features(*part, estimator.max_features)
+        columns = schema.encoded_columns(features)
+        is_relevant = np.isin(columns, schema.encoded_columns(relevant))
+        return features, SelectedColumns(columns, is_relevant)
 
-    selected = select(np.arange(len(matrix)))
-    of_training = [selected if len(rows) == len(matrix) else select(rows) for rows in training]
-    return selected, [schema.encoded_columns(features) for features in of_training]
+    features, of_all = select(np.arange(len(matrix)))
+    of_training = [of_all if len(rows) == len(matrix) else select(rows)[1] for rows in training]
+    return features, of_training
+
+
+def _select_features(
+    matrix: Floats, y: Floats, weight: Floats | None, max_features: int
+) -> tuple[Indices, Indices]:
+    """At most `max_features` distinct features, and the most relevant ones of them."""
+    if matrix.shape[1] > max_features:
+        features = relevant_features(matrix, y, max_features, weight)
+    else:
+        features = distinct_features(matrix)
+        features = features if len(features) else np.arange(1)  # a network needs one
+    own = matrix[:, features]
+    return features, features[relevant_features(own, y, MAX_RELEVANT_FEATURES, weight)]
 
 
 def learn_inputs(
     estimator: Any,
     rows: WeightedRows,
-    columns: list[Indices],
+    columns: list[SelectedColumns],
     training: list[NDArray[np.intp]],
     learned: LearnedMetric | None,
 ) -> list[NetworkInputs]:
@@ -79,18 +118,40 @@ def learn_inputs(
 
     `learned` is the metric of all rows and columns, where it is known.
     """
+    is_wide = not all(own.is_relevant.all() for own in columns)
+    every = [np.ones_like(own.is_relevant) for own in columns]
+    factors = _learn_factors(estimator, rows, columns, every, training, learned)
+    relevant = factors
+    if is_wide:
+        masks = [own.is_relevant for own in columns]
+        relevant = _learn_factors(estimator, rows, columns, masks, training, None)
+    each = zip(columns, relevant, factors, strict=True)
+    return [NetworkInputs(own.columns, *both) for own, *both in each]
+
+
+def _learn_factors(
+    estimator: Any,
+    rows: WeightedRows,
+    columns: list[SelectedColumns],
+    masks: list[NDArray[np.bool_]],
+    training: list[NDArray[np.intp]],
+    learned: LearnedMetric | None,
+) -> list[FeatureFactors]:
+    """The factors of the columns in the masks, learned from each set of rows."""
     if not uses_relevance(estimator):
-        return [NetworkInputs(own, None) for own in columns]
-    of_all = columns[-1]
-    if learned is None or len(of_all) < rows.X.shape[1]:
-        learned = _learn(rows.take(training[-1]), of_all, None)
-    inputs = []
-    for own, used in zip(columns, training, strict=True):
-        metric, is_same = learned, np.array_equal(own, of_all)
-        if len(used) < len(training[-1]):
-            metric = _learn(rows.take(used), own, learned if is_same else None)
-        inputs.append(NetworkInputs(own, relevance_factors(1.0 / metric.length_scales)))
-    return inputs
+        return [FeatureFactors(mask.astype(np.float64), None) for mask in masks]
+    used = [own.columns[mask] for own, mask in zip(columns, masks, strict=True)]
+    if learned is None or len(used[-1]) < rows.X.shape[1]:
+        learned = _learn(rows.take(training[-1]), used[-1], None)
+    factors = []
+    for own, mask, indices in zip(used, masks, training, strict=True):
+        metric, is_same = learned, np.array_equal(own, used[-1])
+        if len(indices) < len(training[-1]):
+            metric = _learn(rows.take(indices), own, learned if is_same else None)
+        relevance = np.zeros(len(mask))
+        relevance[mask] = relevance_factors(1.0 / metric.length_scales)
+        factors.append(FeatureFactors(mask.astype(np.float64), relevance))
+    return factors
 
 
 def uses_relevance(estimator: Any) -> bool:

@@ -13,7 +13,13 @@ from twinned._validation import (
     check_real,
 )
 from twinned.models.memory import parse_memory_limit
-from twinned.models.neural.ensemble import EFFORTS, SETTINGS, Effort, Setting
+from twinned.models.neural.ensemble import (
+    EFFORTS,
+    SETTINGS,
+    Effort,
+    Setting,
+    settings_of_wide_table,
+)
 from twinned.models.neural.network import ACTIVATIONS
 from twinned.models.neural.published import RECIPES
 from twinned.pairing.weights import as_weight_strategy
@@ -22,7 +28,10 @@ from twinned.pairing.weights import as_weight_strategy
 _SCALINGS = {"auto": None, "standard": False, "relevance": True, "signed_max": False}
 _MAX_FREQUENCIES = 16  # per feature
 _NARROW_FEATURES = 24  # padded; beyond, there is less work for each (`benchmarks/wide.py`)
-_MAX_EMBEDDING = 96  # frequencies of all features together, unless each has one
+_MAX_EMBEDDING = 96  # frequencies of all features together
+
+MAX_RELEVANT_FEATURES = 60
+"""Number of features of a wide table that the settings without `all_features` use."""
 
 
 def check_parameters(estimator: Any, twin: bool) -> None:
@@ -87,7 +96,7 @@ def refits_members(estimator: Any, n_folds: int) -> bool:
     return estimator.recipe == "modern" and n_folds > 1
 
 
-def member_settings(estimator: Any) -> list[Setting]:
+def member_settings(estimator: Any, is_wide: bool = False) -> list[Setting]:
     """Return the settings to select from; parameters that are given replace those of all."""
     given: dict[str, Any] = {
         name: check_real(name, getattr(estimator, name))
@@ -112,11 +121,11 @@ def member_settings(estimator: Any) -> list[Setting]:
             raise ValueError(
                 f"weight_decay and embedding must not be negative, but are {setting[2:4]}."
             )
-    return settings
+    return settings_of_wide_table(settings) if is_wide else settings
 
 
 def resolve_n_frequencies(estimator: Any, n_features: int) -> int:
-    """Return the number of frequencies per feature: fewer where there are many features.
+    """Return the number of frequencies per feature: fewer or none where there are many features.
 
     `n_features` is padded. The first layer has two inputs for each frequency of each feature, and
     takes most of the time of a step where the table is wide.
@@ -125,7 +134,7 @@ def resolve_n_frequencies(estimator: Any, n_features: int) -> int:
         return int(estimator.n_frequencies)
     if n_features <= _NARROW_FEATURES:
         return _MAX_FREQUENCIES
-    return max(1, _MAX_EMBEDDING // n_features)
+    return _MAX_EMBEDDING // n_features
 
 
 def loop_weight(estimator: Any, twin: bool) -> float:

@@ -23,6 +23,7 @@ from twinned.models.neural.inputs import (
     WeightedRows,
     learn_inputs,
     select_columns,
+    selects_features,
     uses_relevance,
 )
 from twinned.models.neural.parameters import (
@@ -125,6 +126,11 @@ class TrainingProblem:
     def n_columns(self) -> int:
         """Maximum number of columns of X that a network uses."""
         return max(len(own.columns) for own in self.inputs)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether some settings use fewer features than others."""
+        return self.inputs[-1].every is not self.inputs[-1].relevant
 
     @property
     def n_pairs(self) -> int:
@@ -237,8 +243,7 @@ def _learn_metric(
 ) -> LearnedMetric | None:
     """The learned metric of all features, where a strategy needs it or networks can use it."""
     strategies = (estimator.pairs, estimator.anchors, estimator.weights) if twin else ()
-    limit = estimator.max_features
-    is_complete = limit is None or table.schema.n_features <= limit
+    is_complete = not selects_features(estimator, table.schema)
     if uses_learned_metric(*strategies) or (uses_relevance(estimator) and is_complete):
         return learn_relevance(*rows)
     return None
@@ -263,7 +268,7 @@ def _select_inputs(
     if not refits_members(estimator, len(folds)):
         in_table = [np.arange(len(table.matrix))] * len(training)
     selected, columns = select_columns(
-        table.schema, table.matrix, table.y, table.weight, estimator.max_features, in_table
+        estimator, table.schema, table.matrix, table.y, table.weight, in_table
     )
     return selected, learn_inputs(estimator, rows, columns, training, learned)
 
