@@ -102,8 +102,7 @@ def test_the_default_estimator_is_fitted_to_each_pair_once():
     assert error < 0.2 * y.std()
 
 
-def test_the_default_estimator_has_fewer_trees_for_few_rows(monkeypatch):
-    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 500)
+def test_the_default_estimator_has_fewer_trees_for_few_rows(shipped_defaults):
     trees = [default_estimator(n, 1).max_iter for n in (10, 350, 420, 500, 9000)]
     assert trees == [350, 350, 420, 500, 500]
 
