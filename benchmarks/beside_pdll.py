@@ -1,10 +1,14 @@
-"""The default twin beside pdll 1.0.0's default, in one run: seconds, size of the model, test error.
+"""The default twin beside pdll 1.0.0's default: seconds, size of the model, test error.
 
 Friedman's first function (10 features, of which five matter) with noise, 300 points to train on,
-1,000 to predict, three draws of the data; then 2,000 points for ours alone. Both use one thread,
-and are measured alone and while another process is busy on every core.
+1,000 to predict; then 2,000 points for ours alone. Both use one thread: pdll's default uses all
+cores, so its forest gets `n_jobs=1`. They are measured alone and while another process is busy on
+every core. In each draw of the data, ours is fitted before and after pdll.
 
-    python -m benchmarks.beside_pdll          # writes benchmarks/results/beside_pdll.md
+    python -m benchmarks.beside_pdll          # 25 minutes
+    python -m benchmarks.beside_pdll --only-table
+
+Results: `benchmarks/results/beside_pdll.csv` and `.md`.
 """
 
 import os
@@ -14,9 +18,8 @@ import sys
 import time
 from contextlib import contextmanager, nullcontext
 
-import numpy as np
-from pdll import PairwiseDifferenceRegressor
 from sklearn.datasets import make_friedman1
+from sklearn.ensemble import ExtraTreesRegressor
 
 from paper import harness
 from paper.data import rmse
@@ -24,6 +27,10 @@ from paper.model_size import saved_size
 from twinned import TwinRegressor
 
 N_CORES = len(os.sched_getaffinity(0))
+MEASURES = ["fit_seconds:.4g", "fit_cpu_seconds:.4g", "predict_seconds:.4g", "bytes", "rmse:.6g"]
+COLUMNS = ["setting", "seed", "model", *MEASURES]
+NAMES = [measure.partition(":")[0] for measure in MEASURES]
+ALONE, BUSY, MANY = "alone", "busy cores", "n = 2,000"
 
 
 @contextmanager
@@ -44,14 +51,31 @@ def draw(n, seed):
     return (X[:n], y[:n]), (X[n:], y[n:])
 
 
-def measure(model, train, test, size):
+def measure(name, model, train, test, size):
     start, start_cpu = time.perf_counter(), time.process_time()
     model.fit(*train)
     wall, cpu = time.perf_counter() - start, time.process_time() - start_cpu
     start = time.perf_counter()
     predicted = model.predict(test[0])
     seconds = time.perf_counter() - start
-    return wall, cpu, seconds, size(model), rmse(predicted, test[1])
+    values = wall, cpu, seconds, size(model), rmse(predicted, test[1])
+    return {"model": name, **dict(zip(NAMES, values, strict=True))}
+
+
+def run_trial(setting, seed):
+    (X, y), (X_new, _) = draw(100, 99)
+    TwinRegressor(random_state=0).fit(X, y).predict(X_new)  # loads the compiled kernel
+    points = draw(2000 if setting == MANY else 300, seed)
+    with busy_cores() if setting == BUSY else nullcontext():
+        rows = [measure("twinned", TwinRegressor(random_state=0), *points, saved_size)]
+        if setting != MANY:
+            from pdll import PairwiseDifferenceRegressor
+
+            pdll = PairwiseDifferenceRegressor(ExtraTreesRegressor(n_jobs=1))
+            rows.append(measure("pdll", pdll, *points, lambda model: len(pickle.dumps(model))))
+            rows.append(measure("twinned", TwinRegressor(random_state=0), *points, saved_size))
+    print(setting, seed, *rows, sep="\n", flush=True)
+    return rows
 
 
 def format_row(name, values):
@@ -59,50 +83,52 @@ def format_row(name, values):
     return f"{name} | {wall:.1f} | {cpu:.1f} | {predict:.1f} | {size / 1e6:.2f} | {error:.3f}"
 
 
-def compare(draws):
-    """Mean values of ours and of pdll's over draws of 300 points."""
-    ours, theirs = [], []
-    for seed in range(draws):
-        points = draw(300, seed)
-        ours.append(measure(TwinRegressor(random_state=0), *points, saved_size))
-        pdll = PairwiseDifferenceRegressor()
-        theirs.append(measure(pdll, *points, lambda model: len(pickle.dumps(model))))
-        print(seed, ours[-1], theirs[-1], flush=True)
-    return np.mean(ours, axis=0), np.mean(theirs, axis=0)
-
-
-def main():
-    arguments = harness.parse_arguments(__doc__, draws=3)
-    # compilation happens once; its seconds are reported separately
-    start = time.perf_counter()
-    (X, y), (X_new, _) = draw(300, 99)
-    TwinRegressor(random_state=0).fit(X, y).predict(X_new)
-    first = time.perf_counter() - start
-    rows = []
-    for name, context in (("alone", nullcontext()), ("busy cores", busy_cores())):
-        with context:
-            ours, theirs = compare(arguments.draws)
+def summary(runs):
+    """The table of medians over draws, and of the medians of the ratios."""
+    means = runs.groupby(["setting", "seed", "model"])[NAMES].mean()  # before and after pdll
+    rows, counts = [], []
+    present = set(runs["setting"])
+    for setting in (name for name in (ALONE, BUSY) if name in present):
+        ours, theirs = (means.xs((setting, name), level=(0, 2)) for name in ("twinned", "pdll"))
         rows += [
-            format_row(f"twinned, n = 300, {name}", ours),
-            format_row(f"pdll, n = 300, {name}", theirs),
-            [f"pdll / twinned, {name}", *(f"**{value:.3g}**" for value in theirs / ours)],
+            format_row(f"twinned, n = 300, {setting}", ours.median()),
+            format_row(f"pdll, n = 300, {setting}", theirs.median()),
+            [f"pdll / twinned, {setting}", *(f"**{v:.3g}**" for v in (theirs / ours).median())],
         ]
-    many = measure(TwinRegressor(random_state=0), *draw(2000, 0), saved_size)
-    rows.append(format_row("twinned, n = 2,000, alone", many))
+        ratios = (theirs / ours)["fit_cpu_seconds"]
+        counts.append(f"{ratios.min():.3g} to {ratios.max():.3g} ({len(ratios)} draws, {setting})")
+    if MANY in present:
+        many = means.xs((MANY, "twinned"), level=(0, 2))
+        rows.append(format_row("twinned, n = 2,000, alone", many.median()))
     header = " | fit, s | fit, CPU s | predict, s | saved, MB | test RMSE"
-    lines = [
+    return [
         "# Beside pdll 1.0.0",
         "",
-        f"Both at their defaults, one thread, the same data, one run, {N_CORES} cores; mean over "
-        f"{arguments.draws} draws of Friedman's first function, 10 features; 1,000 points to "
-        "predict. "
+        "Both at their defaults with one thread, the same data, 2 cores; medians over draws of "
+        "Friedman's first function, 10 features; 1,000 points to predict. "
         "`python -m benchmarks.beside_pdll`.",
         "",
         *harness.markdown_table(header, rows),
         "",
-        f"The first fit and prediction of a process took {first:.1f} s, compilation included.",
+        f"Ratio of the processor seconds of a fit: {', '.join(counts)}. Wall seconds include "
+        "waiting for other processes of the machine, which was shared.",
     ]
-    harness.write_markdown(harness.RESULTS / "beside_pdll.md", lines)
+
+
+def main():
+    arguments = harness.parse_arguments(
+        __doc__, seeds=5, settings=[ALONE, BUSY, MANY], only_table=False
+    )
+    path = harness.RESULTS / "beside_pdll.csv"
+    table = harness.ResultTable(path, ("setting", "seed"), COLUMNS)
+    trials = [
+        (setting, seed)
+        for seed in range(arguments.seeds)
+        for setting in arguments.settings
+        if setting != MANY or seed == 0
+    ]
+    harness.run_benchmark(table, trials, run_trial, arguments)
+    harness.write_markdown(path.with_suffix(".md"), summary(table.read()))
 
 
 if __name__ == "__main__":

@@ -102,6 +102,11 @@ def test_the_default_estimator_is_fitted_to_each_pair_once():
     assert error < 0.2 * y.std()
 
 
+def test_the_default_estimator_has_fewer_trees_for_few_rows(shipped_defaults):
+    trees = [default_estimator(n, 1).max_iter for n in (10, 350, 420, 500, 9000)]
+    assert trees == [350, 350, 420, 500, 500]
+
+
 def test_the_default_estimator_supports_several_outputs():
     assert isinstance(default_estimator(40, 2), MultiOutputRegressor)
     twin = TwinRegressor(random_state=0).fit(X[:40], np.column_stack([y, -y])[:40])
@@ -114,6 +119,8 @@ def test_half_pairs_are_half_of_all():
     assert len(first) == HalfPairs().count(30) == 30 * 29 // 2
     assert len({frozenset(pair) for pair in zip(first, second, strict=True)}) == len(first)
     assert 0.3 < np.mean(first < second) < 0.7
+    # successive pairs seldom share a row
+    assert np.mean((first[1:] == first[:-1]) | (second[1:] == second[:-1])) < 0.2
     few = HalfPairs(100)
     first, second = few.draw(30, None, rng)
     assert len(first) == few.count(30) == 90

@@ -34,6 +34,8 @@ _NARROW_FEATURES, _EXPONENT = 20, 4 / 3
 _WIDE_BINS = 63
 
 DEFAULT_ITERATIONS = 500
+# With few rows, further trees change next to nothing (`benchmarks/tree_iterations.py`).
+_FEW_ITERATIONS = 350
 
 # scikit-learn's own trees and XGBoost compare in float32: pairs in that type take half the memory
 # and give the same trees to the last bit, since differences are rounded after the subtraction.
@@ -55,13 +57,22 @@ def default_estimator(n_rows: int, n_outputs: int, n_features: int = 1) -> Any:
     every = max(1, n_rows * (n_rows - 1) // 2)
     share = min(1.0, default_n_pairs(n_features) / min(every, DEFAULT_PAIRS))
     boosting = HistGradientBoostingRegressor(
-        max_iter=DEFAULT_ITERATIONS,
+        max_iter=default_iterations(n_rows),
         learning_rate=0.2,
         min_samples_leaf=max(1, int(n_rows // 4 * share)),
         max_bins=255 if n_features <= _NARROW_FEATURES else _WIDE_BINS,
         early_stopping=False,
     )
     return boosting if n_outputs == 1 else MultiOutputRegressor(boosting)
+
+
+def default_iterations(n_rows: int) -> int:
+    """Number of trees of the default estimator.
+
+    >>> default_iterations(100), default_iterations(420), default_iterations(2000)
+    (350, 420, 500)
+    """
+    return min(max(n_rows, _FEW_ITERATIONS), DEFAULT_ITERATIONS)
 
 
 def default_n_pairs(n_features: int) -> int:

@@ -138,8 +138,13 @@ class HalfPairs(BaseEstimator):
         """
         count = self.count(n_rows)
         if count < n_rows * (n_rows - 1) // 2:
-            return RandomPairs(count // n_rows).draw(n_rows, index, rng)
-        return _swap_randomly(*np.triu_indices(n_rows, k=1), rng)
+            first, second = RandomPairs(count // n_rows).draw(n_rows, index, rng)
+        else:
+            first, second = _swap_randomly(*np.triu_indices(n_rows, k=1), rng)
+        # Boosting adds up gradients faster where successive pairs fall into different bins, which
+        # pairs of one row do not.
+        order = rng.permutation(count)
+        return first[order], second[order]
 
 
 class NearestPairs(BaseEstimator):

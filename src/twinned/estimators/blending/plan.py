@@ -36,7 +36,7 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.exceptions import SkippedMemberWarning
-from twinned.models.base_estimator import DEFAULT_ITERATIONS, MAX_FEATURES, default_n_pairs
+from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
 from twinned.models.relevance import MAX_ROWS as RELEVANCE_ROWS
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
@@ -291,7 +291,7 @@ class CostModel:
             p = min(p, MAX_FEATURES)
             fast = spec.effort == "fast" and p <= FAST_TWIN_FEATURES
             pairs = min(FAST_TWIN_PAIRS if fast else default_n_pairs(p), n * n / 2)
-            iterations = FAST_TWIN_ITERATIONS if fast else DEFAULT_ITERATIONS
+            iterations = FAST_TWIN_ITERATIONS if fast else default_iterations(n)
             return iterations * (6e-9 * pairs * 3 * p + 2e-3) + 2e-6 * n * n
         return 1e-6 * n * p + 0.5
 
