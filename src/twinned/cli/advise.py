@@ -60,7 +60,9 @@ def advise_command(
     thousands: options.Thousands = None,
     encoding: options.Encoding = None,
     sheet: options.Sheet = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: Annotated[
+        bool, options.flag_option("--json", help="Print the report as JSON.")
+    ] = False,
 ) -> None:
     """Recommend a model for a table, and state whether twinning helps.
 

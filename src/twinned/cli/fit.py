@@ -64,7 +64,7 @@ def fit_command(
         typer.Option(
             "--pairs",
             help="The training pairs: all, M random partners for each row, or auto, which bounds "
-            "time and memory.",
+            "time and memory (16 partners for knn).",
             metavar="auto|all|M",
         ),
     ] = "auto",
@@ -120,7 +120,7 @@ def fit_command(
     sheet: options.Sheet = None,
     check: Annotated[
         bool,
-        typer.Option(
+        options.flag_option(
             "--check/--no-check",
             help="Cross-validate a twin and its plain base estimator, which takes several times "
             "as long as the fit. Prediction intervals need it. --model auto always does.",

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 _column_option = partial(typer.Option, metavar="COLUMN")
+# without a metavar, typer shows a flag as an option that takes a value
+flag_option = partial(typer.Option, metavar="")
 
 Table = Annotated[
     Path,
@@ -23,7 +25,7 @@ SavedModel = Annotated[
 ]
 Target = Annotated[str, typer.Option("--target", "-t", help="The column to predict.")]
 LogTarget = Annotated[
-    bool, typer.Option("--log-target", help="Fit the logarithm of the target, as for prices.")
+    bool, flag_option("--log-target", help="Fit the logarithm of the target, as for prices.")
 ]
 Categorical = Annotated[
     list[str] | None,
@@ -128,7 +130,7 @@ KeyFile = Annotated[
         metavar="FILE",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, flag_option("--json", help="Print JSON.")]
 
 
 def read_key(path: Path | None) -> bytes | None:

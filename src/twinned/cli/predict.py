@@ -32,7 +32,7 @@ def predict_command(
     ] = None,
     std: Annotated[
         bool,
-        typer.Option(
+        options.flag_option(
             "--std",
             help="Add the standard deviation: of the anchors' estimates, which is not calibrated, "
             "or of a blend, which is. "
@@ -57,7 +57,7 @@ def predict_command(
     sheet: options.Sheet = None,
     key_file: options.KeyFile = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON; with -o, without the predictions.")
+        bool, options.flag_option("--json", help="Print JSON; with -o, without the predictions.")
     ] = False,
 ) -> None:
     """Predict the rows of a table with a saved model.
