@@ -291,9 +291,9 @@ def to_numeric(column: Any, name: Any) -> Floats:
             continue
         if isinstance(value, str | bytes):
             raise ValueError(
-                f"Column {name!r} is not numeric: row {row} holds {value!r}. Convert it, or make it "
-                "a category by the dtype 'category' (with categorical_features='from_dtype') or by "
-                "naming it in the list categorical_features."
+                f"Column {name!r} is not numeric: row {row} holds {value!r}. Convert it, or make "
+                "it a category: give it the dtype 'category' (with categorical_features="
+                "'from_dtype'), or name it in the list categorical_features."
             )
         try:
             numbers[row] = float(value)

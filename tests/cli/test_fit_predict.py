@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -655,6 +656,23 @@ def test_debug_works_with_each_command(call):
     assert "Traceback" in result.stderr
     assert "twinned: error: " in result.stderr.splitlines()[-1]
     assert "Traceback" not in run(*call).stderr
+
+
+def test_pairs_of_neighbors_are_bounded():
+    from twinned.cli.model_options import NEIGHBOR_PARTNERS, ModelOptions
+
+    def pairs(model, option):
+        return ModelOptions(model, False, option, "all", 0, False).make_twin(300).pairs
+
+    assert pairs("knn", "auto") == NEIGHBOR_PARTNERS
+    assert (pairs("knn", "all"), pairs("knn", 5), pairs("ridge", "auto")) == ("all", 5, "auto")
+
+
+@pytest.mark.parametrize("command", ["advise", "fit", "predict"])
+def test_flags_take_no_value_in_the_help(command):
+    shown = succeeded(run(command, "--help")).stdout
+    (line,) = [line for line in shown.splitlines() if "--json" in line]
+    assert re.search(r"--json +Print", line)
 
 
 def test_debug_is_in_the_help():

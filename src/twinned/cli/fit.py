@@ -64,7 +64,7 @@ def fit_command(
         typer.Option(
             "--pairs",
             help="The training pairs: all, M random partners for each row, or auto, which bounds "
-            "time and memory (16 partners for knn).",
+            "time and memory (8 partners for knn).",
             metavar="auto|all|M",
         ),
     ] = "auto",

@@ -25,9 +25,9 @@ MODELS = {
     "neural": "neural networks",
 }
 MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost")
-# Random partners for each row of a twin of nearest neighbors with --pairs auto: it searches all pairs
-# for each pair that it predicts, which takes minutes for the 90,000 pairs of 300 rows.
-NEIGHBOR_PARTNERS = 16
+# Random partners for each row of a twin of nearest neighbors with --pairs auto: it searches all
+# pairs for each pair that it predicts, which takes minutes for the 90,000 pairs of 300 rows.
+NEIGHBOR_PARTNERS = 8
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
 # Defaults of --model auto, so that a command ends soon.
 BLEND_EFFORT, BLEND_MINUTES = "fast", 5
