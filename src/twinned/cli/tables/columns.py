@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinned.cli.tables.dates import PARTS, parse_dates
 from twinned.cli.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
-from twinned.cli.tables.table import Table, distinct_values, is_missing, quoted
+from twinned.cli.tables.table import Table, distinct_values, is_missing, parse_number, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +21,7 @@ BOOLEANS = {"true": 1.0, "false": 0.0}
 
 @dataclass(frozen=True)
 class Contents:
-    """Different cells of a column by what they hold."""
+    """Different cells of a column by what they hold; all empty where all cells are numbers."""
 
     numbers: list[str]
     limits: list[str]
@@ -42,25 +42,18 @@ class Contents:
 
 def column_contents(table: Table, name: str) -> Contents:
     """Sort the different cells of a column into numbers, limits and texts."""
-    number_format, column = table.number_format(name), table.column(name)
     contents = Contents([], [], [])
-    for cell in distinct_values(column):
-        if parse_number(cell, number_format) is not None:
+    numbers, number_format = table.numbers(name), table.number_format(name)
+    if None not in numbers:
+        return contents
+    distinct = dict(zip(table.column(name), numbers, strict=True))
+    for cell, number in distinct.items():
+        if number is None:
+            is_limit = parse_limit(cell, number_format) is not None
+            (contents.limits if is_limit else contents.texts).append(cell)
+        elif not math.isnan(number):
             contents.numbers.append(cell)
-        elif parse_limit(cell, number_format) is not None:
-            contents.limits.append(cell)
-        else:
-            contents.texts.append(cell)
     return contents
-
-
-def parse_number(cell: str, number_format: NumberFormat = PLAIN) -> float | None:
-    """Return the number in a cell, NaN for a missing value, None for text.
-
-    >>> parse_number("1e3"), parse_number("NA"), parse_number("1_000"), parse_number("red")
-    (1000.0, nan, None, None)
-    """
-    return math.nan if is_missing(cell) else number_format.parse(cell)
 
 
 def parse_limit(cell: str, number_format: NumberFormat = PLAIN) -> tuple[float, float] | None:
@@ -93,21 +86,19 @@ def numeric_column(
     """
     import numpy as np
 
-    column, number_format = table.column(name), table.number_format(name)
+    column, numbers = table.column(name), table.numbers(name)
     sides = np.zeros(len(column))
-    if is_boolean(column):
+    if None in numbers and is_boolean(column):
         return np.array([BOOLEANS.get(cell.lower(), np.nan) for cell in column]), sides
     _check_notation(table, name)
-    values = np.empty(len(column))
-    texts = []
-    for row, cell in enumerate(column):
-        number = parse_number(cell, number_format)
-        if number is None and limits and (limit := parse_limit(cell, number_format)):
-            number, sides[row] = limit
-        if number is None:
-            texts.append(row)
-        else:
-            values[row] = number
+    values = np.array(numbers, dtype=np.float64)
+    texts = [row for row, number in enumerate(numbers) if number is None]
+    if texts and limits:
+        found = {row: parse_limit(column[row], table.number_format(name)) for row in texts}
+        for row, limit in found.items():
+            if limit is not None:
+                values[row], sides[row] = limit
+        texts = [row for row in texts if found[row] is None]
     if texts:
         # true and false alone would be a boolean column: report other text first
         row = next((row for row in texts if column[row].lower() not in BOOLEANS), texts[0])

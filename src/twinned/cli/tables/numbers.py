@@ -59,6 +59,17 @@ class NumberFormat:
 PLAIN = NumberFormat()
 
 
+def parse_all(cells: Sequence[str], decimal: str) -> list[float] | None:
+    """Return the numbers in all cells, fast, None where any is no number without thousands."""
+    joined = "".join(cells)
+    if "_" in joined or (decimal != "." and "." in joined):
+        return None
+    try:
+        return [float(cell.replace(decimal, ".")) for cell in cells]
+    except ValueError:
+        return None
+
+
 def _any_of(separator: str) -> str:
     """Pattern of a thousands separator and those that look like it."""
     for alike in (_SPACES, _APOSTROPHES):
@@ -120,20 +131,23 @@ def _classify(cell: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True)
-class _Evidence:
+class _Notations:
     """Notations of the cells of a column that may be numeric."""
 
-    notations: frozenset[str]
+    kinds: frozenset[str]
     thousands: frozenset[str]
     sign: str
 
     @property
     def decimals(self) -> set[str]:
-        return {sign for sign in ".," if f"decimal {sign}" in self.notations}
+        return {sign for sign in ".," if f"decimal {sign}" in self.kinds}
 
 
-def _collect(cells: Sequence[str]) -> _Evidence | None:
+def _collect(cells: Sequence[str]) -> _Notations | None:
     """Return the notations of a column, None where fewer than half of the cells are numbers."""
+    for sign, other in (".,", ",."):
+        if other not in "".join(cells) and parse_all(cells, sign) is not None:
+            return _Notations(frozenset([_decimal_kind(cells, sign)]), frozenset(), "")
     numbers = [split_limit(cell)[1] for cell in cells]
     sign = next((s for s in _SIGNS if numbers and all(s in cell for cell in numbers)), "")
     stripped = [cell.replace(sign, "").strip() if sign else cell for cell in numbers]
@@ -141,7 +155,16 @@ def _collect(cells: Sequence[str]) -> _Evidence | None:
     if not found or 2 * len(found) < len(cells):
         return None
     thousands = frozenset(separator for _, separator in found if separator)
-    return _Evidence(frozenset(notation for notation, _ in found), thousands, sign)
+    return _Notations(frozenset(notation for notation, _ in found), thousands, sign)
+
+
+def _decimal_kind(cells: Sequence[str], sign: str) -> str:
+    """Return the notation of a column whose numbers have at most one decimal sign and no other."""
+    either = _NUMBER[f"either {sign}"]
+    with_sign = [cell for cell in cells if sign in cell]
+    if any(not either.fullmatch(cell) for cell in with_sign):
+        return f"decimal {sign}"
+    return f"either {sign}" if with_sign else "plain"
 
 
 def detect_formats(
@@ -171,36 +194,36 @@ def detect_formats(
         decimal = decimal or ("," if thousands == "." else ".")
         given = NumberFormat(decimal, thousands or "")
         return [
-            PLAIN if j in typed else NumberFormat(given.decimal, given.thousands, _sign(evidence))
-            for j, evidence in enumerate(collected)
+            PLAIN if j in typed else NumberFormat(given.decimal, given.thousands, _sign(found))
+            for j, found in enumerate(collected)
         ]
     shown: set[str] = set()
-    for evidence in collected:
-        if evidence is not None and len(evidence.decimals) == 1:
-            shown |= evidence.decimals
-    return [_choose(evidence, shown, point_expected) for evidence in collected]
+    for found in collected:
+        if found is not None and len(found.decimals) == 1:
+            shown |= found.decimals
+    return [_choose(found, shown, point_expected) for found in collected]
 
 
-def _sign(evidence: _Evidence | None) -> str:
-    return "" if evidence is None else evidence.sign
+def _sign(found: _Notations | None) -> str:
+    return "" if found is None else found.sign
 
 
-def _choose(evidence: _Evidence | None, shown: set[str], point_expected: bool) -> NumberFormat:
+def _choose(found: _Notations | None, shown: set[str], point_expected: bool) -> NumberFormat:
     """Return the notation of a column, by its cells and the decimal signs `shown` in the table."""
-    if evidence is None or len(evidence.decimals) > 1 or len(evidence.thousands) > 1:
-        return PLAIN if evidence is None else NumberFormat(sign=evidence.sign)
-    either = {sign for sign in ".," if f"either {sign}" in evidence.notations}
-    thousands = next(iter(evidence.thousands), "")
-    decimals = evidence.decimals
+    if found is None or len(found.decimals) > 1 or len(found.thousands) > 1:
+        return PLAIN if found is None else NumberFormat(sign=found.sign)
+    either = {sign for sign in ".," if f"either {sign}" in found.kinds}
+    thousands = next(iter(found.thousands), "")
+    decimals = found.decimals
     if not decimals and either and len(shown) == 1:
         decimals = shown
     if not decimals and either == {"."} and point_expected:
         decimals = {"."}
     if not decimals and either:
-        return NumberFormat(sign=evidence.sign, ambiguous=min(either))
+        return NumberFormat(sign=found.sign, ambiguous=min(either))
     decimal = next(iter(decimals), ".")
     grouping = either - {decimal}
-    return NumberFormat(decimal, thousands or "".join(grouping), evidence.sign)
+    return NumberFormat(decimal, thousands or "".join(grouping), found.sign)
 
 
 def describe_formats(names: Iterable[str], formats: Iterable[NumberFormat]) -> list[str]:

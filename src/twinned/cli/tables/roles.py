@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from twinned.cli.tables.columns import column_contents, is_boolean, parse_number
+from twinned.cli.tables.columns import column_contents
 from twinned.cli.tables.dates import are_dates
 from twinned.cli.tables.numbers import common_unit
 from twinned.cli.tables.table import Table, distinct_values, quoted
@@ -20,9 +20,10 @@ _IDENTIFIER_NAME = re.compile(r"(?:.*[\W_])?(?:id|nr|no|key|uuid|index|#)\.?|.*[
 
 def recognize_role(table: Table, name: str) -> str | None:
     """Return why a column is not used as a feature and what to do, None for a feature."""
-    column, distinct = table.column(name), distinct_values(table.column(name))
+    column = table.column(name)
+    distinct = distinct_values(column)
     option = shlex.quote(name)
-    if not distinct or is_boolean(column) or table.number_format(name).ambiguous:
+    if not distinct or table.number_format(name).ambiguous:
         return None
     if are_dates(distinct):
         return (
@@ -46,13 +47,13 @@ def recognize_role(table: Table, name: str) -> str | None:
 
 def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     """Return why a numeric column is not used as a feature, None for a feature."""
-    number_format, column = table.number_format(name), table.column(name)
+    column = table.column(name)
     if n_distinct < len(column):
         return None
     is_index = name in _INDEX_NAMES
     if len(column) <= MIN_DISTINCT and not is_index:
         return None
-    numbers = [parse_number(cell, number_format) for cell in column]
+    numbers = table.numbers(name)
     whole = [int(number) for number in numbers if number is not None and number.is_integer()]
     if len(whole) < len(column):
         return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from twinned.cli.tables.numbers import NumberFormat
+from twinned.cli.tables.numbers import PLAIN, NumberFormat, parse_all
 
 _SPREADSHEET_ERRORS = {"#value!", "#div/0!", "#ref!", "#name?", "#num!", "#null!", "#n/a"}
 _DASHES = {"-", "--", "–", "—"}
@@ -17,6 +18,7 @@ MISSING = frozenset(
     | _DASHES
     | _SPREADSHEET_ERRORS
 )
+_LONGEST_MISSING = max(map(len, MISSING))
 _MAX_LISTED = 20
 
 
@@ -52,6 +54,7 @@ class Table:
     typed: frozenset[int] = frozenset()
     detected: list[str] = field(default_factory=list)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    _numbers: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -65,6 +68,12 @@ class Table:
 
     def number_format(self, name: str) -> NumberFormat:
         return self.formats[self._positions[name]]
+
+    def numbers(self, name: str) -> list[float | None]:
+        """The numbers in the cells of a column, NaN for missing values and None for text."""
+        if name not in self._numbers:
+            self._numbers[name] = _parse_column(self.column(name), self.number_format(name))
+        return self._numbers[name]
 
     def location(self, row: int, name: str) -> str:
         """Description of the position of a cell, for messages."""
@@ -81,7 +90,24 @@ class Table:
 
 
 def is_missing(cell: str) -> bool:
-    return cell.lower() in MISSING
+    return len(cell) <= _LONGEST_MISSING and cell.lower() in MISSING
+
+
+def parse_number(cell: str, number_format: NumberFormat = PLAIN) -> float | None:
+    """Return the number in a cell, NaN for a missing value, None for text.
+
+    >>> parse_number("1e3"), parse_number("NA"), parse_number("1_000"), parse_number("red")
+    (1000.0, nan, None, None)
+    """
+    return math.nan if is_missing(cell) else number_format.parse(cell)
+
+
+def _parse_column(column: Sequence[str], number_format: NumberFormat) -> list[float | None]:
+    if not (number_format.thousands or number_format.sign):
+        parsed = parse_all(column, number_format.decimal)
+        if parsed is not None:
+            return list(parsed)
+    return [parse_number(cell, number_format) for cell in column]
 
 
 def distinct_values(column: Sequence[str]) -> list[str]:

@@ -58,8 +58,8 @@ def _candidate_encodings(data: bytes) -> list[str]:
             return [encoding]
     sample = data[:4096]
     if b"\0" in sample:  # in UTF-16, every other byte of most texts is zero
-        zeros = [2 * sample[first::2].count(0) > len(sample[first::2]) for first in (0, 1)]
-        return {(False, True): ["utf-16-le"], (True, False): ["utf-16-be"]}.get(tuple(zeros), [])
+        first, second = (2 * part.count(0) > len(part) for part in (sample[::2], sample[1::2]))
+        return [] if first == second else ["utf-16-be" if first else "utf-16-le"]
     return ["utf-8", "cp1252", "latin-1"]
 
 
