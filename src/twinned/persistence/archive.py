@@ -125,10 +125,7 @@ def to_npy(array: np.ndarray) -> bytes:
 
 
 def from_npy(content: bytes, name: str) -> np.ndarray:
-    """Return the array of a `.npy` member, if its size and type are as its header claims.
-
-    Columns of trees, from which records are built, are not copied and so are read-only.
-    """
+    """Return the array of a `.npy` member, if its size and type are as its header claims."""
     stream = io.BytesIO(content)
     ensure(np.lib.format.read_magic(stream) == (1, 0), f"{name} is of an unknown format")
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
@@ -140,9 +137,7 @@ def from_npy(content: bytes, name: str) -> np.ndarray:
         and n_bytes == len(content) - stream.tell(),
         f"{name} is not the {dtype} array of shape {shape} that its header claims",
     )
-    flat = np.frombuffer(content, dtype, offset=stream.tell())
-    if "/trees/" not in name:
-        flat = flat.copy()
+    flat = np.frombuffer(content, dtype, offset=stream.tell()).copy()
     return flat.reshape(shape, order="F" if fortran_order else "C")
 
 
