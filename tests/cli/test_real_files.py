@@ -177,7 +177,7 @@ CASES = [
     Case("Excel", excel(("Data", [["a", "t", "y"], [1.5, "x", 3], [2, "z", 4]])),
          {"a": [1.5, 2], "t": ["x", "z"]}, suffix="xlsx"),
     Case("several sheets", excel(("Empty", []), ("Data", [["a", "y"], [1.5, 3], [2.5, 4]]),
-         ("Notes", [["by hand"]])), A, ("sheet 'Data' (--sheet; others: 'Notes')",), suffix="xlsx"),
+         ("Notes", [["by hand"]])), A, ("sheet 'Data' (others: 'Notes'); --sheet",), suffix="xlsx"),
     Case("sheet by name", excel(("Old", [["b"], [1]]), ("New", [["a", "y"], [1.5, 3], [2.5, 4]])),
          A, options={"sheet": "New"}, suffix="xlsx"),
     Case("sheet by number", excel(("Old", [["b"], [1]]), ("New", [["a", "y"], [1.5, 3], [2.5, 4]])),

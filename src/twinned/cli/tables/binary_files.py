@@ -45,7 +45,7 @@ def read_excel(path: Path, data: bytes, sheet: str | None) -> Cells:
         rows = filled.get(title, [])
         if len(filled) > 1:
             others = [name for name in filled if name != title]
-            detected = [f"sheet {title!r} (--sheet; others: {join_names(others)})"]
+            detected = [f"sheet {title!r} (others: {join_names(others)})"]
     if not rows:
         raise ValueError(
             f"{path}, sheet {title!r} is empty; its first row should name the columns."

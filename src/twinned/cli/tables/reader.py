@@ -154,7 +154,8 @@ def _make_table(
 
 def reading_note(table: Table) -> Iterable[str]:
     """Yield one line that reports what was detected, if anything is not the default."""
-    if table.detected:
-        options = "--separator, --encoding, --decimal and --thousands"
-        change = "" if table.detected[0].startswith("sheet") else f"; {options} change it"
-        yield f"{table.path} is read with {', '.join(table.detected)}{change}."
+    if not table.detected:
+        return
+    of_text = "--separator, --encoding, " if table.line_word == "line" else "--sheet, "
+    options = f"{of_text}--decimal and --thousands change it"
+    yield f"{table.path} is read with {', '.join(table.detected)}; {options}."
