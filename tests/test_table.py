@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor
-from twinned.exceptions import UnknownCategoryWarning
+from twinned.exceptions import TextFeatureWarning, UnknownCategoryWarning
 
 
 @pytest.fixture
@@ -119,10 +119,49 @@ def test_array_with_declared_categories(houses, price):
     )
 
 
+@pytest.mark.parametrize("kind", [str, object, "polars"])
+def test_plain_strings_are_categories(houses, price, kind):
+    table = houses[["area", "wall"]]
+    by_dtype = TwinRegressor(Ridge()).fit(table, price).predict(table)
+    text = table.assign(wall=table["wall"].astype(str).astype("str" if kind is str else object))
+    if kind == "polars":
+        text = pl.DataFrame({"area": text["area"].to_list(), "wall": text["wall"].to_list()})
+    twin = TwinRegressor(Ridge()).fit(text, price)
+    assert twin._schema.kinds == ["numeric", "categorical"]
+    np.testing.assert_array_equal(twin.predict(text), by_dtype)
+
+
 def test_undeclared_text_raises(houses, price):
     table = houses.assign(wall=houses["wall"].astype(str))
-    with pytest.raises(ValueError, match=r"'wall'.*row 0.*category"):
+    for categories in (None, ["garden"]):
+        with pytest.raises(ValueError, match=r"'wall'.*row 0.*category"):
+            TwinRegressor(Ridge(), categorical_features=categories).fit(table, price)
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_numbers_written_as_text_raise(houses, price, decimal):
+    table = houses.assign(area=[f"{value:.3f}".replace(".", decimal) for value in houses["area"]])
+    with pytest.raises(ValueError, match=r"'area' holds numbers written as text.*to_numeric"):
         TwinRegressor(Ridge()).fit(table, price)
+    declared = table.astype({"area": "category"})
+    assert TwinRegressor(Ridge()).fit(declared, price)._schema.kinds[0] == "categorical"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("row {i}", "40 different texts in 40 rows.*identifier"),
+        ("0.{i}", "39 of them numbers.*'n.d.'"),
+    ],
+)
+def test_suspicious_text_warns(houses, price, value, message):
+    text = [value.format(i=i) for i in range(40)]
+    text[3] = text[3] if "row" in value else "n.d."
+    with pytest.warns(TextFeatureWarning, match=message):
+        TwinRegressor(Ridge()).fit(houses.assign(area=text), price)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TwinRegressor(Ridge()).fit(houses.assign(area=pd.Categorical(text)), price)
 
 
 def test_missing_values_follow_the_base(houses, price):

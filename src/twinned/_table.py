@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array
 
-from twinned.exceptions import UnknownCategoryWarning
+from twinned.exceptions import TextFeatureWarning, UnknownCategoryWarning
 
 NUMERIC, CATEGORICAL, ORDINAL = "numeric", "categorical", "ordinal"
+_MAX_TEXTS = 20  # more different texts in most of the rows are taken for an identifier
 Floats = NDArray[np.floating[Any]]
 
 
@@ -211,10 +212,46 @@ def extend_schema(schema: TableSchema, values: list[Any]) -> TableSchema:
 
 
 def is_categorical_dtype(column: Any) -> bool:
-    """Whether the dtype is an unordered category."""
+    """Whether the dtype is an unordered category or text."""
     if not isinstance(column, nw.Series):
         return False
+    if is_text_dtype(column):
+        return True
     return isinstance(column.dtype, nw.Categorical | nw.Enum) and ordered_levels(column) is None
+
+
+def is_text_dtype(column: Any) -> bool:
+    """Whether a column of a table holds plain strings, also in a pandas column of objects."""
+    return isinstance(column, nw.Series) and column.dtype == nw.String and len(column) > 0
+
+
+def check_text_column(column: Any, name: Any) -> None:
+    """Raise or warn where plain strings, which become categories, seem to be something else.
+
+    Numbers written as text raise a `ValueError`. Numbers among text, and texts that differ in most
+    of the rows, cause a `TextFeatureWarning`.
+    """
+    distinct = [value for value in dict.fromkeys(column.to_list()) if not _is_missing(value)]
+    n_numbers = sum(map(_is_number_text, distinct))
+    remedy = "give the column the dtype 'category' to use it as it is"
+    if n_numbers > 2 and n_numbers == len(distinct):
+        raise ValueError(
+            f"Column {name!r} holds numbers written as text, such as {distinct[0]!r}; convert it, "
+            f"for example with pandas.to_numeric, or {remedy}."
+        )
+    n_texts = f"{len(distinct)} different texts in {len(column)} rows"
+    if n_numbers and 2 * n_numbers >= len(distinct) > 2:
+        text = next(value for value in distinct if not _is_number_text(value))
+        reason = f"{n_texts}, {n_numbers} of them numbers, but also {text!r}"
+    elif len(distinct) > _MAX_TEXTS and 2 * len(distinct) > len(column):
+        reason = f"{n_texts}, such as {distinct[0]!r}: it seems to be an identifier or a date"
+    else:
+        return
+    warnings.warn(
+        f"Column {name!r} becomes a category, with {reason}; drop or convert it, or {remedy}.",
+        TextFeatureWarning,
+        stacklevel=2,
+    )
 
 
 def is_numeric_dtype(column: Any) -> bool:
@@ -254,9 +291,9 @@ def to_numeric(column: Any, name: Any) -> Floats:
             continue
         if isinstance(value, str | bytes):
             raise ValueError(
-                f"Column {name!r} is not numeric: row {row} holds {value!r}. Give the column the "
-                "dtype 'category' (with categorical_features='from_dtype'), or name it in the list "
-                "categorical_features."
+                f"Column {name!r} is not numeric: row {row} holds {value!r}. Convert it, or make "
+                "it a category: give it the dtype 'category' (with categorical_features="
+                "'from_dtype'), or name it in the list categorical_features."
             )
         try:
             numbers[row] = float(value)
@@ -310,6 +347,14 @@ def _new_categories(column: Any, known: list[Any]) -> list[Any]:
     """The categories of a column that are not known yet, in order."""
     present = {value for value in _values(column) if not _is_missing(value)}
     return sorted(present - set(known), key=_sort_key)
+
+
+def _is_number_text(value: str) -> bool:
+    """Whether a text is a number, with a decimal point or comma."""
+    try:
+        return bool(np.isfinite(float(value.strip().replace(",", ".", 1))))
+    except ValueError:
+        return False
 
 
 def _plain(value: Any) -> Any:

@@ -16,11 +16,13 @@ from twinned._compat import num_samples
 from twinned._table import (
     Floats,
     TableSchema,
+    check_text_column,
     column_list,
     encode,
     extend_schema,
     is_categorical_dtype,
     is_table,
+    is_text_dtype,
     learn_schema,
 )
 
@@ -231,7 +233,11 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
         )
         if not is_table(X):
             return set()
-        return {j for j, column in enumerate(column_list(X)[0]) if is_categorical_dtype(column)}
+        columns, names = column_list(X)
+        for column, name in zip(columns, names, strict=True):
+            if is_text_dtype(column):
+                check_text_column(column, name)
+        return {j for j, column in enumerate(columns) if is_categorical_dtype(column)}
     try:
         chosen = list(categorical_features)
     except TypeError:

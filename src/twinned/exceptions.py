@@ -29,6 +29,10 @@ class UnusedFeatureWarning(UserWarning):
     """A feature has too few known values in the training rows, and is not used."""
 
 
+class TextFeatureWarning(UserWarning):
+    """A column of text is used as a category, but seems to be numeric, an identifier or a date."""
+
+
 class ShiftWarning(UserWarning):
     """Too many rows lie outside of the training rows for prediction intervals to hold."""
 
@@ -58,4 +62,5 @@ def ignore_table_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownCategoryWarning)
         warnings.simplefilter("ignore", UnusedFeatureWarning)
+        warnings.simplefilter("ignore", TextFeatureWarning)
         yield

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -409,19 +410,19 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         ("", (), ["table.csv is empty"]),
         ("a,b,y\n", (), ["no rows"]),
         (None, (), ["there is no file", "table.csv"]),
-        (b"a,y\n1,\xff\n", (), ["line 2", "UTF-8"]),
+        (b"a,y\n1,\x00\n", (), ["no text, Excel or Parquet file"]),
         ("a,a,y\n1,2,3\n", (), ["several columns", "'a'"]),
-        ("a;y\n1;2\n", (), ["--separator ';'"]),
+        ("a;y\n1;2\n", ("--separator", ","), ["no column 'y'", "'a;y'"]),
         ("a,b\n1,2\n", (), ["no column 'y'", "--target", "'a', 'b'"]),
         ("a,y\n1,2\n3,\n", (), ["line 3", "'y'", "no value"]),
         ("a,y\n1,2\n3,low\n", (), ["line 3", "'low'", "number"]),
         ("a,y\n1,2\n3,inf\n", (), ["line 3", "'inf'", "finite"]),
         ("a,y\n1,2\n3,4\nx,5\n", (), ["line 4", "'x'", "--categorical a"]),
-        (IDS, (), ["'id'", "'row0'", "--drop id"]),
+        (IDS, (), ["no feature besides 'y'", "'id' holds 25", "'row0'", "'a' counts the rows"]),
         ("a,y\n1,2\n,4\n", (), ["line 3", "'a'", "--model ridge", "forest"]),
         ("y\n1\n2\n", (), ["no feature besides 'y'"]),
         ("a,y\n1,2\n", (), ["1 row", "a pair needs two"]),
-        (",a,y\n0,1,2\n1,2,3\n", (), ["column 1 has no name", '--drop ""']),
+        (",a,y\n7,1,2\n1,2,3\n", (), ["column 1 has no name", '--drop ""']),
         ("a,y\n1,2\n2,-3.5\n", ("--log-target",), ["line 3", "-3.5", "logarithm"]),
         ("a,y\n1,0\n2,3\n", ("--log-target",), ["line 2", ": 0 "]),
         (GOOD, ("--model", "tree"), ["--model must be one of", "forest", "not tree"]),
@@ -510,7 +511,8 @@ HEADER = "U,R1,R2,R3,material\n"
         (HEADER + "1,2,3,1,wood\n\n1,2,,1,wood\n", ["line 4", "'R2'", "no missing values"]),
         (HEADER + "1,2,3,1,\n", ["line 2", "'material'", "no missing values"]),
         (HEADER + "1,2,3,inf,wood\n", ["line 2", "'R3'", "'inf'"]),
-        (HEADER.replace(",", ";") + "1;2;3;1;wood\n", ["--separator ';'"]),
+        ("U;R1\n1,234;2\n", ["no column 'R2', 'R3', 'material'"]),
+        (HEADER.replace(",", ";") + "1,234;2;3;1;wood\n", ["line 2, column 'U'", "--decimal ','"]),
     ],
 )
 def test_bad_input_to_predict(folder, model, content, texts):
@@ -654,6 +656,23 @@ def test_debug_works_with_each_command(call):
     assert "Traceback" in result.stderr
     assert "twinned: error: " in result.stderr.splitlines()[-1]
     assert "Traceback" not in run(*call).stderr
+
+
+def test_pairs_of_neighbors_are_bounded():
+    from twinned.cli.model_options import NEIGHBOR_PARTNERS, ModelOptions
+
+    def pairs(model, option):
+        return ModelOptions(model, False, option, "all", 0, False).make_twin(300).pairs
+
+    assert pairs("knn", "auto") == NEIGHBOR_PARTNERS
+    assert (pairs("knn", "all"), pairs("knn", 5), pairs("ridge", "auto")) == ("all", 5, "auto")
+
+
+@pytest.mark.parametrize("command", ["advise", "fit", "predict"])
+def test_flags_take_no_value_in_the_help(command):
+    shown = succeeded(run(command, "--help")).stdout
+    (line,) = [line for line in shown.splitlines() if "--json" in line]
+    assert re.search(r"--json +Print", line)
 
 
 def test_debug_is_in_the_help():

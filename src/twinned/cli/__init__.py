@@ -15,6 +15,7 @@ from twinned._version import __version__
 from twinned.cli._errors import print_message, print_usage_error, set_debug
 from twinned.cli.advise import advise_command
 from twinned.cli.fit import fit_command
+from twinned.cli.options import flag_option
 from twinned.cli.predict import predict_command
 from twinned.cli.serve import serve_command
 
@@ -46,12 +47,12 @@ def _print_version(wanted: bool) -> None:
 def _twinned(
     version: Annotated[
         bool,
-        typer.Option(
+        flag_option(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Also print the traceback of an error, in any command.")
+        bool, flag_option("--debug", help="Also print the traceback of an error, in any command.")
     ] = False,
 ) -> None:
     """Twinned regression: learn differences between points, predict from anchors.

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinned.cli import options
-from twinned.cli._errors import exit_on_bad_input, print_warnings, printable
+from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings, printable
 from twinned.cli._progress import progress_lines
 from twinned.cli.blend_summary import align_columns, rounded
-from twinned.cli.csv_input import check_output_path, parse_separator, read_csv
-from twinned.cli.fit import read_training_data
+from twinned.cli.options import check_output_path
+from twinned.cli.tables import ColumnKinds, ReadOptions
+from twinned.cli.training_data import TrainingOptions, read_training_data, reading_code
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from twinned.report.collect import Content
 
 
@@ -43,6 +42,8 @@ def advise_command(
     ] = "60s",
     log_target: options.LogTarget = False,
     categorical: options.Categorical = None,
+    numeric: options.Numeric = None,
+    date: options.Date = None,
     drop: options.Drop = None,
     group: options.Group = None,
     label: options.Label = None,
@@ -54,8 +55,14 @@ def advise_command(
             metavar="N",
         ),
     ] = 0,
-    separator: options.Separator = ",",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
+    as_json: Annotated[
+        bool, options.flag_option("--json", help="Print the report as JSON.")
+    ] = False,
 ) -> None:
     """Recommend a model for a table, and state whether twinning helps.
 
@@ -68,6 +75,8 @@ def advise_command(
         twinned advise houses.csv --target price --report advice.html
 
         twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
+
+        twinned advise sales.xlsx --sheet 2024 --target price --label address -r advice.html
     """
     start = time.perf_counter()
     with exit_on_bad_input(), print_warnings():
@@ -75,13 +84,13 @@ def advise_command(
         options.check_seed(seed)
         report_path = None if report is None else check_output_path(report, [table], "--report")
         model_path = None if output is None else check_output_path(output, [table])
-        csv_table = read_csv(table, separator)
-        if label is not None:
-            csv_table.require([label], "--label")
-            if label == target:
-                raise ValueError(f"--label names {target!r}, which is the --target.")
-            drop = [*(drop or []), label]
-        X, y, groups = read_training_data(csv_table, target, categorical, drop, log_target, group)
+        reading = ReadOptions(separator, decimal, thousands, encoding, sheet)
+        kinds = ColumnKinds(categorical or (), numeric or (), date or ())
+        training = TrainingOptions(target, log_target, drop or [], group, label, kinds, reading)
+        data = read_training_data(table, training)
+        X, y, groups, labels = data.X, data.y, data.groups, data.labels
+        for note in data.notes:
+            print_message("note", note)
 
         from joblib import cpu_count
 
@@ -89,7 +98,6 @@ def advise_command(
         from twinned.persistence.archive import write_atomically
         from twinned.report import collect, render
 
-        labels = None if label is None else csv_table.column(label)
         with progress_lines() as progress:
             diagnosis = diagnose(
                 X,
@@ -112,8 +120,7 @@ def advise_command(
                 seconds=max(0.5, 0.5 * left),
                 random_state=seed,
             )
-        opening = _opening_code(table, target, X, csv_table.names, group, separator)
-        content["code"] = f"{opening}\n{content['code']}"
+        content["code"] = f"{reading_code(data, training)}\n{content['code']}"
         if model_path is not None:
             save(diagnosis.model, model_path)
             content["output"] = str(output)
@@ -123,29 +130,6 @@ def advise_command(
             content["report"] = str(report)
     text = json.dumps(content, ensure_ascii=False) if as_json else printable(format_text(content))
     typer.echo(text)
-
-
-def _opening_code(
-    table: Path,
-    target: str,
-    X: pd.DataFrame,
-    columns: list[str],
-    group: str | None,
-    separator: str,
-) -> str:
-    """Return the lines of Python that read the table as it was read here."""
-    categories = {name: "category" for name in X.columns if X[name].dtype == "category"}
-    dropped = [name for name in columns if name not in X.columns]
-    options = "" if separator == "," else f", sep={parse_separator(separator)!r}"
-    read = f"data = pd.read_csv({str(table)!r}{options})"
-    lines = [
-        "import pandas as pd",
-        read + (f".astype({categories!r})" if categories else ""),
-        f"X, y = data.drop(columns={dropped!r}), data[{target!r}]",
-    ]
-    if group is not None:
-        lines.append(f"groups = data[{group!r}]")
-    return "\n".join(lines)
 
 
 def format_text(content: Content) -> str:

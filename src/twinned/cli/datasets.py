@@ -10,7 +10,7 @@ from rich.table import Table
 
 from twinned.cli._errors import exit_on_bad_input
 from twinned.cli._progress import progress_bar
-from twinned.cli.options import AsJson
+from twinned.cli.options import AsJson, flag_option
 from twinned.datasets import KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
 from twinned.exceptions import IntegrityError
@@ -61,7 +61,7 @@ def fetch_command(
     keys: Annotated[
         list[str] | None, typer.Argument(help="Keys of data sets, such as BC YH.")
     ] = None,
-    all_sets: Annotated[bool, typer.Option("--all", help="Fetch all nine.")] = False,
+    all_sets: Annotated[bool, flag_option("--all", help="Fetch all nine.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Download files, verify them, and print their paths.

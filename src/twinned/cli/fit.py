@@ -1,4 +1,4 @@
-"""`twinned fit`: fit a blend or a twin to a CSV file, cross-validate it and save it."""
+"""`twinned fit`: fit a blend or a twin to a table, cross-validate it and save it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinned.cli import csv_input, options
+from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings, printable
 from twinned.cli._progress import progress_bar, progress_lines
 from twinned.cli.blend_summary import blend_facts, blend_lines, rounded
@@ -24,6 +24,8 @@ from twinned.cli.model_options import (
     N_FOLDS,
     ModelOptions,
 )
+from twinned.cli.tables import ColumnKinds, ReadOptions, first_missing
+from twinned.cli.training_data import TrainingOptions, read_training_data
 from twinned.exceptions import SkippedMemberWarning
 
 if TYPE_CHECKING:
@@ -52,14 +54,17 @@ def fit_command(
     ] = "auto",
     log_target: options.LogTarget = False,
     categorical: options.Categorical = None,
+    numeric: options.Numeric = None,
+    date: options.Date = None,
     drop: options.Drop = None,
     group: options.Group = None,
+    label: options.Label = None,
     pairs: Annotated[
         str,
         typer.Option(
             "--pairs",
             help="The training pairs: all, M random partners for each row, or auto, which bounds "
-            "time and memory.",
+            "time and memory (8 partners for knn).",
             metavar="auto|all|M",
         ),
     ] = "auto",
@@ -108,10 +113,14 @@ def fit_command(
             metavar="N",
         ),
     ] = 0,
-    separator: options.Separator = ",",
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     check: Annotated[
         bool,
-        typer.Option(
+        options.flag_option(
             "--check/--no-check",
             help="Cross-validate a twin and its plain base estimator, which takes several times "
             "as long as the fit. Prediction intervals need it. --model auto always does.",
@@ -120,10 +129,15 @@ def fit_command(
     key_file: options.KeyFile = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Fit a model to a CSV file and save it.
+    """Fit a model to a table and save it.
 
-    Columns of text become categorical features; a missing value is an empty cell, NA, n/a, NaN,
-    null or None. Twins, networks, trees, Gaussian processes and ridge regression are
+    The table is a CSV, Excel or Parquet file. Separator, encoding, decimal commas and thousands
+    separators are detected and reported. Columns of text become categorical features. Row counters,
+    texts that differ in most rows and dates are not used; a note names each and the option that
+    uses it. A missing value is an empty cell, NA, n/a, NaN, null, None, ? or -. A cell such as <5
+    of a feature is read as half the limit, and a further feature marks it.
+
+    Twins, networks, trees, Gaussian processes and ridge regression are
     cross-validated on the same folds and blended; the output has their errors and whether twins
     help. With another --model, a single twin is fitted and compared with its plain base estimator.
 
@@ -136,6 +150,8 @@ def fit_command(
         twinned fit houses.csv --target price --effort balanced --time-budget 10min -o houses.twin
 
         twinned fit houses.csv --target price --model forest -c postcode -o houses.twin
+
+        twinned fit sales.xlsx --sheet 2024 --target price --date sold --group street -o sales.twin
     """
     with exit_on_bad_input(), print_warnings():
         if model not in MODELS:
@@ -154,14 +170,19 @@ def fit_command(
         )
         options.check_seed(seed)
         key = options.read_key(key_file)
-        resolved = csv_input.check_output_path(output, [table])
-        csv_table = csv_input.read_csv(table, separator)
-        X, y, groups = read_training_data(csv_table, target, categorical, drop, log_target, group)
+        resolved = options.check_output_path(output, [table])
+        reading = ReadOptions(separator, decimal, thousands, encoding, sheet)
+        kinds = ColumnKinds(categorical or (), numeric or (), date or ())
+        training = TrainingOptions(target, log_target, drop or [], group, label, kinds, reading)
+        data = read_training_data(table, training)
+        X, y, groups = data.X, data.y, data.groups
+        for note in data.notes:
+            print_message("note", note)
         from joblib import cpu_count
 
         if isinstance(anchor_option, int) and anchor_option > len(X):
             raise ValueError(f"--anchors {anchors} exceeds the {len(X)} rows of {table}.")
-        missing = csv_input.first_missing(csv_table, X.columns)
+        missing = first_missing(data.table, X)
         if missing and model not in MODELS_ALLOWING_NAN:
             raise ValueError(
                 f"{missing} has no value, and --model {model} takes no missing values; "
@@ -212,61 +233,6 @@ def fit_command(
         typer.echo(json.dumps(facts, ensure_ascii=False))
     else:
         _print_summary(facts)
-
-
-def read_training_data(
-    table: csv_input.CsvTable,
-    target: str,
-    categorical: list[str] | None,
-    drop: list[str] | None,
-    log_target: bool,
-    group: str | None,
-) -> tuple[pd.DataFrame, np.ndarray, np.ndarray | None]:
-    """Return features, target, and names of groups (None without `--group`) of a CSV file.
-
-    A ValueError names the option or the line.
-    """
-    categorical, drop = categorical or [], drop or []
-    if group is not None:
-        table.require([group], "--group")
-        drop = [*drop, group]
-    table.require([target], "--target")
-    table.require(drop, "--drop")
-    table.require(categorical, "--categorical")
-    for option, names in (("--group", [group]), ("--drop", drop), ("--categorical", categorical)):
-        if target in names:
-            raise ValueError(f"{option} names {target!r}, which is the --target.")
-    names = [name for name in table.names if name != target and name not in drop]
-    if "" in names:
-        raise ValueError(
-            f"{table.path}, column {table.names.index('') + 1} has no name; name it, or exclude it "
-            'with --drop "" (pandas writes its index like this without index=False).'
-        )
-    if not names:
-        raise ValueError(f"{table.path} has no feature besides {target!r}.")
-    y = csv_input.target_column(table, target)
-    if len(table) < 2:
-        raise ValueError(f"{table.path} has 1 row; a pair needs two.")
-    if log_target and (y <= 0).any():
-        row = int((y <= 0).argmax())
-        raise ValueError(
-            f"{table.location(row, target)}: {table.column(target)[row]} has no logarithm; "
-            "--log-target takes positive values only."
-        )
-    X = csv_input.training_frame(table, names, [name for name in categorical if name != group])
-    if group is None:
-        return X, y, None
-
-    import numpy as np
-
-    from twinned.pairing.splits import encode_groups
-
-    missing = csv_input.first_missing(table, [group])
-    if missing:
-        raise ValueError(f"{missing} has no value, and it is the --group.")
-    labels = np.array(table.column(group), dtype=object)
-    encode_groups(labels, len(table))  # refuses a single group
-    return X, y, labels
 
 
 def _check_applicable(model: str, of_twins: dict[str, Any], of_blends: dict[str, Any]) -> None:

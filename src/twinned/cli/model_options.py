@@ -25,6 +25,9 @@ MODELS = {
     "neural": "neural networks",
 }
 MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost")
+# Random partners for each row of a twin of nearest neighbors with --pairs auto: it searches all
+# pairs for each pair that it predicts, which takes minutes for the 90,000 pairs of 300 rows.
+NEIGHBOR_PARTNERS = 8
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
 # Defaults of --model auto, so that a command ends soon.
 BLEND_EFFORT, BLEND_MINUTES = "fast", 5
@@ -77,7 +80,8 @@ class ModelOptions:
             twin = TwinNeuralRegressor(effort=NEURAL_EFFORT)
         else:
             twin = TwinRegressor(None if self.model == "twin" else self._base_estimator())
-        twin.set_params(pairs=self.pairs, anchors=anchors, n_jobs=self.jobs, random_state=self.seed)
+        pairs = NEIGHBOR_PARTNERS if (self.model, self.pairs) == ("knn", "auto") else self.pairs
+        twin.set_params(pairs=pairs, anchors=anchors, n_jobs=self.jobs, random_state=self.seed)
         return with_log_target(twin) if self.log_target else twin
 
     def make_plain(self, X: pd.DataFrame, twin: Any) -> Any:

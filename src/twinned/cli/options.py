@@ -1,6 +1,8 @@
 """Arguments and options shared by several commands."""
 
+import os
 import re
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -8,14 +10,22 @@ from typing import Annotated
 import typer
 
 _column_option = partial(typer.Option, metavar="COLUMN")
+# without a metavar, typer shows a flag as an option that takes a value
+flag_option = partial(typer.Option, metavar="")
 
-Table = Annotated[Path, typer.Argument(help="A CSV file with a header line.", metavar="TABLE")]
+Table = Annotated[
+    Path,
+    typer.Argument(
+        help="A CSV, Excel (.xlsx) or Parquet file; its first row names the columns.",
+        metavar="TABLE",
+    ),
+]
 SavedModel = Annotated[
     Path, typer.Argument(help="A model saved by twinned fit or advise.", metavar="MODEL")
 ]
 Target = Annotated[str, typer.Option("--target", "-t", help="The column to predict.")]
 LogTarget = Annotated[
-    bool, typer.Option("--log-target", help="Fit the logarithm of the target, as for prices.")
+    bool, flag_option("--log-target", help="Fit the logarithm of the target, as for prices.")
 ]
 Categorical = Annotated[
     list[str] | None,
@@ -23,6 +33,22 @@ Categorical = Annotated[
         "--categorical",
         "-c",
         help="A column of numbers that are categories, such as a postcode. May be repeated.",
+    ),
+]
+Numeric = Annotated[
+    list[str] | None,
+    _column_option(
+        "--numeric",
+        help="A column to use as a numeric feature although it counts the rows, such as the time "
+        "of a regular measurement. May be repeated.",
+    ),
+]
+Date = Annotated[
+    list[str] | None,
+    _column_option(
+        "--date",
+        help="A column of dates: days since 1970, month, weekday and hour become features, as far "
+        "as they vary. May be repeated.",
     ),
 ]
 Drop = Annotated[
@@ -42,8 +68,8 @@ Label = Annotated[
     _column_option(
         "--label",
         "-l",
-        help="A column with the names of the rows, such as an address, to show in the report. It "
-        "is not a feature.",
+        help="A column with the names of the rows, such as an address; a report shows them. It is "
+        "not a feature.",
     ),
 ]
 Keep = Annotated[
@@ -52,8 +78,49 @@ Keep = Annotated[
         "--keep", help="A column of the table to copy, such as an identifier. May be repeated."
     ),
 ]
+_reading_option = partial(typer.Option, rich_help_panel="Reading the table", show_default=False)
 Separator = Annotated[
-    str, typer.Option("--separator", help="Field separator: , ; | or tab.", metavar="CHAR")
+    str | None,
+    _reading_option(
+        "--separator",
+        help="Field separator of a text file: , ; | tab or space. Detected by default.",
+        metavar="CHAR",
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    _reading_option(
+        "--decimal",
+        help="Decimal sign, a point or a comma, as in 3,14. Detected by default; 1,234 alone is "
+        "ambiguous and needs this option or --thousands.",
+        metavar=".|,",
+    ),
+]
+Thousands = Annotated[
+    str | None,
+    _reading_option(
+        "--thousands",
+        help="Separator of thousands, as in 1.234.567 or 1'234. Detected by default.",
+        metavar="CHAR",
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    _reading_option(
+        "--encoding",
+        help="Encoding of a text file, such as utf-8, latin-1, cp1252 or utf-16. Detected by "
+        "default.",
+        metavar="NAME",
+    ),
+]
+Sheet = Annotated[
+    str | None,
+    _reading_option(
+        "--sheet",
+        help="Name or number of the sheet of an Excel file; the first that is not empty by "
+        "default.",
+        metavar="SHEET",
+    ),
 ]
 KeyFile = Annotated[
     Path | None,
@@ -63,7 +130,7 @@ KeyFile = Annotated[
         metavar="FILE",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, flag_option("--json", help="Print JSON.")]
 
 
 def read_key(path: Path | None) -> bytes | None:
@@ -94,3 +161,24 @@ def parse_seconds(option: str, text: str) -> float:
     if not found or float(found[1]) == 0:
         raise ValueError(f"{option} must be a time such as 60s or 2m, not {text!r}.")
     return float(found[1]) * (60.0 if found[2] in ("m", "min") else 1.0)
+
+
+def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") -> Path:
+    """Raise an error for an output path that cannot be written to, before any work is done.
+
+    Returns the path with links resolved, so that the target of a link is replaced.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(f"{option} {path} is a folder; give the name of a file in it.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"{option} {path}: there is no folder {path.parent}; create it first."
+        )
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{option} {path} is not a regular file.")
+    resolved = path.resolve()
+    if any(resolved == source.resolve() for source in inputs):
+        raise ValueError(f"{option} {path} would replace the input; give another name.")
+    if not os.access(resolved.parent, os.W_OK):
+        raise PermissionError(f"{option} {path}: the folder {path.parent} is not writable.")
+    return resolved

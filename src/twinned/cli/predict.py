@@ -1,4 +1,4 @@
-"""`twinned predict`: predict the rows of a CSV file with a saved twin."""
+"""`twinned predict`: predict the rows of a table with a saved twin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinned.cli import csv_input, options
+from twinned.cli import options, tables
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 def predict_command(
     model: options.SavedModel,
     table: Annotated[
-        Path, typer.Argument(help="A CSV file with the features of the model.", metavar="TABLE")
+        Path,
+        typer.Argument(
+            help="A CSV, Excel (.xlsx) or Parquet file with the features of the model.",
+            metavar="TABLE",
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -28,7 +32,7 @@ def predict_command(
     ] = None,
     std: Annotated[
         bool,
-        typer.Option(
+        options.flag_option(
             "--std",
             help="Add the standard deviation: of the anchors' estimates, which is not calibrated, "
             "or of a blend, which is. "
@@ -46,35 +50,46 @@ def predict_command(
         ),
     ] = None,
     keep: options.Keep = None,
-    separator: options.Separator = ",",
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
     key_file: options.KeyFile = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON; with -o, without the predictions.")
+        bool, options.flag_option("--json", help="Print JSON; with -o, without the predictions.")
     ] = False,
 ) -> None:
-    """Predict the rows of a CSV file with a saved model.
+    """Predict the rows of a table with a saved model.
 
-    The result has the columns of --keep, the column prediction, and std, low and high if
-    requested; its rows are in the order of the table. The columns of the table may be in any
-    order; those that are not features of the model are ignored.
+    The table is a CSV, Excel or Parquet file; its notation of numbers is detected and reported, and
+    need not be that of the training table. The columns of the table may be in any order; those that
+    are not features of the model are ignored. The result has the columns of --keep, the column
+    prediction, and std, low and high if requested; its rows are in the order of the table.
 
     For example:
 
         twinned predict houses.twin new.csv --std -o prices.csv
 
         twinned predict houses.twin new.csv --interval 0.9 --keep address
+
+        twinned predict houses.twin new.xlsx --sheet 2025 -o prices.csv
     """
     with exit_on_bad_input():
         if interval is not None and not 0 < interval < 1:
             raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {interval:g}.")
         keep = keep or []
-        resolved = None if output is None else csv_input.check_output_path(output, [model, table])
-        csv_table = csv_input.read_csv(table, separator)
-        csv_table.require(keep, "--keep")
+        resolved = None if output is None else options.check_output_path(output, [model, table])
+        tables.check_argument_order(model, table)
+        reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
+        rows = tables.read_table(table, reading)
+        rows.require(keep, "--keep")
         with print_warnings():
             fitted = load_twin(model, key_file)
-        X, ignored = _read_features(csv_table, fitted, model)
+        X, ignored, notes = _read_features(rows, fitted, model)
         ignored = [name for name in ignored if name not in keep]
+        for note in (*tables.reading_note(rows), *notes):
+            print_message("note", note)
         with print_warnings():
             columns = _predict(fitted, X, std, model)
             if interval is not None:
@@ -82,13 +97,13 @@ def predict_command(
         for name in keep:
             if name in columns:
                 raise ValueError(f"--keep {name}: the result has a column of that name.")
-        copied = {name: csv_table.column(name) for name in keep}
+        copied = {name: rows.column(name) for name in keep}
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
             write_atomically(resolved, _to_csv(copied, columns).encode())
     if ignored:
-        names = csv_input.join_names(ignored)
+        names = tables.join_names(ignored)
         print_message("note", f"columns that are not features of the model are ignored: {names}.")
     if as_json:
         facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
@@ -128,8 +143,8 @@ def _inner_twin(model: Any) -> Any:
     return getattr(model, "regressor_", model)
 
 
-def _read_features(table: csv_input.CsvTable, model: Any, path: Path) -> tuple[Any, list[str]]:
-    """Return the features of the model, and the columns of the file that are none."""
+def _read_features(table: tables.Table, model: Any, path: Path) -> tuple[Any, list[str], list[str]]:
+    """Return the features of the model, the columns of the file that are none, and notes."""
     from sklearn.utils import get_tags
 
     twin = _inner_twin(model)
@@ -141,21 +156,22 @@ def _read_features(table: csv_input.CsvTable, model: Any, path: Path) -> tuple[A
     has_names = hasattr(twin, "feature_names_in_")
     if has_names:
         names = [str(name) for name in twin.feature_names_in_]
-        table.require(names, f"features of {path}")
-        ignored = [name for name in table.names if name not in names]
+        sources = tables.source_columns(table, names)
+        table.require(sources, f"features of {path}")
+        ignored = [name for name in table.names if name not in sources]
     else:
         # fitted in Python to an array: features have an order, but no names
         names, ignored = table.names, []
         if len(names) != schema.n_features or "" in names:
             raise ValueError(
                 f"{path} was fitted to {schema.n_features} columns without names, but "
-                f"{table.path} has {len(names)}: {csv_input.join_names(names)}."
+                f"{table.path} has {len(names)}: {tables.join_names(names)}."
             )
-    missing = csv_input.first_missing(table, names)
+    X, notes = tables.prediction_frame(table, names, categories)
+    missing = tables.first_missing(table, X)
     if missing and not get_tags(twin).input_tags.allow_nan:
         raise ValueError(f"{missing} has no value, and {path} takes no missing values.")
-    X = csv_input.prediction_frame(table, names, categories)
-    return (X if has_names else X.to_numpy()), ignored
+    return (X if has_names else X.to_numpy()), ignored, notes
 
 
 def _predict(model: Any, X: Any, std: bool, path: Path) -> dict[str, np.ndarray]:

@@ -100,8 +100,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     symmetric : bool, default=True
         Predict ½F(a, b) − ½F(b, a), which is exactly antisymmetric.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
-        Categorical features: by dtype (pandas and polars categories), or a list of names or
-        indices, or a mask. An ordered pandas category is encoded by the order of its levels.
+        Categorical features: by dtype (categories and plain strings of pandas and polars), or a
+        list of names or indices, or a mask. An ordered pandas category is encoded by the order of
+        its levels.
     n_jobs : int or None, default=None
         Number of threads for prediction, neighbor search and fitting; None means 1, and −1 all
         cores. It also limits OpenMP and BLAS in a base estimator, and one with `n_jobs=None`.

@@ -16,6 +16,7 @@ from sklearn.tree._tree import NODE_DTYPE, Tree
 from twinned.persistence.schema import RECORDS, At
 
 _MAX_DEPTH = 10_000
+_NODES_AT_ONCE = 100_000
 _NO_CHILD = -1
 # name of a column: its name in the records of scikit-learn
 _NODES = {
@@ -47,9 +48,6 @@ def build_trees(owner: Any, cls: Any, columns: dict[str, Any], at: At) -> list[A
     n_features, sizes, values = owner.n_features_in_, columns["n_nodes"], columns["value"]
     depths = check_structure(columns, n_features, at)
     at.ensure(not np.isnan(columns["threshold"]).any(), "has a threshold that is NaN")
-    nodes = np.zeros(len(values), NODE_DTYPE)
-    for column, name in _NODES.items():
-        nodes[name] = columns[column]
     shared, trees = owner.get_params(deep=False), []
     parameters = {name: shared[name] for name in cls._get_param_names() if name in shared}
     for number, end in enumerate(np.cumsum(sizes)):
@@ -60,8 +58,11 @@ def build_trees(owner: Any, cls: Any, columns: dict[str, Any], at: At) -> list[A
         member.n_features_in_, member.n_outputs_ = n_features, n_outputs
         member.tree_ = Tree(n_features, np.ones(n_outputs, dtype=np.intp), n_outputs)
         own_values = np.ascontiguousarray(values[rows, :, None])
+        nodes = np.zeros(sizes[number], NODE_DTYPE)  # of one tree, which fits into the cache
+        for column, name in _NODES.items():
+            nodes[name] = columns[column][rows]
         state = {"node_count": int(sizes[number]), "max_depth": int(depths[number])}
-        member.tree_.__setstate__({**state, "nodes": nodes[rows], "values": own_values})
+        member.tree_.__setstate__({**state, "nodes": nodes, "values": own_values})
         trees.append(member)
     return trees
 
@@ -120,6 +121,21 @@ def check_structure(columns: dict[str, Any], n_features: int, at: At) -> np.ndar
     """
     sizes, n_nodes = columns["n_nodes"], len(columns["left"])
     at.ensure((sizes <= n_nodes).all() and sizes.sum() == n_nodes, "has nodes of no tree")
+    at.ensure((sizes > 0).all(), "has a tree without nodes")
+    ends, depths, first = np.cumsum(sizes), [], 0
+    while first < len(sizes):  # as many trees at once as fit into the cache, at least one
+        start = ends[first] - sizes[first]
+        last = max(first + 1, int(np.searchsorted(ends, start + _NODES_AT_ONCE, side="right")))
+        names = ("left", "right", "feature")
+        block = {name: columns[name][start : ends[last - 1]] for name in names}
+        depths.append(_check_block({**block, "n_nodes": sizes[first:last]}, n_features, at))
+        first = last
+    return np.concatenate([np.zeros(0, dtype=np.int64), *depths])
+
+
+def _check_block(columns: dict[str, Any], n_features: int, at: At) -> np.ndarray:
+    """Check the nodes of consecutive trees; return the depth of each."""
+    sizes, n_nodes = columns["n_nodes"], len(columns["left"])
     inner = columns["left"] != _NO_CHILD
     at.ensure((columns["right"][~inner] == _NO_CHILD).all(), "has a leaf with a right child")
     features = columns["feature"][inner]

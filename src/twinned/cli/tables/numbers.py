@@ -1,0 +1,243 @@
+"""Notation of numbers: decimal sign, thousands separator, signs of units, detection limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+_SPACES = " \u00a0\u2009\u202f"  # space, and those that typography puts between thousands
+_APOSTROPHES = "'’"
+# A sign before or after a number, which is removed if all cells of the column have it.
+_SIGNS = "%$€£¥"
+_LIMIT = re.compile(r"([<>≤≥])=?\s*(.*\d.*)")
+_GROUPED = r"[1-9]\d{0,2}(?:%s\d{3})+"
+_UNIT = re.compile(r"[-+−]?\d+(?:[.,]\d+)?\s*([A-Za-zµμΩ°][^\d\s]{0,9})")
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """Notation of the numbers of a column.
+
+    `thousands` is empty or the separator, where any space stands for all kinds of spaces. `sign` is
+    a currency or percent sign that each cell has. `ambiguous` is the sign that may be decimal or
+    separate thousands, empty where the notation is known.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    sign: str = ""
+    ambiguous: str = ""
+
+    @cached_property
+    def _grouped(self) -> re.Pattern[str]:
+        groups = _GROUPED % _any_of(self.thousands)
+        return re.compile(rf"[-+]?{groups}(?:{re.escape(self.decimal)}\d*)?")
+
+    def parse(self, cell: str) -> float | None:
+        """Return the number in a cell that is not missing, None for text.
+
+        >>> NumberFormat(",", ".").parse("1.234,5"), NumberFormat().parse("1e3")
+        (1234.5, 1000.0)
+        >>> NumberFormat().parse("1_000"), NumberFormat(thousands=",").parse("1,5")
+        (None, None)
+        """
+        text = cell.replace("−", "-").replace(self.sign, "").strip() if self.sign else cell
+        if self.thousands and self._grouped.fullmatch(text):
+            text = re.sub(_any_of(self.thousands), "", text)
+        if self.decimal != ".":
+            if "." in text:
+                return None
+            text = text.replace(self.decimal, ".", 1)
+        try:
+            return None if "_" in text else float(text.replace("−", "-"))
+        except ValueError:
+            return None
+
+
+PLAIN = NumberFormat()
+
+
+def parse_all(cells: Sequence[str], decimal: str) -> list[float] | None:
+    """Return the numbers in all cells, fast, None where any is no number without thousands."""
+    joined = "".join(cells)
+    if "_" in joined or (decimal != "." and "." in joined):
+        return None
+    try:
+        return [float(cell.replace(decimal, ".")) for cell in cells]
+    except ValueError:
+        return None
+
+
+def _any_of(separator: str) -> str:
+    """Pattern of a thousands separator and those that look like it."""
+    for alike in (_SPACES, _APOSTROPHES):
+        if separator in alike:
+            return f"[{alike}]"
+    return re.escape(separator)
+
+
+def split_limit(cell: str) -> tuple[float, str]:
+    """Return −1 for a value below a limit, 1 above, 0 for any other cell, and the rest of it.
+
+    >>> split_limit("<= 5"), split_limit(">100"), split_limit("7")
+    ((-1.0, '5'), (1.0, '100'), (0.0, '7'))
+    """
+    found = _LIMIT.fullmatch(cell)
+    if not found:
+        return 0.0, cell
+    return (-1.0 if found[1] in "<≤" else 1.0), found[2]
+
+
+def common_unit(cells: Sequence[str]) -> str:
+    """Return the unit that follows a number in each of at least two cells, else nothing.
+
+    >>> common_unit(["12.5 mg", "3mg"]), common_unit(["12 mg", "3 g"])
+    ('mg', '')
+    """
+    found = [_UNIT.fullmatch(cell) for cell in cells]
+    units = {match[1] if match else "" for match in found}
+    return units.pop() if len(found) > 1 and len(units) == 1 else ""
+
+
+# --- detection --------------------------------------------------------------------------------
+
+# Notations of numbers, and whether a point or comma is the decimal sign; the first match counts.
+_NUMBER = {
+    "plain": re.compile(r"[-+−]?\d+(?:[eE][-+]?\d+)?"),
+    "either .": re.compile(r"[-+−]?[1-9]\d{0,2}\.\d{3}"),
+    "either ,": re.compile(r"[-+−]?[1-9]\d{0,2},\d{3}"),
+    "decimal .": re.compile(r"[-+−]?(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?"),
+    "decimal ,": re.compile(r"[-+−]?(?:\d+,\d*|,\d+)(?:[eE][-+]?\d+)?"),
+}
+_ALIKE = {**dict.fromkeys(_SPACES, " "), **dict.fromkeys(_APOSTROPHES, "'")}
+_GROUPS = re.compile(rf"[-+−]?([1-9]\d{{0,2}}(?:([.,{_SPACES}{_APOSTROPHES}])\d{{3}})+)([.,]\d*)?")
+
+
+def _classify(cell: str) -> tuple[str, str] | None:
+    """Return the notation and the thousands separator of a number, None for text."""
+    for notation, pattern in _NUMBER.items():
+        if pattern.fullmatch(cell):
+            return notation, ""
+    found = _GROUPS.fullmatch(cell)
+    if not found or len({_ALIKE.get(sign, sign) for sign in re.findall(r"\D", found[1])}) > 1:
+        return None
+    separator, rest = _ALIKE.get(found[2], found[2]), found[3] or ""
+    if rest.startswith(separator):
+        return None
+    decimal = rest[:1] or {".": ",", ",": "."}.get(separator, "")
+    return (f"decimal {decimal}" if decimal else "plain"), separator
+
+
+@dataclass(frozen=True)
+class _Notations:
+    """Notations of the cells of a column that may be numeric."""
+
+    kinds: frozenset[str]
+    thousands: frozenset[str]
+    sign: str
+
+    @property
+    def decimals(self) -> set[str]:
+        return {sign for sign in ".," if f"decimal {sign}" in self.kinds}
+
+
+def _collect(cells: Sequence[str]) -> _Notations | None:
+    """Return the notations of a column, None where fewer than half of the cells are numbers."""
+    for sign, other in (".,", ",."):
+        if other not in "".join(cells) and parse_all(cells, sign) is not None:
+            return _Notations(frozenset([_decimal_kind(cells, sign)]), frozenset(), "")
+    numbers = [split_limit(cell)[1] for cell in cells]
+    sign = next((s for s in _SIGNS if numbers and all(s in cell for cell in numbers)), "")
+    stripped = [cell.replace(sign, "").strip() if sign else cell for cell in numbers]
+    found = [kind for cell in stripped if (kind := _classify(cell)) is not None]
+    if not found or 2 * len(found) < len(cells):
+        return None
+    thousands = frozenset(separator for _, separator in found if separator)
+    return _Notations(frozenset(notation for notation, _ in found), thousands, sign)
+
+
+def _decimal_kind(cells: Sequence[str], sign: str) -> str:
+    """Return the notation of a column whose numbers have at most one decimal sign and no other."""
+    either = _NUMBER[f"either {sign}"]
+    with_sign = [cell for cell in cells if sign in cell]
+    if any(not either.fullmatch(cell) for cell in with_sign):
+        return f"decimal {sign}"
+    return f"either {sign}" if with_sign else "plain"
+
+
+def detect_formats(
+    columns: Sequence[Sequence[str]],
+    *,
+    typed: Collection[int] = (),
+    point_expected: bool = True,
+    decimal: str | None = None,
+    thousands: str | None = None,
+) -> list[NumberFormat]:
+    """Return the notation of the numbers of each column.
+
+    Parameters
+    ----------
+    columns : sequence of sequences of str
+        The different cells of each column that are not missing.
+    typed : collection of int
+        Columns whose numbers are known to have a decimal point.
+    point_expected : bool
+        Whether 1.234 is a number with three decimals where no cell of the table shows the decimal
+        sign. It is ambiguous otherwise, as in files that are separated by semicolons.
+    decimal, thousands : str, default=None
+        The notation of all columns, instead of detecting it.
+    """
+    collected = [None if j in typed else _collect(cells) for j, cells in enumerate(columns)]
+    if decimal is not None or thousands is not None:
+        decimal = decimal or ("," if thousands == "." else ".")
+        given = NumberFormat(decimal, thousands or "")
+        return [
+            PLAIN if j in typed else NumberFormat(given.decimal, given.thousands, _sign(found))
+            for j, found in enumerate(collected)
+        ]
+    shown: set[str] = set()
+    for found in collected:
+        if found is not None and len(found.decimals) == 1:
+            shown |= found.decimals
+    return [_choose(found, shown, point_expected) for found in collected]
+
+
+def _sign(found: _Notations | None) -> str:
+    return "" if found is None else found.sign
+
+
+def _choose(found: _Notations | None, shown: set[str], point_expected: bool) -> NumberFormat:
+    """Return the notation of a column, by its cells and the decimal signs `shown` in the table."""
+    if found is None or len(found.decimals) > 1 or len(found.thousands) > 1:
+        return PLAIN if found is None else NumberFormat(sign=found.sign)
+    either = {sign for sign in ".," if f"either {sign}" in found.kinds}
+    thousands = next(iter(found.thousands), "")
+    decimals = found.decimals
+    if not decimals and either and len(shown) == 1:
+        decimals = shown
+    if not decimals and either == {"."} and point_expected:
+        decimals = {"."}
+    if not decimals and either:
+        return NumberFormat(sign=found.sign, ambiguous=min(either))
+    decimal = next(iter(decimals), ".")
+    grouping = either - {decimal}
+    return NumberFormat(decimal, thousands or "".join(grouping), found.sign)
+
+
+def describe_formats(names: Iterable[str], formats: Iterable[NumberFormat]) -> list[str]:
+    """Describe the notations other than plain numbers with a decimal point, for a note."""
+    by_format: dict[tuple[str, str, str], list[str]] = {}
+    for name, each in zip(names, formats, strict=True):
+        key = (each.decimal, each.thousands, each.sign)
+        if key != (".", "", "") and not each.ambiguous:
+            by_format.setdefault(key, []).append(name)
+    described = []
+    for (decimal, thousands, sign), columns in by_format.items():
+        parts = ["decimal comma"] if decimal == "," else []
+        parts += [f"thousands separated by {thousands!r}"] if thousands else []
+        parts += [f"numbers without {sign!r}"] if sign else []
+        shown = ", ".join(map(repr, columns[:3])) + (", …" if len(columns) > 3 else "")
+        described.append(f"{' and '.join(parts)} ({shown})")
+    return described

@@ -1,0 +1,190 @@
+"""Training data of a table: features, target, groups and labels, as the options specify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twinned.cli import tables
+from twinned.cli.tables import ColumnKinds, ReadOptions, Table
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+# Spellings of a missing value that pandas knows; it distinguishes upper and lower case.
+_PANDAS_MISSING = {"", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "null", "NULL", "None"}
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options of `twinned fit` and `twinned advise` that determine the training data."""
+
+    target: str
+    log_target: bool = False
+    drop: list[str] = field(default_factory=list)
+    group: str | None = None
+    label: str | None = None
+    kinds: ColumnKinds = field(default_factory=ColumnKinds)
+    reading: ReadOptions = field(default_factory=ReadOptions)
+
+    def named_columns(self) -> dict[str, list[str]]:
+        """Return the columns that each option names."""
+        single = {"--group": self.group, "--label": self.label}
+        return {
+            **{option: [name] for option, name in single.items() if name is not None},
+            "--drop": self.drop,
+            **{option: list(names) for option, names in self.kinds.options().items()},
+        }
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Features, target in its own units, groups and labels of the rows, if there are any.
+
+    `notes` are lines for the user: what was detected, and which columns are not used and why.
+    """
+
+    table: Table
+    X: pd.DataFrame
+    y: np.ndarray
+    groups: np.ndarray | None
+    labels: list[str] | None
+    notes: list[str]
+
+
+def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingData:
+    """Read the training data of a CSV, Excel or Parquet file.
+
+    A ValueError names the option or the line of the file.
+    """
+    table = tables.read_table(Path(path), options.reading)
+    _check_columns(table, options)
+    excluded = [options.target, *options.drop, options.group, options.label]
+    names = [name for name in table.names if name not in excluded]
+    y = _read_target(table, options)
+    X, notes = tables.training_frame(table, names, options.kinds)
+    if "" in X.columns:
+        raise ValueError(
+            f"{table.path}, column {table.names.index('') + 1} has no name; name it, or exclude it "
+            'with --drop "".'
+        )
+    if X.shape[1] == 0:
+        reasons = f" ({' '.join(notes)})" if notes else ""
+        raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
+    labels = None if options.label is None else table.column(options.label)
+    notes = [*tables.reading_note(table), *notes]
+    return TrainingData(table, X, y, _read_groups(table, options.group), labels, notes)
+
+
+def _check_columns(table: Table, options: TrainingOptions) -> None:
+    """Raise a ValueError for absent columns, and for those that two options name."""
+    table.require([options.target], "--target")
+    kinds = options.kinds.options()
+    kind_of: dict[str, str] = {}
+    for option, names in options.named_columns().items():
+        table.require(names, option)
+        if options.target in names:
+            raise ValueError(f"{option} names {options.target!r}, which is the --target.")
+        for name in names if option in kinds else ():
+            other = kind_of.setdefault(name, option)
+            if other != option:
+                raise ValueError(f"{other} and {option} both name {name!r}.")
+
+
+def _read_target(table: Table, options: TrainingOptions) -> np.ndarray:
+    y = tables.target_column(table, options.target)
+    if len(table) < 2:
+        raise ValueError(f"{table.path} has 1 row; a pair needs two.")
+    if options.log_target and (y <= 0).any():
+        row = int((y <= 0).argmax())
+        raise ValueError(
+            f"{table.location(row, options.target)}: {table.column(options.target)[row]} has no "
+            "logarithm; --log-target takes positive values only."
+        )
+    return y
+
+
+def _read_groups(table: Table, group: str | None) -> np.ndarray | None:
+    """Return the names of the groups of rows; missing names and a single group are refused."""
+    if group is None:
+        return None
+    import numpy as np
+
+    from twinned.pairing.splits import encode_groups
+
+    column = table.column(group)
+    missing = next((row for row, cell in enumerate(column) if tables.is_missing(cell)), None)
+    if missing is not None:
+        cell = table.location(missing, group)
+        raise ValueError(f"{cell} has no value, and it is the --group.")
+    labels = np.array(column, dtype=object)
+    encode_groups(labels, len(table))
+    return labels
+
+
+def reading_code(data: TrainingData, options: TrainingOptions) -> str:
+    """Return the lines of Python that read the table as it was read here."""
+    table, X = data.table, data.X
+    if not _is_plain(data):
+        names = "X, y = data.X, data.y" if data.groups is None else "X, y, groups = data.X, data.y"
+        given = [
+            f"{each.name}={value!r}"
+            for each in fields(options)
+            if (value := getattr(options, each.name)) not in (None, False, [], each.default)
+        ]
+        return "\n".join(
+            [
+                "from twinned.cli.tables import ColumnKinds, ReadOptions",
+                "from twinned.cli.training_data import TrainingOptions, read_training_data",
+                f"options = TrainingOptions({', '.join(given)})",
+                f"data = read_training_data({str(table.path)!r}, options)",
+                names + ("" if data.groups is None else ", data.groups"),
+            ]
+        )
+    categories = {name: "category" for name in X.columns if X[name].dtype == "category"}
+    dropped = [name for name in table.names if name not in X.columns]
+    lines = [
+        "import pandas as pd",
+        f"data = pd.read_csv({str(table.path)!r}{_csv_arguments(data)})"
+        + (f".astype({categories!r})" if categories else ""),
+        f"X, y = data.drop(columns={dropped!r}), data[{options.target!r}]",
+    ]
+    if options.group is not None:
+        lines.append(f"groups = data[{options.group!r}]")
+    return "\n".join(lines)
+
+
+def _is_plain(data: TrainingData) -> bool:
+    """Whether `pandas.read_csv` reads the table in the same way."""
+    table = data.table
+    if table.line_word != "line" or "" in table.names:
+        return False
+    if any(name not in table.names for name in data.X.columns):
+        return False  # made from limits or dates
+    used = [name for name in data.X.columns if data.X[name].dtype != "category"]
+    formats = [table.number_format(name) for name in used]
+    if any(each.sign or each.ambiguous for each in formats):
+        return False
+    if len(set(formats)) > 1:
+        return False
+    cells = {cell for name in used for cell in table.column(name)}
+    return not any("−" in cell or tables.is_missing(cell) for cell in cells - _PANDAS_MISSING)
+
+
+def _csv_arguments(data: TrainingData) -> str:
+    """Return the arguments of `pandas.read_csv` besides the path."""
+    reading, table = data.table.reading, data.table
+    used = [name for name in data.X.columns if data.X[name].dtype != "category"]
+    number_format = table.number_format(used[0]) if used else None
+    arguments = {
+        "sep": None if reading.separator == "," else reading.separator,
+        "encoding": None if reading.encoding in ("utf-8", "utf-8-sig") else reading.encoding,
+    }
+    if reading.separator == " ":
+        arguments["sep"] = r"\s+"
+    if number_format is not None:
+        arguments["decimal"] = None if number_format.decimal == "." else number_format.decimal
+        arguments["thousands"] = number_format.thousands or None
+    return "".join(f", {name}={value!r}" for name, value in arguments.items() if value is not None)
