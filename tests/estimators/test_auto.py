@@ -22,7 +22,7 @@ from twinned._table import TableSchema
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.members import AUTO, MEMBERS, SIZES, MemberContext, resolve_members
 from twinned.estimators.blending.plan import CostModel, MemberFits
-from twinned.estimators.blending.rows import share_rows
+from twinned.estimators.blending.rows import default_folds, share_rows
 from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
 
 TWIN = ("linear_twin", TwinRegressor(Ridge(), memory_limit="2MB"))
@@ -110,10 +110,14 @@ def test_members_are_fitted_in_the_same_folds_and_to_all_rows(log, rng):
     members = [("a", Recorder()), ("b", Recorder())]
     AutoTwinRegressor(members=members, random_state=0).fit(X, y)
     parts = held_out(log, y)
-    assert len(log) == 12
-    assert sorted(map(sorted, parts[:5])) == sorted(map(sorted, parts[5:]))
-    assert set().union(*parts[:5]) == set(y)
-    assert sum(map(len, parts[:5])) == 40
+    assert len(log) == 22
+    assert sorted(map(sorted, parts[:10])) == sorted(map(sorted, parts[10:]))
+    assert set().union(*parts[:10]) == set(y)
+    assert sum(map(len, parts[:10])) == 40
+
+
+def test_large_tables_have_fewer_folds():
+    assert [default_folds(n) for n in (7, 499, 500)] == [7, 10, 5]
 
 
 def test_given_folds(log, rng):
@@ -179,7 +183,9 @@ def test_networks_use_the_shared_folds():
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
     fold = np.tile(np.arange(4), 10)
-    network = NeuralRegressor((8,), n_members=1, max_steps=30, scaling="standard", random_state=0)
+    network = NeuralRegressor(
+        (8,), n_members=1, max_steps=30, learning_rate=2e-3, scaling="standard", random_state=0
+    )
     moved = y.copy()
     moved[fold == 1] = np.roll(y[fold == 1], 1)
     one, other = (

@@ -67,11 +67,7 @@ def default_estimator(n_rows: int, n_outputs: int, n_features: int = 1) -> Any:
 
 
 def default_iterations(n_rows: int) -> int:
-    """Number of trees of the default estimator.
-
-    >>> default_iterations(100), default_iterations(420), default_iterations(2000)
-    (350, 420, 500)
-    """
+    """Number of trees of the default estimator: fewer of few rows, which need no more."""
     return min(max(n_rows, _FEW_ITERATIONS), DEFAULT_ITERATIONS)
 
 
