@@ -175,7 +175,10 @@ def summary(runs):
         "best* is the lowest published figure of any TNNR variant. *Best* is the member or other "
         "model with the lowest mean test error on that set, so it is chosen by test rows; the "
         "blend is not. In parentheses, the difference to it in paired standard errors. CatBoost, "
-        "LightGBM, XGBoost and random forests (300 trees) have their default parameters. "
+        "LightGBM, XGBoost, RealMLP and random forests (300 trees) have their default parameters. "
+        "Networks of an earlier version with larger batches, in which a point of a twin had four "
+        "partners: those of BC, RCL, TF (plain) and WN with *balanced*, and of splits 0 to 14 of "
+        "the sets with more than 500 rows (plain) with *thorough*. "
         "`python -m benchmarks.accuracy_auto`.",
     ]
     for effort, own in runs.groupby("effort"):

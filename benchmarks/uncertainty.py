@@ -15,11 +15,13 @@ of the remaining rows when the least certain are removed, as a share of RMSE of 
 better), beside a random forest of 300 trees with the spread of its trees.
 
 Neural models of all splits and folds are fitted at once (`fit_many`), best on a GPU. Results:
-`benchmarks/results/uncertainty.csv` and `.md`.
+`benchmarks/results/uncertainty.csv` and `.md`; `uncertainty_others` is of tables outside the paper.
 
     python -m benchmarks.uncertainty --models tree --jobs 16     # about three core-hours
     python -m benchmarks.uncertainty --models neural             # minutes of one GPU
     python -m benchmarks.uncertainty --only-table
+    python -m benchmarks.uncertainty --output benchmarks/results/uncertainty_others.csv \\
+        --datasets circuit "wing weight" "steps and slopes" "reaction yield" borehole --splits 10
 """
 
 import os
@@ -30,8 +32,8 @@ from scipy.stats import spearmanr
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold
 
+from benchmarks.tables import split_table
 from paper import harness
-from paper.data import training_and_test_rows
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.intervals.conformal import Calibrated, calibrate_from_folds
@@ -108,7 +110,7 @@ def sparsification(errors, std):
 
 
 def run_trees(dataset, seed, model):
-    (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
+    (X, y), (X_test, y_test) = split_table(dataset, seed)
     models = [
         TwinRegressor(random_state=0, n_jobs=1).fit(*own) for own in training_sets(X, y, seed)
     ]
@@ -129,7 +131,7 @@ def run_networks(trials):
 
     for dataset in dict.fromkeys(dataset for dataset, *_ in trials):
         own = [trial for trial in trials if trial[0] == dataset]
-        splits = {trial: training_and_test_rows(dataset, trial[1]) for trial in own}
+        splits = {trial: split_table(dataset, trial[1]) for trial in own}
         sets = [training_sets(*train, trial[1]) for trial, (train, _) in splits.items()]
         estimator = TwinNeuralRegressor(effort="fast", random_state=0)
         models = iter(fit_many(estimator, [problem for of_split in sets for problem in of_split]))
@@ -148,11 +150,14 @@ def summary(runs):
         "prediction of one width, a quarter of the rows set aside.",
     ]
     for model, own in runs.groupby("model"):
-        table = own.pivot_table(index="dataset", columns="what", values="value").reindex(
-            [key for key in KEYS if key in set(own["dataset"])]
-        )
+        table = own.pivot_table(index="dataset", columns="what", values="value")
         n_splits = own.groupby("dataset")["seed"].nunique().min()
-        cells = {f"coverage {level:.0%}": table[f"cross coverage {level:g}"] for level in LEVELS}
+        cells = {}
+        for level in LEVELS:
+            name = f"cross coverage {level:g}"
+            cells[f"coverage {level:.0%}"] = table[name]
+            errors = own[own["what"] == name].groupby("dataset")["value"].sem()
+            cells[f"standard error, {level:.0%}"] = errors
         for other in ("constant", "split"):
             for level in LEVELS:
                 ratio = table[f"cross width {level:g}"] / table[f"{other} width {level:g}"]
