@@ -9,7 +9,6 @@ import os
 import uuid
 import zipfile
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ _MAX_MEMBERS = 20_000
 _MAX_JSON_SIZE = 4 * 1024**2
 _COMPRESSION_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _COMPRESSION_LEVEL = 1  # a tenth larger than by the default, in a third of the time
-_THREADS = min(4, os.cpu_count() or 1)
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
@@ -54,12 +52,7 @@ def read_zip(data: bytes) -> dict[str, bytes]:
         size = sum(entry.file_size for entry in entries)
         fault = f"its {len(data):,} bytes would decompress to {size:,}, more than a model does"
         ensure(size <= max(_ALWAYS_ALLOWED_SIZE, _MAX_COMPRESSION_RATIO * len(data)), fault)
-        # zlib decompresses without holding the lock of the interpreter
-        with ThreadPoolExecutor(_THREADS) as pool:
-            contents = pool.map(archive.read, entries)
-            return {
-                entry.filename: content for entry, content in zip(entries, contents, strict=True)
-            }
+        return {entry.filename: archive.read(entry) for entry in entries}
 
 
 def write_zip(members: Mapping[str, bytes]) -> bytes:

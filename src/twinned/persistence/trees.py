@@ -16,7 +16,6 @@ from sklearn.tree._tree import NODE_DTYPE, Tree
 from twinned.persistence.schema import RECORDS, At
 
 _MAX_DEPTH = 10_000
-_NODES_AT_ONCE = 100_000
 _NO_CHILD = -1
 # name of a column: its name in the records of scikit-learn
 _NODES = {
@@ -121,21 +120,6 @@ def check_structure(columns: dict[str, Any], n_features: int, at: At) -> np.ndar
     """
     sizes, n_nodes = columns["n_nodes"], len(columns["left"])
     at.ensure((sizes <= n_nodes).all() and sizes.sum() == n_nodes, "has nodes of no tree")
-    at.ensure((sizes > 0).all(), "has a tree without nodes")
-    ends, depths, first = np.cumsum(sizes), [], 0
-    while first < len(sizes):  # as many trees at once as fit into the cache, at least one
-        start = ends[first] - sizes[first]
-        last = max(first + 1, int(np.searchsorted(ends, start + _NODES_AT_ONCE, side="right")))
-        names = ("left", "right", "feature")
-        block = {name: columns[name][start : ends[last - 1]] for name in names}
-        depths.append(_check_block({**block, "n_nodes": sizes[first:last]}, n_features, at))
-        first = last
-    return np.concatenate([np.zeros(0, dtype=np.int64), *depths])
-
-
-def _check_block(columns: dict[str, Any], n_features: int, at: At) -> np.ndarray:
-    """Check the nodes of consecutive trees; return the depth of each."""
-    sizes, n_nodes = columns["n_nodes"], len(columns["left"])
     inner = columns["left"] != _NO_CHILD
     at.ensure((columns["right"][~inner] == _NO_CHILD).all(), "has a leaf with a right child")
     features = columns["feature"][inner]
