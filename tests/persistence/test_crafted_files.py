@@ -219,6 +219,14 @@ def test_more_indicators_than_categories(data, saved):
     file.assert_refused("has 30000000 indicators")
 
 
+@pytest.mark.parametrize("n_features", [2**20 + 1, 10**9, 10**12])
+def test_number_of_features_is_bounded(data, saved, n_features):
+    """An array of one flag per feature would take as many bytes."""
+    file = saved(HistGradientBoostingRegressor(max_iter=2).fit(*data))
+    file.set(n_features, "n_features")
+    file.assert_refused("n_features")
+
+
 def test_number_of_threads_is_bounded(data, saved):
     model = RandomForestRegressor(2, max_depth=2, random_state=0).fit(*data)
     file = saved(model)

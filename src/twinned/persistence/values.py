@@ -139,7 +139,7 @@ def _decode_part(name: str, value: Json, at: At) -> Any:
     model, kind = _decode_estimator(name, value["params"], at), KINDS[name]
     n_features, names = value["n_features"], value["names"]
     if n_features is not None or "any_features" not in kind.options:
-        verify(n_features, "int 1..", at / "n_features")  # by which scikit-learn checks X
+        verify(n_features, "int 1..1048576", at / "n_features")  # by which scikit-learn checks X
         at.sizes["feature"] = model.n_features_in_ = n_features
     if names is not None:
         verify(names, "list:feature text", at / "names")
