@@ -7,7 +7,7 @@ of the model or from pairs, adds the known values, and combines the estimates.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -16,6 +16,7 @@ import pandas as pd
 
 from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, distance_matrix
 from twinned._table import Floats, Rows
+from twinned.estimators.adjustments import attribute
 from twinned.estimators.blocks import Queries, Selection, map_query_blocks
 from twinned.estimators.explain import comparables
 from twinned.models.memory import MemoryBudget, row_blocks
@@ -159,6 +160,27 @@ class TwinPredictor:
             return table.assign(query=table["query"] + rows.start)
 
         return pd.concat(self._map(explain_block, queries, path), ignore_index=True)
+
+    @_limited
+    def adjustments(self, queries: Queries, table: pd.DataFrame, anchors_X: Floats) -> Floats:
+        """(row of the table, feature): what each feature adds to the difference.
+
+        `table` is that of `explain`, and `anchors_X` (anchor, feature) are the anchors.
+        """
+        n_outputs = self.anchors_y.shape[1]
+        rows = np.arange(len(table)).reshape(len(queries), n_outputs, -1)
+        rows = rows.transpose(0, 2, 1).reshape(-1, n_outputs)  # (pair, output)
+        query, anchor = (table[name].to_numpy()[rows[:, 0]] for name in ("query", "anchor"))
+
+        def predict(first: Floats, second: Floats) -> Floats:
+            sides = (replace(queries, matrix=side) for side in (first, second))
+            return self.predict_difference(*sides)[0]
+
+        differences = table["difference"].to_numpy()[rows]
+        found = attribute(predict, queries.matrix[query], anchors_X[anchor], differences)
+        result = np.empty((len(table), found.shape[1]))
+        result[rows] = found.transpose(0, 2, 1)
+        return result
 
     @_limited
     def predict_difference(self, first: Queries, second: Queries) -> tuple[Floats, Floats]:
