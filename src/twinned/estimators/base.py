@@ -106,7 +106,7 @@ class BaseTwin(ApplicabilityMixin, RegressorMixin, BaseEstimator, ABC):
         predictor = self._predictor()
         return predictor.squeeze(predictor.predict_members(queries))
 
-    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+    def predict_interval(self, X: Any, confidence: float = 0.9, X_shifted: Any = None) -> Floats:
         """Prediction intervals, for a twin that stores its calibration.
 
         `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
@@ -117,6 +117,11 @@ class BaseTwin(ApplicabilityMixin, RegressorMixin, BaseEstimator, ABC):
             Rows to predict.
         confidence : float, default=0.9
             Probability with which an interval covers y.
+        X_shifted : table or array of shape (n, n_features), default=None
+            Rows of another distribution of features, for which intervals are to hold: usually all
+            rows that are to be predicted. Scores are weighted by a ratio of likelihoods, estimated
+            by logistic regression (weighted conformal prediction), and intervals are infinite where
+            too few calibration rows are alike. None is the distribution of the training rows.
 
         Returns
         -------
@@ -132,7 +137,13 @@ class BaseTwin(ApplicabilityMixin, RegressorMixin, BaseEstimator, ABC):
         stored = StoredIntervals(self)
         mean, _, scale = self._predict_error_scale(X, stored)
         self._warn_of_shift(X)
-        return stored.interval(mean, scale, confidence)
+        if X_shifted is None:
+            return stored.interval(mean, scale, confidence)
+        own, shifted = (
+            self._validate_queries(rows).take(slice(None)).features for rows in (X, X_shifted)
+        )
+        features = own, self._anchors.features, shifted
+        return stored.weighted_interval(mean, scale, confidence, features)
 
     def _predict_error_scale(
         self, X: Any, stored: StoredIntervals

@@ -313,9 +313,13 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         """See `TwinRegressor.predict_members`."""
         return self._fitted_twin().predict_members(X)
 
-    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+    def predict_interval(self, X: Any, confidence: float = 0.9, X_shifted: Any = None) -> Floats:
         """See `TwinRegressor.predict_interval`."""
-        return self._fitted_twin().predict_interval(X, confidence)
+        return self._fitted_twin().predict_interval(X, confidence, X_shifted)
+
+    def applicability(self, X: Any) -> pd.DataFrame:
+        """See `TwinRegressor.applicability`."""
+        return self._fitted_twin().applicability(X)
 
     def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
         """See `TwinRegressor.predict_difference`."""

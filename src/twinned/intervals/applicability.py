@@ -3,8 +3,8 @@
 The uncertainty of a row is the standard deviation of a Gaussian process with the learned length
 scales and noise, given the nearest known rows: it grows with the distance from them, in relevant
 features more than in others, and where there is much noise it hardly grows. It is compared with the
-uncertainty of each known row given the others. Number of neighbors and limits were chosen on rows of
-the paper's first training sets (`benchmarks/applicability.py`).
+uncertainty of each known row given the others. Number of neighbors and limits were chosen on
+training rows of the paper's first split of each data set.
 """
 
 from __future__ import annotations
