@@ -120,6 +120,22 @@ def _mix(query: Floats, anchor: Floats, differs: NDArray[np.bool_], plan: Switch
     return mixtures
 
 
+def from_logarithm(adjustments: Floats, known: Floats, estimates: Floats) -> Floats:
+    """(pair, feature) adjustments of y from those of its logarithm.
+
+    They sum to estimate − known value, (pair,) each: those of the logarithm are multiplied by the
+    logarithmic mean of the two.
+
+    >>> from_logarithm(np.log([[2.0, 2.0]]), np.array([1.0]), np.array([4.0]))
+    array([[1.5, 1.5]])
+    """
+    ratio = estimates / known
+    logarithm = np.log(ratio)
+    close = np.abs(logarithm) < 1e-9
+    mean = np.where(close, known, (estimates - known) / np.where(close, 1.0, logarithm))
+    return adjustments * mean[:, None]
+
+
 def scale_to(adjustments: Floats, totals: Floats) -> Floats:
     """(pair, feature) adjustments that sum to other (pair,) totals.
 

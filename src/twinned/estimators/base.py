@@ -231,8 +231,20 @@ class BaseTwin(ApplicabilityMixin, RegressorMixin, BaseEstimator, ABC):
         predictor = self._predictor()
         table = predictor.explain(queries, n, check_metric(metric))
         names = feature_labels(self, queries.matrix.shape[1]) if adjustments else None
-        values = predictor.adjustments(queries, table, self.anchors_X_) if adjustments else None
+        anchors = self._known_queries(slice(None))
+        values = predictor.adjustments(queries, table, anchors) if adjustments else None
         return label_rows(table, row_labels(X), self.anchor_labels_, names, values)
+
+    def _known_queries(self, anchors: slice | Indices) -> Queries:
+        """Anchors as rows to predict."""
+        return Queries(self._to_rows, self._schema, self.anchors_X_[anchors])
+
+    def _adjustments_of_anchors(self, first: Indices, second: Indices) -> Floats:
+        """(pair, feature): what each feature adds to F between anchors, of a single output."""
+        sides = self._known_queries(first), self._known_queries(second)
+        predictor = self._predictor()
+        differences = predictor.predict_difference(*sides)[0]
+        return predictor.attribute(*sides, differences)[..., 0]
 
     @property
     def feature_relevance_(self) -> Floats:

@@ -161,26 +161,30 @@ class TwinPredictor:
 
         return pd.concat(self._map(explain_block, queries, path), ignore_index=True)
 
-    @_limited
-    def adjustments(self, queries: Queries, table: pd.DataFrame, anchors_X: Floats) -> Floats:
+    def adjustments(self, queries: Queries, table: pd.DataFrame, anchors: Queries) -> Floats:
         """(row of the table, feature): what each feature adds to the difference.
 
-        `table` is that of `explain`, and `anchors_X` (anchor, feature) are the anchors.
+        `table` is that of `explain`.
         """
         n_outputs = self.anchors_y.shape[1]
         rows = np.arange(len(table)).reshape(len(queries), n_outputs, -1)
         rows = rows.transpose(0, 2, 1).reshape(-1, n_outputs)  # (pair, output)
         query, anchor = (table[name].to_numpy()[rows[:, 0]] for name in ("query", "anchor"))
-
-        def predict(first: Floats, second: Floats) -> Floats:
-            sides = (replace(queries, matrix=side) for side in (first, second))
-            return self.predict_difference(*sides)[0]
-
-        differences = table["difference"].to_numpy()[rows]
-        found = attribute(predict, queries.matrix[query], anchors_X[anchor], differences)
+        pairs = replace(queries, matrix=queries.matrix[query])
+        second = replace(queries, matrix=anchors.matrix[anchor])
+        found = self.attribute(pairs, second, table["difference"].to_numpy()[rows])
         result = np.empty((len(table), found.shape[1]))
         result[rows] = found.transpose(0, 2, 1)
         return result
+
+    def attribute(self, first: Queries, second: Queries, differences: Floats) -> Floats:
+        """(pair, feature, output): what each feature adds to (pair, output) F(first, second)."""
+
+        def predict(mixed: Floats, anchors: Floats) -> Floats:
+            sides = (replace(first, matrix=side) for side in (mixed, anchors))
+            return self.predict_difference(*sides)[0]
+
+        return attribute(predict, first.matrix, second.matrix, differences)
 
     @_limited
     def predict_difference(self, first: Queries, second: Queries) -> tuple[Floats, Floats]:
