@@ -100,7 +100,7 @@ def attribute(
             if plan is not None
         ]
         counts = [0 if plan is None else len(plan.sets) for plan in plans]
-        values = np.empty((0, differences.shape[1]))
+        values: Floats = np.empty((0, differences.shape[1]))
         if sum(counts):
             second = np.repeat(anchors[pairs.start : pairs.stop], counts, axis=0)
             values = predict_difference(np.concatenate(mixtures), second)

@@ -167,8 +167,8 @@ class TwinPredictor:
         `table` is that of `explain`.
         """
         n_outputs = self.anchors_y.shape[1]
-        rows = np.arange(len(table)).reshape(len(queries), n_outputs, -1)
-        rows = rows.transpose(0, 2, 1).reshape(-1, n_outputs)  # (pair, output)
+        by_output = np.arange(len(table)).reshape(len(queries), n_outputs, -1)
+        rows = by_output.transpose(0, 2, 1).reshape(-1, n_outputs)  # (pair, output)
         query, anchor = (table[name].to_numpy()[rows[:, 0]] for name in ("query", "anchor"))
         pairs = replace(queries, matrix=queries.matrix[query])
         second = replace(queries, matrix=anchors.matrix[anchor])

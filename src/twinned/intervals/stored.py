@@ -61,7 +61,7 @@ class StoredIntervals:
                 "were calibrated; calibrate again with twinned.cross_conformal."
             )
         self.scores: Floats = parts.pop("scores")
-        self._rows: Indices | None = parts.pop("rows", None)
+        self._rows: Indices | None = parts.pop("rows")
         self._columns: list[int] = parts.pop("columns").tolist()
         metric = parts.pop("metric")
         self._scale = ErrorScale(**parts)

@@ -80,13 +80,7 @@ class At:
 
 
 def verify_fields(values: Any, fields: dict[str, str], at: At, argument: str = "") -> None:
-    """Raise unless values are a dict of these fields and no others.
-
-    Fields that may not exist are added as None: an older file does not name them.
-    """
-    if isinstance(values, dict):
-        optional = (name for name, expected in fields.items() if expected.startswith("??"))
-        values.update({name: None for name in optional if name not in values})
+    """Raise unless values are a dict of these fields and no others."""
     known = isinstance(values, dict) and set(values) == set(fields)
     at.ensure(known, f"does not have the parts {', '.join(fields)}")
     for name, expected in fields.items():
