@@ -100,7 +100,7 @@ def check_add_up(twin, X, names):
     ],
     ids=["trees", "not symmetric", "nearest anchors", "blend"],
 )
-def test_adjustments_of_twins_add_up_and_labels_are_kept(twin, table):
+def test_adjustments_of_twins_add_up_and_labels_are_retained(twin, table):
     X, y = table
     names = ["area", "weight (feature)", "age", "kind"]
     explained, _ = check_add_up(twin.fit(X[:30], y[:30]), X[28:], names)

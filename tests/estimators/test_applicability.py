@@ -85,3 +85,5 @@ def test_anchors_must_be_the_rows(table):
     twin = TwinRegressor(Ridge(), anchors=RandomAnchors(20), random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="must be all rows"):
         measure_applicability(twin, X, y)
+    with pytest.raises(TypeError, match="not Ridge"):
+        measure_applicability(Ridge(), X, y)

@@ -96,11 +96,11 @@ def test_scores_belong_to_their_rows(calibrated):
 
 def test_a_calibration_without_rows_is_refused(calibrated):
     X = calibrated.anchors_X_[:3]
-    kept = calibrated.intervals_
-    calibrated.intervals_ = kept | {"rows": None}
+    stored = calibrated.intervals_
+    calibrated.intervals_ = stored | {"rows": None}
     try:
         with warnings.catch_warnings(), pytest.raises(ValueError, match="calibrate it again"):
             warnings.simplefilter("ignore")
             calibrated.predict_interval(X, X_shifted=X)
     finally:
-        calibrated.intervals_ = kept
+        calibrated.intervals_ = stored

@@ -382,7 +382,7 @@ def test_a_port_in_use_is_reported(twin, tmp_path):
     assert f"port {port} is taken" in result.stderr
 
 
-def test_adjustments_add_up_and_labels_are_kept():
+def test_adjustments_add_up_and_labels_are_retained():
     labelled = X.set_axis([f"house {i}" for i in range(len(X))])
     tree = TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0))
     logarithm = TransformedTargetRegressor(tree, func=np.log, inverse_func=np.exp)

@@ -17,6 +17,7 @@ from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import check_integer, count_rows, validate_target
 from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ignore_table_warnings
 from twinned.intervals.applicability import LABELS, ClassStatistics
 from twinned.intervals.conformal import CrossCalibrated, calibrate_from_folds
@@ -76,6 +77,8 @@ def measure_applicability(
     >>> twin.applicability(X[:2]).columns.tolist()
     ['score', 'label', 'error', 'coverage']
     """
+    if not isinstance(twin, BaseTwin):
+        raise TypeError(f"twin must be a twin or a blend, not {type(twin).__name__}.")
     check_is_fitted(twin)
     check_integer("cv", cv, 2)
     values = validate_target(None, y, count_rows(X), multi_output=False)

@@ -369,16 +369,16 @@ class CrossCalibrated(_BaseCalibrated):
         of the same rows.
         """
         assert self._rows is not None
-        kept = ~np.isin(self._rows, held_out)
+        included = ~np.isin(self._rows, held_out)
         features = [scale_features(*own) for own in zip(self._inputs, self._floors, strict=True)]
         scale = ErrorScale.fit(
             self.width,
             float(np.mean(self._floors)),
-            np.concatenate(features)[kept],
-            np.concatenate(self._errors)[kept],
+            np.concatenate(features)[included],
+            np.concatenate(self._errors)[included],
             self._random_state,
         )
-        scores = np.sort(self.scores[kept])
+        scores = np.sort(self.scores[included])
         own = FoldModel.create(model, *training, "euclidean").predict(X)
         return own.mean, scale.predict(own) * scores[-quantile_rank(level, len(scores))]
 

@@ -70,8 +70,8 @@ function drawComparables(comparables, prediction) {
 function fillTable(comparables) {
   const names = columns.map((column) => column.name);
   const head = createElement("tr", "");
-  head.append(...["known case", "known value", ...names, "difference", "estimate"].map(
-    (name) => createElement("th", name, { scope: "col" })));
+  const headings = ["known case", "known value", ...names, "difference", "estimate"];
+  head.append(...headings.map((name) => createElement("th", name, { scope: "col" })));
   byId("anchors").tHead.replaceChildren(head);
   byId("anchors").tBodies[0].replaceChildren(...comparables.map((one) => {
     const line = createElement("tr", "");
@@ -81,6 +81,8 @@ function fillTable(comparables) {
     });
     const cells = [one.label, format(one.known), ...features, signed(one.difference), format(one.estimate)];
     line.append(...cells.map((cell) => createElement("td", cell)));
+    // narrow screens show each row as a list with the headings
+    [...line.cells].forEach((own, i) => { own.dataset.heading = headings[i]; });
     return line;
   }));
 }

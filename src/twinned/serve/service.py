@@ -142,7 +142,7 @@ class PredictionService:
     def applicability(self, rows: list[list[Any]]) -> list[dict[str, Any]]:
         """Return, for each parsed row, its score and label, and what is measured of its class.
 
-        The error of the class is left out after a log-transformed target, whose it is.
+        After a log-transformed target there is no error, as it would be that of the logarithm.
         """
         with _value_error_as_bad_request():
             table = self._twin.applicability(self.schema.to_table(rows))
