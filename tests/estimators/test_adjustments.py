@@ -63,6 +63,16 @@ def test_adjustments_add_up(seed, n_features):
     assert (found[both_missing & ~both_missing.all(axis=1, keepdims=True)] == 0).all()
 
 
+def test_a_feature_without_effect_has_no_adjustment():
+    def predict(first, second):
+        return ((first - second) @ [0.1, 0.7, 0.0])[:, None]
+
+    queries, anchors = np.random.RandomState(0).normal(size=(2, 20, 3))
+    found = attribute(predict, queries, anchors, predict(queries, anchors))
+    assert (found[:, 2] == 0).all()
+    assert (found[:, :2] != 0).all()
+
+
 @pytest.mark.parametrize("d", [8, 9, 30, 200])
 def test_orders_of_many_features_are_exact_for_sums(d):
     plan = switching_plan(d)

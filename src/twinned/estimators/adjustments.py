@@ -21,6 +21,7 @@ from twinned._table import Floats
 MAX_EXACT = 7  # features whose orders are all taken
 _MIXTURES_PER_PAIR = 2**MAX_EXACT  # about as many for more features
 _MIXTURES_PER_BLOCK = 32_768
+_ROUNDING = 1e-13  # a smaller adjustment, relative to the largest difference, is none
 
 
 class SwitchingPlan(NamedTuple):
@@ -109,8 +110,14 @@ def attribute(
             if plan is None:
                 result[i] = differences[i] / n_features
             else:
-                result[i, differs[i]] = plan.coefficients @ np.vstack([own, differences[i]])
+                result[i, differs[i]] = _sum_up(plan, np.vstack([own, differences[i]]))
     return result
+
+
+def _sum_up(plan: SwitchingPlan, values: Floats) -> Floats:
+    """(d, output): the adjustments from (set + 1, output) differences, without rounding errors."""
+    found = plan.coefficients @ values
+    return np.where(np.abs(found) > _ROUNDING * np.abs(values).max(axis=0), found, 0.0)
 
 
 def _mix(query: Floats, anchor: Floats, differs: NDArray[np.bool_], plan: SwitchingPlan) -> Floats:

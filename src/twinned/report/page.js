@@ -15,9 +15,12 @@ function signed(value) {
 }
 
 function describe(anchor) {
-  const parts = anchor.features.map((f) => `${f.name} ${f.anchor} → ${f.query}` +
+  const sizes = anchor.features.map((f) => Math.abs(f.adjustment || 0));
+  const least = 1e-3 * Math.max(0, ...sizes);  // smaller adjustments are not shown
+  const shown = anchor.features.filter((f) => f.adjustment === undefined || Math.abs(f.adjustment) >= least);
+  const parts = shown.map((f) => `${f.name} ${f.anchor} → ${f.query}` +
     (f.adjustment === undefined ? "" : `: ${signed(f.adjustment)}`));
-  if (anchor.others) parts.push(`other features: ${signed(anchor.others)}`);
+  if (Math.abs(anchor.others || 0) > least) parts.push(`other features: ${signed(anchor.others)}`);
   return parts.join("; ") || "nothing";
 }
 

@@ -11,7 +11,7 @@ function format(value) {
 }
 
 function signed(value) {
-  return (value < 0 ? "−" : "+") + format(Math.abs(value));
+  return (value < 0 ? "−" : "+") + format(Number(Math.abs(value).toPrecision(4)));
 }
 
 function describeApplicability({ label, score, error, coverage }) {
