@@ -31,6 +31,7 @@ _MODULES = {
     "learn_weights": "pairing.weights",
     "conformal": "intervals.conformal",
     "cross_conformal": "intervals.conformal",
+    "measure_applicability": "estimators.applicability_measurement",
     "diagnose": "diagnostics",
     "query": "active",
     "TwinQuery": "active",

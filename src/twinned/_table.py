@@ -168,6 +168,22 @@ def column_list(X: Any) -> tuple[list[Any], list[Any]]:
     return list(array.T), list(range(array.shape[1]))
 
 
+def row_labels(X: Any) -> list[Any] | None:
+    """Labels of the rows of a pandas table: strings or numbers; None without an own index.
+
+    >>> import pandas as pd
+    >>> row_labels(pd.DataFrame({"area": [1.0, 2.0]}, index=["north", "south"]))
+    ['north', 'south']
+    """
+    index = getattr(X, "index", None)
+    if index is None or not is_table(X):
+        return None
+    labels = [_plain(value) for value in index]
+    if labels == list(range(len(labels))):
+        return None
+    return [value if isinstance(value, str | int) else str(value) for value in labels]
+
+
 def learn_schema(columns: Iterable[Any], categorical: set[int]) -> TableSchema:
     """The schema of a training table.
 

@@ -57,10 +57,12 @@ class SkippedMemberWarning(UserWarning):
 def ignore_table_warnings() -> Iterator[None]:
     """Context for models of folds and members: warnings about the table are those of the final one.
 
-    A category or the values of a feature may be absent from a fold.
+    A category or the values of a feature may be absent from a fold, and its held-out rows may be
+    outside of its training rows.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownCategoryWarning)
         warnings.simplefilter("ignore", UnusedFeatureWarning)
         warnings.simplefilter("ignore", TextFeatureWarning)
+        warnings.simplefilter("ignore", ShiftWarning)
         yield

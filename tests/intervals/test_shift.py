@@ -94,7 +94,7 @@ def test_many_rows_outside_give_a_warning(calibrated):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model.predict_interval(X)
-        with pytest.warns(ShiftWarning, match=r"80 of 80 rows .*'b'.* outside_training_rows"):
+        with pytest.warns(ShiftWarning, match=r"80 of 80 rows .*'b'.* applicability"):
             model.predict_interval(X.assign(b=X["b"] + 3))
 
 

@@ -120,6 +120,10 @@ def test_comparables_add_up(table, log_target):
             estimate = y[own] * ratio if log_target else y[own] + step
             assert anchor["estimate"] == pytest.approx(estimate, rel=1e-4)
             assert anchor["difference"] == pytest.approx(estimate - y[own], abs=1e-4)
+            adjusted = sum(feature["adjustment"] for feature in anchor["features"])
+            assert adjusted + anchor["others"] == pytest.approx(estimate - y[own], abs=1e-9)
+            sizes = [abs(feature["adjustment"]) for feature in anchor["features"]]
+            assert sizes == sorted(sizes, reverse=True)
 
 
 def test_comparables_are_the_nearest_by_the_metric_of_explain(report, diagnosis, table):
@@ -128,6 +132,21 @@ def test_comparables_are_the_nearest_by_the_metric_of_explain(report, diagnosis,
         explained = diagnosis.twin.explain(table[0].iloc[[row]], n=9)["anchor"].tolist()
         explained.remove(row)
         assert [anchor["row"] - 1 for anchor in query["anchors"]] == explained
+
+
+def test_adjustments_within_a_time_limit(diagnosis):
+    report = collect(diagnosis, title="t", seconds=0.0)
+    for query in report["comparables"]:
+        for anchor in query["anchors"]:
+            assert "others" not in anchor
+            assert all("adjustment" not in feature for feature in anchor["features"])
+    assert "Row to explain" in render(report)
+
+
+def test_rows_are_marked_where_they_are_outside_of_the_others(report, diagnosis):
+    labels = [query["applicability"] for query in report["comparables"]]
+    assert labels.count("inside") > 20
+    assert set(labels) <= {"inside", "edge", "outside"}
 
 
 def test_coverage_of_intervals_calibrated_on_other_folds(report):

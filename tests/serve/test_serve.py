@@ -380,3 +380,28 @@ def test_a_port_in_use_is_reported(twin, tmp_path):
         result = CliRunner().invoke(app, ["serve", str(tmp_path / "m.twin"), "--port", port])
     assert result.exit_code == 2
     assert f"port {port} is taken" in result.stderr
+
+
+def test_adjustments_add_up_and_labels_are_retained():
+    labelled = X.set_axis([f"house {i}" for i in range(len(X))])
+    tree = TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0))
+    logarithm = TransformedTargetRegressor(tree, func=np.log, inverse_func=np.exp)
+    for model, target in ((tree, y), (logarithm, np.exp(y))):
+        service = PredictionService(model.fit(labelled, target), "m")
+        rows = service.schema.parse_rows([ROW])
+        (comparables,) = service.explain(rows)
+        for one in comparables:
+            assert one["label"] == f"house {one['anchor']}"
+            assert set(one["adjustments"]) == set(X.columns)
+            total = sum(one["adjustments"].values())
+            assert total == pytest.approx(one["difference"], abs=1e-9)
+        many = service.explain(rows * 21)
+        assert "adjustments" not in many[20][0]
+
+
+def test_rows_outside_are_marked(client, twin):
+    rows = [ROW, {**ROW, "U": 1e6}]
+    found = json_of(client.post("/explain", json={"rows": rows}))
+    assert [own["label"] for own in found["applicability"]][1] == "outside"
+    assert found["applicability"][0]["score"] < found["applicability"][1]["score"]
+    assert found["share"] == pytest.approx([8 / len(twin.anchors_y_)] * 2)

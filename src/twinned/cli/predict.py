@@ -49,6 +49,14 @@ def predict_command(
             metavar="P",
         ),
     ] = None,
+    applicability: Annotated[
+        bool,
+        options.flag_option(
+            "--applicability",
+            help="Add the column applicability: whether the row is inside, at the edge or outside "
+            "of the known rows. Outside, the prediction is an extrapolation.",
+        ),
+    ] = False,
     keep: options.Keep = None,
     separator: options.Separator = None,
     decimal: options.Decimal = None,
@@ -65,7 +73,8 @@ def predict_command(
     The table is a CSV, Excel or Parquet file; its notation of numbers is detected and reported, and
     need not be that of the training table. The columns of the table may be in any order; those that
     are not features of the model are ignored. The result has the columns of --keep, the column
-    prediction, and std, low and high if requested; its rows are in the order of the table.
+    prediction, and std, low, high and applicability if requested; its rows are in the order of the
+    table.
 
     For example:
 
@@ -94,6 +103,11 @@ def predict_command(
             columns = _predict(fitted, X, std, model)
             if interval is not None:
                 columns |= _predict_interval(fitted, X, interval, model)
+            if applicability:
+                columns["applicability"] = _inner_twin(fitted).applicability(X)["label"].to_numpy()
+                if n_outside := int((columns["applicability"] == "outside").sum()):
+                    outside = f"{n_outside:,} of {len(X):,} rows are outside of the known rows"
+                    print_message("note", f"{outside}: their predictions are extrapolations.")
         for name in keep:
             if name in columns:
                 raise ValueError(f"--keep {name}: the result has a column of that name.")
@@ -223,7 +237,10 @@ def _check_transform(model: Any, option: str, path: Path) -> None:
 
 def _to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
     # repr of a float is the shortest text that parses to the same number
-    numbers = [[repr(value) for value in values.tolist()] for values in columns.values()]
+    numbers = [
+        [value if isinstance(value, str) else repr(value) for value in values.tolist()]
+        for values in columns.values()
+    ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*copied, *columns])

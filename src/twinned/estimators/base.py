@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, check_metric
-from twinned._table import Floats, Rows, TableSchema
+from twinned._table import Floats, Rows, TableSchema, row_labels
 from twinned._validation import (
     check_bool,
     check_integer,
     validate_table,
     validate_target,
 )
+from twinned.estimators.applicability import ApplicabilityMixin
 from twinned.estimators.blocks import Queries
+from twinned.estimators.explain import feature_labels, label_rows
 from twinned.estimators.predictor import TwinPredictor
-from twinned.exceptions import ShiftWarning
-from twinned.intervals.shift import (
-    expected_share,
-    far_from_known,
-    is_unlikely,
-    outside_range,
-)
+from twinned.intervals.applicability import ApplicabilityDomain
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import MemoryBudget, parse_memory_limit
 from twinned.models.protocol import DifferenceModel
@@ -43,16 +37,19 @@ from twinned.pairing.weights import as_weight_strategy
 
 
 class ModelCache:
-    """Holder of the difference model that was used last, and of a metric learned from the anchors.
+    """Holder of what is derived from the fitted state when it is first needed.
+
+    That is the difference model, the metric learned from the anchors, and their domain.
 
     Predictions change the holder, not the attributes of the estimator.
     """
 
     model: DifferenceModel | None = None
     metric: LearnedMetric | None = None
+    domain: ApplicabilityDomain | None = None
 
 
-class BaseTwin(RegressorMixin, BaseEstimator, ABC):
+class BaseTwin(ApplicabilityMixin, RegressorMixin, BaseEstimator, ABC):
     """Base class of regressors that predict from differences to anchors.
 
     A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
@@ -63,6 +60,9 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
     # The parts of the metric that `fit` learned; None where no strategy needed it. Plain parts,
     # so that they can be saved.
     _learned_metric: tuple[Any, ...] | None = None
+    # Labels of the training rows, set by the validation of `fit`, and of the anchors.
+    _row_labels: list[Any] | None = None
+    anchor_labels_: list[Any] | None = None
 
     @abstractmethod
     def _make_model(self) -> DifferenceModel:
@@ -106,7 +106,7 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         predictor = self._predictor()
         return predictor.squeeze(predictor.predict_members(queries))
 
-    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+    def predict_interval(self, X: Any, confidence: float = 0.9, X_shifted: Any = None) -> Floats:
         """Prediction intervals, for a twin that stores its calibration.
 
         `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
@@ -117,6 +117,11 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             Rows to predict.
         confidence : float, default=0.9
             Probability with which an interval covers y.
+        X_shifted : table or array of shape (n, n_features), default=None
+            Rows of another distribution of features, for which intervals are to hold: usually all
+            rows that are to be predicted. Scores are weighted by a ratio of likelihoods, estimated
+            by logistic regression (weighted conformal prediction), and intervals are infinite where
+            too few calibration rows are alike. None is the distribution of the training rows.
 
         Returns
         -------
@@ -132,49 +137,13 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         stored = StoredIntervals(self)
         mean, _, scale = self._predict_error_scale(X, stored)
         self._warn_of_shift(X)
-        return stored.interval(mean, scale, confidence)
-
-    def outside_training_rows(self, X: Any) -> NDArray[np.bool_]:
-        """Whether each row lies outside of the anchors, so that intervals do not hold for it.
-
-        True where a feature is beyond the range of the anchors, where they lack the category, or
-        where the nearest anchor is farther, by the learned metric, than that of every anchor.
-
-        Returns
-        -------
-        outside : ndarray of shape (n_queries,) of bool
-        """
-        queries = self._validate_queries(X)
-        rows = queries.take(slice(None)).features
-        outside = outside_range(queries.matrix, self.anchors_X_).any(axis=1)
-        return outside | far_from_known(rows, self._anchors.features, self._metric().transform)
-
-    def _warn_of_shift(self, X: Any) -> None:
-        """Warn where more rows lie outside of the anchors than exchangeable rows would.
-
-        Distances are by the metric of the stored intervals, as another one would have to be learned
-        first; without one, by that of standardized features.
-        """
-        matrix, known = self._validate_queries(X).matrix, self.anchors_X_
-        stored = getattr(self, "intervals_", {})
-        columns = stored.get("columns", self._schema.numeric)
-        metric = stored.get("metric")
-        transform = None if metric is None else LearnedMetric(*metric).transform
-        beyond = outside_range(matrix, known)
-        far = far_from_known(matrix[:, columns], known[:, columns], transform)
-        n_outside, n_rows = int(np.sum(far | beyond.any(axis=1))), len(matrix)
-        if not is_unlikely(n_outside, n_rows, expected_share(known)):
-            return
-        names = list(getattr(self, "feature_names_in_", range(known.shape[1])))
-        features = [names[j] for j in np.argsort(-beyond.sum(axis=0))[:3] if beyond[:, j].any()]
-        where = f" (in {', '.join(map(repr, features))})" if features else ""
-        warnings.warn(
-            f"{n_outside} of {n_rows} rows lie outside of the training rows{where}, where "
-            "prediction intervals may cover less than their confidence; "
-            "outside_training_rows(X) marks them.",
-            ShiftWarning,
-            stacklevel=3,
+        if X_shifted is None:
+            return stored.interval(mean, scale, confidence)
+        own, shifted = (
+            self._validate_queries(rows).take(slice(None)).features for rows in (X, X_shifted)
         )
+        features = own, self._anchors.features, shifted
+        return stored.weighted_interval(mean, scale, confidence, features)
 
     def _predict_error_scale(
         self, X: Any, stored: StoredIntervals
@@ -227,7 +196,9 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         predictor = self._predictor()
         return predictor.squeeze(predictor.loop_inconsistency(queries, n_loops, rng))
 
-    def explain(self, X: Any, n: int = 5, metric: str = LEARNED) -> pd.DataFrame:
+    def explain(
+        self, X: Any, n: int = 5, metric: str = LEARNED, adjustments: bool = False
+    ) -> pd.DataFrame:
         """Comparable anchors of each query.
 
         Parameters
@@ -239,17 +210,41 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         metric : str, default="learned"
             Metric of the distances: a name of scikit-learn's, or `"learned"`, in which features
             count by their relevance and units do not matter (see `feature_relevance_`).
+        adjustments : bool, default=False
+            Whether to add one column for each feature, named as the feature: what its change from
+            the value of the anchor to that of the query adds. They sum to `difference`. A name that
+            the table has already is followed by `" (feature)"`.
 
         Returns
         -------
         DataFrame with the columns `query, anchor, anchor_y, difference, estimate, weight,
         distance`: for each query the `n` anchors of largest weight, nearest first among equals.
-        `query` is the row of X and `anchor` that of `anchors_X_`; the weights of all anchors of a
-        query sum to one. With several outputs, each has rows of its own, with a column `output`.
+        `query` is the label of the row in the index of X, or its number, and `anchor` the row of
+        `anchors_X_`; the weights of all anchors of a query sum to one, so that those of the table
+        are their share of the prediction. Where the training table had an index of its own, the
+        column `label` has the labels of the anchors. With several outputs, each has rows of its
+        own, with a column `output`.
         """
         queries = self._validate_queries(X)
         check_integer("n", n)
-        return self._predictor().explain(queries, n, check_metric(metric))
+        check_bool("adjustments", adjustments)
+        predictor = self._predictor()
+        table = predictor.explain(queries, n, check_metric(metric))
+        names = feature_labels(self, queries.matrix.shape[1]) if adjustments else None
+        anchors = self._known_queries(slice(None))
+        values = predictor.adjustments(queries, table, anchors) if adjustments else None
+        return label_rows(table, row_labels(X), self.anchor_labels_, names, values)
+
+    def _known_queries(self, anchors: slice | Indices) -> Queries:
+        """Anchors as rows to predict."""
+        return Queries(self._to_rows, self._schema, self.anchors_X_[anchors])
+
+    def _adjustments_of_anchors(self, first: Indices, second: Indices) -> Floats:
+        """(pair, feature): what each feature adds to F between anchors, of a single output."""
+        sides = self._known_queries(first), self._known_queries(second)
+        predictor = self._predictor()
+        differences = predictor.predict_difference(*sides)[0]
+        return predictor.attribute(*sides, differences)[..., 0]
 
     @property
     def feature_relevance_(self) -> Floats:
@@ -283,6 +278,9 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
             schema,
             np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)]),
         )
+        if self.anchor_labels_ is not None:
+            new_labels = row_labels(X) or [""] * len(new_y)
+            extended.anchor_labels_ = self.anchor_labels_ + new_labels
         return extended
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -308,10 +306,12 @@ class BaseTwin(RegressorMixin, BaseEstimator, ABC):
         make_index: Callable[[str], NeighborIndex] | None = None,
     ) -> None:
         """Store the anchors; `make_index` returns their neighbor index for a metric."""
-        if hasattr(self, "intervals_"):
-            del self.intervals_  # which belong to other anchors
+        for measured in {"intervals_", "applicability_"} & vars(self).keys():
+            delattr(self, measured)  # which belong to other anchors
         self.anchors_X_, self.anchors_y_, self.anchor_weights_ = anchors_X, anchors_y, weights
         self.anchor_rows_, self._schema = rows, schema
+        labels = self._row_labels
+        self.anchor_labels_ = None if labels is None else [labels[i] for i in rows]
         self._set_derived_state(make_index)
 
     def _set_derived_state(self, make_index: Callable[[str], NeighborIndex] | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -51,3 +53,30 @@ def comparables(
         }
     )
     return table if n_outputs > 1 else table.drop(columns="output")
+
+
+def feature_labels(estimator: Any, n_features: int) -> list[str]:
+    """Names of the features, or x0, x1, … where the training table had none."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [f"x{j}" for j in range(n_features)] if names is None else [str(name) for name in names]
+
+
+def label_rows(
+    table: pd.DataFrame,
+    queries: list[Any] | None,
+    anchors: list[Any] | None,
+    features: list[str] | None,
+    adjustments: Floats | None,
+) -> pd.DataFrame:
+    """The table of comparables with the labels of the user's rows, and with adjustments.
+
+    `queries` and `anchors` are labels of rows; `adjustments` are (row of the table, feature).
+    """
+    if queries is not None:
+        table = table.assign(query=[queries[i] for i in table["query"]])
+    if anchors is not None:
+        table = table.assign(label=[anchors[i] for i in table["anchor"]])
+    if features is None or adjustments is None:
+        return table
+    names = [f"{name} (feature)" if name in table.columns else name for name in features]
+    return pd.concat([table, pd.DataFrame(adjustments, columns=names)], axis=1)

@@ -7,7 +7,7 @@ of the model or from pairs, adds the known values, and combines the estimates.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -16,6 +16,7 @@ import pandas as pd
 
 from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, distance_matrix
 from twinned._table import Floats, Rows
+from twinned.estimators.adjustments import attribute
 from twinned.estimators.blocks import Queries, Selection, map_query_blocks
 from twinned.estimators.explain import comparables
 from twinned.models.memory import MemoryBudget, row_blocks
@@ -159,6 +160,31 @@ class TwinPredictor:
             return table.assign(query=table["query"] + rows.start)
 
         return pd.concat(self._map(explain_block, queries, path), ignore_index=True)
+
+    def adjustments(self, queries: Queries, table: pd.DataFrame, anchors: Queries) -> Floats:
+        """(row of the table, feature): what each feature adds to the difference.
+
+        `table` is that of `explain`.
+        """
+        n_outputs = self.anchors_y.shape[1]
+        by_output = np.arange(len(table)).reshape(len(queries), n_outputs, -1)
+        rows = by_output.transpose(0, 2, 1).reshape(-1, n_outputs)  # (pair, output)
+        query, anchor = (table[name].to_numpy()[rows[:, 0]] for name in ("query", "anchor"))
+        pairs = replace(queries, matrix=queries.matrix[query])
+        second = replace(queries, matrix=anchors.matrix[anchor])
+        found = self.attribute(pairs, second, table["difference"].to_numpy()[rows])
+        result = np.empty((len(table), found.shape[1]))
+        result[rows] = found.transpose(0, 2, 1)
+        return result
+
+    def attribute(self, first: Queries, second: Queries, differences: Floats) -> Floats:
+        """(pair, feature, output): what each feature adds to (pair, output) F(first, second)."""
+
+        def predict(mixed: Floats, anchors: Floats) -> Floats:
+            sides = (replace(first, matrix=side) for side in (mixed, anchors))
+            return self.predict_difference(*sides)[0]
+
+        return attribute(predict, first.matrix, second.matrix, differences)
 
     @_limited
     def predict_difference(self, first: Queries, second: Queries) -> tuple[Floats, Floats]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
@@ -312,9 +313,13 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         """See `TwinRegressor.predict_members`."""
         return self._fitted_twin().predict_members(X)
 
-    def predict_interval(self, X: Any, confidence: float = 0.9) -> Floats:
+    def predict_interval(self, X: Any, confidence: float = 0.9, X_shifted: Any = None) -> Floats:
         """See `TwinRegressor.predict_interval`."""
-        return self._fitted_twin().predict_interval(X, confidence)
+        return self._fitted_twin().predict_interval(X, confidence, X_shifted)
+
+    def applicability(self, X: Any) -> pd.DataFrame:
+        """See `TwinRegressor.applicability`."""
+        return self._fitted_twin().applicability(X)
 
     def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
         """See `TwinRegressor.predict_difference`."""
@@ -328,9 +333,11 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         """See `TwinRegressor.loop_inconsistency`."""
         return self._fitted_twin().loop_inconsistency(X, n_loops=n_loops, random_state=random_state)
 
-    def explain(self, X: Any, n: int = 5, metric: str = "learned") -> Any:
+    def explain(
+        self, X: Any, n: int = 5, metric: str = "learned", adjustments: bool = False
+    ) -> pd.DataFrame:
         """See `TwinRegressor.explain`."""
-        return self._fitted_twin().explain(X, n=n, metric=metric)
+        return self._fitted_twin().explain(X, n=n, metric=metric, adjustments=adjustments)
 
     @property
     def feature_relevance_(self) -> Floats:

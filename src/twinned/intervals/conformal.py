@@ -183,7 +183,9 @@ def calibrate_from_folds(
     final_model = None
     if final is not None:
         final_model = FoldModel.create(final, *(final_training or (X, y)), metric)
-    return CrossCalibrated(fold_models, final_model, inputs, errors, width, random_state)
+    # where the final model has more rows, they have another order
+    rows = np.concatenate([held_out for _, held_out in folds]) if final_training is None else None
+    return CrossCalibrated(fold_models, final_model, inputs, errors, width, random_state, rows)
 
 
 class FoldModel(NamedTuple):
@@ -253,7 +255,8 @@ class Calibrated(_BaseCalibrated):
 class CrossCalibrated(_BaseCalibrated):
     """Models of folds with the scores of all held-out rows.
 
-    `inputs` and `errors` are the predictions and absolute errors of the held-out rows of each fold.
+    `inputs` and `errors` are the predictions and absolute errors of the held-out rows of each fold,
+    and `rows` these rows, where they are those of the final model.
     Predictions come from the final model or, where there is none, from the models of all folds.
     """
 
@@ -265,7 +268,9 @@ class CrossCalibrated(_BaseCalibrated):
         errors: list[Floats],
         width: str,
         random_state: Any = 0,
+        rows: Indices | None = None,
     ) -> None:
+        self._rows = rows
         self._folds, self._final, self.width = folds, final, width
         self._inputs, self._errors, self._random_state = inputs, errors, random_state
         self._floors = [RELATIVE_FLOOR * float(np.mean(own.std)) for own in inputs]
@@ -307,7 +312,13 @@ class CrossCalibrated(_BaseCalibrated):
         """The same models with another `width`; none is fitted again."""
         check_choice("width", width, WIDTHS)
         return CrossCalibrated(
-            self._folds, self._final, self._inputs, self._errors, width, self._random_state
+            self._folds,
+            self._final,
+            self._inputs,
+            self._errors,
+            width,
+            self._random_state,
+            self._rows,
         )
 
     def store_in(self, twin: Any = None) -> Any:
@@ -339,8 +350,37 @@ class CrossCalibrated(_BaseCalibrated):
         if self._final is None:
             raise ValueError('Only intervals of method="refit" can be stored in a twin.')
         twin = self._final.model if twin is None else twin
-        store_intervals(twin, self._predictors[0][1], self.scores, self._final.neighbors)
+        scale, neighbors = self._predictors[0][1], self._final.neighbors
+        store_intervals(twin, scale, self.scores, neighbors, self._rows)
         return twin
+
+    def out_of_fold(self) -> tuple[Floats, Floats]:
+        """(row,): absolute errors and scores, in the order of the calibrated rows."""
+        assert self._rows is not None
+        order = np.argsort(self._rows)
+        return np.concatenate(self._errors)[order], self.scores[order]
+
+    def half_width_without(
+        self, held_out: Indices, model: Any, training: tuple[Any, Floats], X: Any, level: float
+    ) -> tuple[Floats, Floats]:
+        """(n,) predictions and half widths by a model of rows without those held out.
+
+        `model` is fitted to the rows `training`; scores and error scale of the intervals are those
+        of the same rows.
+        """
+        assert self._rows is not None
+        included = ~np.isin(self._rows, held_out)
+        features = [scale_features(*own) for own in zip(self._inputs, self._floors, strict=True)]
+        scale = ErrorScale.fit(
+            self.width,
+            float(np.mean(self._floors)),
+            np.concatenate(features)[included],
+            np.concatenate(self._errors)[included],
+            self._random_state,
+        )
+        scores = np.sort(self.scores[included])
+        own = FoldModel.create(model, *training, "euclidean").predict(X)
+        return own.mean, scale.predict(own) * scores[-quantile_rank(level, len(scores))]
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         inputs = [fold.predict(X) for fold, _ in self._predictors]

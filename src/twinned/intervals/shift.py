@@ -45,7 +45,7 @@ def far_from_known(
     """
     if len(known) < 2 or known.shape[1] == 0:
         return np.zeros(len(rows), dtype=bool)
-    transform = _standardization(known) if transform is None else transform
+    transform = standardization(known) if transform is None else transform
     rows, known = transform(rows), transform(known)
     far: NDArray[np.bool_] = _nearest(rows, known) > _nearest(known, known, itself=True).max()
     return far
@@ -77,13 +77,13 @@ def is_unlikely(n_outside: int, n_rows: int, share: float) -> bool:
     return bool(n_outside > expected + _N_STD * np.sqrt(expected * (1 - share)))
 
 
-def _standardization(known: Floats) -> Callable[[Floats], Floats]:
-    """Division by the standard deviations of the known rows; constant features are dropped."""
+def standardization(known: Floats) -> Callable[[Floats], Floats]:
+    """Features minus their mean, by their standard deviation; constant features are dropped."""
     missing = np.isnan(known)
     count = np.maximum(1, (~missing).sum(axis=0))
     mean = np.where(missing, 0.0, known).sum(axis=0) / count
     std = np.sqrt((np.where(missing, 0.0, known - mean) ** 2).sum(axis=0) / count)
-    return lambda rows: rows[:, std > 0] / std[std > 0]
+    return lambda rows: (rows - mean)[:, std > 0] / std[std > 0]
 
 
 def _nearest(rows: Floats, known: Floats, *, itself: bool = False) -> Floats:

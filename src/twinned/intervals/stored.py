@@ -12,27 +12,40 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned._neighbors import LearnedMetric
+from twinned._neighbors import Indices, LearnedMetric
 from twinned._table import Floats
 from twinned._validation import check_real
 from twinned.intervals.error_scale import ErrorScale, NeighborFeatures, ScaleInputs
+from twinned.intervals.weighted import likelihood_ratio, weighted_quantiles
 
 
 def store_intervals(
-    twin: Any, scale: ErrorScale, scores: Floats, neighbors: NeighborFeatures
+    twin: Any,
+    scale: ErrorScale,
+    scores: Floats,
+    neighbors: NeighborFeatures,
+    rows: Indices | None = None,
 ) -> None:
-    """Store a calibration in a twin whose anchors are the calibrated rows."""
+    """Store a calibration in a twin whose anchors are the calibrated rows.
+
+    `rows` are the rows of the scores, among those of the neighbor features.
+    """
     y = np.asarray(getattr(twin, "anchors_y_", ()))
-    if y.ndim != 1 or not _same_rows(twin.anchors_X_[:, neighbors.columns], y, neighbors):
+    anchors = None
+    if y.ndim == 1:
+        anchors = _anchor_of_rows(twin.anchors_X_[:, neighbors.columns], y, neighbors)
+    if anchors is None:
         raise ValueError(
             f"Only a twin whose anchors are these {len(neighbors.y)} rows can store their scores; "
             f"{type(twin).__name__} has {len(y)} anchors, or different ones."
         )
+    order = np.argsort(scores, kind="stable")
     twin.intervals_ = {
         **scale._asdict(),
         "columns": np.array(neighbors.columns, dtype=np.intp),
         "metric": None if neighbors.learned is None else tuple(neighbors.learned),
-        "scores": np.sort(scores),
+        "scores": scores[order],
+        "rows": None if rows is None else anchors[rows][order],
         "settings": _fingerprint(twin),
     }
 
@@ -48,6 +61,7 @@ class StoredIntervals:
                 "were calibrated; calibrate again with twinned.cross_conformal."
             )
         self.scores: Floats = parts.pop("scores")
+        self._rows: Indices | None = parts.pop("rows")
         self._columns: list[int] = parts.pop("columns").tolist()
         metric = parts.pop("metric")
         self._scale = ErrorScale(**parts)
@@ -66,6 +80,29 @@ class StoredIntervals:
         """(n, 2): lower and upper ends."""
         level = check_confidence(confidence, len(self.scores))
         half_width = scale * self.scores[-quantile_rank(level, len(self.scores))]
+        return np.column_stack([mean - half_width, mean + half_width])
+
+    def weighted_interval(
+        self,
+        mean: Floats,
+        scale: Floats,
+        confidence: float,
+        features: tuple[Floats, Floats, Floats],
+    ) -> Floats:
+        """(n, 2): ends for rows of another distribution; see `twinned.intervals.weighted`.
+
+        `features` are those of the rows, of the anchors and of that distribution, (row, encoded).
+        """
+        level = check_confidence(confidence, len(self.scores))
+        if self._rows is None:
+            raise ValueError(
+                "The twin does not store the rows of its calibration, which X_shifted needs; "
+                "calibrate it again with twinned.cross_conformal."
+            )
+        own, anchors, shifted = features
+        known = anchors[self._rows]
+        ratio = likelihood_ratio(known, shifted)
+        half_width = scale * weighted_quantiles(self.scores, ratio(known), ratio(own), level)
         return np.column_stack([mean - half_width, mean + half_width])
 
 
@@ -92,11 +129,15 @@ def check_confidence(confidence: Any, n: int) -> float:
     return level
 
 
-def _same_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> bool:
-    """Whether these are the rows of the neighbor features, in any order."""
+def _anchor_of_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> Indices | None:
+    """The anchor (X, y) of each row of the neighbor features; None where they are not the same."""
     both = [np.column_stack([X, y]), np.column_stack([neighbors.values, neighbors.y])]
-    first, second = (side[np.lexsort(side.T)] for side in both)
-    return np.array_equal(first, second, equal_nan=True)
+    first, second = (np.lexsort(side.T) for side in both)
+    if not np.array_equal(both[0][first], both[1][second], equal_nan=True):
+        return None
+    anchors = np.empty(len(y), dtype=np.intp)
+    anchors[second] = first
+    return anchors
 
 
 def _fingerprint(twin: Any) -> str:

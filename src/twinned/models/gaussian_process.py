@@ -34,6 +34,7 @@ _ROWS_PER_FEATURE = 15  # fewer do not determine the length scales
 # time (`benchmarks/wide.py`).
 _NARROW_FEATURES, _WIDE_STEPS = 20, 15
 _BLOCK_ELEMENTS = 4_000_000  # elements of the covariance of a block of queries
+_DECIMALS = 9  # of standardized features in the search
 
 
 def _rbf(squares: Floats) -> tuple[Floats, Floats]:
@@ -225,14 +226,16 @@ def fit_gaussian_process(
     middle, spread = _center_and_spread(X, weight)
     varying = spread > 0
     standardized = (X - middle)[:, varying] / spread[varying]
-    likelihood = MarginalLikelihood(kernel, standardized, target, weight)
+    # rounded, so that the search does not depend on the units of the features
+    likelihood = MarginalLikelihood(kernel, standardized.round(_DECIMALS), target, weight)
     if start is None or len(X) < _ROWS_PER_FEATURE * varying.sum():
         log_parameters = _maximize(likelihood, max_likelihood_rows)
     else:
         point = np.log(np.append(start[0][varying] / spread[varying], start[1]))
         rows_used = likelihood.first_rows(max_likelihood_rows)
         log_parameters = _descend(rows_used, point, _FINE_STEPS)[0]
-    value, amplitude, constant, dual = likelihood.solve(log_parameters)
+    exact = MarginalLikelihood(kernel, standardized, target, weight)
+    value, amplitude, constant, dual = exact.solve(log_parameters)
     length_scales = np.full(X.shape[1], np.inf)
     length_scales[varying] = spread[varying] * np.exp(log_parameters[:-1])
     return GaussianProcess(

@@ -43,6 +43,8 @@ def _build_twin(twin: Any, state: State, at: At) -> None:
     if (intervals := state["intervals_"]) is not None:
         at.ensure(state["anchors_y_"].ndim == 1, "has intervals, but several outputs")
         _check_error_scale(intervals, at / "intervals_")
+        rows, scores = intervals["rows"], intervals["scores"]
+        at.ensure(rows is None or len(rows) == len(scores), "has rows of other scores")
     set_attributes(twin, state, at)
     twin._set_derived_state(None)
 

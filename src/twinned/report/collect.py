@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from twinned._version import __version__
 from twinned.diagnostics import Diagnosis
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.diagnostics.result import CheckResult
+from twinned.estimators.adjustments import from_logarithm, scale_to
+from twinned.intervals.applicability import LABELS
 from twinned.report.charts import format_number
 
 Content = dict[str, Any]  # what JSON holds
@@ -21,6 +24,7 @@ CONFIDENCE = 0.9  # of the intervals shown
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 MAX_POINTS = 600  # in a chart
 MAX_QUERIES, MAX_COMPARABLES, MAX_FEATURES = 40, 8, 5
+_QUERIES_PER_BLOCK = 8  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _LEAST_ROWS, _MOST_ROWS = 20, 500  # for the importance of features
 _MAX_IMPORTANCE = 40  # features whose importance is computed
@@ -39,8 +43,8 @@ def collect(
     """Return the content of the report of a diagnosis.
 
     `title` is the heading of the page, `target` the name of y, and `labels` are names of the rows
-    of the table. `seconds` are about the time for the importance of features. `random_state` draws
-    the rows that are shown, and those for the importance of features.
+    of the table. `seconds` are about the time for the importance of features, and for adjustments.
+    `random_state` draws the rows that are shown, and those for the importance of features.
     """
     rng = np.random.RandomState(random_state)
     names = feature_names(diagnosis.X)
@@ -68,7 +72,8 @@ def collect(
         "predictions": predictions(diagnosis, rng),
         "calibration": calibration(diagnosis),
         "importance": importance(diagnosis, names, rng, seconds),
-        "comparables": comparables(diagnosis, names, labels, rng),
+        "comparables_share": 100 * min(1.0, MAX_COMPARABLES / len(diagnosis.y)),
+        "comparables": comparables(diagnosis, names, labels, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
 
@@ -163,32 +168,38 @@ def importance(
 
 
 def comparables(
-    diagnosis: Diagnosis, names: list[str], labels: list[str] | None, rng: np.random.RandomState
+    diagnosis: Diagnosis,
+    names: list[str],
+    labels: list[str] | None,
+    rng: np.random.RandomState,
+    seconds: float = 10.0,
 ) -> list[Content]:
     """Return for a sample of rows the nearest other rows and the estimates from them.
 
-    Both rows of a difference are predicted out of fold by the recommended model.
+    Both rows of a difference are predicted out of fold by the recommended model. The fitted model
+    attributes the difference to features, within about so many seconds.
     """
     columns, table = _columns(diagnosis.X, names), diagnosis.out_of_fold
     y, predicted = table["y"].to_numpy(), table["prediction"].to_numpy()
-    features, queries = _comparable_features(diagnosis), []
-    for row in np.sort(rng.permutation(len(y))[:MAX_QUERIES]):
-        distance = np.sum((features - features[row]) ** 2, axis=1)
-        distance[row] = np.inf
-        nearest = np.argsort(distance, kind="stable")[: min(MAX_COMPARABLES, len(y) - 1)]
-        if diagnosis.log_target:
-            estimates = y[nearest] * predicted[row] / predicted[nearest]
-        else:
-            estimates = y[nearest] + predicted[row] - predicted[nearest]
+    features = _comparable_features(diagnosis)
+    rows = np.sort(rng.permutation(len(y))[:MAX_QUERIES])
+    nearest = np.array([_nearest_rows(features, row) for row in rows])
+    if diagnosis.log_target:
+        estimates = y[nearest] * predicted[rows, None] / predicted[nearest]
+    else:
+        estimates = y[nearest] + predicted[rows, None] - predicted[nearest]
+    adjustments = _adjustments(diagnosis, rows, nearest, y[nearest], estimates, seconds)
+    applicability, queries = _applicability_of_rows(diagnosis), []
+    for i, row in enumerate(rows):
         anchors = [
             {
                 **_identity(diagnosis, anchor, labels),
                 "known": _short(y[anchor]),
                 "difference": _short(estimate - y[anchor]),
                 "estimate": _short(estimate),
-                "features": _differing_features(columns, row, anchor),
+                **_differing_features(columns, row, anchor, own),
             }
-            for anchor, estimate in zip(nearest, estimates, strict=True)
+            for anchor, estimate, own in zip(nearest[i], estimates[i], adjustments[i], strict=True)
         ]
         queries.append(
             {
@@ -197,11 +208,57 @@ def comparables(
                 "predicted": _short(predicted[row]),
                 "lower": _short(table["lower"][row]),
                 "upper": _short(table["upper"][row]),
+                "applicability": applicability.get(int(row)),
                 "anchors": anchors,
                 "values": [_format_value(column.values[row]) for column in columns],
             }
         )
     return queries
+
+
+def _nearest_rows(features: Floats, row: int) -> Indices:
+    """Return the nearest other rows."""
+    distance = np.sum((features - features[row]) ** 2, axis=1)
+    distance[row] = np.inf
+    return np.argsort(distance, kind="stable")[: min(MAX_COMPARABLES, len(features) - 1)]
+
+
+def _adjustments(
+    diagnosis: Diagnosis,
+    rows: Indices,
+    nearest: Indices,
+    known: Floats,
+    estimates: Floats,
+    seconds: float,
+) -> list[list[Floats | None]]:
+    """Return what each feature adds to each difference, or None where time did not suffice.
+
+    `nearest`, `known` and `estimates` are (query, anchor).
+    """
+    found: list[list[Floats | None]] = []
+    end = time.perf_counter() + seconds
+    for start in range(0, len(rows), _QUERIES_PER_BLOCK):
+        block = slice(start, start + _QUERIES_PER_BLOCK)
+        size = nearest[block].shape
+        if time.perf_counter() > end:
+            found += [[None] * size[1] for _ in range(size[0])]
+            continue
+        pairs = np.repeat(rows[block], size[1]), nearest[block].ravel()
+        own = diagnosis.twin._adjustments_of_anchors(*pairs)
+        y, estimate = known[block].ravel(), estimates[block].ravel()
+        if diagnosis.log_target:
+            own = from_logarithm(scale_to(own, np.log(estimate / y)), y, estimate)
+        found += [list(part) for part in scale_to(own, estimate - y).reshape(*size, -1)]
+    return found
+
+
+def _applicability_of_rows(diagnosis: Diagnosis) -> dict[int, str]:
+    """Return the label of each row beside the others, where the metric was learned."""
+    if diagnosis.relevance is None:
+        return {}
+    domain = diagnosis.twin._applicability_domain()
+    classes = zip(domain.known_rows, domain.classify_known(), strict=True)
+    return {int(row): LABELS[own] for row, own in classes}
 
 
 def _comparable_features(diagnosis: Diagnosis) -> Floats:
@@ -253,13 +310,16 @@ def _columns(X: Any, names: list[str]) -> list[Column]:
     ]
 
 
-def _differing_features(columns: list[Column], row: int, anchor: int) -> list[Content]:
-    """Return the features in which an anchor differs most from the query.
+def _differing_features(
+    columns: list[Column], row: int, anchor: int, adjustments: Floats | None
+) -> Content:
+    """Return the features in which an anchor differs from the query, and what the others add.
 
-    Numbers differ by standard deviations; two categories, and a number and a missing value, by 1.
+    Shown are those of largest adjustment or, without adjustments, those that differ most: numbers
+    by standard deviations; two categories, and a number and a missing value, by 1.
     """
     found = []
-    for name, values, std in columns:
+    for j, (name, values, std) in enumerate(columns):
         value, other = values[row], values[anchor]
         if std is None:
             size = float(str(value) != str(other))
@@ -270,10 +330,16 @@ def _differing_features(columns: list[Column], row: int, anchor: int) -> list[Co
         else:
             size = abs(float(value) - float(other)) / std
         if size > 0:
-            shown = {"query": _format_value(value), "anchor": _format_value(other)}
+            shown: Content = {"query": _format_value(value), "anchor": _format_value(other)}
+            if adjustments is not None:
+                shown["adjustment"], size = float(adjustments[j]), abs(adjustments[j])
             found.append((size, {"name": name, **shown}))
     found.sort(key=lambda feature: -feature[0])
-    return [feature for _, feature in found[:MAX_FEATURES]]
+    features = [feature for _, feature in found[:MAX_FEATURES]]
+    if adjustments is None:
+        return {"features": features}
+    others = float(adjustments.sum()) - sum(feature["adjustment"] for feature in features)
+    return {"features": features, "others": others if len(found) > MAX_FEATURES else 0.0}
 
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:

@@ -98,7 +98,11 @@ class _Endpoints:
         rows, _ = parse_json_body(await _read_body(request))
         parsed = self._service.schema.parse_rows(rows)
         comparables = await asyncio.to_thread(self._service.explain, parsed)
-        return _json_response({"comparables": comparables})
+        applicability = await asyncio.to_thread(self._service.applicability, parsed)
+        share = [sum(one["weight"] for one in own) for own in comparables]
+        return _json_response(
+            {"comparables": comparables, "share": share, "applicability": applicability}
+        )
 
     async def batch(self, request: Request) -> Response:
         confidence = parse_confidence(request.query_params.get("confidence"))

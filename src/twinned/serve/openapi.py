@@ -25,7 +25,12 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
         rows,
         {"type": "object", "properties": columns},
     )
-    explain = _post("The comparable known cases of each row", rows, {"type": "object"})
+    explain = _post(
+        "The comparable known cases of each row, their share of the weight of the prediction, and "
+        "whether the row is inside, at the edge or outside of the known cases",
+        rows,
+        {"type": "object"},
+    )
     text = {"type": "string"}
     batch = _post("A CSV table with a header line, returned with predictions", text, text, _CSV)
     batch["parameters"] = [{"name": "confidence", "in": "query", "schema": _CONFIDENCE}]

@@ -10,6 +10,18 @@ function format(value) {
     : value.toLocaleString("en", { maximumSignificantDigits: 6 });
 }
 
+function signed(value) {
+  return (value < 0 ? "−" : "+") + format(Number(Math.abs(value).toPrecision(4)));
+}
+
+function describeApplicability({ label, score, error, coverage }) {
+  const where = { inside: "Inside of the known cases", edge: "At the edge of the known cases",
+    outside: "Outside of the known cases: the prediction is an extrapolation" }[label];
+  const measured = error === undefined ? "" : `; such rows had a root mean square error of ${format(error)}`;
+  const covered = coverage === undefined ? "" : `; ${Math.round(100 * coverage)} % of them were within their interval`;
+  return `${where} (${score.toPrecision(2)} times the uncertainty of a typical one${measured}${covered}).`;
+}
+
 function createElement(kind, text, properties = {}) {
   const element = Object.assign(document.createElement(kind), properties);
   element.textContent = text;
@@ -58,13 +70,19 @@ function drawComparables(comparables, prediction) {
 function fillTable(comparables) {
   const names = columns.map((column) => column.name);
   const head = createElement("tr", "");
-  head.append(...["known value", "difference", "estimate", ...names].map(
-    (name) => createElement("th", name, { scope: "col" })));
+  const headings = ["known case", "known value", ...names, "difference", "estimate"];
+  head.append(...headings.map((name) => createElement("th", name, { scope: "col" })));
   byId("anchors").tHead.replaceChildren(head);
   byId("anchors").tBodies[0].replaceChildren(...comparables.map((one) => {
     const line = createElement("tr", "");
-    const cells = [one.known, one.difference, one.estimate, ...names.map((name) => one.columns[name])];
-    line.append(...cells.map((cell) => createElement("td", format(cell))));
+    const features = names.map((name) => {
+      const adjustment = one.adjustments[name];
+      return format(one.columns[name]) + (adjustment === 0 ? "" : ` (${signed(adjustment)})`);
+    });
+    const cells = [one.label, format(one.known), ...features, signed(one.difference), format(one.estimate)];
+    line.append(...cells.map((cell) => createElement("td", cell)));
+    // narrow screens show each row as a list with the headings
+    [...line.cells].forEach((own, i) => { own.dataset.heading = headings[i]; });
     return line;
   }));
 }
@@ -76,7 +94,8 @@ async function predict(event) {
   try {
     const { prediction: [value], std: [std], low, high } =
       await (await post("/predict", JSON.stringify({ rows, confidence }))).json();
-    const { comparables: [comparables] } = await (await post("/explain", JSON.stringify({ rows }))).json();
+    const { comparables: [comparables], share: [share], applicability: [applicability] } =
+      await (await post("/explain", JSON.stringify({ rows }))).json();
     output.className = "";
     output.textContent = format(value);
     output.dataset.value = value;
@@ -84,12 +103,17 @@ async function predict(event) {
       ? `${100 * CONFIDENCE} % prediction interval: ${format(low[0])} to ${format(high[0])}`
       : "";
     byId("std").textContent = `Standard deviation (not calibrated): ${format(std)}`;
+    byId("applicability").textContent = describeApplicability(applicability);
+    byId("applicability").className = applicability.label === "outside" ? "error" : "hint";
+    byId("share").textContent = `These ${comparables.length} cases have ${(100 * share).toPrecision(2)} % of the ` +
+      "weight of the prediction. In brackets: what a feature adds when it changes from the known case to the input; " +
+      "known value and additions sum to the estimate.";
     drawComparables(comparables, value);
     fillTable(comparables);
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
-    byId("std").textContent = byId("interval").textContent = "";
+    for (const id of ["std", "interval", "applicability"]) byId(id).textContent = "";
   }
 }
 

@@ -13,11 +13,13 @@ from sklearn.base import BaseEstimator
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
+from twinned.estimators.adjustments import from_logarithm
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
 from twinned.serve.requests import BadRequest, InputFeature, RequestSchema
 
 N_COMPARABLES = 8
+MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 _logger = logging.getLogger("twinned")
 
@@ -103,26 +105,58 @@ class PredictionService:
         return {name: values.tolist() for name, values in columns.items()}
 
     def explain(self, rows: list[list[Any]]) -> list[list[dict[str, Any]]]:
-        """Return, for each parsed row, its most important anchors and their estimates."""
+        """Return, for each parsed row, its most important anchors and their estimates.
+
+        Few rows also have `adjustments`: what each feature adds to the difference.
+        """
         X = self.schema.to_table(rows)
+        adjusted = len(rows) <= MAX_ADJUSTED_ROWS
         with _value_error_as_bad_request():
-            table = self._twin.explain(X, n=N_COMPARABLES)
+            table = self._twin.explain(X, n=N_COMPARABLES, adjustments=adjusted)
         known = self._to_target(table["anchor_y"].to_numpy())
         estimates = self._to_target(table["estimate"].to_numpy())
         _check_finite(np.column_stack([known, estimates]), table["query"].to_numpy())
         comparables: list[list[dict[str, Any]]] = [[] for _ in rows]
-        for line, y, estimate in zip(table.itertuples(), known, estimates, strict=True):
-            comparables[line.query].append(
+        parts = zip(table["query"], table["anchor"], known, estimates, table["weight"], strict=True)
+        for query, anchor, y, estimate, weight in parts:
+            comparables[query].append(
                 {
-                    "anchor": int(line.anchor),
+                    "anchor": int(anchor),
+                    "label": self._anchor_label(int(anchor)),
                     "known": float(y),
                     "difference": float(estimate - y),
                     "estimate": float(estimate),
-                    "weight": float(line.weight),
-                    "columns": self._anchor_values(int(line.anchor)),
+                    "weight": float(weight),
+                    "columns": self._anchor_values(int(anchor)),
                 }
             )
+        if adjusted:
+            values = table.iloc[:, -len(self.schema.features) :].to_numpy()
+            values = from_logarithm(values, known, estimates) if self._log_target else values
+            names = [feature.name for feature in self.schema.features]
+            lines = (line for own in comparables for line in own)
+            for line, own in zip(lines, values.tolist(), strict=True):
+                line["adjustments"] = dict(zip(names, own, strict=True))
         return comparables
+
+    def applicability(self, rows: list[list[Any]]) -> list[dict[str, Any]]:
+        """Return, for each parsed row, its score and label, and what is measured of its class.
+
+        After a log-transformed target there is no error, as it would be that of the logarithm.
+        """
+        with _value_error_as_bad_request():
+            table = self._twin.applicability(self.schema.to_table(rows))
+        if self._log_target:
+            table = table.drop(columns="error", errors="ignore")
+        return [
+            {name: value for name, value in row.items() if value == value}  # no NaN
+            for row in table.to_dict("records")
+        ]
+
+    def _anchor_label(self, anchor: int) -> str:
+        """Return the label of a training row, or its number, counted from 1."""
+        labels = self._twin.anchor_labels_
+        return f"row {anchor + 1}" if labels is None else str(labels[anchor])
 
     def _to_target(self, values: Floats) -> Floats:
         with np.errstate(over="ignore"):  # reported by `_check_finite`

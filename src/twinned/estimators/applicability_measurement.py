@@ -1,0 +1,159 @@
+"""Measured error and coverage of the classes of applicability, from rows that are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+from sklearn.utils.validation import check_is_fitted
+
+from twinned._compat import safe_indexing
+from twinned._neighbors import Indices
+from twinned._table import Floats
+from twinned._validation import check_integer, count_rows, validate_target
+from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.base import BaseTwin
+from twinned.exceptions import ignore_table_warnings
+from twinned.intervals.applicability import LABELS, ClassStatistics
+from twinned.intervals.conformal import CrossCalibrated, calibrate_from_folds
+from twinned.intervals.stored import StoredIntervals, check_confidence, quantile_rank
+
+_EXTREME_SHARE = 0.2  # of the rows, held out at each end
+
+
+class _HeldOut(NamedTuple):
+    """Held-out rows: classes, errors, and whether their intervals cover y; (row,) each."""
+
+    classes: Indices
+    errors: Floats
+    covered: NDArray[np.bool_]
+
+
+def measure_applicability(
+    twin: Any, X: Any, y: Any, *, confidence: float = 0.9, cv: int = 5, random_state: Any = 0
+) -> pd.DataFrame:
+    """Measure error and coverage of each class of `applicability`, and store them in the twin.
+
+    Held out are random folds and, as these hold few rows outside, the lowest and highest fifth of y
+    and of the most relevant numeric feature. A clone of the twin is fitted without each of these
+    four, and without each random fold; the blend has predictions of random folds already.
+    The classes are pooled over all held-out rows, of which a little less than half are extreme.
+
+    Parameters
+    ----------
+    twin : a fitted twin with a single output
+        Its anchors must be all rows of X. It then stores prediction intervals, too.
+    X : table or array of shape (n, n_features)
+        The training rows.
+    y : array of shape (n,)
+        Their target values.
+    confidence : float, default=0.9
+        Confidence of the intervals whose coverage is measured.
+    cv : int, default=5
+        Number of random folds.
+    random_state : int, RandomState or None, default=0
+        Draws the random folds.
+
+    Returns
+    -------
+    DataFrame with the index `inside`, `edge`, `outside` and the columns `rows`, their number,
+    `error`, the root mean square error, and `coverage`.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import ExtraTreesRegressor
+    >>> from twinned import TwinRegressor, measure_applicability
+    >>> from twinned.datasets import make_tf
+    >>> X, y = make_tf(60, random_state=0)
+    >>> twin = TwinRegressor(ExtraTreesRegressor(10, random_state=0)).fit(X, y)
+    >>> measured = measure_applicability(twin, X, y, cv=3)
+    >>> bool(measured.loc["outside", "error"] > measured.loc["inside", "error"])
+    True
+    >>> twin.applicability(X[:2]).columns.tolist()
+    ['score', 'label', 'error', 'coverage']
+    """
+    if not isinstance(twin, BaseTwin):
+        raise TypeError(f"twin must be a twin or a blend, not {type(twin).__name__}.")
+    check_is_fitted(twin)
+    check_integer("cv", cv, 2)
+    values = validate_target(None, y, count_rows(X), multi_output=False)
+    if not np.array_equal(twin.anchor_rows_, np.arange(len(values))):
+        raise ValueError("The anchors of the twin must be all rows of X, in their order.")
+    with ignore_table_warnings():
+        if isinstance(twin, AutoTwinRegressor):
+            crossed = None
+        else:
+            crossed = _cross_calibrate(twin, X, values, cv, random_state)
+        parts = [_random_rows(twin, crossed, confidence)]
+        for rows in extreme_rows(twin, values):
+            parts.append(_extreme_rows(twin, crossed, X, values, rows, confidence))
+    pooled = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    statistics = ClassStatistics.of(*pooled)
+    twin._set_applicability(statistics, confidence)
+    return pd.DataFrame(statistics._asdict(), index=list(LABELS))
+
+
+def extreme_rows(twin: Any, y: Floats) -> Iterator[Indices]:
+    """Yield the rows with the lowest and highest y, and values of the most relevant feature."""
+    columns = [y]
+    if numeric := twin._schema.numeric:
+        relevant = numeric[int(np.argmax(twin.feature_relevance_[numeric]))]
+        columns.append(twin.anchors_X_[:, relevant])
+    n_extreme = max(1, int(_EXTREME_SHARE * len(y)))
+    for values in columns:
+        order = np.argsort(values, kind="stable")
+        order = order[~np.isnan(values[order])]
+        yield from (order[:n_extreme], order[-n_extreme:])
+
+
+def _cross_calibrate(twin: Any, X: Any, y: Floats, cv: int, random_state: Any) -> CrossCalibrated:
+    """The calibration of the twin by random folds, which it then stores."""
+    folds = list(KFold(cv, shuffle=True, random_state=random_state).split(y))
+    models = [clone(twin).fit(safe_indexing(X, rows), y[rows]) for rows, _ in folds]
+    crossed = calibrate_from_folds(models, twin, X, y, folds, random_state=random_state)
+    crossed.store_in(twin)
+    return crossed
+
+
+def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) -> _HeldOut:
+    """The rows of random folds, classified each without itself."""
+    if crossed is None:
+        table = twin.out_of_fold()
+        errors = np.abs(table["y"] - table["prediction"]).to_numpy()
+        scores = table["score"].to_numpy()
+    else:
+        errors, scores = crossed.out_of_fold()
+    domain = twin._applicability_domain()
+    level = check_confidence(confidence, len(scores))
+    limit = StoredIntervals(twin).scores[-quantile_rank(level, len(scores))]
+    rows = domain.known_rows
+    return _HeldOut(domain.classify_known(), errors[rows], scores[rows] <= limit)
+
+
+def _extreme_rows(
+    twin: Any,
+    crossed: CrossCalibrated | None,
+    X: Any,
+    y: Floats,
+    held_out: Indices,
+    confidence: float,
+) -> _HeldOut:
+    """Rows held out together, predicted by a clone of the twin that is fitted to the others."""
+    training = np.setdiff1d(np.arange(len(y)), held_out)
+    known = safe_indexing(X, training), y[training]
+    rows = safe_indexing(X, held_out)
+    model = clone(twin).fit(*known)
+    if crossed is None:
+        mean, ends = model.predict(rows), model.predict_interval(rows, confidence)
+        half_width = (ends[:, 1] - ends[:, 0]) / 2
+    else:
+        level = check_confidence(confidence, len(training))
+        mean, half_width = crossed.half_width_without(held_out, model, known, rows, level)
+    errors = np.abs(y[held_out] - mean)
+    classes = pd.Index(LABELS).get_indexer(model.applicability(rows)["label"])
+    return _HeldOut(classes, errors, errors <= half_width)

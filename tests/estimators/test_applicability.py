@@ -1,0 +1,89 @@
+"""`applicability` of twins and blends, and `measure_applicability`."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import Ridge
+
+import twinned
+from twinned import (
+    AutoTwinRegressor,
+    RandomAnchors,
+    SemiSupervisedTwinRegressor,
+    TwinNeuralRegressor,
+    TwinRegressor,
+    measure_applicability,
+)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.uniform(size=(90, 3)), columns=["a", "b", "c"])
+    X["kind"] = pd.Categorical(rng.choice(["u", "v"], size=90))
+    X.index = [f"lot {i}" for i in range(90)]
+    return X, (np.sin(5 * X["a"]) + X["b"] + (X["kind"] == "u")).to_numpy()
+
+
+MODELS = {
+    "trees": TwinRegressor(ExtraTreesRegressor(10, random_state=0), pairs=10, random_state=0),
+    "blend": AutoTwinRegressor(members=["ridge"], cv=2, random_state=0),
+    "semi-supervised": SemiSupervisedTwinRegressor(TwinRegressor(Ridge()), n_loops=10),
+    "networks": TwinNeuralRegressor((8,), n_members=2, max_steps=10, device="cpu", random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_are_classified(name, table):
+    X, y = table
+    model = MODELS[name].fit(X, y)
+    rows = X[:4].assign(a=[0.5, 4.0, 0.5, 0.5], b=[0.5, 0.5, 0.5, 1.001])
+    found = model.applicability(rows)
+    assert list(found.columns) == ["score", "label"]
+    assert found.index.tolist() == rows.index.tolist()
+    assert found["label"].iloc[1] == "outside"
+    assert found["label"].iloc[3] != "inside"
+    assert found["score"].idxmax() == "lot 1"
+    assert (model.applicability(X)["label"] == "inside").all()
+
+
+def test_classes_do_not_depend_on_units(table):
+    X, y = table[0].drop(columns="kind").to_numpy(), table[1]
+    rows = np.random.RandomState(1).uniform(-0.2, 1.2, size=(50, 3))
+    unit = np.array([1e3, 1.0, 1e-6])
+    plain = TwinRegressor(Ridge()).fit(X, y).applicability(rows)
+    scaled = TwinRegressor(Ridge()).fit(X * unit, y).applicability(rows * unit)
+    assert plain["label"].tolist() == scaled["label"].tolist()
+    assert set(plain["label"]) == {"inside", "edge", "outside"}
+
+
+@pytest.mark.parametrize("name", ["trees", "blend"])
+def test_measured_classes_are_stated_and_saved(name, table, tmp_path):
+    X, y = table
+    model = MODELS[name].fit(X, y)
+    measured = measure_applicability(model, X, y, cv=3)
+    assert measured.index.tolist() == ["inside", "edge", "outside"]
+    assert measured["rows"].sum() == 90 + 4 * 18
+    assert measured["error"]["outside"] > 2 * measured["error"]["inside"]
+    assert measured["coverage"]["inside"] > 0.75 > measured["coverage"]["outside"]
+    twinned.save(model, tmp_path / "model.twin")
+    loaded = twinned.load(tmp_path / "model.twin")
+    rows = pd.concat([X[:3], X[:3].assign(a=5.0)])
+    stated = loaded.applicability(rows)
+    pd.testing.assert_frame_equal(stated, model.applicability(rows))
+    for own in stated.itertuples():
+        assert own.error == measured["error"][own.label]
+        assert own.coverage == measured["coverage"][own.label]
+    assert model.predict_interval(X).shape == (90, 2)
+    assert "error" not in model.add_anchors(X[:2], y[:2]).applicability(X[:2])
+    assert "error" not in model.fit(X, y).applicability(X[:2])
+
+
+def test_anchors_must_be_the_rows(table):
+    X, y = table
+    twin = TwinRegressor(Ridge(), anchors=RandomAnchors(20), random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="must be all rows"):
+        measure_applicability(twin, X, y)
+    with pytest.raises(TypeError, match="not Ridge"):
+        measure_applicability(Ridge(), X, y)
