@@ -242,10 +242,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         base = self._base_estimator(n_rows, data.n_outputs, len(selected))
         self._features = self._pair_features(data)
         self._y_unit = target_unit(data.values)
-        limit = parse_memory_limit(self.memory_limit)
-        max_pairs = max_pairs_in_memory(
-            limit, self._features, data.n_outputs, binned=supports_blocks(base)
-        )
+        limit, binned = parse_memory_limit(self.memory_limit), supports_blocks(base)
+        max_pairs = max_pairs_in_memory(limit, self._features, data.n_outputs, binned=binned)
         if X_val is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         builder = TrainingPairBuilder(base, self._features, data, self._y_unit, max_pairs, rng)
