@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 
@@ -25,7 +24,7 @@ _COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
 
 def check_duplicates(table: CheckedTable) -> list[Finding]:
     """Find rows that are equal in all features and the target, more than occur by chance."""
-    codes, counts = counts_of_equal(np.column_stack([table.matrix, table.y]))
+    counts = counts_of_equal(np.column_stack([table.matrix, table.y]))[1]
     n_copies = table.n_rows - len(counts)
     if n_copies < max(_LEAST_ROWS, _LEAST_SHARE * table.n_rows):
         return []
@@ -138,8 +137,10 @@ def near_groups(sample: CheckedTable) -> Indices:
     rows = np.flatnonzero(ratios.min(axis=1) < _GAP)
     if len(rows) <= 2 * n * _share_by_chance(near):
         return alone
-    links = [(row, other) for row in rows for other in nearest[row, : gap[row] + 1]]
-    return _components(links, n)
+    linked = np.zeros((n, n), dtype=bool)
+    for row in rows:
+        linked[row, nearest[row, : gap[row] + 1]] = True
+    return np.asarray(connected_components(linked, directed=False)[1], dtype=np.intp)
 
 
 def _share_by_chance(near: Floats) -> float:
@@ -149,14 +150,6 @@ def _share_by_chance(near: Floats) -> float:
     dimensions = np.sum(1.0 / np.arange(middle, near.shape[1])) / max(np.median(spread), 1e-9)
     share = _GAP ** max(1.0, dimensions)
     return float(share / (1 - share))
-
-
-def _components(links: list[tuple[int, int]], n: int) -> Indices:
-    """(n,) codes of the connected components of linked rows."""
-    first, second = (np.array(side, dtype=np.intp) for side in zip(*links, strict=True))
-    graph = coo_array((np.ones(len(first)), (first, second)), shape=(n, n))
-    codes: Indices = connected_components(graph, directed=False)[1].astype(np.intp)
-    return codes
 
 
 def check_replicates(table: CheckedTable) -> list[Finding]:

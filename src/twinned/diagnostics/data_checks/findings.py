@@ -17,7 +17,7 @@ from twinned.exceptions import ignore_table_warnings
 PAGE = "docs/checks.md"
 WARNING, NOTE = "warning", "note"
 _MAX_NAMES = 5
-_MAX_ROWS = 1500  # of the checks that compare all pairs of rows
+_MAX_ROWS = 1000  # of the checks that compare all pairs of rows
 
 
 class Code(NamedTuple):
@@ -64,7 +64,7 @@ class Finding:
 
     @property
     def level(self) -> str:
-        """ "warning" where errors or predictions may mislead, else "note"."""
+        """A warning where errors or predictions may mislead, else a note."""
         return CODES[self.code].level
 
     @property

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from scipy.sparse import coo_array, hstack
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.diagnostics.data_checks.duplicates import GROUP_ADVICE, find_near_duplicates
-from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, counts_of_equal
+from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
 from twinned.diagnostics.data_checks.quick_model import (
     held_out_together,
     quick_predictions,
@@ -23,6 +24,7 @@ _LEAST_SHARE = 0.1  # of rows in groups
 _LEAST_RATIO = 1.1  # of errors with groups held out together and with random folds
 _SURPRISE = 3.0  # beyond twice the logarithm of the number of rows
 _LEAST_GROUPS = 10
+_MAX_RARE = 0.02  # probability that two rows agree in a feature
 # Of correlations between the residuals of rows that may belong together.
 _LEAST_CORRELATION, _LEAST_Z = 0.15, 4.0
 _NEAR_ROWS = 10  # in the order of the table
@@ -89,11 +91,22 @@ def partly_equal_groups(matrix: Floats) -> Indices:
     """
     n = len(matrix)
     agreement = np.zeros((n, n), dtype=np.float32)
+    rare = []  # indicators of columns with few equal pairs, whose product is sparse
     for column in matrix.T:
-        codes, counts = counts_of_equal(column[:, None])
+        values, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
         probability = float(np.sum((counts / n) ** 2))
-        if len(counts) < n and probability < 1:
-            agreement += (codes[:, None] == codes) * np.float32(-np.log(probability))
+        if len(values) == n or probability == 1:
+            continue
+        weight = np.float32(-np.log(probability))
+        if probability > _MAX_RARE:
+            agreement += (codes[:, None] == codes) * weight
+            continue
+        row = np.flatnonzero(counts[codes] > 1)
+        entries = np.full(len(row), np.sqrt(weight)), (row, codes[row])
+        rare.append(coo_array(entries, shape=(n, len(values))))
+    if rare:
+        indicators = hstack(rare).tocsr()
+        agreement += (indicators @ indicators.T).toarray()
     linked = agreement > 2 * np.log(n) + _SURPRISE
     return np.asarray(connected_components(linked, directed=False)[1], dtype=np.intp)
 
