@@ -56,7 +56,7 @@ class ErrorSummary(NamedTuple):
             f"Predictions of {name} are typically off by ± {shown['median']}{unit}: half of the "
             f"held-out rows have a smaller error. R² {self.r2:.3f} ± {error['r2_se']}, MAE "
             f"{shown['mae']} ± {error['mae_se']}, RMSE {shown['rmse']} ± {error['rmse_se']}; that "
-            f"of always predicting the mean is {shown['mean_rmse']}. Residuals: 90 % are below "
+            f"of always predicting the mean is {shown['mean_rmse']}. Residuals: 90 % are within ± "
             f"{shown['quantile90']}{unit}, the largest is {shown['largest']}{unit}, {bias}."
         )
 
@@ -127,8 +127,9 @@ def comparison_table(
 ) -> pd.DataFrame:
     """Return the errors of all members, of a recommended blend and of the mean, the best first.
 
-    `others` are further models on the same folds, by name. The columns are `model`, `rmse`, `rmse_se`, `weight` in the recommended model, NaN where it has
-    no meaning, `fit_seconds`, and `recommended`. The errors are in units of the target.
+    `others` are further models on the same folds, by name. The columns are `model`, `rmse`,
+    `rmse_se`, `weight` in the recommended model, NaN where it has no meaning, `fit_seconds`, and
+    `recommended`. The errors are in units of the target.
     """
     table, own = blend.out_of_fold(), recommended.out_of_fold()
     back = np.exp if log_target else np.asarray

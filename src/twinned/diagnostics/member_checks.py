@@ -146,7 +146,6 @@ class CheckRun:
         own, _ = self._fit_alone(entry, X, y)
         self._add(logarithm_check(np.exp(table[name].to_numpy()), own, y, self._groups, name))
 
-
     def _compare_catboost(self, X: Any, fitted_y: Floats, log_target: bool) -> None:
         """Cross-validate CatBoost, if installed; a saved model cannot hold it."""
         if find_spec("catboost") is None or "catboost" in self._seconds:

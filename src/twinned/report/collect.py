@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from twinned._neighbors import Indices
 from twinned._table import Floats, column_list, is_numeric_dtype, is_table, to_numeric
 from twinned._version import __version__
-from twinned.diagnostics import Diagnosis
+from twinned.diagnostics import Diagnosis, Finding
+from twinned.diagnostics.data_checks.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.diagnostics.result import CheckResult
+from twinned.estimators.blending.results import rmse_and_error
 from twinned.report.charts import format_number
 
 Content = dict[str, Any]  # what JSON holds
@@ -60,6 +62,7 @@ def collect(
         "recommended": {name: float(weight) for name, weight in weights},
         "errors": diagnosis.errors._asdict(),
         "error_summary": diagnosis.describe_errors(target),
+        "findings": [_finding_content(finding) for finding in diagnosis.findings],
         "leaderboard": _leaderboard(diagnosis),
         "code": diagnosis.code,
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
@@ -73,18 +76,25 @@ def collect(
     }
 
 
-def feature_names(X: Any) -> list[str]:
-    if is_table(X):
-        return [str(name) for name in column_list(X)[1]]
-    return [f"x{i}" for i in range(np.shape(X)[1])]
-
-
 def _leaderboard(diagnosis: Diagnosis) -> list[Content]:
     """Return the rows of the leaderboard; JSON has no NaN."""
     return [
         {str(name): None if value != value else value for name, value in row.items()}  # NaN
         for row in diagnosis.leaderboard.to_dict("records")
     ]
+
+
+def _finding_content(finding: Finding) -> Content:
+    return {
+        "code": finding.code,
+        "level": finding.level,
+        "title": finding.title,
+        "message": finding.message,
+        "advice": finding.advice,
+        "about": finding.about,
+        "numbers": finding.numbers,
+        "link": finding.link,
+    }
 
 
 def _check_content(check: CheckResult) -> Content:
@@ -121,11 +131,12 @@ def predictions(diagnosis: Diagnosis, rng: np.random.RandomState) -> Content:
 def calibration(diagnosis: Diagnosis) -> Content:
     """Return the coverage of intervals that are calibrated on the other folds."""
     scores, fold = (diagnosis.out_of_fold[name].to_numpy() for name in ("score", "fold"))
-    coverage = []
+    coverage, errors = [], []
     for confidence in CONFIDENCES:
         limits = [np.quantile(scores[fold != k], confidence) for k in range(fold.max() + 1)]
         coverage.append(float(np.mean(scores <= np.array(limits)[fold])))
-    return {"confidence": list(CONFIDENCES), "coverage": coverage}
+        errors.append(float(np.sqrt(confidence * (1 - confidence) / len(scores))))
+    return {"confidence": list(CONFIDENCES), "coverage": coverage, "standard_error": errors}
 
 
 def importance(
@@ -154,10 +165,15 @@ def importance(
         variants.append(mixed)
     predicted = twin._predict_by(np.concatenate(variants), used) @ twin.member_weights_[used]
     unchanged, *changed = predicted.reshape(len(variants), n_rows)
-    whole, *changes = (float(np.sqrt(np.mean((own - unchanged) ** 2))) for own in changed)
+    (whole, _), *changes = (rmse_and_error(own, unchanged, None) for own in changed)
+    whole = whole if whole > 0 else np.inf
     shares = [
-        {"name": names[index], "share": round(change / whole if whole > 0 else 0.0, 4)}
-        for index, change in zip(features, changes, strict=True)
+        {
+            "name": names[index],
+            "share": round(change / whole, 4),
+            "standard_error": round(error / whole, 4),
+        }
+        for index, (change, error) in zip(features, changes, strict=True)
     ]
     return sorted(shares, key=lambda feature: -feature["share"])
 
@@ -283,6 +299,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
         steps.append("Look for other features: with these, no model is better than the mean.")
     else:
         steps.append("Use the recommended model: the code above makes it, and -o saves it.")
+    steps += [f"{own.code}: {own.advice}" for own in diagnosis.findings if own.level == WARNING]
     of_twins = {
         HELPS: "Keep the twins: they lower the error.",
         HURTS: "Use models without twins: twins do not lower the error here.",

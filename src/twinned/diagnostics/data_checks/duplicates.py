@@ -39,8 +39,8 @@ def check_duplicates(table: CheckedTable) -> list[Finding]:
             f"{n_copies:,} of {table.n_rows:,} rows ({format_percent(share)}) repeat another row, "
             f"the target included.{effect}",
             "Remove copies, unless they are separate measurements. Here equal rows are held out "
-            "together and merged, so the errors below do not profit from them; with the random "
-            "folds of other tools they would.",
+            "together and merged, so the errors reported here do not profit from them; with the "
+            "random folds of other tools they would.",
             {"rows": n_copies, "share": share},
         )
     ]
@@ -111,7 +111,7 @@ def find_near_duplicates(sample: CheckedTable) -> Finding | None:
 
 GROUP_ADVICE = (
     "If new rows will come from new groups, name the group of each row with --group (groups in "
-    "Python); otherwise the errors below are too low for them."
+    "Python); otherwise the errors reported here are too low for them."
 )
 
 
@@ -174,8 +174,8 @@ def check_replicates(table: CheckedTable) -> list[Finding]:
             f"{n_rows:,} rows agree in all features with another row; within such replicates the "
             f"standard deviation of the target is {shown} ({low_shown} to {high_shown}): {scope} "
             f"have an RMSE much below {shown}.",
-            "Compare it with the errors below. To go lower, measure more precisely, average "
-            "replicates, or add a feature in which they differ.",
+            "Compare it with the errors reported here. To go lower, measure more precisely, "
+            "average replicates, or add a feature in which they differ.",
             {"noise": noise, "interval": [low, high], "rows": n_rows},
         )
     ]

@@ -21,23 +21,68 @@ _MAX_ROWS = 1000  # of the checks that compare all pairs of rows
 
 
 class Code(NamedTuple):
-    """Level and title of all findings with one code."""
+    """Level and title of all findings with one code, and why they matter."""
 
     level: str
     title: str
+    about: str
 
 
 CODES = {
-    "TW101": Code(WARNING, "Duplicate rows"),
-    "TW102": Code(WARNING, "Nearly equal rows"),
-    "TW103": Code(NOTE, "Replicates and the noise floor"),
-    "TW104": Code(WARNING, "Suspected groups of rows"),
-    "TW201": Code(WARNING, "Feature that nearly equals the target"),
-    "TW202": Code(WARNING, "Row counter among the features"),
-    "TW301": Code(NOTE, "Rounded target"),
-    "TW302": Code(NOTE, "Bounded target"),
-    "TW303": Code(WARNING, "Few rows"),
-    "TW401": Code(WARNING, "New rows outside of the training rows"),
+    "TW101": Code(
+        WARNING,
+        "Duplicate rows",
+        "If a copy of a held-out row is in the training rows, its error does not hold for new "
+        "rows.",
+    ),
+    "TW102": Code(
+        WARNING,
+        "Nearly equal rows",
+        "If a nearly equal row of a held-out row is in the training rows, its error is too low for "
+        "new rows, which have no such copy.",
+    ),
+    "TW103": Code(
+        NOTE,
+        "Replicates and the noise floor",
+        "A model predicts the same value for rows with equal features, so their differences remain "
+        "in its error.",
+    ),
+    "TW104": Code(
+        WARNING,
+        "Suspected groups of rows",
+        "Rows of one sample, batch or day resemble each other. If folds separate them, errors hold "
+        "for new rows of known groups, not for new groups.",
+    ),
+    "TW201": Code(
+        WARNING,
+        "Feature that nearly equals the target",
+        "A feature computed from the target makes all errors small, and is not known for new rows.",
+    ),
+    "TW202": Code(
+        WARNING,
+        "Row counter among the features",
+        "A row number has no meaning for new rows, but a model may use it.",
+    ),
+    "TW301": Code(
+        NOTE,
+        "Rounded target",
+        "Rounding to steps of width s adds an error of s / √12, whatever the model.",
+    ),
+    "TW302": Code(
+        NOTE,
+        "Bounded target",
+        "Values at a limit are often not exact: the true ones lie beyond it.",
+    ),
+    "TW303": Code(
+        WARNING,
+        "Few rows",
+        "With few rows, chance decides between models of similar errors.",
+    ),
+    "TW401": Code(
+        WARNING,
+        "New rows outside of the training rows",
+        "Errors and intervals are those of rows like the training rows.",
+    ),
 }
 
 
@@ -71,6 +116,11 @@ class Finding:
     def title(self) -> str:
         """The title of the code."""
         return CODES[self.code].title
+
+    @property
+    def about(self) -> str:
+        """Why findings with this code matter."""
+        return CODES[self.code].about
 
     @property
     def link(self) -> str:

@@ -129,7 +129,7 @@ def _identifiers(sample: CheckedTable, residual: Floats) -> Finding | None:
                 f"with the same value are similar (correlation {correlation:.2f}), those of rows "
                 "with adjacent values are not.",
                 f"If new rows will come from new groups, use --group {name!r} (groups in Python); "
-                "otherwise the errors below are too low for them.",
+                "otherwise the errors reported here are too low for them.",
                 {"kind": "identifier", "column": name, "correlation": correlation},
             )
     return None

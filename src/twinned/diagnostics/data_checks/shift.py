@@ -31,8 +31,8 @@ def check_new_rows(table: CheckedTable, X_new: Any) -> list[Finding]:
             f"{n_outside:,} of {n_rows:,} new rows ({format_percent(n_outside / n_rows)}) lie "
             f"outside of the training rows{where}; of rows like those, "
             f"{format_percent(expected_share(known))} would.",
-            "Errors and intervals below do not hold there: label such rows and add them to the "
-            "table (twinned.query selects them), or restrict predictions to rows inside.",
+            "Errors and intervals reported here do not hold there: label such rows and add them to "
+            "the table (twinned.query selects them), or restrict predictions to rows inside.",
             {
                 "rows": n_outside,
                 "share": n_outside / n_rows,
