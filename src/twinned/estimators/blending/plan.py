@@ -37,6 +37,7 @@ from twinned.estimators.blending.members import (
 )
 from twinned.estimators.blending.rows import default_folds
 from twinned.exceptions import SkippedMemberWarning
+from twinned.intervals.error_scale import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
 from twinned.models.relevance import MAX_ROWS as RELEVANCE_ROWS
 
@@ -362,7 +363,8 @@ class _Clock:
 
 def finishing_seconds(n_rows: int, n_columns: int) -> float:
     """Expected seconds of the blend and of the calibration of intervals."""
-    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * (n_columns + 7)
+    features = min(n_columns + 7, 2 * MAX_SPLIT_FEATURES)
+    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * features
 
 
 def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | None) -> int:
