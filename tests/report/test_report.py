@@ -14,7 +14,16 @@ from twinned.datasets import make_wsb
 from twinned.report import collect, render
 from twinned.report.charts import Chart, bar_chart, format_number, powers, ticks
 
-SECTIONS = ["summary", "findings", "predictions", "comparison", "curves", "calibration", "comparables", "next"]
+SECTIONS = [
+    "summary",
+    "findings",
+    "predictions",
+    "comparison",
+    "curves",
+    "calibration",
+    "comparables",
+    "next",
+]
 
 
 pytestmark = pytest.mark.usefixtures("five_trees")
