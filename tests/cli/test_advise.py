@@ -1,6 +1,7 @@
 """`twinned advise`: summary, report, model and error messages."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 @pytest.fixture(scope="module", autouse=True)
 def _fast():
     """One thread, three quick members, and an error scale of two trees."""
+    import_module("twinned.estimators.blending.plan")  # expects the time of the usual iterations
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
         patch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
         patch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 5)

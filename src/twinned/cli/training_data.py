@@ -83,8 +83,11 @@ def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.Da
     table = tables.read_table(path, reading)
     names = [str(name) for name in data.X.columns]
     table.require(tables.source_columns(table, names), "features of the training table")
-    kinds = [data.X[name].dtype for name in names]
-    categories = [list(kind.categories) if kind == "category" else None for kind in kinds]
+    is_text = [data.X[name].dtype == "category" for name in names]
+    categories = [
+        list(data.X[name].cat.categories) if text else None
+        for name, text in zip(names, is_text, strict=True)
+    ]
     return tables.prediction_frame(table, names, categories)[0]
 
 
