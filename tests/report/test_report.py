@@ -26,7 +26,7 @@ SECTIONS = [
 ]
 
 
-pytestmark = pytest.mark.usefixtures("five_trees")
+pytestmark = pytest.mark.usefixtures("five_trees", "without_catboost")
 
 
 @pytest.fixture(scope="module")

@@ -286,10 +286,12 @@ def _differing_features(columns: list[Column], row: int, anchor: int) -> list[Co
         else:
             size = abs(float(value) - float(other)) / std
         if size > 0:
-            shown = {"query": _format_value(value), "anchor": _format_value(other)}
-            found.append((size, {"name": name, **shown}))
+            found.append((size, name, value, other))
     found.sort(key=lambda feature: -feature[0])
-    return [feature for _, feature in found[:MAX_FEATURES]]
+    return [
+        {"name": name, "query": _format_value(value), "anchor": _format_value(other)}
+        for _, name, value, other in found[:MAX_FEATURES]
+    ]
 
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:
