@@ -83,3 +83,11 @@ def five_trees():
             lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
         )
         yield
+
+
+@pytest.fixture(scope="module")
+def without_catboost():
+    """Diagnose as if CatBoost were not installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("twinned.diagnostics.member_checks.find_spec", lambda name: None)
+        yield

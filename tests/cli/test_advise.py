@@ -1,6 +1,7 @@
 """`twinned advise`: summary, report, model and error messages."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _fast():
+def _fast(without_catboost):
     """One thread, three quick members, and an error scale of two trees."""
+    import_module("twinned.estimators.blending.plan")  # expects the time of the usual iterations
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
         patch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
         patch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 5)
@@ -104,6 +106,24 @@ def test_recommended_model_is_saved_shown_and_printed(table, tmp_path):
     assert f" {rmse:.4g} ± " in recommended[0]
     for member in MEMBERS:
         assert f"{member}: RMSE" in result.stderr
+
+
+def test_findings_and_rows_to_predict(table, tmp_path):
+    path, frame = table
+    doubled = frame.assign(kind=["a", "b"] * 20)
+    doubled.iloc[[*range(40), *range(40)]].to_csv(path, index=False)
+    new = tmp_path / "new.csv"
+    doubled.drop(columns="price").assign(R1=1e4, kind="c").to_csv(new, index=False)
+    result = run("advise", path, "-t", "price", "--budget", "0.1s", "--test", new)
+    assert result.exit_code == 0, result.output
+    assert "Data checks (docs/checks.md has a section for each code):" in result.stdout
+    assert "TW101 warning: Duplicate rows. 40 of 80 rows (50 %) repeat" in result.stdout
+    assert "TW401 warning: New rows outside of the training rows. 40 of 40" in result.stdout
+    assert "checking the data" in result.stderr  # progress, although it is no terminal
+    new.write_text("R1\n1\n")
+    result = run("advise", path, "-t", "price", "--budget", "0.1s", "--test", new)
+    assert result.exit_code == 2
+    assert "(features of the training table)" in result.stderr
 
 
 def test_labels_name_the_rows(json_output):

@@ -19,7 +19,7 @@ from twinned.diagnostics.cross_validation import AnchorEstimates, cross_validate
 from twinned.diagnostics.noise import gamma_test
 from twinned.diagnostics.ratio import rmse_ratio
 
-OTHERS = {"CheckResult", "Diagnosis", "diagnose", "noise_estimate"}
+OTHERS = {"CheckResult", "Diagnosis", "Finding", "check_data", "diagnose", "noise_estimate"}
 
 
 def with_same_twins(cv):

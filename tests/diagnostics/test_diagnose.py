@@ -12,6 +12,7 @@ from twinned import AutoTwinRegressor, TwinRegressor, diagnose
 from twinned.datasets import make_wsb
 from twinned.diagnostics.errors import MEAN
 from twinned.diagnostics.member_checks import logarithm_check, uncertainty_check
+from twinned.estimators.blending.members import MEMBERS as MEMBER_KINDS
 from twinned.estimators.blending.plan import affordable_rows
 
 MEMBERS = ["ridge", "gp_rbf"]
@@ -156,6 +157,19 @@ def test_uncertainty_that_ranks_the_errors():
     shuffled = rng.permutation(errors)
     assert uncertainty_check(shuffled / scale, shuffled, "m").summary.startswith("Hardly: ")
     assert uncertainty_check(np.zeros(30), np.zeros(30), "m").numbers["correlation"] == 0.0
+
+
+@pytest.mark.parametrize("log_target", [False, True])
+def test_catboost_is_compared_but_not_recommended(bridge, monkeypatch, log_target):
+    monkeypatch.setattr("twinned.diagnostics.member_checks.find_spec", lambda name: name)
+    monkeypatch.setitem(MEMBER_KINDS, "catboost", MEMBER_KINDS["ridge"])
+    X, y = bridge[0], np.exp(bridge[1])
+    diagnosis = diagnose(X, y, estimator=make_estimator(["ridge"]), log_target=log_target)
+    board = diagnosis.leaderboard.set_index("model")
+    assert board["rmse"]["catboost"] == pytest.approx(board["rmse"]["ridge"])  # the same folds
+    assert np.isnan(board["weight"]["catboost"])
+    assert not board["recommended"]["catboost"]
+    assert "catboost" not in diagnosis.code
 
 
 def test_model_that_is_not_better_than_the_mean():

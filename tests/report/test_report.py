@@ -14,10 +14,19 @@ from twinned.datasets import make_wsb
 from twinned.report import collect, render
 from twinned.report.charts import Chart, bar_chart, format_number, powers, ticks
 
-SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "comparables", "next"]
+SECTIONS = [
+    "summary",
+    "findings",
+    "predictions",
+    "comparison",
+    "curves",
+    "calibration",
+    "comparables",
+    "next",
+]
 
 
-pytestmark = pytest.mark.usefixtures("five_trees")
+pytestmark = pytest.mark.usefixtures("five_trees", "without_catboost")
 
 
 @pytest.fixture(scope="module")
@@ -171,11 +180,33 @@ def test_page_is_valid_and_loads_nothing(report):
 
 def test_page_has_the_leaderboard_with_error_bars(report):
     page = render(report)
-    assert page.count('class="error"') == 3
     for row in report["leaderboard"]:
         assert f'<th scope="row">{row["model"]}<' in page
     assert page.count(">recommended<") == 1
     assert report["error_summary"] in page
+
+
+def test_page_shows_findings_with_codes_and_advice(table, report):
+    assert report["findings"] == []
+    assert "No duplicate rows, suspected groups" in render(report)
+    X, y = table
+    found = collect(quick_diagnosis(X.assign(number=np.arange(80)), y), title="t")
+    (finding,) = found["findings"]
+    assert (finding["code"], finding["level"]) == ("TW202", "warning")
+    assert finding["link"] == "docs/checks.md#tw202"
+    page = render(found)
+    for part in (">TW202</a>", 'href="#tw202-1"', 'id="tw202-1"', finding["link"]):
+        assert part in page
+    assert any(step.startswith("TW202: Exclude it") for step in found["next_steps"])
+
+
+def test_coverage_and_importance_have_error_bars(report):
+    coverage = report["calibration"]
+    expected = [np.sqrt(c * (1 - c) / 80) for c in coverage["confidence"]]
+    assert coverage["standard_error"] == pytest.approx(expected)
+    assert all(feature["standard_error"] > 0 for feature in report["importance"][:2])
+    n_bars = 3 + sum(feature["standard_error"] > 0 for feature in report["importance"])
+    assert render(report).count('class="error"') == n_bars
 
 
 def test_page_of_a_subset_names_the_rows_of_the_table(table, monkeypatch):

@@ -15,7 +15,12 @@ from twinned.cli._progress import progress_lines
 from twinned.cli.blend_summary import align_columns, rounded
 from twinned.cli.options import check_output_path
 from twinned.cli.tables import ColumnKinds, ReadOptions
-from twinned.cli.training_data import TrainingOptions, read_training_data, reading_code
+from twinned.cli.training_data import (
+    TrainingOptions,
+    read_new_rows,
+    read_training_data,
+    reading_code,
+)
 
 if TYPE_CHECKING:
     from twinned.report.collect import Content
@@ -30,6 +35,15 @@ def advise_command(
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The recommended model to write: model.twin."),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            "--test",
+            help="A table of rows to predict later: a finding reports how many lie outside of the "
+            "training rows.",
+            metavar="TABLE",
+        ),
     ] = None,
     budget: Annotated[
         str,
@@ -76,6 +90,8 @@ def advise_command(
 
         twinned advise houses.csv --target price --log-target --budget 2m -o houses.twin
 
+        twinned advise houses.csv --target price --test offers.csv
+
         twinned advise sales.xlsx --sheet 2024 --target price --label address -r advice.html
     """
     start = time.perf_counter()
@@ -89,6 +105,7 @@ def advise_command(
         training = TrainingOptions(target, log_target, drop or [], group, label, kinds, reading)
         data = read_training_data(table, training)
         X, y, groups, labels = data.X, data.y, data.groups, data.labels
+        new_rows = None if test is None else read_new_rows(test, data, reading)
         for note in data.notes:
             print_message("note", note)
 
@@ -106,6 +123,7 @@ def advise_command(
                 budget=max(0.01, seconds - (time.perf_counter() - start)),
                 groups=groups,
                 log_target=log_target,
+                X_new=new_rows,
                 n_jobs=cpu_count(),
                 progress=progress,
                 random_state=seed,
@@ -134,7 +152,7 @@ def advise_command(
 
 def format_text(content: Content) -> str:
     """Return the summary, the errors and the code as lines of text."""
-    lines = [content["summary"], content["error_summary"], ""]
+    lines = [content["summary"], content["error_summary"], "", *format_findings(content), ""]
     lines.append(f"Errors (RMSE) of {content['target']} on held-out rows, by cross-validation:")
     rows = [("model", "RMSE", "weight", "seconds")]
     for row in content["leaderboard"]:
@@ -154,3 +172,14 @@ def format_text(content: Content) -> str:
     files = (("output", "model"), ("report", "report"))
     lines += [f"{name}: {content[key]}" for key, name in files if key in content]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def format_findings(content: Content) -> list[str]:
+    """Return the findings of the data checks as lines of text."""
+    if not content["findings"]:
+        return ["Data checks: no finding."]
+    lines = ["Data checks (docs/checks.md has a section for each code):"]
+    for own in content["findings"]:
+        lines.append(f"  {own['code']} {own['level']}: {own['title']}. {own['message']}")
+        lines.append(f"    {own['advice']}")
+    return lines

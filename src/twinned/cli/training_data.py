@@ -78,6 +78,19 @@ def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingDa
     return TrainingData(table, X, y, _read_groups(table, options.group), labels, notes)
 
 
+def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
+    """Read the features of the training data from another table."""
+    table = tables.read_table(path, reading)
+    names = [str(name) for name in data.X.columns]
+    table.require(tables.source_columns(table, names), "features of the training table")
+    is_text = [data.X[name].dtype == "category" for name in names]
+    categories = [
+        list(data.X[name].cat.categories) if text else None
+        for name, text in zip(names, is_text, strict=True)
+    ]
+    return tables.prediction_frame(table, names, categories)[0]
+
+
 def _check_columns(table: Table, options: TrainingOptions) -> None:
     """Raise a ValueError for absent columns, and for those that two options name."""
     table.require([options.target], "--target")

@@ -1,7 +1,8 @@
 """Diagnosis of a data set: which model to use, whether twinning helps, and checks of twins.
 
 `diagnose` fits an `AutoTwinRegressor` within a time budget and recommends what its out-of-fold
-errors show to be best. The single checks of a twin are functions of their own.
+errors show to be best. `check_data` finds what makes errors misleading. The single checks of a twin
+are functions of their own.
 """
 
 from twinned.diagnostics.curves import (
@@ -10,6 +11,7 @@ from twinned.diagnostics.curves import (
     multiplier_check,
     neighbor_curve,
 )
+from twinned.diagnostics.data_checks import Finding, check_data
 from twinned.diagnostics.diagnose import Diagnosis, diagnose
 from twinned.diagnostics.noise import noise_estimate
 from twinned.diagnostics.result import CheckResult
@@ -18,8 +20,10 @@ from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_ch
 __all__ = [
     "CheckResult",
     "Diagnosis",
+    "Finding",
     "anchor_curve",
     "anchor_decomposition",
+    "check_data",
     "diagnose",
     "learning_curve",
     "loop_check",

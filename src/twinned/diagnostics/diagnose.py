@@ -18,10 +18,11 @@ from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import count_rows
 from twinned.diagnostics.cross_validation import check_diagnosable
+from twinned.diagnostics.data_checks import Finding, check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
 from twinned.diagnostics.member_checks import CheckRun, TimeBudget
 from twinned.diagnostics.recommendation import Recommendation, python_code, recommend
-from twinned.diagnostics.result import CheckResult, format_significant
+from twinned.diagnostics.result import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.plan import affordable_rows
 from twinned.exceptions import SkippedMemberWarning
@@ -49,13 +50,17 @@ class Diagnosis:
         `members`, `conclusion` ("helps", "does not help", "no clear difference" or "unknown") and
         the reason in words.
     errors : ErrorSummary
-        Out-of-fold `rmse`, its standard error `rmse_se`, `mae`, `median` absolute error and `r2` of
-        the recommended model, and `mean_rmse` of always predicting the mean.
+        Out-of-fold `rmse`, `mae`, `r2` and `bias` of the recommended model with their standard
+        errors (`rmse_se`, …), its `median`, `quantile90` and `largest` absolute error, and
+        `mean_rmse` of always predicting the mean.
     leaderboard : DataFrame
-        Out-of-fold errors of all fitted members, of the recommended blend and of the mean of y.
+        Out-of-fold errors of all fitted members, of the recommended blend, of CatBoost where it is
+        installed and there is time, and of the mean of y.
     out_of_fold : DataFrame
         `y` and `prediction` of each row by the recommended model, with the `lower` and `upper` ends
         of 90 % intervals, its `score` (see `AutoTwinRegressor.out_of_fold`) and its `fold`.
+    findings : list of Finding
+        What the data checks found; see `check_data`.
     checks : dict of str to CheckResult
         Results by the key of the check; each names its model.
     relevance : ndarray of shape (n_features,) or None
@@ -81,6 +86,7 @@ class Diagnosis:
     errors: ErrorSummary
     leaderboard: pd.DataFrame
     out_of_fold: pd.DataFrame
+    findings: list[Finding]
     checks: dict[str, CheckResult]
     relevance: Floats | None
     skipped: dict[str, str]
@@ -98,23 +104,11 @@ class Diagnosis:
         return self.recommendation.summary
 
     def describe_errors(self, target: str = "y") -> str:
-        """Return the out-of-fold errors in words."""
-        errors = self.errors
-        shown = {name: format_significant(value) for name, value in errors._asdict().items()}
-        if errors.rmse >= errors.mean_rmse:
-            return (
-                f"No model predicts {target} better than always its mean (RMSE {shown['mean_rmse']}"
-                f"; here {shown['rmse']})."
-            )
-        return (
-            f"Predictions of {target} are typically off by ± {shown['median']}: half of the "
-            f"held-out rows have a smaller error. R² {errors.r2:.3f}, MAE {shown['mae']}, RMSE "
-            f"{shown['rmse']} ± {format_significant(errors.rmse_se, 2)}; that of always predicting "
-            f"the mean is {shown['mean_rmse']}."
-        )
+        """Return the out-of-fold errors in words; `target` may end with a unit, "R [ohm]"."""
+        return self.errors.describe(target)
 
     def __str__(self) -> str:
-        lines = [self.summary, self.describe_errors()]
+        lines = [self.summary, self.describe_errors(), *map(str, self.findings)]
         lines += [str(check) for check in self.checks.values()]
         lines += [f"Skipped: {name} ({reason})." for name, reason in self.skipped.items()]
         return "\n".join([*lines, *self.notes])
@@ -128,6 +122,7 @@ def diagnose(
     budget: float | None = None,
     groups: Any = None,
     log_target: bool = False,
+    X_new: Any = None,
     n_jobs: int | None = None,
     random_state: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -153,6 +148,8 @@ def diagnose(
         building): they are held out together, so that the results hold for new groups.
     log_target : bool, default=False
         Whether to fit the logarithm of y. All errors are in units of y.
+    X_new : table or array of shape (n_new, n_features), default=None
+        Rows to predict later; a finding reports where they are outside of X.
     n_jobs : int or None, default=None
         Number of threads, as in `AutoTwinRegressor`.
     random_state : int, default=0
@@ -182,6 +179,8 @@ def diagnose(
     values = check_diagnosable(y, n_rows)
     if log_target and values.min() <= 0:
         raise ValueError("log_target=True needs positive values of y.")
+    progress("checking the data")
+    findings = check_data(X, values, groups=codes, X_new=X_new)
     rows = _subset(X, n_rows, budget, n_jobs, random_state)
     if rows is not None:
         X, values = safe_indexing(X, rows), check_diagnosable(values[rows], len(rows))
@@ -210,8 +209,9 @@ def diagnose(
         code=python_code(twin, log_target=log_target, grouped=groups is not None, subset=subset),
         recommendation=recommendation,
         errors=summarize_errors(values, predicted, fold),
-        leaderboard=comparison_table(blend, twin, log_target),
+        leaderboard=comparison_table(blend, twin, log_target, run.comparisons),
         out_of_fold=out_of_fold,
+        findings=findings,
         checks=run.results,
         relevance=run.relevance,
         skipped={**blend.skipped_, **run.skipped},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +11,7 @@ import pandas as pd
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
+from twinned.diagnostics.result import format_significant
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.results import rmse_and_error
 
@@ -16,14 +19,58 @@ BLEND, MEAN = "blend", "mean of y"
 
 
 class ErrorSummary(NamedTuple):
-    """Errors of the held-out rows of a model; `median` is the median absolute error."""
+    """Errors of the held-out rows of a model; `_se` are standard errors."""
 
     rmse: float
     rmse_se: float
     mae: float
-    median: float
+    mae_se: float
+    median: float  # absolute error
+    quantile90: float  # of the absolute errors
+    largest: float  # absolute error
+    bias: float  # mean of predicted minus known values
+    bias_se: float
     r2: float
+    r2_se: float
     mean_rmse: float  # of always predicting the mean
+
+    def describe(self, target: str) -> str:
+        """Return the errors in words; a unit in brackets at the end of `target` is used."""
+        name, unit = split_unit(target)
+        shown = {key: format_significant(value) for key, value in self._asdict().items()}
+        error = {
+            key: format_significant(value, 2)
+            for key, value in self._asdict().items()
+            if key.endswith("_se")
+        }
+        if self.rmse >= self.mean_rmse:
+            return (
+                f"No model predicts {name} better than always its mean (RMSE {shown['mean_rmse']}"
+                f"{unit}; here {shown['rmse']}{unit})."
+            )
+        side = "high" if self.bias > 0 else "low"
+        bias = "no clear bias"
+        if abs(self.bias) > 2 * self.bias_se:
+            bias = f"too {side} by {format_significant(abs(self.bias))}{unit} on average"
+        return (
+            f"Predictions of {name} are typically off by ± {shown['median']}{unit}: half of the "
+            f"held-out rows have a smaller error. R² {self.r2:.3f} ± {error['r2_se']}, MAE "
+            f"{shown['mae']} ± {error['mae_se']}, RMSE {shown['rmse']} ± {error['rmse_se']}; that "
+            f"of always predicting the mean is {shown['mean_rmse']}. Residuals: 90 % are within ± "
+            f"{shown['quantile90']}{unit}, the largest is {shown['largest']}{unit}, {bias}."
+        )
+
+
+def split_unit(target: str) -> tuple[str, str]:
+    """Return the name of a target and its unit with a space before it, empty without one.
+
+    >>> split_unit("R [ohm]"), split_unit("yield (%)"), split_unit("f(x)")
+    (('R', ' ohm'), ('yield', ' %'), ('f(x)', ''))
+    """
+    found = re.fullmatch(r"(.*\S)\s+(?:\[([^\[\]]+)\]|\(([^()]+)\))\s*", target)
+    if not found:
+        return target, ""
+    return found[1], f" {(found[2] or found[3]).strip()}"
 
 
 def summarize_errors(y: Floats, predicted: Floats, fold: Indices) -> ErrorSummary:
@@ -35,13 +82,20 @@ def summarize_errors(y: Floats, predicted: Floats, fold: Indices) -> ErrorSummar
     (0.5, 0.5, 0.6)
     """
     rmse, error = rmse_and_error(predicted, y, None)
-    absolute = np.abs(predicted - y)
+    residual = predicted - y
+    absolute, root_n, variance = np.abs(residual), np.sqrt(len(y)), float(np.var(y))
     return ErrorSummary(
         rmse=rmse,
         rmse_se=error,
         mae=float(absolute.mean()),
+        mae_se=float(absolute.std() / root_n),
         median=float(np.median(absolute)),
-        r2=float(1 - np.sum((predicted - y) ** 2) / np.sum((y - y.mean()) ** 2)),
+        quantile90=float(np.quantile(absolute, 0.9)),
+        largest=float(absolute.max()),
+        bias=float(residual.mean()),
+        bias_se=float(residual.std() / root_n),
+        r2=float(1 - np.mean(residual**2) / variance),
+        r2_se=float(2 * rmse * error / variance),  # of the error, for this variance of y
         mean_rmse=rmse_and_error(predict_mean(y, fold), y, None)[0],
     )
 
@@ -58,13 +112,24 @@ def predict_mean(y: Floats, fold: Indices) -> Floats:
     return predicted
 
 
+class Comparison(NamedTuple):
+    """Out-of-fold predictions of a model that is no member, in units of y, and its seconds."""
+
+    prediction: Floats  # (row,)
+    fit_seconds: float
+
+
 def comparison_table(
-    blend: AutoTwinRegressor, recommended: AutoTwinRegressor, log_target: bool
+    blend: AutoTwinRegressor,
+    recommended: AutoTwinRegressor,
+    log_target: bool,
+    others: Mapping[str, Comparison],
 ) -> pd.DataFrame:
     """Return the errors of all members, of a recommended blend and of the mean, the best first.
 
-    The columns are `model`, `rmse`, `rmse_se`, `weight` in the recommended model, NaN where it has
-    no meaning, `fit_seconds`, and `recommended`. The errors are in units of the target.
+    `others` are further models on the same folds, by name. The columns are `model`, `rmse`,
+    `rmse_se`, `weight` in the recommended model, NaN where it has no meaning, `fit_seconds`, and
+    `recommended`. The errors are in units of the target.
     """
     table, own = blend.out_of_fold(), recommended.out_of_fold()
     back = np.exp if log_target else np.asarray
@@ -81,6 +146,9 @@ def comparison_table(
         errors = rmse_and_error(back(own["prediction"].to_numpy()), y, None)
         total = sum(float(seconds[name]) for name in weights)
         rows.append((BLEND, *errors, np.nan, total, True))
+    for name, other in others.items():
+        errors = rmse_and_error(other.prediction, y, None)
+        rows.append((name, *errors, np.nan, other.fit_seconds, False))
     rows.append((MEAN, *rmse_and_error(predict_mean(y, fold), y, None), np.nan, 0.0, False))
     names = ["model", "rmse", "rmse_se", "weight", "fit_seconds", "recommended"]
     return pd.DataFrame(rows, columns=names).sort_values("rmse", kind="stable", ignore_index=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.diagnostics.cross_validation import CrossValidation, rmse
 from twinned.diagnostics.curves import anchor_curve, learning_curve, multiplier_check
+from twinned.diagnostics.errors import Comparison
 from twinned.diagnostics.noise import noise_estimate
 from twinned.diagnostics.ratio import rmse_ratio
 from twinned.diagnostics.result import CheckResult, Numbers
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.plan import relevance_seconds
+from twinned.estimators.blending.plan import member_seconds, relevance_seconds
 from twinned.pairing.splits import Folds
 
 if TYPE_CHECKING:
@@ -59,7 +61,8 @@ class CheckRun:
     """Checks of a recommended model and of its members, as long as the time budget allows.
 
     `labels` are the names of the groups and `groups` their codes. `results` are the results by key,
-    `skipped` the reasons by the name of the check, and `relevance` is that of the features.
+    `skipped` the reasons by the name of the check, `relevance` is that of the features, and
+    `comparisons` are models that are not recommended.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class CheckRun:
         self.results: dict[str, CheckResult] = {}
         self.skipped: dict[str, str] = {}
         self.relevance: Floats | None = None
+        self.comparisons: dict[str, Comparison] = {}
 
     def run(self, X: Any, y: Floats, log_target: bool) -> None:
         """Run the checks; `y` are the values themselves."""
@@ -95,6 +99,7 @@ class CheckRun:
             self.relevance = self._recommended.feature_relevance_
         if log_target:
             self._check_logarithm(X, y)
+        self._compare_catboost(X, fitted_y, log_target)
         weights = dict(
             zip(self._recommended.member_names_, self._recommended.member_weights_, strict=True)
         )
@@ -138,10 +143,25 @@ class CheckRun:
         name = min(names, key=lambda name: rmse(np.exp(table[name].to_numpy()), y))
         self._progress(f"{name}, fitted to the target itself")
         entry = dict(zip(self._blend.member_names_, self._blend.plan_, strict=True))[name]
-        plain = clone(self._blend).set_params(members=[entry], time_budget=None, verbose=0)
-        plain._fit(X, y, None, self._labels, calibrate=False)
-        own = plain.out_of_fold()[name].to_numpy()
+        own, _ = self._fit_alone(entry, X, y)
         self._add(logarithm_check(np.exp(table[name].to_numpy()), own, y, self._groups, name))
+
+    def _compare_catboost(self, X: Any, fitted_y: Floats, log_target: bool) -> None:
+        """Cross-validate CatBoost, if installed; a saved model cannot hold it."""
+        if find_spec("catboost") is None or "catboost" in self._seconds:
+            return
+        n_rows, n_columns = self._blend.anchors_X_.shape
+        seconds = member_seconds("catboost", n_rows, n_columns, self._blend.n_jobs)
+        if self._starts("comparison with CatBoost", seconds):
+            own, seconds = self._fit_alone("catboost", X, fitted_y)
+            self.comparisons["catboost"] = Comparison(np.exp(own) if log_target else own, seconds)
+
+    def _fit_alone(self, entry: Any, X: Any, y: Floats) -> tuple[Floats, float]:
+        """Fit one member on the folds of the blend: out-of-fold predictions and seconds."""
+        alone = clone(self._blend).set_params(members=[entry], time_budget=None, verbose=0)
+        alone._fit(X, y, None, self._labels, calibrate=False)
+        (name,) = alone.member_names_
+        return alone.out_of_fold()[name].to_numpy(), float(alone.leaderboard_["fit_seconds"].sum())
 
 
 def cross_validate_member(

@@ -8,10 +8,10 @@ import numpy as np
 
 from twinned._neighbors import NeighborIndex
 from twinned._table import Floats
-from twinned._validation import count_rows, validate_training_table
+from twinned._validation import count_rows
 from twinned.diagnostics.cross_validation import check_diagnosable
+from twinned.diagnostics.data_checks.findings import CheckedTable
 from twinned.diagnostics.result import CheckResult, Numbers, format_percent
-from twinned.estimators.twin import TwinRegressor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,8 @@ def noise_estimate(X: Any, y: Any, error: float, *, model: str = "") -> CheckRes
     CheckResult
         `numbers["noise"]` is the standard deviation of the noise.
     """
-    noise = gamma_test(_standardized_features(X), check_diagnosable(y, count_rows(X)))
+    table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
+    noise = gamma_test(table.features, table.y)
     share = (noise / error) ** 2 if error > 0 else 0.0
     if share > 1:
         summary = "No estimate: neighboring rows differ by more than the error of the model."
@@ -53,19 +54,6 @@ def noise_estimate(X: Any, y: Any, error: float, *, model: str = "") -> CheckRes
         )
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
     return CheckResult("noise", "How noisy are the values?", summary, numbers, _draw_noise, model)
-
-
-def _standardized_features(X: Any) -> Floats:
-    """Return (n, column) numbers with mean 0 and standard deviation 1, missing values as 0.
-
-    Categories are indicators.
-    """
-    matrix, schema = validate_training_table(
-        TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
-    )
-    known = np.nan_to_num(schema.to_rows(matrix).features, nan=0.0)
-    std = known.std(axis=0)
-    return (known - known.mean(axis=0)) / np.where(std > 0, std, 1.0)
 
 
 def gamma_test(features: Floats, y: Floats) -> float:

@@ -30,6 +30,7 @@ RELATIVE_FLOOR = 0.05
 _FLOOR_OF_TARGET = 0.002  # the same, in units of the standard deviation of the known values
 _N_NEIGHBORS = (3, 10, 20)
 _MAX_FLOAT32 = float(np.finfo(np.float32).max)
+MAX_SPLIT_FEATURES = 30  # that are tried in a split of a tree, so that wide tables take no longer
 _FITTED_EXPONENT = 2 / 3  # of the fitted error size in the geometric mean with the model's std
 
 
@@ -120,8 +121,9 @@ class ErrorScale(NamedTuple):
         """Fit the regressor to `features` (see `scale_features`) and absolute `errors`."""
         if width != "learned":
             return cls(width, floor, None, 0.0)
+        candidates = min(0.5, MAX_SPLIT_FEATURES / max(1, features.shape[1]))
         regressor = ExtraTreesRegressor(
-            200, min_samples_leaf=5, max_features=0.5, random_state=random_state
+            200, min_samples_leaf=5, max_features=candidates, random_state=random_state
         ).fit(features, errors)
         return cls(width, floor, regressor, RELATIVE_FLOOR * float(np.mean(errors)))
 

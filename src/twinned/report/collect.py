@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from twinned._neighbors import Indices
 from twinned._table import Floats, column_list, is_numeric_dtype, is_table, to_numeric
 from twinned._version import __version__
-from twinned.diagnostics import Diagnosis
+from twinned.diagnostics import Diagnosis, Finding
+from twinned.diagnostics.data_checks.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.diagnostics.result import CheckResult
 from twinned.estimators.adjustments import from_logarithm, scale_to
+from twinned.estimators.blending.results import rmse_and_error
 from twinned.intervals.applicability import LABELS
 from twinned.report.charts import format_number
 
@@ -64,6 +66,7 @@ def collect(
         "recommended": {name: float(weight) for name, weight in weights},
         "errors": diagnosis.errors._asdict(),
         "error_summary": diagnosis.describe_errors(target),
+        "findings": [_finding_content(finding) for finding in diagnosis.findings],
         "leaderboard": _leaderboard(diagnosis),
         "code": diagnosis.code,
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
@@ -78,18 +81,25 @@ def collect(
     }
 
 
-def feature_names(X: Any) -> list[str]:
-    if is_table(X):
-        return [str(name) for name in column_list(X)[1]]
-    return [f"x{i}" for i in range(np.shape(X)[1])]
-
-
 def _leaderboard(diagnosis: Diagnosis) -> list[Content]:
     """Return the rows of the leaderboard; JSON has no NaN."""
     return [
         {str(name): None if value != value else value for name, value in row.items()}  # NaN
         for row in diagnosis.leaderboard.to_dict("records")
     ]
+
+
+def _finding_content(finding: Finding) -> Content:
+    return {
+        "code": finding.code,
+        "level": finding.level,
+        "title": finding.title,
+        "message": finding.message,
+        "advice": finding.advice,
+        "about": finding.about,
+        "numbers": finding.numbers,
+        "link": finding.link,
+    }
 
 
 def _check_content(check: CheckResult) -> Content:
@@ -126,11 +136,12 @@ def predictions(diagnosis: Diagnosis, rng: np.random.RandomState) -> Content:
 def calibration(diagnosis: Diagnosis) -> Content:
     """Return the coverage of intervals that are calibrated on the other folds."""
     scores, fold = (diagnosis.out_of_fold[name].to_numpy() for name in ("score", "fold"))
-    coverage = []
+    coverage, errors = [], []
     for confidence in CONFIDENCES:
         limits = [np.quantile(scores[fold != k], confidence) for k in range(fold.max() + 1)]
         coverage.append(float(np.mean(scores <= np.array(limits)[fold])))
-    return {"confidence": list(CONFIDENCES), "coverage": coverage}
+        errors.append(float(np.sqrt(confidence * (1 - confidence) / len(scores))))
+    return {"confidence": list(CONFIDENCES), "coverage": coverage, "standard_error": errors}
 
 
 def importance(
@@ -159,10 +170,15 @@ def importance(
         variants.append(mixed)
     predicted = twin._predict_by(np.concatenate(variants), used) @ twin.member_weights_[used]
     unchanged, *changed = predicted.reshape(len(variants), n_rows)
-    whole, *changes = (float(np.sqrt(np.mean((own - unchanged) ** 2))) for own in changed)
+    (whole, _), *changes = (rmse_and_error(own, unchanged, None) for own in changed)
+    whole = whole if whole > 0 else np.inf
     shares = [
-        {"name": names[index], "share": round(change / whole if whole > 0 else 0.0, 4)}
-        for index, change in zip(features, changes, strict=True)
+        {
+            "name": names[index],
+            "share": round(change / whole, 4),
+            "standard_error": round(error / whole, 4),
+        }
+        for index, (change, error) in zip(features, changes, strict=True)
     ]
     return sorted(shares, key=lambda feature: -feature["share"])
 
@@ -319,7 +335,7 @@ def _differing_features(
     by standard deviations; two categories, and a number and a missing value, by 1.
     """
     found = []
-    for j, (name, values, std) in enumerate(columns):
+    for j, (_, values, std) in enumerate(columns):
         value, other = values[row], values[anchor]
         if std is None:
             size = float(str(value) != str(other))
@@ -330,12 +346,18 @@ def _differing_features(
         else:
             size = abs(float(value) - float(other)) / std
         if size > 0:
-            shown: Content = {"query": _format_value(value), "anchor": _format_value(other)}
             if adjustments is not None:
-                shown["adjustment"], size = float(adjustments[j]), abs(adjustments[j])
-            found.append((size, {"name": name, **shown}))
+                size = abs(adjustments[j])
+            found.append((size, j))
     found.sort(key=lambda feature: -feature[0])
-    features = [feature for _, feature in found[:MAX_FEATURES]]
+    features: list[Content] = []
+    for _, j in found[:MAX_FEATURES]:
+        name, values, _ = columns[j]
+        query, known = (_format_value(values[number]) for number in (row, anchor))
+        feature: Content = {"name": name, "query": query, "anchor": known}
+        if adjustments is not None:
+            feature["adjustment"] = float(adjustments[j])
+        features.append(feature)
     if adjustments is None:
         return {"features": features}
     others = float(adjustments.sum()) - sum(feature["adjustment"] for feature in features)
@@ -349,6 +371,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
         steps.append("Look for other features: with these, no model is better than the mean.")
     else:
         steps.append("Use the recommended model: the code above makes it, and -o saves it.")
+    steps += [f"{own.code}: {own.advice}" for own in diagnosis.findings if own.level == WARNING]
     of_twins = {
         HELPS: "Keep the twins: they lower the error.",
         HURTS: "Use models without twins: twins do not lower the error here.",

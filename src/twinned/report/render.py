@@ -53,6 +53,7 @@ def draw_charts(report: Content) -> dict[str, str]:
             [name for name, _ in shares],
             [share for _, share in shares],
             f"Share of the change of predictions: {listed_shares}",
+            errors=[feature["standard_error"] for feature in report["importance"][:10]],
         ),
     }
 
@@ -107,6 +108,12 @@ def _calibration(shown: Content) -> str:
     coverage = [100 * share for share in shown["coverage"]]
     chart = charts.Chart((45, 100), (45, 100), "confidence, %", "coverage, %")
     chart.line((45, 100), (45, 100), "guide")
+    errors = [100 * error for error in shown["standard_error"]]
+    chart.intervals(
+        confidence,
+        [level - error for level, error in zip(coverage, errors, strict=True)],
+        [level + error for level, error in zip(coverage, errors, strict=True)],
+    )
     chart.line(confidence, coverage)
     tips = [
         f"confidence {a:g} %, coverage {b:.0f} %" for a, b in zip(confidence, coverage, strict=True)

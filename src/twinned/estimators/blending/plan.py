@@ -35,7 +35,9 @@ from twinned.estimators.blending.members import (
     fit_member,
     resolve_members,
 )
+from twinned.estimators.blending.rows import default_folds
 from twinned.exceptions import SkippedMemberWarning
+from twinned.intervals.error_scale import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
 from twinned.models.relevance import MAX_ROWS as RELEVANCE_ROWS
 
@@ -293,6 +295,8 @@ class CostModel:
             pairs = min(FAST_TWIN_PAIRS if fast else default_n_pairs(p), n * n / 2)
             iterations = FAST_TWIN_ITERATIONS if fast else default_iterations(n)
             return iterations * (6e-9 * pairs * 3 * p + 2e-3) + 2e-6 * n * n
+        if spec.name == "catboost":
+            return 0.8 + (0.1 + 2e-4 * n) * p
         return 1e-6 * n * p + 0.5
 
     def _gaussian_processes(self, max_rows: int) -> float:
@@ -359,7 +363,8 @@ class _Clock:
 
 def finishing_seconds(n_rows: int, n_columns: int) -> float:
     """Expected seconds of the blend and of the calibration of intervals."""
-    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * (n_columns + 7)
+    features = min(n_columns + 7, 2 * MAX_SPLIT_FEATURES)
+    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * features
 
 
 def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | None) -> int:
@@ -378,3 +383,10 @@ def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | N
 def relevance_seconds(n_rows: int, n_columns: int) -> float:
     """Expected seconds of the Gaussian process from which the relevance of features is learned."""
     return gp_seconds(min(n_rows, RELEVANCE_ROWS), n_columns)
+
+
+def member_seconds(name: str, n_rows: int, n_columns: int, n_jobs: int | None) -> float:
+    """Expected seconds of all fits of a member of a blend of these rows."""
+    (spec,) = resolve_members([name], "balanced")
+    model = CostModel(n_rows, n_columns, default_folds(n_rows), effective_n_jobs(n_jobs))
+    return model.seconds(spec)

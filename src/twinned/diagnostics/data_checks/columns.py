@@ -1,0 +1,117 @@
+"""Checks for features that reveal the target, and for row counters."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.isotonic import IsotonicRegression
+
+from twinned._table import Floats
+from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, list_names
+from twinned.pairing.splits import row_folds
+
+# Of the paper's data sets, the largest R² of one feature is 0.988 (YH, the Froude number).
+_LEAK_R2 = 0.995
+_LEAST_RANK = 0.9  # absolute rank correlation of a feature whose R² is computed
+_PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the R²
+_LEAST_KNOWN = 20
+_DENSE = 1.2  # range of a counter, in numbers of rows
+
+
+def check_leaks(sample: CheckedTable) -> list[Finding]:
+    """Find numeric features of which a monotone function nearly equals the target."""
+    if sample.matrix.shape[1] < 2:
+        return []
+    found = {}
+    for feature, name in enumerate(sample.names):
+        if not sample.is_categorical(feature):
+            r2 = monotone_r2(sample.matrix[:, feature], sample.y)
+            if r2 > _LEAK_R2:
+                found[name] = r2
+    if not found:
+        return []
+    names = sorted(found, key=lambda name: -found[name])
+    listed = list_names(names)
+    one = len(names) == 1
+    share = f"R² {found[names[0]]:.4f}" if one else f"R² above {_LEAK_R2}"
+    drop = " ".join(f"--drop {name!r}" for name in names[:3])
+    return [
+        Finding(
+            "TW201",
+            f"{listed} alone {'predicts' if one else 'predict'} the target almost perfectly "
+            f"({share} out of fold, by a monotone function).",
+            f"If {'it is' if one else 'they are'} computed from the target, or known only after "
+            f"it, exclude {'it' if one else 'them'} ({drop}); else ignore this.",
+            {"r2": found},
+        )
+    ]
+
+
+def monotone_r2(x: Floats, y: Floats) -> float:
+    """Return the out-of-fold R² of a monotone function of one feature, −inf where it is low.
+
+    >>> x = np.linspace(1, 2, 50)
+    >>> monotone_r2(x, np.exp(5 * x)) > 0.99, monotone_r2(np.sin(99 * x), x)
+    (True, -inf)
+    """
+    known = ~np.isnan(x)
+    x, y = x[known], y[known]
+    if len(x) < max(_LEAST_KNOWN, 0.5 * len(known)) or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return -np.inf
+    correlation = np.corrcoef(_ranks(x), _ranks(y))[0, 1]
+    if abs(correlation) < _LEAST_RANK:
+        return -np.inf
+    if abs(correlation) > _PERFECT_RANK:
+        return float(correlation**2)
+    squares = np.zeros(2)  # of a line, which extrapolates, and of any monotone function
+    for train, held_out in row_folds(len(x), 5, 0):
+        slope, intercept = np.polyfit(x[train], y[train], 1)
+        monotone = IsotonicRegression(increasing=bool(correlation > 0), out_of_bounds="clip")
+        monotone.fit(x[train], y[train])
+        for i, own in enumerate((slope * x[held_out] + intercept, monotone.predict(x[held_out]))):
+            squares[i] += float(np.sum((own - y[held_out]) ** 2))
+    return float(1 - squares.min() / np.sum((y - y.mean()) ** 2))
+
+
+def _ranks(values: Floats) -> Floats:
+    """Return the mean rank of each value among all."""
+    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2)[codes])
+
+
+def check_counters(table: CheckedTable) -> list[Finding]:
+    """Find features that number the rows."""
+    names = [
+        name
+        for feature, name in enumerate(table.names)
+        if not table.is_categorical(feature) and is_counter(table.matrix[:, feature])
+    ]
+    if not names:
+        return []
+    one = len(names) == 1
+    drop = " ".join(f"--drop {name!r}" for name in names[:3])
+    return [
+        Finding(
+            "TW202",
+            f"{list_names(names)} {'has' if one else 'have'} a different whole number in each of "
+            f"the {table.n_rows:,} rows, as a row counter or an identifier has.",
+            f"Exclude {'it' if one else 'them'} ({drop}): new rows have numbers beyond all known "
+            "ones. Keep a column that is a measurement, such as a time.",
+            {"columns": names},
+        )
+    ]
+
+
+def is_counter(column: Floats) -> bool:
+    """Return whether a column has different whole numbers, consecutive or in increasing order.
+
+    >>> is_counter(np.arange(30.0)[::-1]), is_counter(np.arange(30.0) ** 2 / 7)
+    (True, False)
+    """
+    n = len(column)
+    if n < _LEAST_KNOWN or np.isnan(column).any() or np.any(column != np.round(column)):
+        return False
+    if len(np.unique(column)) < n:
+        return False
+    steps = np.diff(column)
+    return bool(np.ptp(column) <= _DENSE * n or (steps > 0).all() or (steps < 0).all())

@@ -1,0 +1,95 @@
+"""Checks of the values of the target and of the number of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twinned._neighbors import Indices
+from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
+from twinned.diagnostics.result import format_percent, format_significant
+
+_LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
+_BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
+_BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
+_LEAST_ROWS, _ROWS_PER_FEATURE, _LEAST_GROUPS = 50, 3, 10
+
+
+def check_rounding(table: CheckedTable) -> list[Finding]:
+    """Find a target with so few digits that rounding is part of the error."""
+    step = rounding_step(table)
+    if step is None:
+        return []
+    error, n_values = step / np.sqrt(12), len(np.unique(table.y))
+    if error < _LEAST_ROUNDING * table.y.std():
+        return []
+    return [
+        Finding(
+            "TW301",
+            f"The target has only {n_values} different values, in steps of "
+            f"{format_significant(step)}; rounding alone gives an RMSE of "
+            f"{format_significant(float(error), 2)}.",
+            "Use values before rounding if they exist. If the values are classes, compare with a "
+            "classifier.",
+            {"step": step, "values": n_values, "rmse": float(error)},
+        )
+    ]
+
+
+def rounding_step(table: CheckedTable) -> float | None:
+    """Return the smallest distance of two values if all are multiples of it from the lowest."""
+    values = np.unique(table.y)
+    if len(values) < 2:
+        return None
+    step = float(np.diff(values).min())
+    multiples = (values - values[0]) / step
+    return step if np.allclose(multiples, np.round(multiples), atol=1e-6) else None
+
+
+def check_bounds(table: CheckedTable) -> list[Finding]:
+    """Find a target with many rows at its lowest or highest value."""
+    values, counts = np.unique(table.y, return_counts=True)
+    found = []
+    for end, word, sign in ((0, "lowest", "<"), (-1, "highest", ">")):
+        count = int(counts[end])
+        others = np.delete(counts, [0, -1]) if len(counts) > 2 else np.zeros(1)
+        least = max(_BOUND_ROWS, _BOUND_SHARE * table.n_rows)
+        if len(values) < 10 or count < least or count < _BOUND_EXCESS * others.mean():
+            continue
+        if count <= others.max():
+            continue
+        value = format_significant(float(values[end]), 4)
+        found.append(
+            Finding(
+                "TW302",
+                f"{count:,} rows ({format_percent(count / table.n_rows)}) have the {word} value, "
+                f"{value}, as if the target were cut there.",
+                f"If these are limits of detection, the true values are {sign} {value}: such rows "
+                "are censored, not exact. If the target cannot exceed it, cut predictions there.",
+                {"value": float(values[end]), "rows": count, "end": word},
+            )
+        )
+    return found
+
+
+def check_size(table: CheckedTable, groups: Indices | None) -> list[Finding]:
+    """Find tables with few rows, few rows per feature or few groups."""
+    n, p = table.n_rows, table.matrix.shape[1]
+    reasons = []
+    if n < _LEAST_ROWS:
+        reasons.append(f"there are {n} rows")
+    elif n < _ROWS_PER_FEATURE * p:
+        reasons.append(f"there are {n:,} rows for {p:,} features")
+    n_groups = None if groups is None else len(np.unique(groups))
+    if n_groups is not None and n_groups < _LEAST_GROUPS:
+        reasons.append(f"there are {n_groups} groups")
+    if not reasons:
+        return []
+    return [
+        Finding(
+            "TW303",
+            f"{' and '.join(reasons).capitalize()}: errors and the choice between models are "
+            "uncertain.",
+            "Read the error bars, prefer simple models, and get more labels or fewer features.",
+            {"rows": n, "features": p, "groups": n_groups},
+        )
+    ]

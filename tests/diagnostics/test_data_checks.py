@@ -1,0 +1,198 @@
+"""Each data check on data with a known result, and the documentation of its code."""
+
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from twinned.diagnostics import check_data
+from twinned.diagnostics.data_checks import CODES
+from twinned.diagnostics.data_checks.columns import monotone_r2
+from twinned.diagnostics.data_checks.findings import CheckedTable
+from twinned.diagnostics.data_checks.groups import check_groups, partly_equal_groups
+from twinned.diagnostics.data_checks.quick_model import quick_predictions
+from twinned.diagnostics.errors import summarize_errors
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
+
+
+@pytest.fixture
+def table(rng):
+    X = pd.DataFrame(rng.rand(200, 4), columns=list("abcd"))
+    return X, 3 * X["a"] + np.sin(4 * X["b"]) + 0.1 * rng.normal(size=200)
+
+
+def findings(X, y, **options):
+    return {finding.code: finding for finding in check_data(X, y, **options)}
+
+
+def test_every_code_has_a_section():
+    sections = re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.M)[1:]
+    by_code = {text.splitlines()[0]: text for text in sections if text.startswith("TW")}
+    assert list(by_code) == list(CODES)
+    for code, (level, title, _) in CODES.items():
+        assert f"**{title}** ({level})" in by_code[code]
+        assert "*What to do:*" in by_code[code]
+
+
+def test_warnings_come_first_and_link_to_their_section(table):
+    X, y = table
+    found = check_data(X.assign(n=np.arange(200)), np.round(y))
+    assert [own.code for own in found] == ["TW202", "TW301"]
+    assert [own.level for own in found] == ["warning", "note"]
+    assert found[0].link == "docs/checks.md#tw202"
+    assert str(found[0]).startswith("TW202 Row counter among the features: 'n' has a different")
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def test_noise_of_replicates(table, rng):
+    X, y = table
+    rows = np.repeat(np.arange(60), 3)
+    values = y.to_numpy()[rows] + 0.4 * rng.normal(size=180)
+    found = findings(X.iloc[rows], values)["TW103"]
+    pooled = pd.Series(values).groupby(rows).var().mean() ** 0.5
+    assert found.numbers["noise"] == pytest.approx(pooled)
+    low, high = found.numbers["interval"]
+    assert low < 0.4 < high
+    assert f"no model of these features can have an RMSE much below {pooled:.2g}" in found.message
+    few = findings(pd.concat([X, X.iloc[:10]]), np.r_[y, y[:10] + 0.4 * rng.normal(size=10)])
+    assert "on these rows no model can" in few["TW103"].message
+
+
+def test_duplicates_by_chance_are_no_finding(rng):
+    """Few categories and few values: rows coincide although they are independent."""
+    X = pd.DataFrame({name: rng.randint(0, 3, 300) for name in "ab"})
+    assert not {"TW101", "TW102", "TW104"} & findings(X, rng.randint(0, 4, 300)).keys()
+
+
+def test_partly_equal_rows_against_all_pairs(rng):
+    # two columns with few values, three with many
+    matrix = rng.randint(0, [8, 8, 99, 99, 99], size=(60, 5)).astype(float)
+    matrix[1::2, :4] = matrix[::2, :4]
+    matrix[5, 2] = np.nan
+    n = len(matrix)
+    linked = {row: {row} for row in range(n)}
+    weights = []
+    for column in matrix.T:
+        same = (column[:, None] == column) | (np.isnan(column)[:, None] & np.isnan(column))
+        weights.append(-np.log(same.mean()))
+    for i, j in combinations(range(n), 2):
+        equal = (matrix[i] == matrix[j]) | (np.isnan(matrix[i]) & np.isnan(matrix[j]))
+        if weights @ equal.astype(float) > 2 * np.log(n) + 3:
+            together = linked[i] | linked[j]
+            for row in together:
+                linked[row] = together
+    codes = partly_equal_groups(matrix)
+    assert len(np.unique(codes)) < n
+    for row in range(n):
+        assert set(np.flatnonzero(codes == codes[row])) == linked[row]
+
+
+def test_mixtures_at_several_ages_are_groups(rng):
+    mixture = np.repeat(np.arange(40), 5)
+    X = rng.rand(40, 4).round(2)[mixture]
+    effect = rng.normal(size=40)[mixture]
+    age = rng.choice([1.0, 3.0, 7.0, 28.0, 90.0], 200)
+    table = CheckedTable.encode(np.column_stack([X, age]), effect + 0.3 * np.log(age))
+    (found,) = check_groups(table.merged())
+    assert found.code == "TW104"
+    assert found.numbers["kind"] == "partly equal rows"
+    assert found.numbers["ratio"] > 1.1
+    assert found.numbers["groups"] <= 40
+
+
+def test_smooth_effect_of_whole_numbers_is_no_group(rng):
+    X = pd.DataFrame({"year": rng.randint(1950, 2000, 300), "b": rng.rand(300)})
+    assert not findings(X, np.sin(X["year"] / 4.0) + 0.2 * rng.normal(size=300))
+
+
+def test_quick_predictions_are_out_of_fold(rng):
+    X, y = rng.rand(60, 2), rng.normal(size=60)
+    table = CheckedTable.encode(X, y)
+    predicted = quick_predictions(table)
+    y_changed = y.copy()
+    y_changed[7] += 100
+    changed = quick_predictions(CheckedTable.encode(X, y_changed))
+    assert changed[7] == pytest.approx(predicted[7])
+    assert np.abs(changed - predicted).max() > 1
+
+
+# --- columns and target -------------------------------------------------------------------------
+
+
+def test_monotone_r2_of_related_but_different_columns(rng):
+    x = rng.rand(300)
+    assert monotone_r2(x, x**3) > 0.999
+    assert monotone_r2(x, -x + 0.03 * rng.normal(size=300)) < 0.995
+    with_missing = np.where(np.arange(300) % 3 == 0, np.nan, x)
+    assert monotone_r2(with_missing, x) > 0.999
+    assert monotone_r2(np.full(300, np.nan), x) == -np.inf
+
+
+def test_only_feature_is_no_leak(rng):
+    x = rng.rand(100, 1)
+    assert "TW201" not in findings(x, 2 * x[:, 0])
+
+
+def test_rounded_and_bounded_target(table):
+    X, y = table
+    rounded = findings(X, np.round(y * 2) / 2)
+    assert rounded["TW301"].numbers["step"] == 0.5
+    assert "in steps of 0.5; rounding alone gives an RMSE of 0.14" in rounded["TW301"].message
+    assert "TW301" not in findings(X, np.round(y, 1))
+    limit = np.quantile(y, 0.9)
+    bounded = findings(X, np.minimum(y, limit))["TW302"]
+    assert bounded.numbers == {"value": pytest.approx(limit), "rows": 20, "end": "highest"}
+    assert findings(X, np.maximum(y, 0.5))["TW302"].numbers["end"] == "lowest"
+
+
+@pytest.mark.parametrize(("n", "p", "n_groups"), [(30, 2, None), (90, 40, None), (90, 2, 6)])
+def test_few_rows(rng, n, p, n_groups):
+    groups = None if n_groups is None else np.arange(n) % n_groups
+    found = findings(rng.rand(n, p), rng.rand(n), groups=groups)["TW303"]
+    assert found.message.startswith("There are ")
+    assert "TW303" not in findings(rng.rand(90, 2), rng.rand(90), groups=np.arange(90) % 30)
+
+
+# --- new rows -----------------------------------------------------------------------------------
+
+
+def test_new_rows_outside(table, rng):
+    X, y = table
+    X = X.assign(kind=pd.Categorical(rng.choice(["p", "q"], 200)))
+    inside = X.sample(50, random_state=0)[["kind", *"dcba"]]
+    assert not findings(X, y, X_new=inside)
+    outside = inside.assign(b=inside["b"] + (np.arange(50) < 20))
+    found = findings(X, y, X_new=outside)["TW401"]
+    assert 15 <= found.numbers["rows"] <= 20
+    assert list(found.numbers["features"]) == ["b"]
+    other = inside.assign(kind=["new"] * 50)
+    assert findings(X, y, X_new=other)["TW401"].numbers["features"] == {"kind": 50}
+    with pytest.raises(ValueError, match="lack the features 'a'"):
+        check_data(X, y, X_new=inside.drop(columns="a"))
+    far = findings(X[list("abcd")].to_numpy(), y, X_new=2 + rng.rand(9, 4))["TW401"]
+    assert far.numbers["rows"] == 9
+
+
+# --- errors in words ----------------------------------------------------------------------------
+
+
+def test_errors_in_words_have_the_unit_and_error_bars(rng):
+    y = rng.normal(size=400)
+    errors = summarize_errors(y, y + 0.3 * rng.normal(size=400) + 0.2, np.arange(400) % 5)
+    words = errors.describe("R [ohm]")
+    assert words.startswith(f"Predictions of R are typically off by ± {errors.median:.3g} ohm: ")
+    assert f"too high by {errors.bias:.3g} ohm on average" in words
+    assert f"MAE {errors.mae:.3g} ± {errors.mae_se:.2g}" in words
+    assert errors.describe("f(x)").startswith("Predictions of f(x) are typically off by")
+    # standard errors against many draws
+    draws = [summarize_errors(y, y + 0.3 * rng.normal(size=400), np.arange(400) % 5)
+             for _ in range(100)]  # fmt: skip
+    for name in ("rmse", "mae", "bias", "r2"):
+        spread = np.std([getattr(own, name) for own in draws])
+        assert getattr(errors, f"{name}_se") == pytest.approx(spread, rel=0.35)

@@ -1,0 +1,171 @@
+"""Faults planted into clean tables are reported, and clean tables raise none of their codes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import datasets
+
+from twinned.datasets import load, make_rcl, make_tf, make_wsb
+from twinned.diagnostics import check_data
+from twinned.diagnostics.data_checks.columns import check_counters, check_leaks
+from twinned.diagnostics.data_checks.findings import CheckedTable
+
+FAULTS = {"TW101", "TW102", "TW104", "TW201", "TW202"}
+
+
+def column_as_target(bunch, column):
+    """All columns of a data set of scikit-learn, one of them as the target, and the class."""
+    X = np.column_stack([np.delete(bunch.data, column, axis=1), bunch.target])
+    return X, bunch.data[:, column]
+
+
+def mixed_table():
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame({"a": rng.rand(250), "n": rng.randint(1, 8, 250)})
+    X["kind"] = pd.Categorical(rng.choice(list("pqrs"), 250))
+    X["age"] = rng.randint(0, 90, 250)
+    return X, 3 * X["a"] + X["n"] + 2 * (X["kind"] == "p") + 0.5 * rng.normal(size=250)
+
+
+def designed_table():
+    levels = np.array(np.meshgrid(*[np.arange(4.0)] * 4)).reshape(4, -1).T
+    noise = 0.3 * np.random.RandomState(0).normal(size=len(levels))
+    return levels, levels[:, 0] * levels[:, 1] + np.sin(levels[:, 2]) + noise
+
+
+MAKERS = {
+    "diabetes": lambda: datasets.load_diabetes(return_X_y=True, scaled=False),
+    "cancer": lambda: column_as_target(datasets.load_breast_cancer(), 4),
+    "wine": lambda: column_as_target(datasets.load_wine(), 0),
+    "friedman1": lambda: datasets.make_friedman1(250, noise=1.0, random_state=0),
+    "friedman2": lambda: datasets.make_friedman2(250, noise=10.0, random_state=0),
+    "friedman3": lambda: datasets.make_friedman3(250, noise=0.1, random_state=0),
+    "linear": lambda: datasets.make_regression(200, 15, n_informative=5, noise=20, random_state=0),
+    "sparse": lambda: datasets.make_sparse_uncorrelated(250, 10, random_state=0),
+    "tf": lambda: make_tf(250, random_state=0),
+    "rcl": lambda: make_rcl(250, noise=0.1, random_state=0),
+    "wsb": lambda: make_wsb(250, noise=0.1, random_state=0),
+    "mixed": mixed_table,
+    "designed": designed_table,
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch, request):
+    if "slow" not in request.keywords:
+        monkeypatch.setattr("twinned.diagnostics.data_checks.quick_model._N_TREES", 8)
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def table(request):
+    X, y = MAKERS[request.param]()
+    X = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X).add_prefix("x")
+    return X.iloc[:220], np.asarray(y, dtype=float)[:220]
+
+
+def codes(X, y, **options):
+    return {finding.code for finding in check_data(X, y, **options)}
+
+
+def shuffled(X, y, rng):
+    order = rng.permutation(len(y))
+    return X.iloc[order].reset_index(drop=True), y[order]
+
+
+def jittered(X, size, rng):
+    """Add noise to numeric features, in standard deviations."""
+    X = X.copy()
+    for name in X.select_dtypes("number"):
+        X[name] = X[name] + size * X[name].std() * rng.normal(size=len(X))
+    return X
+
+
+def test_clean_table(table):
+    assert not codes(*table) & FAULTS
+
+
+def test_every_row_doubled(table, rng):
+    X, y = table
+    doubled = shuffled(pd.concat([X, X]), np.tile(y, 2), rng)
+    assert codes(*doubled) & FAULTS == {"TW101"}
+
+
+def test_tenth_of_the_rows_doubled(table, rng):
+    X, y = table
+    rows = np.r_[np.arange(len(y)), rng.permutation(len(y))[: len(y) // 10]]
+    assert codes(*shuffled(X.iloc[rows], y[rows], rng)) & FAULTS == {"TW101"}
+
+
+def test_every_row_nearly_doubled(table, rng):
+    X, y = table
+    near = pd.concat([X, jittered(X, 1e-3, rng)])
+    values = np.r_[y, y + 1e-3 * y.std() * rng.normal(size=len(y))]
+    assert codes(*shuffled(near, values, rng)) & FAULTS == {"TW102"}
+
+
+def test_groups_with_nearly_equal_features(table, rng):
+    X, y = table
+    sample = np.repeat(np.arange(50), 5)
+    near = jittered(X.iloc[sample], 2e-3, rng)
+    values = y[sample] + 0.5 * y.std() * rng.normal(size=50)[sample]
+    values += 0.1 * y.std() * rng.normal(size=250)
+    assert codes(*shuffled(near, values, rng)) & FAULTS == {"TW104"}
+
+
+def test_batches_in_the_order_of_the_table(table, rng):
+    X, y = shuffled(*table, rng)
+    batch = np.arange(len(y)) // 12
+    assert codes(X, y + 1.2 * y.std() * rng.normal(size=30)[batch]) & FAULTS == {"TW104"}
+
+
+def test_number_of_a_sample_among_the_features(table, rng):
+    X, y = table
+    sample = rng.randint(0, 40, len(y))
+    values = y + 1.2 * y.std() * rng.normal(size=40)[sample]
+    assert codes(X.assign(sample=sample), values) & FAULTS == {"TW104"}
+
+
+@pytest.mark.parametrize("kind", ["other unit", "monotone", "noisy", "rounded"])
+def test_leak(table, rng, kind):
+    X, y = table
+    standard = (y - y.mean()) / y.std()
+    leak = {
+        "other unit": 1.8 * y + 32,
+        "monotone": -np.exp(standard / 2),
+        "noisy": y + 0.02 * y.std() * rng.normal(size=len(y)),
+        "rounded": np.round(standard, 1),
+    }[kind]
+    found = check_leaks(CheckedTable.encode(X.assign(leak=leak), y))
+    assert [list(own.numbers["r2"]) for own in found] == [["leak"]]
+    assert "'leak'" in found[0].message
+
+
+@pytest.mark.parametrize("kind", ["in order", "shuffled", "with gaps"])
+def test_counter(table, rng, kind):
+    X, y = table
+    count = np.arange(1, len(y) + 1)
+    numbers = {
+        "in order": count,
+        "shuffled": rng.permutation(count) + 5000,
+        "with gaps": np.cumsum(rng.randint(1, 9, len(y))),
+    }[kind]
+    (found,) = check_counters(CheckedTable.encode(X.assign(number=numbers), y))
+    assert found.numbers["columns"] == ["number"]
+
+
+def test_given_groups_are_not_suspected(table, rng):
+    X, y = table
+    sample = np.repeat(np.arange(50), 5)
+    near, values = jittered(X.iloc[sample], 2e-3, rng), y[sample] + rng.normal(size=250)
+    assert "TW104" not in codes(near, values, groups=sample)
+
+
+# True findings: WN has 240 copies, CS has copies and mixtures at several ages, and the rows of YH
+# are series of measurements of 22 hulls.
+EXPECTED = {"WN": {"TW101"}, "CS": {"TW101", "TW104"}, "YH": {"TW104"}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["BC", "BH", "CS", "EE", "RCL", "TF", "WN", "WSB", "YH"])
+def test_data_sets_of_the_paper(key, data_folder):
+    assert codes(*load(key)) & FAULTS == EXPECTED.get(key, set())
