@@ -16,7 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from paper.comparison import as_markdown, compare
-from paper.experiments import EXPERIMENTS, STUDIES, Experiment
+from paper.conclusions import VARIANTS, evaluate
+from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
 from paper.harness import write_file
 from paper.records import Records, Trial
 from paper.studies import Study, list_trials, run_study
@@ -202,6 +203,29 @@ def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = Fal
     print(*written, sep="\n")
 
 
+@app.command("conclusions")
+def conclusions_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) -> None:
+    """Print the paper's conclusions, and what the records show of each.
+
+    Example: python -m paper conclusions --json
+    """
+    rows = [
+        {
+            "source": conclusion.source,
+            "quote": conclusion.quote,
+            **{name: [outcome.status, outcome.details] for name, outcome in outcomes.items()},
+        }
+        for conclusion, outcomes in evaluate(Records(results)).items()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for number, row in enumerate(rows, 1):
+        print(f"{number}. “{row['quote']}” ({row['source']})")
+        for name in VARIANTS:
+            print(f"   {name}: {': '.join(row[name])}")
+
+
 def _experiments(keys: list[str]) -> list[Experiment]:
     if "all" in keys:
         return list(EXPERIMENTS.values())
@@ -234,15 +258,8 @@ def _studies(experiments: list[Experiment]) -> list[Study]:
 def _read(
     records: Records, experiment: Experiment, variant: str, quick: bool
 ) -> RecordsByStudy | None:
-    """Return the records of an experiment's current trials; None where its first study has none.
-
-    Records of settings that are no longer used are ignored.
-    """
-    found = {}
-    for key in experiment.studies:
-        trials = list_trials(STUDIES[key], variant, KEYS, PAPER_SEEDS, quick)
-        identities = {trial.identity for trial in trials}
-        found[key] = [r for r in records.read(key, variant) if r["identity"] in identities]
+    """Return the records of an experiment's current trials; None where its first study has none."""
+    found = {key: current_records(records, key, variant, quick) for key in experiment.studies}
     return found if found[experiment.studies[0]] else None
 
 
