@@ -19,6 +19,7 @@ from paper.comparison import as_markdown, compare
 from paper.conclusions import VARIANTS, evaluate
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
 from paper.harness import write_file
+from paper.page import write_pages
 from paper.records import Records, Trial
 from paper.studies import Study, list_trials, run_study
 from paper.tables import RecordsByStudy
@@ -224,6 +225,15 @@ def conclusions_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = Fa
         print(f"{number}. “{row['quote']}” ({row['source']})")
         for name in VARIANTS:
             print(f"   {name}: {': '.join(row[name])}")
+
+
+@app.command("page")
+def page_command(results: Results = DEFAULT_RESULTS) -> None:
+    """Write the pages of the reproduction in docs from their templates and the records.
+
+    Example: python -m paper page
+    """
+    print(*write_pages(Records(results)), sep="\n")
 
 
 def _experiments(keys: list[str]) -> list[Experiment]:

@@ -255,7 +255,7 @@ def spread(shares: pd.Series) -> str:
     >>> spread(pd.Series({"BC": 0.1, "BH": 0.3}))
     '10 % (BC) to 30 % (BH)'
     """
-    low, high = shares.idxmin(), shares.idxmax()
+    low, high = str(shares.idxmin()), str(shares.idxmax())
     return f"{percent(shares[low])} ({low}) to {percent(shares[high])} ({high})"
 
 

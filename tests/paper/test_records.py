@@ -4,12 +4,21 @@ import gzip
 import json
 import os
 import traceback
+from datetime import datetime
 
 import pytest
 
 from paper import harness
 from paper import records as records_module
-from paper.records import DamagedRecordWarning, Records, Trial, reproducible_part
+from paper.experiments import STUDIES, current_records
+from paper.records import (
+    NOT_RECORDED,
+    DamagedRecordWarning,
+    Records,
+    Trial,
+    origin,
+    reproducible_part,
+)
 
 TRIAL = Trial("T9", "modern", "YH", 3, {"trees": 5, "sizes": [1, 2]})
 
@@ -22,6 +31,10 @@ def test_a_record_is_read_as_written(tmp_path):
     assert record["result"]["rmse"] == 0.1 + 0.2  # to the last bit
     assert record["identity"] == TRIAL.identity
     assert set(record["versions"]) >= {"twinned", "python", "numpy"}
+    assert set(origin(record)) == {"device", "date", "commit"}
+    assert datetime.fromisoformat(record["date"]).tzinfo is not None
+    assert NOT_RECORDED not in origin(record).values()
+    assert set(origin({}).values()) == {NOT_RECORDED}
     assert records.finished("T9", "modern") == {TRIAL.identity}
     assert records.finished("T9", "as_published") == set()
 
@@ -239,3 +252,12 @@ def test_a_damaged_table_is_named(tmp_path):
     table.path.write_text("dataset,seed\nTF")
     with pytest.raises(ValueError, match=r"t\.csv is damaged.*remove it"):
         table.pending([("TF", 1)])
+
+
+def test_every_committed_record_is_of_a_current_trial():
+    """A changed setting leaves records behind that no table reads."""
+    committed = Records(harness.ROOT / "paper" / "results")
+    for study in STUDIES.values():
+        for variant in study.variants:
+            current = {r["identity"] for r in current_records(committed, study.key, variant)}
+            assert committed.finished(study.key, variant) == current, (study.key, variant)
