@@ -20,7 +20,7 @@ from paper.conclusions import VARIANTS, evaluate
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
 from paper.harness import write_file
 from paper.page import write_pages
-from paper.records import Records, Trial
+from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
 from paper.tables import RecordsByStudy
 from twinned._validation import check_choice
@@ -107,6 +107,9 @@ def run_command(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also run trials whose record is of another commit.")
+    ] = False,
     results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Run the trials that have no record yet.
@@ -130,9 +133,13 @@ def run_command(
             if name in names
         ]
         if not any(trials for _, _, trials in work):
-            raise ValueError(f"{', '.join(keys)} has no trials on {', '.join(available)}.")
+            raise ValueError(
+                f"{', '.join(keys)} has no trials on {', '.join(available)} in the variant "
+                f"{', '.join(names)}; forests as written need python -m benchmarks.forest_search "
+                "first."
+            )
     # quick results are stored in a folder of their own
-    records = Records(results / "quick" if quick else results)
+    records = Records(results / "quick" if quick else results, current_commit() if again else None)
     if together is None:
         together = quick or jax.default_backend() != "cpu"
     with _progress_bar() as progress:

@@ -7,6 +7,7 @@ so that no number is typed. `python -m paper page` writes the pages into `docs`.
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import pandas as pd
 from paper.comparison import NEAR, as_markdown, compare, count_near
 from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.measured import Outcome, Status, percent
+from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
-from paper.harness import ROOT, markdown_table
+from paper.harness import ROOT, markdown_table, write_figure
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS, NEAREST_PAIRS
 from paper.records import Record, Records, origin
@@ -53,6 +55,16 @@ def write_pages(records: Records, folder: Path = DOCS) -> list[Path]:
         path = folder / template.name
         path.write_text(render(template.read_text("utf-8"), values), "utf-8")
         written.append(path)
+    return written + write_pictures(records, folder / "pictures")
+
+
+def write_pictures(records: Records, folder: Path) -> list[Path]:
+    """Copy the figures that `report` has drawn, and draw figure 1."""
+    written = [folder / "paper-1.png"]
+    write_figure(written[0], draw_dual_formulation())
+    for picture in sorted(records.folder.glob("*.png")):
+        written.append(folder / f"paper-{picture.name}")
+        shutil.copyfile(picture, written[-1])
     return written
 
 

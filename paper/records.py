@@ -75,15 +75,23 @@ class Records:
     ----------
     folder : path
         Created with the first record.
+    commit : str, default=None
+        Trials whose record is of another commit are run again.
     """
 
-    def __init__(self, folder: Any) -> None:
+    def __init__(self, folder: Any, commit: str | None = None) -> None:
         self.folder = Path(folder)
+        self.commit = commit
 
     def pending(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Return the trials that have no record."""
+        """Return the trials that have no record, or none of the required commit."""
         groups = {(trial.study, trial.variant) for trial in trials}
-        finished = set().union(*(self.finished(*group) for group in groups))
+        finished = {
+            record["identity"]
+            for group in groups
+            for record in self.read(*group)
+            if self.commit in (None, origin(record)["commit"])
+        }
         return [trial for trial in trials if trial.identity not in finished]
 
     def finished(self, study: str, variant: str) -> set[str]:

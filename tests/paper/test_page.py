@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from paper.experiments import STUDIES, current_records
 from paper.page import DOCS, PLACEHOLDER, TEMPLATES, page_values, render
 from paper.records import Records
 
@@ -49,3 +50,30 @@ def test_counts_of_cells_by_a_slow_version(values):
             apart = abs(float(ours) - float(theirs))
             near += apart <= 0.03 * float(theirs) or apart <= 2 * float(error)
     assert abs(near - int(values["cells_near"])) <= 1  # the table is rounded
+
+
+def test_every_committed_record_is_of_a_current_trial():
+    """A changed setting leaves records behind that no table reads."""
+    committed = Records(DOCS.parent / "paper" / "results")
+    for study in STUDIES.values():
+        for variant in study.variants:
+            current = {r["identity"] for r in current_records(committed, study.key, variant)}
+            assert committed.finished(study.key, variant) == current, (study.key, variant)
+
+
+def test_every_picture_of_the_pages_exists():
+    found = set()
+    for page in PAGES:
+        found |= set(re.findall(r"\]\((pictures/[^)]+)\)", (DOCS / page).read_text("utf-8")))
+    assert len(found) >= 21
+    for picture in found:
+        assert (DOCS / picture).is_file(), picture
+        source = DOCS.parent / "paper" / "results" / picture.removeprefix("pictures/paper-")
+        if source.name != "1.png":
+            assert (DOCS / picture).read_bytes() == source.read_bytes(), picture
+
+
+def test_every_drawn_figure_is_shown():
+    text = (DOCS / "reproduction-figures.md").read_text("utf-8")
+    for picture in (DOCS.parent / "paper" / "results").glob("*.png"):
+        assert f"pictures/paper-{picture.name}" in text
