@@ -21,7 +21,7 @@ from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
 from paper.harness import ROOT, markdown_table, write_figure
 from paper.loop_relabelling import ROUND_TREES
-from paper.networks import N_MEMBERS, NEAREST_PAIRS
+from paper.networks import N_MEMBERS
 from paper.records import Record, Records, origin
 from twinned.datasets import PAPER_SEEDS, info
 from twinned.models.neural.ensemble import EFFORTS
@@ -207,7 +207,6 @@ def setting_values() -> dict[str, str]:
         "splits": str(len(PAPER_SEEDS)),
         "members": str(N_MEMBERS),
         "round_trees": str(ROUND_TREES),
-        "most_neighbors": str(max(NEAREST_PAIRS)),
         "steps": f"{EFFORTS['balanced'].max_steps:,}",
         "bc_features": str(info("BC").features),
     }
