@@ -414,5 +414,6 @@ def figure_w(records: RecordsByStudy, variant: str) -> Panels:
         panels.add_to_legend(f"weights by {names[kind]}", drawn)
     axis.axhline(1.0, color=GREY, linewidth=1)
     axis.set_xscale("linear")
-    axis.set_xticks(positions, datasets)
+    names_of_sets = [full_name(key).replace(" ", "\n") for key in datasets]
+    axis.set_xticks(positions, names_of_sets, fontsize=7)
     return panels

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -26,7 +28,7 @@ def twins_need_less_storage(m: Measured) -> Outcome:
     """Figure F: E networks against one twin with E anchors."""
     (record,) = m.records("storage")
     sizes, numbers = record["config"]["settings"]["sizes"], record["result"]["numbers"]
-    ratio = pd.DataFrame(
+    ratio: Any = pd.DataFrame(
         {int(f): {s: twin / plain for s, (plain, twin) in zip(sizes, own, strict=True)}
          for f, own in numbers.items()}
     )  # fmt: skip

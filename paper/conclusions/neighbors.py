@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from paper.conclusions.measured import (
@@ -24,7 +26,8 @@ LOW_NOISE = ["TF", "RCL", "WSB"]  # formulas with no noise, or little
 
 def at(errors: pd.DataFrame, sizes: pd.Series) -> pd.Series:
     """Return the error of each data set at its own size."""
-    return pd.Series({key: errors.loc[key, size] for key, size in sizes.items()})
+    cells: Any = errors.loc
+    return pd.Series({str(key): float(cells[key, size]) for key, size in sizes.items()})
 
 
 def best_nearest_anchors(m: Measured) -> pd.Series:
@@ -167,7 +170,7 @@ def more_anchors_than_knn(m: Measured) -> Outcome:
 def knn_profile_differs(m: Measured) -> Outcome:
     """Section 8: if F were a minor contribution, both would depend on k alike."""
     anchors, knn = m.nearest, m.knn
-    last = max(set(anchors) & set(knn))
+    last = max(k for k in anchors.columns.to_list() if k in knn)
     rise_twin, rise_knn = anchors[last] / anchors[16] - 1, knn[last] / knn[16] - 1
     apart = rise_knn > rise_twin + EQUAL
     details = (
