@@ -56,7 +56,8 @@ def _draw_loop(axis: Any) -> None:
 
 def _between(start: Any, end: Any, share: float) -> tuple[float, float]:
     """The point at this share of the way from start to end."""
-    return tuple(a + share * (b - a) for a, b in zip(start, end, strict=True))  # type: ignore[return-value]
+    (x, y), (x_end, y_end) = start, end
+    return x + share * (x_end - x), y + share * (y_end - y)
 
 
 def _draw_node(axis: Any, position: Any, text: str, color: str) -> None:

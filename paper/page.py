@@ -14,12 +14,12 @@ from typing import Any
 
 import pandas as pd
 
-from paper.comparison import NEAR, as_markdown, compare, count_near
+from paper.comparison import NEAR, as_markdown, compare, count_near, published
 from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.measured import Outcome, Status, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
-from paper.harness import ROOT, markdown_table, write_figure
+from paper.harness import RESULTS, ROOT, markdown_table, write_figure
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS
 from paper.records import Record, Records, origin
@@ -102,6 +102,7 @@ def page_values(records: Records) -> dict[str, str]:
     }
     values |= time_values(records) | setting_values()
     values["origins"] = origin_table(records)
+    values["loss_scale_table"] = loss_scale_table()
     return values
 
 
@@ -153,6 +154,18 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
         "T5_CS": f"{forests['CS', 'rf']:.3f}",
         "T5_YH": f"{forests['YH', 'twinned_rf']:.3f}",
     }
+
+
+def loss_scale_table() -> str:
+    """Return the errors with a scaled loss as ratios to print (`benchmarks/as_published.py`)."""
+    runs = pd.read_csv(RESULTS / "as_published_loss_scale.csv")
+    printed = published().query("table == 'T2'").drop(columns=["table", "standard_error"])
+    both = runs.merge(printed, on=["dataset", "method"], suffixes=("", "_printed"))
+    both["ratio"] = both["rmse"] / both["rmse_printed"]
+    ratios = both.pivot_table(index=["dataset", "method"], columns="loss_scale", values="ratio")
+    rows = [[*map(str, key), *(f"{v:.3f}" for v in row)]
+            for key, row in zip(ratios.index, ratios.to_numpy(), strict=True)]  # fmt: skip
+    return "\n".join(markdown_table(["data set", "method", *(f"{s:g}" for s in ratios)], rows))
 
 
 def _far_rows(key: str, compared: pd.DataFrame) -> list[tuple[str, str, str, float]]:
