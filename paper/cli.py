@@ -16,9 +16,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from paper.comparison import as_markdown, compare
-from paper.experiments import EXPERIMENTS, STUDIES, Experiment
+from paper.conclusions import VARIANTS, evaluate
+from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
 from paper.harness import write_file
-from paper.records import Records, Trial
+from paper.page import write_pages
+from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
 from paper.tables import RecordsByStudy
 from twinned._validation import check_choice
@@ -105,6 +107,9 @@ def run_command(
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, such as tcp://host:8786.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also run trials whose record is of another commit.")
+    ] = False,
     results: Results = DEFAULT_RESULTS,
 ) -> None:
     """Run the trials that have no record yet.
@@ -128,9 +133,13 @@ def run_command(
             if name in names
         ]
         if not any(trials for _, _, trials in work):
-            raise ValueError(f"{', '.join(keys)} has no trials on {', '.join(available)}.")
+            raise ValueError(
+                f"{', '.join(keys)} has no trials on {', '.join(available)} in the variant "
+                f"{', '.join(names)}; forests as written need python -m benchmarks.forest_search "
+                "first."
+            )
     # quick results are stored in a folder of their own
-    records = Records(results / "quick" if quick else results)
+    records = Records(results / "quick" if quick else results, current_commit() if again else None)
     if together is None:
         together = quick or jax.default_backend() != "cpu"
     with _progress_bar() as progress:
@@ -202,6 +211,38 @@ def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = Fal
     print(*written, sep="\n")
 
 
+@app.command("conclusions")
+def conclusions_command(results: Results = DEFAULT_RESULTS, as_json: AsJson = False) -> None:
+    """Print the paper's conclusions, and what the records show of each.
+
+    Example: python -m paper conclusions --json
+    """
+    rows = [
+        {
+            "source": conclusion.source,
+            "quote": conclusion.quote,
+            **{name: [outcome.status, outcome.details] for name, outcome in outcomes.items()},
+        }
+        for conclusion, outcomes in evaluate(Records(results)).items()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for number, row in enumerate(rows, 1):
+        print(f"{number}. “{row['quote']}” ({row['source']})")
+        for name in VARIANTS:
+            print(f"   {name}: {': '.join(row[name])}")
+
+
+@app.command("page")
+def page_command(results: Results = DEFAULT_RESULTS) -> None:
+    """Write the pages of the reproduction in docs from their templates and the records.
+
+    Example: python -m paper page
+    """
+    print(*write_pages(Records(results)), sep="\n")
+
+
 def _experiments(keys: list[str]) -> list[Experiment]:
     if "all" in keys:
         return list(EXPERIMENTS.values())
@@ -234,15 +275,8 @@ def _studies(experiments: list[Experiment]) -> list[Study]:
 def _read(
     records: Records, experiment: Experiment, variant: str, quick: bool
 ) -> RecordsByStudy | None:
-    """Return the records of an experiment's current trials; None where its first study has none.
-
-    Records of settings that are no longer used are ignored.
-    """
-    found = {}
-    for key in experiment.studies:
-        trials = list_trials(STUDIES[key], variant, KEYS, PAPER_SEEDS, quick)
-        identities = {trial.identity for trial in trials}
-        found[key] = [r for r in records.read(key, variant) if r["identity"] in identities]
+    """Return the records of an experiment's current trials; None where its first study has none."""
+    found = {key: current_records(records, key, variant, quick) for key in experiment.studies}
     return found if found[experiment.studies[0]] else None
 
 

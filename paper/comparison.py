@@ -14,12 +14,28 @@ from paper.harness import markdown_table
 FAR = 2.0  # combined standard errors, beyond which a difference is marked
 # A value counts as reproduced within this share of the published one, or so many standard errors.
 NEAR, NEAR_ERRORS = 0.03, 2.0
+# The gains that the paper prints: table → method → the method that it is compared with.
+GAINS = {
+    "T1": {"ann_ensemble_32": "ann_single"},
+    "T2": {"tnnr_all_anchors": "tnnr_1_anchor", "tnnr_ensemble_32": "tnnr_all_anchors"},
+    "T3": {"nn_inference": "tnnr_all_anchors", "nn_train_and_inference": "tnnr_all_anchors"},
+    "T4": {"twinned_rf_semi_supervised": "twinned_rf_supervised"},
+    "T5": {"twinned_rf": "rf"},
+}
 
 
 @cache
 def published() -> pd.DataFrame:
     """Return the values that the paper prints: table, dataset, method, rmse, standard_error."""
     return pd.read_csv(Path(__file__).with_name("published.csv"))
+
+
+@cache
+def published_gains() -> dict[tuple[str, str, str], float]:
+    """Return (table, dataset, method) → the gain that the paper prints, in per cent."""
+    table = pd.read_csv(Path(__file__).with_name("published_gains.csv"))
+    index = zip(table["table"], table["dataset"], table["method"], strict=True)
+    return dict(zip(index, table["percent"].astype(float), strict=True))
 
 
 def published_rmse(table: str) -> pd.DataFrame:
@@ -51,28 +67,62 @@ def compare(key: str, errors: pd.DataFrame) -> pd.DataFrame:
     return both
 
 
+def gain_columns(key: str, compared: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Return heading → data set → our gain and the printed one, for the gains of the paper."""
+    errors = compared.pivot_table(index="dataset", columns="method", values="rmse")
+    columns: dict[str, dict[str, str]] = {}
+    for method, reference in GAINS.get(key, {}).items():
+        if method not in errors or reference not in errors:
+            continue
+        ours = 100 * (1 - errors[method] / errors[reference])
+        columns[f"gain of {method}"] = {
+            str(dataset): _gain_cell(gain, published_gains().get((key, str(dataset), method)))
+            for dataset, gain in ours.items()
+        }
+    return columns
+
+
+def _gain_cell(ours: float, printed: float | None) -> str:
+    """Our gain and the printed one.
+
+    >>> _gain_cell(-1.234, 0.5)
+    '−1.23 %; 0.5 %'
+    """
+    texts = [f"{ours:.2f} %"] + ([] if printed is None else [f"{printed:g} %"])
+    return "; ".join(texts).replace("-", "−")
+
+
+def count_near(compared: pd.DataFrame) -> tuple[int, int, int]:
+    """Return how many values are near the published ones by share or errors, by share, of all."""
+    known = compared.dropna(subset="published")
+    apart = (known["rmse"] - known["published"]).abs()
+    by_share = apart <= NEAR * known["published"]
+    near = by_share | (apart <= NEAR_ERRORS * known["published_error"])
+    return int(near.sum()), int(by_share.sum()), len(known)
+
+
 def as_markdown(key: str, title: str, variant: str, compared: pd.DataFrame) -> str:
     """Return a page with one column per method; ⚠ marks differences of over two standard errors."""
     fewest, most = int(compared["splits"].min()), int(compared["splits"].max())
     n_splits = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     methods = list(dict.fromkeys(compared["method"]))
+    gains = gain_columns(key, compared)
     rows = []
     for dataset, own in compared.groupby("dataset"):
         cells = {row.method: _cell(row) for row in own.itertuples()}
-        rows.append([str(dataset), *(cells.get(method, "") for method in methods)])
-    known = compared.dropna(subset="published")
-    apart = (known["rmse"] - known["published"]).abs()
-    near = (apart <= NEAR * known["published"]) | (apart <= NEAR_ERRORS * known["published_error"])
+        own_gains = [column.get(str(dataset), "") for column in gains.values()]
+        rows.append([str(dataset), *(cells.get(method, "") for method in methods), *own_gains])
+    near, by_share, n_known = count_near(compared)
     lines = [
         f"# {key}, {variant}: {title}",
         "",
         f"Test RMSE, mean over {n_splits} splits ± standard error; published; ratio. ⚠: further "
-        "apart than two standard errors of both together.",
+        "apart than two standard errors of both together. Gains: ours; printed.",
         "",
-        *markdown_table(["", *methods], rows),
+        *markdown_table(["", *methods, *gains], rows),
         "",
-        f"{near.sum()} of {len(known)} figures are within {NEAR:.0%} of the published one, or "
-        "within two of its standard errors.",
+        f"{near} of {n_known} figures are within {NEAR:.0%} of the published one, or within two of "
+        f"its standard errors; {by_share} are within {NEAR:.0%}.",
     ]
     return "\n".join([*lines, ""])
 

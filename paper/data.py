@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.datasets import forest_split, load, paper_split
 
@@ -31,11 +32,27 @@ def training_and_test_rows(dataset: str, split: int) -> tuple[Points, Points]:
     return (np.concatenate([X, X_val]), np.concatenate([y, y_val])), test
 
 
-def forest_rows(dataset: str, split: int) -> tuple[Points, Points]:
-    """Return 100 training and 100 test points of the first 200, as the paper's forests have."""
+def forest_rows(dataset: str, split: int, random: bool = False) -> tuple[Points, Points]:
+    """Return 100 training and 100 test points: of the first 200, as the author's code; or random.
+
+    Random rows are those of the paper's text.
+    """
     X, y = load_arrays(dataset)
-    train, test = forest_split(split)
+    train, test = forest_indices(len(y), split, random)
     return (X[train], y[train]), (X[test], y[test])
+
+
+def forest_indices(n_rows: int, split: int, random: bool = False) -> tuple[Indices, Indices]:
+    """Return the indices of the training and of the test points of the forests.
+
+    >>> train, test = forest_indices(1000, 0, random=True)
+    >>> len(train), len(test), len(set(train) | set(test))
+    (100, 100, 200)
+    """
+    if not random:
+        return forest_split(split)
+    order = np.random.RandomState(split).permutation(n_rows)
+    return order[:100], order[100:200]
 
 
 def rmse(predicted: Any, y: Any) -> float:

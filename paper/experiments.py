@@ -20,8 +20,10 @@ from paper import (
     timing,
 )
 from paper.panels import Panels
-from paper.studies import Study
+from paper.records import Record, Records
+from paper.studies import Study, list_trials
 from paper.tables import RecordsByStudy
+from twinned.datasets import KEYS, PAPER_SEEDS
 
 STUDIES = {
     study.key: study
@@ -84,6 +86,18 @@ STUDIES = {
         ),
     )
 }
+
+
+def current_records(
+    records: Records, study: str, variant: str, quick: bool = False
+) -> list[Record]:
+    """Return the records of a study's current trials.
+
+    Records of settings that are no longer used are ignored.
+    """
+    trials = list_trials(STUDIES[study], variant, KEYS, PAPER_SEEDS, quick)
+    identities = {trial.identity for trial in trials}
+    return [r for r in records.read(study, variant) if r["identity"] in identities]
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,34 @@ import numpy as np
 import pandas as pd
 
 from paper.anchor_weights import KINDS
+from paper.comparison import published
 from paper.decomposition import expected_error
-from paper.loop_relabelling import LOOP_WEIGHTS, ROUND_WEIGHTS, weight_name
-from paper.panels import GREY, Panels
-from paper.records import Record
-from paper.tables import RecordsByStudy, neighbor_curves
+from paper.loop_relabelling import ROUND_WEIGHTS, weight_name
+from paper.panels import BANDS, GREY, Panels, full_name
+from paper.records import NOT_RECORDED, Record, origin
+from paper.tables import RecordsByStudy, all_pair_results, neighbor_curves
 from twinned.datasets import KEYS
 from twinned.models.neural.ensemble import EFFORTS
 
 BLUE, ORANGE, GREEN, RED = "#1f6fb4", "#e07b1a", "#2a8f4f", "#c4373b"
+
+
+# The paper's own number of each figure, or the part that states what the figure shows.
+NUMBERS = {
+    "A": "Figure 2", "E": "Figure 3", "D": "Figure 4", "B": "Figure 5", "F": "Figure 6",
+    "G": "Figure 7", "C": "Figure 8", "I": "Section 12", "W": "Section 12", "V": "Appendix B",
+}  # fmt: skip
+TRAINING = {"as_published": "as published", "as_written": "as written", "modern": "our training"}
+LOOP_TICKS = (0.001, 0.01, 0.1, 1, 10)
+
+
+def _title(key: str, text: str, variant: str) -> str:
+    """Return the title of a figure.
+
+    >>> _title("A", "Ensembles", "as_published")
+    'Figure 2 of the paper (A): Ensembles, as published'
+    """
+    return f"{NUMBERS[key]} of the paper ({key}): {text}, {TRAINING[variant]}"
 
 
 def curve(records: list[Record], pick: Callable[[dict[str, Any]], Any]) -> pd.DataFrame:
@@ -49,7 +68,7 @@ def figure_a(records: RecordsByStudy, variant: str) -> Panels:
     """Four kinds of ensemble."""
     twins, plain = records["twin-networks"], records["plain-networks"]
     panels = Panels(
-        _datasets(records), f"A · Ensembles, {variant}", "anchors or networks", "test RMSE"
+        _datasets(records), _title("A", "Ensembles", variant), "anchors or networks", "test RMSE"
     )
     panels.draw_level(
         curve(twins, lambda r: r["members"]["1"]), "one twin, all anchors", color=BLUE
@@ -79,9 +98,18 @@ def figure_a(records: RecordsByStudy, variant: str) -> Panels:
     return panels
 
 
+def _all_pairs(records: RecordsByStudy) -> pd.DataFrame:
+    """Rows of the twins of all pairs with all anchors."""
+    return _curve_frame(
+        [
+            (record["config"]["dataset"], record["config"]["split"], 0.0, error)
+            for record, error, _ in all_pair_results(records)
+        ]
+    )
+
+
 def _draw_neighbor_curves(panels: Panels, records: RecordsByStudy) -> None:
-    twins = curve(records["twin-networks"], lambda r: r["members"]["1"])
-    panels.draw_level(twins, "all pairs, all anchors", color=BLUE)
+    panels.draw_level(_all_pairs(records), "all pairs, all anchors", color=BLUE)
     curves = neighbor_curves(records).rename(columns={"neighbors": "x", "rmse": "value"})
     for method, name, color in (
         ("nn_inference", "all pairs, nearest anchors", BLUE),
@@ -92,18 +120,28 @@ def _draw_neighbor_curves(panels: Panels, records: RecordsByStudy) -> None:
 
 def figure_b(records: RecordsByStudy, variant: str) -> Panels:
     """Twins and k-NN."""
-    panels = Panels(_datasets(records), f"B · Twins and k-NN, {variant}", "neighbors", "test RMSE")
+    panels = Panels(
+        _datasets(records), _title("B", "Twins and k-NN", variant), "neighbors", "test RMSE"
+    )
     _draw_neighbor_curves(panels, records)
     neighbors = curve(records["neighbors"], lambda r: r)
     panels.draw_curve(neighbors, "k-NN", color=GREEN, linestyle="--")
+    panels.draw_published("T3", "nn_inference", BLUE)
+    panels.draw_published("T3", "nn_train_and_inference", ORANGE)
     panels.set_log_y()
     return panels
 
 
 def figure_c(records: RecordsByStudy, variant: str) -> Panels:
     """Seconds of training and prediction of one network."""
+    devices = {origin(record)["device"] for record in records["timing"]} - {NOT_RECORDED}
     panels = Panels(
-        _datasets(records), f"C · Training and prediction time, {variant}", "neighbors", "seconds"
+        _datasets(records),
+        _title("C", "Training and prediction time", variant),
+        "neighbors",
+        "seconds",
+        note=f"time of a step on one {', '.join(devices) or 'NVIDIA H200'}, times the number of "
+        f"steps, and of predicting the test rows; {BANDS}",
     )
     unit = {record["config"]["dataset"]: record["result"] for record in records["timing"]}
     for name, study, color in (
@@ -152,24 +190,37 @@ def _training_length(variant: str, epochs: float) -> float:
 def figure_d(records: RecordsByStudy, variant: str) -> Panels:
     """Nearest neighbors as anchors, and as pairs too."""
     panels = Panels(
-        _datasets(records), f"D · Nearest-neighbor pairing, {variant}", "neighbors", "test RMSE"
+        _datasets(records),
+        _title("D", "Nearest-neighbor pairing", variant),
+        "neighbors",
+        "test RMSE",
     )
     _draw_neighbor_curves(panels, records)
     panels.draw_published("T3", "nn_inference", BLUE)
     panels.draw_published("T3", "nn_train_and_inference", ORANGE)
+    panels.clip_above(_limits_without_few_pairs(records))
     return panels
+
+
+def _limits_without_few_pairs(records: RecordsByStudy) -> dict[str, float]:
+    """Upper limits of the axes, so that training on few nearest pairs does not flatten the rest."""
+    curves = neighbor_curves(records)
+    few = (curves["method"] == "nn_train_and_inference") & (curves["neighbors"] < 8)
+    shown = curves[~few].groupby(["dataset", "method", "neighbors"])["rmse"].mean()
+    printed = published().query("table == 'T3'").groupby("dataset")["rmse"].max()
+    highest = shown.groupby("dataset").max()
+    return {str(key): 1.04 * max(value, printed.get(key, value)) for key, value in highest.items()}
 
 
 def figure_e(records: RecordsByStudy, variant: str) -> Panels:
     """The training-set multiplier."""
     panels = Panels(
         _datasets(records, "paired-networks"),
-        f"E · Training-set multiplier, {variant}",
+        _title("E", "Training-set multiplier", variant),
         "random partners of each point",
         "test RMSE",
     )
-    twins = curve(records["twin-networks"], lambda r: r["members"]["1"])
-    panels.draw_level(twins, "all pairs", color=BLUE)
+    panels.draw_level(_all_pairs(records), "all pairs", color=BLUE)
     rows = []
     for record in records["paired-networks"]:
         config = record["config"]
@@ -185,15 +236,22 @@ def figure_f(records: RecordsByStudy, variant: str) -> Panels:
     """Numbers stored, by the size of the ensemble, for several numbers of features."""
     (record,) = records["storage"]
     settings, result = record["config"]["settings"], record["result"]
-    panels = Panels(["F"], f"F · Numbers stored, {variant}", "anchors or networks", "numbers")
+    panels = Panels(
+        ["F"],
+        _title("F", "Numbers stored", variant),
+        "anchors or networks",
+        "numbers",
+        note="counted, without bands; squares and circles: measured files",
+    )
     axis = panels.axes["F"]
     axis.set_yscale("log")
     for features, color in zip(settings["features"], (BLUE, ORANGE, GREEN, RED), strict=False):
         plain, twin = np.transpose(result["numbers"][str(features)])
         (drawn,) = axis.plot(settings["sizes"], plain, color=color)
-        panels.add_to_legend(f"plain networks, {features} features", drawn)
+        count = f"{features} feature{'s' * (features != 1)}"
+        panels.add_to_legend(f"plain networks, {count}", drawn)
         (drawn,) = axis.plot(settings["sizes"], twin, "--", color=color)
-        panels.add_to_legend(f"one twin and anchors, {features} features", drawn)
+        panels.add_to_legend(f"one twin and anchors, {count}", drawn)
     f = settings["measured_features"]
     plain, twin = np.transpose(result["bytes"]) / 4  # numbers of four bytes
     for values, kind, marker in ((plain, "plain networks", "s"), (twin, "a twin", "o")):
@@ -210,82 +268,129 @@ def figure_g(records: RecordsByStudy, variant: str) -> Panels:
         if "fold" not in record["config"]["settings"]
     ]
     panels = Panels(
-        _datasets(records), f"G · Loops through unlabelled points, {variant}", "Λ", "test RMSE"
+        _datasets(records),
+        _title("G", "Loops through unlabelled points", variant),
+        "Λ",
+        "test RMSE",
+        note="bands: ± one standard error, over splits, of the difference to no loops",
     )
-    panels.draw_level(curve(tests, lambda r: r["supervised"]), "no loops", color=BLUE)
-    names = {weight_name(weight) for weight in LOOP_WEIGHTS}
-
-    def by_weight(result: dict[str, Any]) -> dict[float, float]:
-        # Λ = 0 is drawn at the left end of the logarithmic axis
-        return {max(float(n), 3e-2): v for n, v in result["loops"].items() if n in names}
-
-    panels.draw_curve(
-        curve(tests, by_weight), "loops (at the left Λ = 0)", color=ORANGE, linestyle="--"
-    )
-    for axis in panels.axes.values():
-        axis.set_xscale("log", base=10)
+    first = [record for record in tests if "1" in record["result"]["loops"]]
+    panels.draw_level(curve(first, lambda r: r["supervised"]), "no loops", color=BLUE)
+    rows = _loop_rows(tests)
+    lowest = rows.loc[rows["x"] > 0, "x"].min()
+    zero = 0.3 * lowest  # where Λ = 0 is drawn on the logarithmic axis, left of the break
+    for own in (rows[rows["x"] == 0].assign(x=zero), rows[rows["x"] > 0]):
+        panels.draw_curve(own, "loops (left of the break: Λ = 0)", color=ORANGE, linestyle="--")
     panels.draw_published("T4", "twinned_rf_supervised", BLUE)
     panels.draw_published("T4", "twinned_rf_semi_supervised", ORANGE)
+    ticks = [tick for tick in LOOP_TICKS if lowest <= tick <= rows["x"].max()]
+    for axis in panels.axes.values():
+        axis.set_xscale("log", base=10)
+        axis.set_xticks([zero, *ticks], ["0", *(f"{tick:g}" for tick in ticks)])
+        axis.set_xlim(left=0.7 * zero)
+        for position in (0.5 * lowest, 0.57 * lowest):  # two strokes across the axis
+            axis.plot(
+                [0.96 * position, 1.04 * position],
+                [-0.025, 0.025],
+                color="k",
+                linewidth=1,
+                clip_on=False,
+                transform=axis.get_xaxis_transform(),
+            )
     return panels
+
+
+def _loop_rows(tests: list[Record]) -> pd.DataFrame:
+    """dataset, split, x (Λ), value (error), difference to no loops; Λ that all splits have."""
+    rows = [
+        (record["config"]["dataset"], record["config"]["split"], float(name), error,
+         error - record["result"]["supervised"])
+        for record in tests
+        for name, error in record["result"]["loops"].items()
+    ]  # fmt: skip
+    found = pd.DataFrame(rows, columns=["dataset", "split", "x", "value", "difference"])
+    splits = found.groupby("x")["split"].transform("nunique")
+    return found[splits == found["split"].nunique()]
 
 
 def figure_v(records: RecordsByStudy, variant: str) -> Panels:
     """Bias, variance and covariance of three kinds of ensemble, by the formula."""
     panels = Panels(
-        _datasets(records), f"V · Expected square error, {variant}", "size", "mean square error"
+        _datasets(records),
+        _title("V", "Expected squared error", variant),
+        "size M of the ensemble",
+        "squared error, (units of y)²",
+        note="lines: bias² + variance / M + (1 − 1/M) covariance; circles: measured error of the "
+        "ensemble against the truth without noise",
     )
     kinds = {
-        "anchors": ("anchors of one twin", BLUE),
-        "twins": ("twins", GREEN),
-        "networks": ("plain networks", ORANGE),
+        "anchors": ("anchors of one twin", BLUE, (0, (1, 1))),
+        "twins": ("twins with all anchors", GREEN, (0, (1, 3))),
+        "networks": ("plain networks", ORANGE, (0, (1, 1))),
     }
     sizes = [2**i for i in range(6)]
     for record in records["decomposition"]:
         axis = panels.axes[record["config"]["dataset"]]
-        for kind, (name, color) in kinds.items():
+        for kind, (name, color, dots) in kinds.items():
             parts = record["result"][kind]
             expected = [expected_error(parts, n) for n in sizes]
             (drawn,) = axis.plot(sizes, expected, color=color)
             panels.add_to_legend(name, drawn)
             axis.plot([parts["size"]], [parts["error"]], "o", color=color, markersize=4)
-            drawn = axis.axhline(parts["bias"], color=color, linestyle=":", linewidth=1)
-            panels.add_to_legend("bias² alone", drawn)
+            drawn = axis.axhline(parts["bias"], color=color, linestyle=dots, linewidth=1.4)
+            panels.add_to_legend(f"bias² of {name}", drawn)
         axis.set_ylim(bottom=0)
+        axis.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
+        axis.yaxis.get_offset_text().set_fontsize(8)
     return panels
 
 
 def figure_i(records: RecordsByStudy, variant: str) -> Panels:
     """Repeated relabelling: error and inconsistency of each round, as a ratio to round 0."""
     trials = records["iterated-loops"]
+    fields = {"rmse": "test RMSE", "inconsistency": "loop inconsistency"}
+    datasets, keys = _datasets(records), []
+    for start in range(0, len(datasets), 3):  # a row of errors above a row of inconsistencies
+        keys += [f"{key} {field}" for field in fields for key in datasets[start : start + 3]]
+    titles = {
+        f"{d} {f}": f"{full_name(d)}:\n{text}" for d in datasets for f, text in fields.items()
+    }
     panels = Panels(
-        _datasets(records), f"I · Repeated relabelling of loops, {variant}", "round", "ratio"
-    )
+        keys, _title("I", "Repeated relabelling of loops", variant), "round", "ratio to round 0",
+        titles=titles,
+    )  # fmt: skip
     present = set().union(*(record["result"] for record in trials))
     for weight, color in zip(ROUND_WEIGHTS, (GREEN, BLUE, RED), strict=True):
         key = weight_name(weight)
         if key not in present:  # a quick run has fewer
             continue
-        for field, label, style in (
-            ("rmse", "test RMSE", "-"),
-            ("inconsistency", "loop inconsistency", ":"),
-        ):
+        for field in fields:
 
             def ratio(result: Any, key: str = key, field: str = field) -> dict[int, float]:
                 values = result[key][field]
                 return {number: value / values[0] for number, value in enumerate(values)}
 
-            name = f"Λ = {weight:.3g}: {label}"
-            panels.draw_curve(curve(trials, ratio), name, color=color, linestyle=style)
-    for axis in panels.axes.values():
+            rows = curve(trials, ratio)
+            rows["dataset"] += f" {field}"
+            panels.draw_curve(rows, f"Λ = {weight:.3g}", color=color)
+    for name, axis in panels.axes.items():
         axis.set_xscale("linear")
-        axis.set_yscale("log", base=2)
+        if name.endswith("inconsistency"):
+            axis.set_yscale("log", base=2)
+            axis.yaxis.set_major_formatter("{x:g}")
     return panels
 
 
 def figure_w(records: RecordsByStudy, variant: str) -> Panels:
     """Weights of anchors: test error as a ratio to that of equal weights."""
     label = "test RMSE / that of equal weights, ± 2 standard errors"
-    panels = Panels(["W"], f"W · Weighted anchors, {variant}", "", label)
+    panels = Panels(
+        ["W"],
+        _title("W", "Weighted anchors", variant),
+        "",
+        label,
+        note="bars: ± two standard errors, over the 25 splits, of the ratio",
+    )
     axis, datasets = panels.axes["W"], _datasets(records)
     names = {"members": "members' variance", "loops": "loop inconsistency", "distance": "distance"}
     positions: Any = np.arange(len(datasets))
@@ -309,5 +414,6 @@ def figure_w(records: RecordsByStudy, variant: str) -> Panels:
         panels.add_to_legend(f"weights by {names[kind]}", drawn)
     axis.axhline(1.0, color=GREY, linewidth=1)
     axis.set_xscale("linear")
-    axis.set_xticks(positions, datasets)
+    names_of_sets = [full_name(key).replace(" ", "\n") for key in datasets]
+    axis.set_xticks(positions, names_of_sets, fontsize=7)
     return panels

@@ -6,7 +6,8 @@ Three studies train; the tables and figures are views of their records:
 - *twin networks*: 32 twins, each trained on all pairs, which predict from few and many, random and
   nearest anchors;
 - *paired networks*: twins trained on a subset of the pairs: those of nearest neighbors (as many as
-  there are anchors afterwards), or of random partners (the training-set multiplier).
+  there are anchors afterwards), or of random partners (the training-set multiplier). Our ensembles
+  vary the settings of their members, so `modern` also has twins of all pairs with the same members.
 
 All train on the 70 %, stop early by the 10 % and are tested on the 20 %. `as_published` and
 `as_written` train as the author's code and the paper's text do, `modern` with our network,
@@ -36,7 +37,7 @@ from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
 N_MEMBERS, N_PAIRED = 32, {"as_published": 1, "as_written": 1, "modern": 4}
 QUICK_MEMBERS, QUICK_ROWS = 4, 100  # the latter: of the validation and the test rows
 NEIGHBORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # anchors of a twin that was trained on all pairs
-NEAREST_PAIRS = (2, 4, 8, 16, 32, 64)  # in training and prediction; a point is its own nearest
+NEAREST_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)  # in training and prediction
 MULTIPLIERS = (1, 2, 4, 8, 16, 32, 64)
 VARIANTS = ("as_published", "modern", "as_written")
 
@@ -53,9 +54,11 @@ def twin_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Tri
 
 
 def paired_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    kinds = {"nearest": NEAREST_PAIRS, "random": MULTIPLIERS}
+    kinds: dict[str, tuple[int, ...]] = {"nearest": NEAREST_PAIRS, "random": MULTIPLIERS}
     if quick:
         kinds = {"nearest": (4, 16), "random": (1, 8)}
+    if variant == "modern":
+        kinds["all"] = (0,)
     settings = {"members": 1 if quick else N_PAIRED[variant], **extent(variant, quick)}
     return [
         Trial("paired-networks", variant, dataset, split, settings | {"pairs": kind, "partners": k})
@@ -130,10 +133,16 @@ def run_twins(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
 
 
 def run_paired(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
-    """Yield errors of one twin: with as many nearest anchors as in training, or with all."""
+    """Yield errors of one twin: with as many nearest anchors as in training, or with all.
+
+    For twins of all pairs also with the nearest anchors, by their number.
+    """
     for trial, model, (validation, test) in fit_trials(batch, TwinNeuralRegressor):
-        twin, result = FittedTwin(model), {"epochs": _epochs(model)}
+        twin = FittedTwin(model)
+        result: dict[str, Any] = {"epochs": _epochs(model)}
         for name, (X, y) in {"validation": validation, "test": test}.items():
+            if trial.settings["pairs"] == "all":
+                result.setdefault("nearest", {})[name] = _nearest_errors(twin, X, y)
             if trial.settings["pairs"] == "nearest":
                 predicted = twin.nearest_predictions(
                     X, trial.settings["partners"], max(NEAREST_PAIRS)
@@ -142,6 +151,13 @@ def run_paired(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
                 predicted = twin.predictions(X)
             result[name] = float(np.mean(errors(predicted, y, axis=1)))
         yield trial, result
+
+
+def _nearest_errors(twin: FittedTwin, X: Any, y: Any) -> dict[str, float]:
+    """Errors of one twin by the number of its nearest anchors, mean over members."""
+    sizes = [k for k in NEIGHBORS if k <= len(twin.anchors_y)]
+    nearest = twin.nearest_anchors(X, max(sizes))
+    return _means([errors_by_n_neighbors(own, y, nearest, sizes) for own in twin.estimates(X)])
 
 
 def _means(curves: list[dict[str, float]]) -> dict[str, float]:
@@ -165,7 +181,7 @@ def fit_trials(
 
 def _estimator(trial: Trial, kind: Any) -> Any:
     options: dict[str, Any] = {"n_members": trial.settings["members"], "random_state": trial.split}
-    if "pairs" in trial.settings:
+    if trial.settings.get("pairs", "all") != "all":
         options["pairs"] = _pairs(trial)
     if trial.variant == "modern":
         options |= {"n_folds": 1, "selection": "mean", "effort": trial.settings["effort"]}
@@ -177,8 +193,10 @@ def _pairs(trial: Trial) -> Any:
     partners = trial.settings["partners"]
     if trial.settings["pairs"] == "random":
         return RandomPairs(partners)
-    # the author counts a training point among its own neighbors
-    return NearestPairs(partners, include_self=trial.variant != "modern")
+    if trial.variant != "as_published":
+        return NearestPairs(partners)
+    # the author counts a training point among its own neighbors, of which there are two at least
+    return NearestPairs(max(partners, 2), include_self=True)
 
 
 def _epochs(model: Any) -> float:

@@ -10,19 +10,41 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from PIL import Image
 
 from paper.comparison import published
 from paper.harness import write_figure
+from twinned.datasets import KEYS, info
 
 GREY = "#6b6b6b"
+BANDS = "bands: ± one standard error over the 25 splits"
 SIZE, DPI = (9.6, 8.4), 130  # inches: the width of a page
 
 
 class Panels:
-    """A grid of panels, one for each data set, with one legend."""
+    """A grid of panels, one for each data set, with one legend.
 
-    def __init__(self, datasets: list[str], title: str, x_label: str, y_label: str) -> None:
+    Parameters
+    ----------
+    datasets : list of str
+        Keys of the panels; those of data sets are titled with their full name.
+    title, x_label, y_label : str
+    note : str
+        Printed below the panels: what the bands are.
+    titles : dict of str to str, default=None
+        Titles of panels that are not data sets.
+    """
+
+    def __init__(
+        self,
+        datasets: list[str],
+        title: str,
+        x_label: str,
+        y_label: str,
+        note: str = BANDS,
+        titles: dict[str, str] | None = None,
+    ) -> None:
         n_rows = -(-len(datasets) // 3)
         height = SIZE[1] * (n_rows / 3 if len(datasets) > 1 else 0.6) + 0.5
         self.figure = Figure(figsize=(SIZE[0], height), layout="constrained", dpi=DPI)
@@ -32,7 +54,8 @@ class Panels:
             axis.set_visible(False)
         for i, (dataset, axis) in enumerate(self.axes.items()):
             if len(datasets) > 1:
-                axis.set_title(dataset, fontsize=11, loc="left", fontweight="bold")
+                name = (titles or {}).get(dataset) or full_name(dataset)
+                axis.set_title(name, fontsize=10, loc="left", fontweight="bold")
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter("{x:g}")
             axis.tick_params(which="both", labelsize=8)
@@ -45,28 +68,62 @@ class Panels:
             if i >= len(datasets) - 3:
                 axis.set_xlabel(x_label, fontsize=9)
         self.figure.suptitle(title, fontsize=12)
+        self._note = note
         self._legend: dict[str, Any] = {}
 
     def set_log_y(self) -> None:
-        """Make the vertical axes logarithmic, with plain numbers at the ticks."""
+        """Make the vertical axes logarithmic, with plain numbers at several ticks.
+
+        Called when all is drawn, as the ticks depend on the range.
+        """
         for axis in self.axes.values():
+            low, high = axis.get_ylim()
             axis.set_yscale("log")
-            axis.yaxis.set_major_formatter(_PlainLogFormatter())
-            axis.yaxis.set_minor_formatter(_PlainLogFormatter(minor_thresholds=(2, 0.4)))
+            narrow = low > 0 and high / low < 12
+            axis.yaxis.set_major_locator(
+                MaxNLocator(5) if narrow else LogLocator(subs=(1.0, 2.0, 5.0), numticks=12)
+            )
+            axis.yaxis.set_major_formatter("{x:.3g}")
+            axis.yaxis.set_minor_locator(NullLocator())
 
     def draw_curve(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
         """Draw a curve in each panel: `rows` has dataset, x and value, averaged over the rest."""
         for dataset, own in rows.groupby("dataset"):
             grouped = own.groupby("x")["value"]
             mean: Any = grouped.mean()
-            error: Any = grouped.std(ddof=0) / np.sqrt(grouped.count())
+            # the band may be of a paired difference instead
+            spread = own.groupby("x")["difference"] if "difference" in own else grouped
+            error: Any = spread.std(ddof=0) / np.sqrt(spread.count())
             (drawn,) = self.axes[dataset].plot(
                 mean.index, mean, markersize=3, marker="o", linewidth=1.4, **style
             )
             self.axes[dataset].fill_between(
                 mean.index, mean - error, mean + error, color=drawn.get_color(), alpha=0.15, lw=0
             )
+            if len(mean) == 1:  # a band of one point is invisible
+                self.axes[dataset].errorbar(
+                    mean.index, mean, error, color=drawn.get_color(), alpha=0.5, capsize=3
+                )
             self.add_to_legend(name, drawn)
+
+    def clip_above(self, limits: dict[str, float]) -> None:
+        """Limit the vertical axes from above, and print the values of points beyond."""
+        for dataset, top in limits.items():
+            axis = self.axes[dataset]
+            low = axis.get_ylim()[0]
+            hidden = {
+                (x, y, line.get_color())
+                for line in axis.lines
+                if line.get_transform() == axis.transData
+                for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+                if y > top
+            }
+            axis.set_ylim(low, top)
+            if hidden:
+                text = ", ".join(f"{y:.3g} at {x:g}" for x, y, _ in sorted(hidden))
+                color = next(iter(hidden))[2]
+                axis.text(0.99, 0.98, f"above: {text}", ha="right", va="top", fontsize=7,
+                          color=color, transform=axis.transAxes)  # fmt: skip
 
     def draw_level(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
         """Draw a horizontal line in each panel: `rows` has dataset and value."""
@@ -103,6 +160,8 @@ class Panels:
             ncols=min(3, len(self._legend)),
             fontsize=9,
             frameon=False,
+            title=self._note,
+            title_fontsize=8,
         )
         paths = [folder / f"{name}.{kind}" for kind in ("svg", "png")]
         for path in paths:
@@ -110,11 +169,22 @@ class Panels:
             metadata = {"Date": None} if path.suffix == ".svg" else {}
             with rc_context({"svg.hashsalt": "twinned"}):
                 write_figure(path, self.figure, metadata=metadata)
+            if path.suffix == ".png":
+                _reduce_colors(path)
         return paths
 
 
-class _PlainLogFormatter(LogFormatter):
-    """Writes 0.02 where its base class writes 2e-2, and nothing where that writes nothing."""
+def _reduce_colors(path: Path) -> None:
+    """Store a picture with a palette, in a third of the bytes."""
+    with Image.open(path) as picture:
+        reduced = picture.convert("RGB").quantize(128)
+    reduced.save(path, optimize=True)
 
-    def __call__(self, x: float, pos: Any = None) -> str:
-        return f"{x:.3g}" if super().__call__(x, pos) else ""
+
+def full_name(dataset: str) -> str:
+    """Return name and key of a data set, or the key of another panel.
+
+    >>> full_name("BH"), full_name("F")
+    ('Boston housing (BH)', 'F')
+    """
+    return f"{info(dataset).name} ({dataset})" if dataset in KEYS else dataset

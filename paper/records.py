@@ -2,7 +2,7 @@
 
 A *trial* is a study in one variant, on one data set and split, with its settings. Its identity is
 a digest of all of these, so a changed setting makes a new trial. A record holds the trial, its
-result, the versions of the libraries and the seconds it took.
+result, the seconds it took, and its origin: device, versions of the libraries, date and commit.
 
 While a study runs, each record is a small file of its own, written atomically. `pack` gathers them
 into one compressed file per study and variant, which is what is committed. Several processes may
@@ -16,22 +16,27 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import platform
+import subprocess
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paper.harness import lock_folder, write_file
+from paper.harness import ROOT, lock_folder, write_file
 from twinned._version import __version__
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
 # The fields of a record that may differ between two runs of one trial.
-VOLATILE_FIELDS = ("seconds", "host", "versions")
+VOLATILE_FIELDS = ("seconds", "host", "versions", "device", "date", "commit")
+NOT_RECORDED = "not recorded"  # the origin of records of earlier versions
 
 Record = dict[str, Any]
 
@@ -70,15 +75,23 @@ class Records:
     ----------
     folder : path
         Created with the first record.
+    commit : str, default=None
+        Trials whose record is of another commit are run again.
     """
 
-    def __init__(self, folder: Any) -> None:
+    def __init__(self, folder: Any, commit: str | None = None) -> None:
         self.folder = Path(folder)
+        self.commit = commit
 
     def pending(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Return the trials that have no record."""
+        """Return the trials that have no record, or none of the required commit."""
         groups = {(trial.study, trial.variant) for trial in trials}
-        finished = set().union(*(self.finished(*group) for group in groups))
+        finished = {
+            record["identity"]
+            for group in groups
+            for record in self.read(*group)
+            if self.commit in (None, origin(record)["commit"])
+        }
         return [trial for trial in trials if trial.identity not in finished]
 
     def finished(self, study: str, variant: str) -> set[str]:
@@ -94,6 +107,9 @@ class Records:
             "seconds": round(seconds, 3),
             "versions": library_versions(),
             "host": platform.node(),
+            "device": device_name(),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": current_commit(),
         }
         path = self._unpacked(trial.study, trial.variant) / f"{trial.identity}.json"
         write_file(path, json.dumps(record, sort_keys=True).encode())
@@ -204,6 +220,38 @@ def _warn_damaged(path: Path, error: Exception, advice: str) -> None:
 def reproducible_part(record: Record) -> Record:
     """Return a record without the fields that differ between machines or days."""
     return {name: value for name, value in record.items() if name not in VOLATILE_FIELDS}
+
+
+def origin(record: Record) -> dict[str, str]:
+    """Return device, date (the day) and commit of a record; "not recorded" where it lacks them."""
+    found = {name: str(record.get(name, NOT_RECORDED)) for name in ("device", "date", "commit")}
+    return found | {"date": found["date"].split("T")[0]}
+
+
+def device_name() -> str:
+    """Return the accelerator that JAX computes on, where it has one; else the processor."""
+    jax = sys.modules.get("jax")  # not imported here: forests do without
+    if jax is not None and jax.default_backend() != "cpu":
+        return str(jax.devices()[0].device_kind)
+    information = Path("/proc/cpuinfo")
+    text = information.read_text("utf-8") if information.exists() else ""
+    models = [line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line]
+    return f"{os.cpu_count()} × {models[0] if models else platform.machine()}"
+
+
+@cache
+def current_commit() -> str:
+    """Return the commit of the clone, with "+" where files have been changed since."""
+    try:
+        commit = _git("rev-parse", "--short=12", "HEAD")
+        return commit + "+" * bool(_git("status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    call = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @cache

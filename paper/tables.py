@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from paper.loop_relabelling import LOOP_WEIGHTS, weight_name
+from paper.loop_relabelling import weight_name
 from paper.records import Record
 
 RecordsByStudy = dict[str, list[Record]]
@@ -53,22 +53,31 @@ def table3(records: RecordsByStudy) -> pd.DataFrame:
     One number for each data set. The paper's are "best estimates": the lowest test error, as here
     for `as_published` and `as_written`; `modern` takes the lowest error of validation rows.
     """
-    twins = records["twin-networks"]
-    all_anchors = _rows(
-        (record, {"tnnr_all_anchors": record["result"]["members"]["1"]}) for record in twins
-    )
+    twins = all_pair_results(records)
+    all_anchors = _rows((record, {"tnnr_all_anchors": error}) for record, error, _ in twins)
     curves = neighbor_curves(records)
-    is_modern = {record["config"]["variant"] for record in twins} == {"modern"}
+    is_modern = {record["config"]["variant"] for record, *_ in twins} == {"modern"}
     best = best_neighbors(curves, "validation" if is_modern else "test").reset_index()
     chosen = curves.merge(best, on=["dataset", "method", "neighbors"])
     return pd.concat([all_anchors, chosen[["dataset", "split", "method", "rmse"]]])
 
 
+def all_pair_results(records: RecordsByStudy) -> list[tuple[Record, float, dict[str, Any]]]:
+    """Return record, error with all anchors and errors with nearest ones, of twins of all pairs.
+
+    Those with the members of the twins of some pairs, where they were run; else all members.
+    """
+    same = [r for r in records["paired-networks"] if r["config"]["settings"]["pairs"] == "all"]
+    if same:
+        return [(r, r["result"]["test"], r["result"]["nearest"]) for r in same]
+    twins = [(r, r["result"]) for r in records["twin-networks"]]
+    return [(record, result["members"]["1"], result["nearest"]) for record, result in twins]
+
+
 def neighbor_curves(records: RecordsByStudy) -> pd.DataFrame:
     """Return dataset, split, method, neighbors, validation (error) and rmse (of test rows)."""
     rows = []
-    for record in records["twin-networks"]:
-        nearest = record["result"]["nearest"]
+    for record, _, nearest in all_pair_results(records):
         for k, error in nearest["test"].items():
             rows.append((record, "nn_inference", int(k), nearest["validation"][k], error))
     for record in records["paired-networks"]:
@@ -98,33 +107,37 @@ def table4(records: RecordsByStudy) -> pd.DataFrame:
     chosen = chosen_loop_weights(records)
     rows = []
     for record in records["semi-supervised-forests"]:
-        dataset = record["config"]["dataset"]
-        if "fold" not in record["config"]["settings"] and dataset in chosen:
-            methods = {
-                "twinned_rf_supervised": record["result"]["supervised"],
-                "twinned_rf_semi_supervised": record["result"]["loops"][chosen[dataset]],
-            }
-            rows.append((record, methods))
+        dataset, loops = record["config"]["dataset"], record["result"]["loops"]
+        if "fold" in record["config"]["settings"] or dataset not in chosen:
+            continue
+        methods = {}
+        if weight_name(0.0) in loops:  # the Λ of a split may be in two records
+            methods["twinned_rf_supervised"] = record["result"]["supervised"]
+        if chosen[dataset] in loops:
+            methods["twinned_rf_semi_supervised"] = loops[chosen[dataset]]
+        rows.append((record, methods))
     return _rows(rows)
 
 
 def chosen_loop_weights(records: RecordsByStudy) -> dict[str, str]:
     """Return data set → Λ, by folds of labelled rows; `as_published` by test rows, as the author.
 
-    Only the Λ that all splits have are compared.
+    Only the Λ that all splits, and all folds, of all data sets have are compared.
     """
-    compared = {weight_name(weight) for weight in LOOP_WEIGHTS}
     rows = []
     for record in records["semi-supervised-forests"]:
         config = record["config"]
-        if ("fold" in config["settings"]) == (config["variant"] == "modern"):
-            rows += [
-                (config["dataset"], name, error**2)
-                for name, error in record["result"]["loops"].items()
-                if name in compared
-            ]
-    squares = pd.DataFrame(rows, columns=["dataset", "weight", "square"])
-    means = squares.pivot_table(index="dataset", columns="weight", values="square")
+        trial = (config["split"], config["settings"].get("fold"))
+        for name, error in record["result"]["loops"].items():
+            rows.append((config["dataset"], trial, name, error**2))
+    squares = pd.DataFrame(rows, columns=["dataset", "trial", "weight", "square"])
+    counts = squares.groupby("weight").size()
+    squares = squares[squares["weight"].isin(counts.index[counts == counts.max()])]
+    is_modern = {r["config"]["variant"] for r in records["semi-supervised-forests"]} == {"modern"}
+    of_fold = squares["trial"].map(lambda trial: trial[1] is not None)
+    means = squares[of_fold == is_modern].pivot_table(
+        index="dataset", columns="weight", values="square"
+    )
     return {str(key): str(row.idxmin()) for key, row in means.iterrows()}
 
 

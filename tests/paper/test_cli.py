@@ -100,7 +100,7 @@ def test_all_skips_experiments_without_that_variant(empty, monkeypatch):
     ("arguments", "expected"),
     [
         (("run", "T99"), ("T99", "T5")),
-        (("run", "T5", "--variant", "as_written"), ("as_written", "'as_published', 'modern'")),
+        (("run", "T5", "--variant", "best"), ("best", "'as_published', 'modern', 'as_written'")),
         (("show", "T5"), ("no records of T5", "python -m paper run T5 --variant as_published")),
         (("show", "F"), ("no records of F", "python -m paper run F --variant as_published")),
         (("report",), ("no records",)),

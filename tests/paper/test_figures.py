@@ -3,7 +3,7 @@
 import pytest
 
 from paper.experiments import EXPERIMENTS, STUDIES
-from paper.loop_relabelling import LOOP_WEIGHTS, ROUND_WEIGHTS, weight_name
+from paper.loop_relabelling import ALL_LOOP_WEIGHTS, ROUND_WEIGHTS, weight_name
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,10 @@ RESULTS = {
         "one_anchor": 0.6, "anchors": SIZES, "members": SIZES, "members_one_anchor": SIZES,
         "nearest": {"validation": SIZES, "test": SIZES}, "epochs": 80.0,
     },
-    "paired-networks": {"validation": 0.4, "test": 0.5, "epochs": 70.0},
+    "paired-networks": {
+        "validation": 0.4, "test": 0.5, "epochs": 70.0,
+        "nearest": {"validation": SIZES, "test": SIZES},
+    },
     "neighbors": SIZES,
     "timing": {
         "plain_unit": 1e-3, "twin_unit": 2e-3, "plain_predict": 0.01, "twin_predict": 0.02,
@@ -24,7 +27,7 @@ RESULTS = {
     },
     "decomposition": dict.fromkeys(("anchors", "twins", "networks"), PARTS),
     "semi-supervised-forests": {
-        "supervised": 0.5, "loops": {weight_name(weight): 0.4 for weight in LOOP_WEIGHTS},
+        "supervised": 0.5, "loops": {weight_name(weight): 0.4 for weight in ALL_LOOP_WEIGHTS},
     },
     "iterated-loops": {
         weight_name(weight): {"rmse": [0.5, 0.4], "inconsistency": [0.2, 0.3]}
@@ -68,11 +71,15 @@ def result(study, settings):
 def test_a_figure_is_the_same_file_when_drawn_again(experiment, tmp_path):
     for variant in experiment.variants:
         by_study = {study: records(study, variant, False) for study in experiment.studies}
+        if not all(by_study.values()):  # forests as written have no trials before their search
+            continue
         vector, pixels = experiment.draw(by_study, variant).save(
             tmp_path, f"{experiment.key}-{variant}"
         )
         assert pixels.stat().st_size > 10_000
     content = vector.read_bytes()
+    variant = vector.stem.split("-")[1]
+    by_study = {study: records(study, variant, False) for study in experiment.studies}
     experiment.draw(by_study, variant).save(tmp_path, f"{experiment.key}-{variant}")
     assert vector.read_bytes() == content
 

@@ -4,12 +4,20 @@ import gzip
 import json
 import os
 import traceback
+from datetime import datetime
 
 import pytest
 
 from paper import harness
 from paper import records as records_module
-from paper.records import DamagedRecordWarning, Records, Trial, reproducible_part
+from paper.records import (
+    NOT_RECORDED,
+    DamagedRecordWarning,
+    Records,
+    Trial,
+    origin,
+    reproducible_part,
+)
 
 TRIAL = Trial("T9", "modern", "YH", 3, {"trees": 5, "sizes": [1, 2]})
 
@@ -22,6 +30,10 @@ def test_a_record_is_read_as_written(tmp_path):
     assert record["result"]["rmse"] == 0.1 + 0.2  # to the last bit
     assert record["identity"] == TRIAL.identity
     assert set(record["versions"]) >= {"twinned", "python", "numpy"}
+    assert set(origin(record)) == {"device", "date", "commit"}
+    assert datetime.fromisoformat(record["date"]).tzinfo is not None
+    assert NOT_RECORDED not in origin(record).values()
+    assert set(origin({}).values()) == {NOT_RECORDED}
     assert records.finished("T9", "modern") == {TRIAL.identity}
     assert records.finished("T9", "as_published") == set()
 

@@ -1,0 +1,162 @@
+"""Conclusions on storage, time, weights of anchors, and the appendix on bias and variance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from paper.conclusions.measured import (
+    Measured,
+    MissingRecordsError,
+    Outcome,
+    Status,
+    each,
+    geometric_mean,
+    grade,
+    on,
+    percent,
+    spread,
+)
+from paper.decomposition import expected_error
+from paper.records import Record
+from twinned.datasets import KEYS, PAPER_SEEDS
+
+
+def twins_need_less_storage(m: Measured) -> Outcome:
+    """Figure F: E networks against one twin with E anchors."""
+    (record,) = m.records("storage")
+    sizes, numbers = record["config"]["settings"]["sizes"], record["result"]["numbers"]
+    ratio: Any = pd.DataFrame(
+        {int(f): {s: twin / plain for s, (plain, twin) in zip(sizes, own, strict=True)}
+         for f, own in numbers.items()}
+    )  # fmt: skip
+    first = {f: min(s for s in sizes if ratio.loc[s, f] < 1) for f in ratio}
+    files = [twin / plain for plain, twin in record["result"]["bytes"]]
+    measured = record["config"]["settings"]["measured"]
+    half = {f: min(s for s in sizes if ratio.loc[s, f] < 0.5) for f in ratio}
+    details = (
+        "a twin with anchors stores fewer numbers than networks from "
+        + ", ".join(f"{s} on ({f} feature{'s' * (f > 1)})" for f, s in first.items())
+        + ", and less than half from "
+        + ", ".join(str(s) for s in half.values())
+        + f" on; with 32 members {percent(ratio.loc[32].min())} to {percent(ratio.loc[32].max())}; "
+        "saved files: "
+        + ", ".join(f"{percent(r)} for {s}" for s, r in zip(measured, files, strict=True))
+    )
+    holds = max(first.values()) <= 2 and ratio.loc[32].max() < 0.5
+    return Outcome(Status.HOLDS if holds else Status.IN_PART, details)
+
+
+def storage_trend_is_general(m: Measured) -> Outcome:
+    """Section 10: one more anchor is cheaper than one more network."""
+    (record,) = m.records("storage")
+    sizes, numbers = record["config"]["settings"]["sizes"], record["result"]["numbers"]
+    slopes = {
+        int(f): (np.diff([plain for plain, _ in own]) / np.diff([twin for _, twin in own])).min()
+        for f, own in numbers.items()
+    }
+    details = f"up to {sizes[-1]} members, one more network stores " + ", ".join(
+        f"{slope:.0f} times (f = {f})" for f, slope in slopes.items()
+    )
+    details += " the numbers of one more anchor"
+    return Outcome(Status.HOLDS if min(slopes.values()) > 1 else Status.FAILS, details)
+
+
+def neighbors_train_faster(m: Measured) -> Outcome:
+    """Figure C: training length with nearest pairs against all pairs, in epochs of equal cost."""
+    if m.variant == "modern":
+        raise MissingRecordsError(
+            "measured times of whole trainings; the number of steps is fixed here, so that "
+            "neighbors change only the time of prediction"
+        )
+
+    def pick(record: Record) -> dict[int, float]:
+        settings = record["config"]["settings"]
+        if settings["pairs"] != "nearest":
+            return {}
+        return {settings["partners"]: record["result"]["epochs"]}
+
+    every = m.means("twin-networks", lambda r: {1: r["result"]["epochs"]})[1]
+    nearest = m.means("paired-networks", pick)
+    shares = {k: nearest[k] / every for k in (8, 64)}
+    faster = shares[8] < 1
+    details = "; ".join(
+        f"epochs with {k} neighbors, as a share of those with all pairs, {spread(share)}, fewer on "
+        f"{on(share < 1)}"
+        for k, share in shares.items()
+    )
+    return Outcome(grade(int(faster.sum()), 5, 4), details)
+
+
+def uncertainty_weights(m: Measured) -> pd.DataFrame:
+    """Return data set × kind of weight: the ratio of errors to that of equal weights."""
+
+    def pick(record: Record) -> dict[str, float]:
+        return {k: v / record["result"]["equal"] for k, v in record["result"].items()}
+
+    return m.means("weighted-anchors", pick)
+
+
+def uncertainty_weights_do_not_help(m: Measured) -> Outcome:
+    """Section 12: weights by the members' variance and by loop inconsistency."""
+    ratio = uncertainty_weights(m)[["members", "loops"]]
+    clear = ratio < 0.99
+    details = "; ".join(
+        f"by {text} {ratio[kind].min():.3f} ({ratio[kind].idxmin()}) to {ratio[kind].max():.3f} "
+        f"({ratio[kind].idxmax()}) of the error with equal weights, geometric mean "
+        f"{geometric_mean(ratio[kind]):.3f}, lower by over 1 % on {on(clear[kind])}"
+        for kind, text in (("members", "members' variance"), ("loops", "loop inconsistency"))
+    )
+    n = int(9 - clear.any(axis=1).sum())
+    return Outcome(grade(n, 7, 5), details)
+
+
+def process_weights_help(m: Measured) -> Outcome:
+    """Section 12: the variance of a Gaussian process as weight."""
+    runs = m.benchmark("anchor_weights").query("twin == 'neural'")
+    errors = runs.pivot_table(index=["dataset", "seed"], columns="way", values="rmse")
+    count = errors.groupby("dataset").size()
+    gain = (1 - errors["process"] / errors["equal"]).groupby("dataset").mean()
+    text = f"better than equal weights on {on(gain > 0)}; gains: {each(gain)}"
+    if count.reindex(list(KEYS)).fillna(0).min() < len(PAPER_SEEDS):
+        raise MissingRecordsError(
+            f"{len(PAPER_SEEDS)} splits of benchmarks/anchor_weights.py; with "
+            f"{count.min()} to {count.max()}: {text}".replace(
+                f"{count.min()} to {count.min()}", f"{count.min()}"
+            )
+        )
+    return Outcome(grade(int((gain > 0).sum()), 7, 5), text)
+
+
+def ensembles_reduce_variance(m: Measured) -> Outcome:
+    """Appendix B: the less correlated the members, the smaller the error of their mean."""
+    rows = []
+    for record in m.records("decomposition"):
+        for kind, parts in record["result"].items():
+            formula = expected_error(parts, parts["size"])
+            single = expected_error(parts, 1)
+            rows.append(
+                {
+                    "dataset": record["config"]["dataset"],
+                    "kind": kind,
+                    "off": abs(formula / parts["error"] - 1),
+                    "removed": 1 - formula / single,
+                    "correlation": parts["covariance"] / parts["variance"],
+                }
+            )
+    table = pd.DataFrame(rows)
+    anchors = table[table["kind"] == "anchors"].set_index("dataset")
+    order = anchors.sort_values("correlation")["removed"]
+    details = (
+        f"the formula is within {percent(table['off'].max())} of the measured error of ensembles; "
+        "the covariance of a twin's anchors is "
+        + ", ".join(f"{percent(v)} ({k})" for k, v in anchors["correlation"].items())
+        + " of their variance, and their mean removes "
+        + ", ".join(f"{percent(v)} ({k})" for k, v in anchors["removed"].items())
+        + " of the squared error of one anchor"
+    )
+    holds = order.is_monotonic_decreasing and (table["removed"] > 0).all()
+    part = bool((table["removed"] > 0).all())
+    return Outcome(Status.HOLDS if holds else Status.IN_PART if part else Status.FAILS, details)

@@ -1,0 +1,178 @@
+"""Conclusions of sections 11 and 12 on twinned forests and loops through unlabelled points."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from paper.conclusions.measured import (
+    Measured,
+    Outcome,
+    Status,
+    each,
+    geometric_mean,
+    grade,
+    on,
+    percent,
+    require,
+    spread,
+)
+from paper.records import Record
+from paper.tables import chosen_loop_weights
+
+EQUAL_OR_WORSE, MODERATE, MASSIVE = ["BC", "EE", "WN"], ["BH", "CS", "RCL", "YH"], ["TF", "WSB"]
+LARGE = 0.35  # the printed gain of TF and WSB exceeds this
+SMALL = 0.01
+STUDY = "semi-supervised-forests"
+
+
+def twinned_forests(m: Measured) -> Outcome:
+    """Table 5: equal or slightly worse on three sets, better on four, far better on two."""
+    errors = m.means("forests", lambda r: r["result"])
+    gain = 1 - errors["twinned_rf"] / errors["rf"]
+    right = pd.Series(
+        {
+            key: gain[key] <= SMALL
+            if key in EQUAL_OR_WORSE
+            else gain[key] > LARGE
+            if key in MASSIVE
+            else SMALL < gain[key] <= LARGE
+            for key in gain.index
+        }
+    )
+    details = f"{on(right)} are in the group that the paper names; gains: {each(gain)}"
+    flipped = [key for key in gain.index if (gain[key] > 0) != (key in MODERATE or key in MASSIVE)]
+    if flipped:
+        details += f"; the sign differs from print on {', '.join(flipped)}"
+    return Outcome(grade(int(right.sum()), 9, 5), details)
+
+
+def loop_gains(m: Measured) -> pd.DataFrame:
+    """Return data set × Λ: the gain over the twinned forest without loops."""
+
+    def loops(record: Record) -> dict[float, float]:
+        if "fold" in record["config"]["settings"]:
+            return {}
+        return {float(name): error for name, error in record["result"]["loops"].items()}
+
+    def supervised(record: Record) -> dict[float, float]:
+        # each split has this once beside Λ = 1
+        is_first = "1" in record["result"]["loops"] and "fold" not in record["config"]["settings"]
+        return {0.0: record["result"]["supervised"]} if is_first else {}
+
+    errors, without = m.means(STUDY, loops), m.means(STUDY, supervised)[0.0]
+    return 1 - errors.div(without, axis=0)
+
+
+def chosen_gain(m: Measured) -> pd.Series:
+    """Return the gain with the Λ of each data set: by test error as in the paper, or by folds."""
+    gains = loop_gains(m)
+    chosen = chosen_loop_weights({STUDY: m.records(STUDY)})
+    weights = {key: min(gains.columns, key=lambda w, k=key: abs(w - float(chosen[k])))
+               for key in gains.index}  # fmt: skip
+    return pd.Series({key: gains.loc[key, weight] for key, weight in weights.items()})
+
+
+def loops_help(m: Measured) -> Outcome:
+    """Text and figure G: six of nine sets; table 4 prints a gain on all nine."""
+    gain, compared = chosen_gain(m), loop_gains(m).columns
+    how = "on labelled rows" if m.variant == "modern" else "by test error, as in the paper"
+    details = (
+        f"with Λ chosen {how} among {len(compared)} values, the error falls on {on(gain > 0)}; "
+        f"gains: {each(gain)}"
+    )
+    return Outcome(grade(int((gain > 0).sum()), 6, 5), details)
+
+
+def loops_help_everywhere(m: Measured) -> Outcome:
+    """Table 4: positive gains on all nine sets."""
+    gain = chosen_gain(m)
+    details = f"the error falls on {on(gain > 0)}; on average by {percent(gain.mean())}"
+    return Outcome(grade(int((gain > 0).sum()), 9, 6), details)
+
+
+def weight_near_one_is_best(m: Measured) -> Outcome:
+    """Section 11: the best Λ is near 1."""
+    gains = loop_gains(m)
+    require(gains, [1.0], "loops with Λ =")
+    best = gains.idxmax(axis=1)
+    near = best.between(0.3, 3.4)
+    helps = gains[1.0] > 0
+    numbers = ", ".join(f"{key} {weight:.3g}" for key, weight in best.items())
+    details = (
+        f"the Λ of lowest test error is from 1/3 to 10/3 on {on(near)} ({numbers}); Λ = 1 lowers "
+        f"the error on {on(helps)}, Λ = 0 on {on(gains[0.0] > 0)}"
+    )
+    return Outcome(grade(min(int(near.sum()), int(helps.sum())), 7, 5), details)
+
+
+def loop_gains_are_small(m: Measured) -> Outcome:
+    """Section 13: almost always less than one per cent."""
+    gain = chosen_gain(m)
+    small = gain < SMALL
+    details = f"the gain is below {percent(SMALL)} on {on(small)}; gains: {spread(gain)}"
+    return Outcome(grade(int(small.sum()), 8, 5), details)
+
+
+def other_methods_gain_more(m: Measured) -> Outcome:
+    """Section 11: against semi-supervised TNNR and co-training, from the earlier paper."""
+    runs = m.benchmark("semi_supervised_neural")
+    forest = 1 - geometric_mean(1 - chosen_gain(m))
+    parts, twin_wins, co_wins = [], 0, 0
+    for share, own in runs.groupby("share"):
+        error = own.pivot_table(index="dataset", columns="model", values="rmse")
+        held_out = own.pivot_table(index="dataset", columns="model", values="out_of_fold")
+        loops = [name for name in error if str(name).startswith("loops")]
+        chosen = held_out[loops].idxmin(axis=1)
+        ratio = pd.Series({k: error.loc[k, v] / error.loc[k, "supervised"]
+                           for k, v in chosen.items()})  # fmt: skip
+        twin = 1 - geometric_mean(ratio)
+        network = 1 - geometric_mean(error["co-training"] / error["plain"])
+        twin_wins += twin > forest
+        co_wins += network > forest
+        parts.append(
+            f"with {share:.0%} labelled, semi-supervised TNNR {percent(twin)} and co-training "
+            f"{percent(network)}".replace("%", " %").replace("  ", " ")
+        )
+    n = runs["share"].nunique()
+    details = f"mean gains: forests {percent(forest)}; " + "; ".join(parts)
+    if twin_wins == co_wins == n:
+        return Outcome(Status.HOLDS, details)
+    return Outcome(Status.IN_PART if twin_wins == n else Status.FAILS, details)
+
+
+def iterated_ratio(m: Measured, name: str) -> pd.DataFrame:
+    """Return data set × Λ: the last round as a ratio to round 0."""
+
+    def pick(record: Record) -> dict[float, float]:
+        return {
+            float(weight): own[name][-1] / own[name][0] for weight, own in record["result"].items()
+        }
+
+    return m.means("iterated-loops", pick)
+
+
+def iteration_diverges(m: Measured) -> Outcome:
+    """Section 12: repeated relabelling does not converge for Λ > 1/3."""
+    ratio = iterated_ratio(m, "inconsistency")
+    require(ratio, [0.333333, 1.0], "rounds with Λ =")
+    above, below = [w for w in ratio if w > 0.34], [w for w in ratio if w < 0.34]
+    grows = (ratio[above] > 1).all(axis=1)
+    falls = (ratio[below] < 1).all(axis=1)
+    details = (
+        f"after the last round the loops' inconsistency has grown with Λ = "
+        f"{', '.join(f'{w:.3g}' for w in above)} on {on(grows)} ({ratio[above].min().min():.1f} to "
+        f"{ratio[above].max().max():.1f} times) and fallen with Λ = "
+        f"{', '.join(f'{w:.3g}' for w in below)} on {on(falls)} ({ratio[below].min().min():.2f} to "
+        f"{ratio[below].max().max():.2f})"
+    )
+    return Outcome(grade(int((grows & falls).sum()), 7, 5), details)
+
+
+def iteration_is_not_better(m: Measured) -> Outcome:
+    """Section 12: or it converges to solutions that are worse than the supervised one."""
+    change = iterated_ratio(m, "rmse") - 1
+    below = [w for w in change if w < 0.34]
+    worse = (change[below] > 0).all(axis=1)
+    parts = [f"Λ = {w:.3g}: worse on {on(change[w] > 0)}, {spread(change[w])}" for w in change]
+    details = "change of the test error after the last round, " + "; ".join(parts)
+    return Outcome(grade(int(worse.sum()), 7, 3), details)

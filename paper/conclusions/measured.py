@@ -1,0 +1,274 @@
+"""Mean errors from records, for the checks of the paper's conclusions.
+
+A mean is returned only where all 25 splits of all nine data sets have a record; what is missing
+raises `MissingRecordsError`, so that a conclusion without records is reported as not run yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from paper.harness import RESULTS
+from paper.records import Record
+from twinned.datasets import KEYS, PAPER_SEEDS
+
+EQUAL = 0.03  # two errors that differ by no more than this share are called equal
+Rows = Iterable[tuple[str, int, Any, float]]  # data set, split, size, value
+
+
+class Status(StrEnum):
+    """What the records show of a conclusion."""
+
+    HOLDS = "holds"
+    IN_PART = "holds in part"
+    FAILS = "does not hold"
+    MISSING = "not run yet"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A status and the figures behind it."""
+
+    status: Status
+    details: str
+
+
+class MissingRecordsError(LookupError):
+    """Records that a conclusion needs do not exist."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The records of one variant.
+
+    Parameters
+    ----------
+    variant : str
+    read : callable (study) → list of Record
+        The records of the current trials of a study in this variant.
+    """
+
+    variant: str
+    read: Callable[[str], list[Record]]
+
+    def records(self, study: str) -> list[Record]:
+        """Return the records of a study."""
+        found = self.read(study)
+        if not found:
+            raise MissingRecordsError(f"records of {study}")
+        return found
+
+    def means(self, study: str, pick: Callable[[Record], dict[Any, float]]) -> pd.DataFrame:
+        """Return data set × size: the mean over splits of what `pick` takes from each record.
+
+        Sizes that are not there for all splits of all data sets are dropped.
+        """
+        rows = (
+            (record["config"]["dataset"], record["config"]["split"], size, value)
+            for record in self.records(study)
+            for size, value in pick(record).items()
+        )
+        return _complete_means(rows)
+
+    # --- networks ---------------------------------------------------------------------------------
+
+    @cached_property
+    def plain(self) -> pd.DataFrame:
+        """Errors of ensembles of plain networks, by size."""
+        return self._twins_or_plain("plain-networks", "members")
+
+    @cached_property
+    def twins(self) -> pd.DataFrame:
+        """Errors of ensembles of twins with all anchors, by size."""
+        return self._twins_or_plain("twin-networks", "members")
+
+    @cached_property
+    def single_anchor_twins(self) -> pd.DataFrame:
+        """Errors of ensembles of twins with one anchor each, by size."""
+        return self._twins_or_plain("twin-networks", "members_one_anchor")
+
+    @cached_property
+    def anchors(self) -> pd.DataFrame:
+        """Errors of one twin, by the number of its random anchors."""
+        return self._twins_or_plain("twin-networks", "anchors")
+
+    @cached_property
+    def one_anchor(self) -> pd.Series:
+        """Errors of one twin with one anchor."""
+        return self.means("twin-networks", lambda r: {1: r["result"]["one_anchor"]})[1]
+
+    @cached_property
+    def knn(self) -> pd.DataFrame:
+        """Errors of k-NN, by k."""
+        return self.means("neighbors", lambda r: _by_number(r["result"]))
+
+    def _twins_or_plain(self, study: str, name: str) -> pd.DataFrame:
+        return self.means(study, lambda r: _by_number(r["result"][name]))
+
+    # --- twins of a subset of the pairs -----------------------------------------------------------
+
+    def paired(self, kind: str, rows: str = "test") -> pd.DataFrame:
+        """Return errors of twins trained on nearest or random pairs, by the number of partners."""
+
+        def pick(record: Record) -> dict[int, float]:
+            settings = record["config"]["settings"]
+            if settings["pairs"] != kind:
+                return {}
+            return {settings["partners"]: record["result"][rows]}
+
+        found = self.means("paired-networks", pick)
+        if found.empty:
+            raise MissingRecordsError(f"paired-networks with {kind} pairs")
+        return found
+
+    @cached_property
+    def nearest(self) -> pd.DataFrame:
+        """Errors of the twins of `twins`, by the number of their nearest anchors."""
+        return self._nearest("test")
+
+    @cached_property
+    def nearest_validation(self) -> pd.DataFrame:
+        """The same for validation rows."""
+        return self._nearest("validation")
+
+    def _nearest(self, rows: str) -> pd.DataFrame:
+        return self.means("twin-networks", lambda r: _by_number(r["result"]["nearest"][rows]))
+
+    @cached_property
+    def all_pairs(self) -> pd.Series:
+        """Errors of twins of all pairs with all anchors, with the members of `paired`.
+
+        Our ensembles vary the settings of their members, so the members must be the same ones.
+        """
+        if self.variant != "modern":
+            return self.twins[1]
+        return self._all_pairs_records(lambda r: {1: r["result"]["test"]})[1]
+
+    def nearest_of_all_pairs(self, rows: str = "test") -> pd.DataFrame:
+        """Return errors of the twins of `all_pairs` with the nearest anchors, by their number."""
+        if self.variant != "modern":
+            return self.nearest if rows == "test" else self.nearest_validation
+        return self._all_pairs_records(lambda r: _by_number(r["result"]["nearest"][rows]))
+
+    def _all_pairs_records(self, pick: Callable[[Record], dict[Any, float]]) -> pd.DataFrame:
+        def pick_all(record: Record) -> dict[Any, float]:
+            return pick(record) if record["config"]["settings"]["pairs"] == "all" else {}
+
+        found = self.means("paired-networks", pick_all)
+        if found.empty:
+            raise MissingRecordsError("twins of all pairs with the members of the nearest pairs")
+        return found
+
+    def best_number(self, test: pd.DataFrame, validation: pd.DataFrame) -> pd.Series:
+        """Return data set → number of neighbors: by test error as the paper, `modern` soundly."""
+        return (validation if self.variant == "modern" else test).idxmin(axis=1)
+
+    # --- others -----------------------------------------------------------------------------------
+
+    def benchmark(self, name: str) -> pd.DataFrame:
+        """Return the table of a benchmark, which trains as `modern`."""
+        if self.variant != "modern":
+            raise MissingRecordsError(f"a run of benchmarks/{name}.py with this training")
+        return pd.read_csv(RESULTS / f"{name}.csv")
+
+
+def _by_number(values: dict[str, float]) -> dict[int, float]:
+    return {int(size): value for size, value in values.items()}
+
+
+def _complete_means(rows: Rows) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=["dataset", "split", "size", "value"])
+    cells = frame.groupby(["dataset", "size"])["value"].agg(["mean", "count"]).reset_index()
+    cells = cells[cells["count"] == len(PAPER_SEEDS)]
+    means = cells.pivot_table(index="dataset", columns="size", values="mean")
+    means = means.reindex(list(KEYS))
+    return means.dropna(axis=1).sort_index(axis=1)
+
+
+def require(frame: pd.DataFrame, sizes: Sequence[Any], what: str) -> None:
+    """Raise an error where the frame lacks one of the sizes."""
+    missing = [f"{size:g}" for size in sizes if size not in frame]
+    if missing:
+        raise MissingRecordsError(f"{what} {', '.join(missing)}")
+
+
+def grade(n: int, needed: int, at_least: int) -> Status:
+    """Return "holds" from `needed` on, "holds in part" from `at_least` on.
+
+    >>> str(grade(6, 7, 5))
+    'holds in part'
+    """
+    if n >= needed:
+        return Status.HOLDS
+    return Status.IN_PART if n >= at_least else Status.FAILS
+
+
+def names(condition: Any) -> list[str]:
+    """Return the data sets where a Series is true."""
+    return [str(key) for key in condition.index[condition]]
+
+
+def join(keys: Sequence[str]) -> str:
+    """Return a list of data sets as a text.
+
+    >>> join(["BC", "BH", "WN"]), join(["BC"]), join([])
+    ('BC, BH and WN', 'BC', 'none')
+    """
+    if len(keys) < 2:
+        return "".join(keys) or "none"
+    return f"{', '.join(keys[:-1])} and {keys[-1]}"
+
+
+def on(condition: Any) -> str:
+    """Return on how many data sets a Series is true, and on which.
+
+    >>> on(pd.Series({"BC": True, "BH": False}))
+    '1 of 2 sets (BC)'
+    """
+    found = names(condition)
+    if len(found) == len(condition):
+        return f"all {len(found)} sets"
+    return f"{len(found)} of {len(condition)} sets" + f" ({join(found)})" * bool(found)
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage; with decimals where it is small.
+
+    >>> percent(0.123), percent(-0.0012), percent(0.0004)
+    ('12 %', '−0.12 %', '0.04 %')
+    """
+    size = abs(share)
+    digits = 0 if size == 0 or size >= 0.0195 else 1 if size >= 0.0095 else 2
+    return f"{100 * share:.{digits}f} %".replace("-", "−")
+
+
+def spread(shares: pd.Series) -> str:
+    """Return the smallest and the largest of some shares, with their data sets.
+
+    >>> spread(pd.Series({"BC": 0.1, "BH": 0.3}))
+    '10 % (BC) to 30 % (BH)'
+    """
+    low, high = str(shares.idxmin()), str(shares.idxmax())
+    return f"{percent(shares[low])} ({low}) to {percent(shares[high])} ({high})"
+
+
+def each(shares: pd.Series) -> str:
+    """Return all shares, the largest first.
+
+    >>> each(pd.Series({"BC": 0.1, "BH": 0.3}))
+    'BH 30 %, BC 10 %'
+    """
+    ordered = shares.sort_values(ascending=False)
+    return ", ".join(f"{key} {percent(value)}" for key, value in ordered.items())
+
+
+def geometric_mean(ratios: Any) -> float:
+    """Return the geometric mean of a Series."""
+    return float(np.exp(np.log(ratios).mean()))

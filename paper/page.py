@@ -1,0 +1,303 @@
+"""The pages of the reproduction in the documentation, written from templates and records.
+
+A template in `paper/pages` is Markdown in which {{name}} stands for a text that is computed here,
+so that no number is typed. `python -m paper page` writes the pages into `docs`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from paper.comparison import NEAR, as_markdown, compare, count_near, published
+from paper.conclusions import VARIANTS, evaluate
+from paper.conclusions.measured import Outcome, Status, percent
+from paper.dual_figure import draw_dual_formulation
+from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
+from paper.harness import RESULTS, ROOT, markdown_table, write_figure
+from paper.loop_relabelling import ROUND_TREES
+from paper.networks import N_MEMBERS
+from paper.records import Record, Records, origin
+from twinned.datasets import PAPER_SEEDS, info
+from twinned.models.neural.ensemble import EFFORTS
+
+TEMPLATES = ROOT / "paper" / "pages"
+DOCS = ROOT / "docs"
+NETWORK_TABLES = ("T1", "T2", "T3")
+LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
+PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+ON_GPU = ("timing", "decomposition")  # besides the studies that train in batches
+STUDY_NAMES = {
+    "plain-networks": f"plain networks, {N_MEMBERS} a split",
+    "twin-networks": f"twin networks, {N_MEMBERS} a split",
+    "paired-networks": "twins trained on a subset of pairs",
+    "neighbors": "k-NN",
+    "timing": "one network alone, timed",
+    "decomposition": "new training sets of TF, RCL and WSB",
+    "weighted-anchors": "twins with weighted anchors",
+    "semi-supervised-forests": "twinned forests with loops",
+    "iterated-loops": "repeated relabelling",
+    "forests": "forests and twinned forests",
+    "storage": "numbers stored",
+}
+
+
+def write_pages(records: Records, folder: Path = DOCS) -> list[Path]:
+    """Write all pages and return their paths."""
+    values = page_values(records)
+    written = []
+    for template in sorted(TEMPLATES.glob("*.md")):
+        path = folder / template.name
+        path.write_text(render(template.read_text("utf-8"), values), "utf-8")
+        written.append(path)
+    return written + write_pictures(records, folder / "pictures")
+
+
+def write_pictures(records: Records, folder: Path) -> list[Path]:
+    """Copy the figures that `report` has drawn, and draw figure 1."""
+    written = [folder / "paper-1.png"]
+    write_figure(written[0], draw_dual_formulation())
+    for picture in sorted(records.folder.glob("*.png")):
+        written.append(folder / f"paper-{picture.name}")
+        shutil.copyfile(picture, written[-1])
+    return written
+
+
+def render(template: str, values: dict[str, str]) -> str:
+    """Return the template with its placeholders replaced.
+
+    >>> render("{{n}} sets", {"n": "9"})
+    '9 sets'
+    """
+    return PLACEHOLDER.sub(lambda match: values[match[1]], template)
+
+
+class _CachedRecords(Records):
+    """Records that are read once."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._found: dict[tuple[str, str], list[Record]] = {}
+
+    def read(self, study: str, variant: str) -> list[Record]:
+        if (study, variant) not in self._found:
+            self._found[study, variant] = super().read(study, variant)
+        return self._found[study, variant]
+
+
+def page_values(records: Records) -> dict[str, str]:
+    """Return the text of each placeholder."""
+    records = _CachedRecords(records.folder)
+    tables = comparisons(records)
+    values = conclusion_values(evaluate(records))
+    values |= cell_values(tables)
+    values |= {
+        f"{key}_{variant}": _table_text(EXPERIMENTS[key], variant, compared)
+        for (key, variant), compared in tables.items()
+    }
+    values |= time_values(records) | setting_values()
+    values["origins"] = origin_table(records)
+    values["loss_scale_table"] = loss_scale_table()
+    return values
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def comparisons(records: Records) -> dict[tuple[str, str], pd.DataFrame]:
+    """Return (table, variant) → its comparison with the published values, where it has records."""
+    found = {}
+    for experiment in EXPERIMENTS.values():
+        for variant in experiment.variants:
+            own = {key: current_records(records, key, variant) for key in experiment.studies}
+            if experiment.table is not None and own[experiment.studies[0]]:
+                found[experiment.key, variant] = compare(experiment.key, experiment.table(own))
+    return found
+
+
+def _table_text(experiment: Experiment, variant: str, compared: pd.DataFrame) -> str:
+    """The page of a table without its title."""
+    text = as_markdown(experiment.key, experiment.title, variant, compared)
+    return text.split("\n", 2)[2].strip()
+
+
+def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+    """Return counts of the cells that are near the published ones, and those that are not."""
+    counts = [count_near(tables[key, "as_published"]) for key in NETWORK_TABLES]
+    near, by_share, total = (sum(column) for column in zip(*counts, strict=True))
+    loops, _, n_loops = count_near(tables["T4", "as_published"])
+    forests = tables["T5", "as_published"].set_index(["dataset", "method"])["ratio"]
+    twins = forests.xs("twinned_rf", level="method")
+    far = [row for key in NETWORK_TABLES for row in _far_rows(key, tables[key, "as_published"])]
+    return {
+        "cells": str(total),
+        "cells_near": str(near),
+        "cells_near_by_share": str(by_share),
+        "near_share": percent(NEAR),
+        "n_far": str(len(far)),
+        "n_far_lower": str(sum(ratio < 1 for *_, ratio in far)),
+        "far_table": "\n".join(
+            markdown_table(
+                ["table", "method", "data set", "ratio to print"],
+                [[key, method, dataset, f"{ratio:.3f}"] for key, method, dataset, ratio in far],
+            )
+        ),
+        "T4_near": str(loops),
+        "T4_cells": str(n_loops),
+        "T5_twins_near": str(int(((twins - 1).abs() <= NEAR).sum())),
+        "T5_twins": str(len(twins)),
+        "T5_CS": f"{forests['CS', 'rf']:.3f}",
+        "T5_YH": f"{forests['YH', 'twinned_rf']:.3f}",
+    }
+
+
+def loss_scale_table() -> str:
+    """Return the errors with a scaled loss as ratios to print (`benchmarks/as_published.py`)."""
+    runs = pd.read_csv(RESULTS / "as_published_loss_scale.csv")
+    printed = published().query("table == 'T2'").drop(columns=["table", "standard_error"])
+    both = runs.merge(printed, on=["dataset", "method"], suffixes=("", "_printed"))
+    both["ratio"] = both["rmse"] / both["rmse_printed"]
+    ratios = both.pivot_table(index=["dataset", "method"], columns="loss_scale", values="ratio")
+    rows = [[*map(str, key), *(f"{v:.3f}" for v in row)]
+            for key, row in zip(ratios.index, ratios.to_numpy(), strict=True)]  # fmt: skip
+    return "\n".join(markdown_table(["data set", "method", *(f"{s:g}" for s in ratios)], rows))
+
+
+def _far_rows(key: str, compared: pd.DataFrame) -> list[tuple[str, str, str, float]]:
+    return [
+        (key, row["method"], row["dataset"], row["ratio"])
+        for _, row in compared.dropna(subset="published").iterrows()
+        if not count_near(row.to_frame().T.infer_objects())[0]
+    ]
+
+
+# --- conclusions ----------------------------------------------------------------------------------
+
+
+def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]:
+    """Return the summary and the details of all conclusions."""
+    summary, details = [], []
+    for number, (conclusion, own) in enumerate(outcomes.items(), 1):
+        statuses = [_emphasize(own[variant].status) for variant in VARIANTS]
+        summary.append([str(number), f"“{conclusion.quote}”", conclusion.source, *statuses])
+        note = f" {conclusion.note}" if conclusion.note else ""
+        details.append(f"**{number}.** “{conclusion.quote}” ({conclusion.source}).{note}\n")
+        for variant in VARIANTS:
+            outcome = own[variant]
+            # without records of a whole variant, the summary is enough
+            if variant != "as_written" or outcome.status != Status.MISSING:
+                details.append(f"- *{LABELS[variant]}*: {outcome.status}. {outcome.details}.")
+        details.append("")
+    header = ["", "the paper", "where", *(LABELS[variant] for variant in VARIANTS)]
+    values = {
+        "conclusions": str(len(outcomes)),
+        "conclusion_table": "\n".join(markdown_table(header, summary)),
+        "conclusion_details": "\n".join(details).strip(),
+    }
+    for variant in VARIANTS:
+        counts = Counter(own[variant].status for own in outcomes.values())
+        values[f"counts_{variant}"] = ", ".join(
+            f"{status}: {counts[status]}" for status in Status if counts[status]
+        )
+    return values
+
+
+def _emphasize(status: Status) -> str:
+    return f"**{status}**" if status in (Status.FAILS, Status.IN_PART) else str(status)
+
+
+# --- settings, times, origins ---------------------------------------------------------------------
+
+
+def setting_values() -> dict[str, str]:
+    """Return constants of the studies."""
+    return {
+        "splits": str(len(PAPER_SEEDS)),
+        "members": str(N_MEMBERS),
+        "round_trees": str(ROUND_TREES),
+        "steps": f"{EFFORTS['balanced'].max_steps:,}",
+        "bc_features": str(info("BC").features),
+    }
+
+
+def time_values(records: Records) -> dict[str, str]:
+    """Return the seconds of each study, epochs, and seconds of one training."""
+    rows, minutes, hours = [], dict.fromkeys(("as_published", "modern"), 0.0), 0.0
+    networks = [key for key, study in STUDIES.items() if study.batch_key or key in ON_GPU]
+    for key in STUDIES:
+        cells = []
+        for variant in minutes:
+            seconds = sum(r["seconds"] for r in current_records(records, key, variant))
+            cells.append(f"{seconds:.0f}")
+            if key in networks:
+                minutes[variant] += seconds / 60
+            else:
+                hours += seconds / 3600
+        shown = ", ".join(e.key for e in EXPERIMENTS.values() if key in e.studies)
+        device = "GPU" if key in networks else "CPU core"
+        rows.append([STUDY_NAMES[key], shown, device, *cells])
+    header = ["study", "for", "on", "as published, s", "our training, s"]
+    timing = [r["result"] for r in current_records(records, "timing", "modern")]
+    steps = EFFORTS["balanced"].max_steps
+    own = {
+        kind: [steps * t[f"{kind}_unit"] + t[f"{kind}_predict"] for t in timing]
+        for kind in ("twin", "plain")
+    }
+    predict = [1000 * t["twin_predict"] for t in timing]
+    return {
+        "time_table": "\n".join(markdown_table(header, rows)),
+        "gpu_minutes_as_published": f"{minutes['as_published']:.1f}",
+        "gpu_minutes_modern": f"{minutes['modern']:.1f}",
+        "core_hours": f"{hours:.1f}",
+        "twin_seconds": f"{min(own['twin']):.2f} to {max(own['twin']):.2f}",
+        "plain_seconds": f"{min(own['plain']):.2f} to {max(own['plain']):.2f}",
+        "predict_milliseconds": f"{min(predict):.0f} to {max(predict):.0f}",
+    } | _epoch_values(records)
+
+
+def _epoch_values(records: Records) -> dict[str, str]:
+    """Mean epochs on EE: all pairs, and the nearest pairs of table 3."""
+    twins = current_records(records, "twin-networks", "as_published")
+    every = pd.Series([r["result"]["epochs"] for r in twins if r["config"]["dataset"] == "EE"])
+    paired = [
+        r
+        for r in current_records(records, "paired-networks", "as_published")
+        if r["config"]["dataset"] == "EE" and r["config"]["settings"]["pairs"] == "nearest"
+    ]
+    frame = pd.DataFrame(
+        [(r["config"]["settings"]["partners"], r["result"]["test"], r["result"]["epochs"])
+         for r in paired],
+        columns=["k", "error", "epochs"],
+    ).groupby("k").mean()  # fmt: skip
+    return {
+        "EE_epochs_all": f"{every.mean():.0f}",
+        "EE_epochs_nearest": f"{frame.loc[frame['error'].idxmin(), 'epochs']:.0f}",
+    }
+
+
+def origin_table(records: Records) -> str:
+    """Return where and when the records of each study were made."""
+    rows = []
+    for key, study in STUDIES.items():
+        for variant in study.variants:
+            own = current_records(records, key, variant)
+            if not own:
+                rows.append([key, LABELS[variant], "0", "", "", "", ""])
+                continue
+            origins = pd.DataFrame([origin(r) for r in own])
+            cells = [", ".join(sorted(set(origins[name]))) for name in origins]
+            versions = sorted({_versions(r["versions"]) for r in own})
+            rows.append([key, LABELS[variant], str(len(own)), *cells, "; ".join(versions)])
+    header = ["study", "variant", "records", "device", "date", "commit", "versions"]
+    return "\n".join(markdown_table(header, rows))
+
+
+def _versions(versions: dict[str, str]) -> str:
+    if "imported_from" in versions:
+        return f"converted from `{versions['imported_from']}`"
+    return ", ".join(f"{name} {versions[name]}" for name in ("python", "jax", "scikit-learn"))

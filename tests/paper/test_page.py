@@ -1,0 +1,79 @@
+"""The pages of the reproduction: every number is computed from the committed records."""
+
+import re
+
+import pytest
+
+from paper.experiments import STUDIES, current_records
+from paper.page import DOCS, PLACEHOLDER, TEMPLATES, page_values, render
+from paper.records import Records
+
+PAGES = sorted(path.name for path in TEMPLATES.glob("*.md"))
+# Numbers of items of the paper and of names, which are no results.
+NAMES = r"(?:(?:[Ff]igures?|[Tt]ables?|[Ss]ections?|Appendix|and|to) \d+|\bT\d\b|H200|arXiv:[\d.]+)"
+
+
+@pytest.fixture(scope="module")
+def values():
+    return page_values(Records(DOCS.parent / "paper" / "results"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_its_template_with_the_records(page, values):
+    """Run `python -m paper page` where this fails."""
+    rendered = render((TEMPLATES / page).read_text("utf-8"), values)
+    assert (DOCS / page).read_text("utf-8") == rendered
+
+
+def test_every_value_is_used(values):
+    used = {name for page in PAGES for name in PLACEHOLDER.findall((TEMPLATES / page).read_text())}
+    assert used == set(values)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_number_is_typed_in_a_template(page):
+    text = (TEMPLATES / page).read_text("utf-8")
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for pattern in (PLACEHOLDER.pattern, r"`[^`\n]*`", r"\]\([^)]*\)", NAMES):
+        text = re.sub(pattern, "", text)
+    assert not [line for line in text.splitlines() if re.search(r"\d", line)]
+
+
+def test_counts_of_cells_by_a_slow_version(values):
+    text = (DOCS / "reproduction-tables.md").read_text("utf-8")
+    near = 0
+    for table in ("T1", "T2", "T3"):
+        section = text.split(f"### {table}, as published")[1].split("###")[0]
+        for ours, theirs, error in re.findall(
+            r"\| ([\d.e-]+) ± [\d.e-]+; ([\d.e-]+) ± ([\d.e-]+); [\d.]+", section
+        ):
+            apart = abs(float(ours) - float(theirs))
+            near += apart <= 0.03 * float(theirs) or apart <= 2 * float(error)
+    assert abs(near - int(values["cells_near"])) <= 1  # the table is rounded
+
+
+def test_every_committed_record_is_of_a_current_trial():
+    """A changed setting leaves records behind that no table reads."""
+    committed = Records(DOCS.parent / "paper" / "results")
+    for study in STUDIES.values():
+        for variant in study.variants:
+            current = {r["identity"] for r in current_records(committed, study.key, variant)}
+            assert committed.finished(study.key, variant) == current, (study.key, variant)
+
+
+def test_every_picture_of_the_pages_exists():
+    found = set()
+    for page in PAGES:
+        found |= set(re.findall(r"\]\((pictures/[^)]+)\)", (DOCS / page).read_text("utf-8")))
+    assert len(found) >= 21
+    for picture in found:
+        assert (DOCS / picture).is_file(), picture
+        source = DOCS.parent / "paper" / "results" / picture.removeprefix("pictures/paper-")
+        if source.name != "1.png":
+            assert (DOCS / picture).read_bytes() == source.read_bytes(), picture
+
+
+def test_every_drawn_figure_is_shown():
+    text = (DOCS / "reproduction-figures.md").read_text("utf-8")
+    for picture in (DOCS.parent / "paper" / "results").glob("*.png"):
+        assert f"pictures/paper-{picture.name}" in text
