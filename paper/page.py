@@ -19,7 +19,7 @@ from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.measured import Outcome, Status, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
-from paper.harness import RESULTS, ROOT, markdown_table, write_figure
+from paper.harness import RESULTS, ROOT, markdown_table, write_figure, write_file
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS
 from paper.records import Record, Records, origin
@@ -53,7 +53,7 @@ def write_pages(records: Records, folder: Path = DOCS) -> list[Path]:
     written = []
     for template in sorted(TEMPLATES.glob("*.md")):
         path = folder / template.name
-        path.write_text(render(template.read_text("utf-8"), values), "utf-8")
+        write_file(path, render(template.read_text("utf-8"), values).encode())
         written.append(path)
     return written + write_pictures(records, folder / "pictures")
 
