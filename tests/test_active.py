@@ -142,6 +142,7 @@ def test_invalid_arguments_are_refused(change, message):
         query(**arguments)
 
 
+@pytest.mark.slow
 def test_queries_are_better_than_random_on_a_formula():
     """From 15 labels in 5 batches: a smaller error than random selection, over several seeds."""
     X, y = (part.to_numpy() for part in make_tf(300, random_state=1))

@@ -51,6 +51,7 @@ def test_check_without_cross_validation_computes_its_own(bridge, bridge_cv, tree
 # --- ratio of errors --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_interval_of_rmse_ratio_covers_the_true_ratio():
     """95 % intervals of the ratio of two errors with a true ratio of 0.8."""
     rng = np.random.RandomState(0)

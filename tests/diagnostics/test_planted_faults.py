@@ -50,13 +50,19 @@ MAKERS = {
 }
 
 
+QUICK = {"diabetes", "friedman1", "mixed", "designed"}  # the others are slow tests
+
+
 @pytest.fixture(autouse=True)
 def _few_trees(monkeypatch, request):
     if "slow" not in request.keywords:
         monkeypatch.setattr("twinned.diagnostics.data_checks.quick_model._N_TREES", 8)
 
 
-@pytest.fixture(scope="module", params=MAKERS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MAKERS],
+)
 def table(request):
     X, y = MAKERS[request.param]()
     X = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X).add_prefix("x")

@@ -290,6 +290,7 @@ def test_a_limit_below_one_pair_raises(data):
 # --- scikit-learn ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_grid_search_over_strategies_in_two_processes(data):
     search = GridSearchCV(
         TwinRegressor(Ridge(), anchors=NearestAnchors(3), pairs=RandomPairs(4), random_state=0),

@@ -88,6 +88,7 @@ def test_a_blend_names_features_that_are_unknown_in_a_fold():
     assert blend.skipped_ == {}
 
 
+@pytest.mark.slow
 def test_boosted_twins_of_a_blend_are_fitted_where_a_fold_knows_nothing():
     X, y = table(1)
     with pytest.warns(UnusedFeatureWarning, match="'b'"):

@@ -80,6 +80,7 @@ def test_options_have_the_types_of_their_defaults(monkeypatch):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_function_is_called_in_a_process_of_its_own():
     rows = harness.run_in_subprocess(harness.markdown_table, ["a"], ["1"])
     assert rows == ["| a |", "|---|", "| 1 |"]

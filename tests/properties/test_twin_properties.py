@@ -93,6 +93,7 @@ def test_symmetric_differences_are_exactly_antisymmetric(table, base, features):
     assert np.array_equal(twin.predict_difference(X, X), np.zeros(len(X)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     table=tables(min_rows=6),

@@ -88,6 +88,7 @@ def test_a_head_sent_byte_by_byte_is_not_waited_for(service):
     assert time.monotonic() - start < 15
 
 
+@pytest.mark.slow
 def test_the_head_of_a_second_request_is_not_waited_for(service):
     received, seconds = response_to(service[0], HEAD + BODY, b"POST /")
     assert received.startswith(b"HTTP/1.1 200 OK")

@@ -23,6 +23,7 @@ def few_trees(monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["ridge"], ["extra_trees:fast", "gp_rbf"]])
 def test_selected_members_equal_a_fit_with_these_members(names):
     X, y = make_wsb(60, random_state=0)

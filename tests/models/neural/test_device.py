@@ -40,6 +40,7 @@ def programs(folder):
     return {path.name for path in folder.rglob("*-cache")}
 
 
+@pytest.mark.slow
 def test_importing_leaves_the_configuration_of_jax_unchanged(tmp_path):
     run(CONFIG + "import twinned.neural, twinned.models.neural.fitting" + UNCHANGED, tmp_path)
 

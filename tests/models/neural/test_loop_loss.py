@@ -66,6 +66,7 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     np.testing.assert_allclose(fast, np.mean(np.square(sums)), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["modern", "published"])
 def test_loops_through_unlabelled_rows_become_consistent(recipe):
     make = TwinNeuralRegressor if recipe == "modern" else TwinNeuralRegressor.as_published
