@@ -15,15 +15,12 @@ import json
 import time
 from pathlib import Path
 
-import numpy as np
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.experimental import enable_halving_search_cv  # noqa: F401
-from sklearn.model_selection import HalvingGridSearchCV, KFold, cross_val_score
+from sklearn.model_selection import cross_val_score
 
+from benchmarks.table5_tuned import SCORE, halving_search, search_rows
 from paper import forests, harness
-from paper.data import forest_rows
 from twinned.datasets import KEYS
-from twinned.pairing.splits import pair_folds
 
 COLUMNS = ["dataset", "kind", "params", "seconds:.4g"]
 KINDS = ("text_plain", "text_leaking", "text_sound")
@@ -34,34 +31,14 @@ GRID = {
     "min_samples_split": [2, 4, 8],
 }
 TREES = (100, 300, 600)
-SCORE = "neg_mean_squared_error"
 SETTINGS = Path(forests.__file__).with_name("forest_settings.json")
 
 
 def search(dataset, kind, n_jobs):
     """Return the best point of the grid for the training rows of split 0."""
-    (X, y), _ = forest_rows(dataset, 0, random=True)
-    cv = KFold(5)
-    if kind != "text_plain":
-        first, second = np.repeat(np.arange(len(y)), len(y)), np.tile(np.arange(len(y)), len(y))
-        if kind == "text_sound":
-            cv = pair_folds(cv, first, second, y)
-        X = np.column_stack([X[first], X[second], X[first] - X[second]]).astype(np.float32)
-        y = y[first] - y[second]
-    cv = list(cv.split(X)) if isinstance(cv, KFold) else list(cv)
+    X, y, cv = search_rows(dataset, kind.removeprefix("text_"), random=True)
     start = time.perf_counter()
-    found = HalvingGridSearchCV(
-        RandomForestRegressor(random_state=0),
-        GRID,
-        resource="n_estimators",
-        max_resources=max(TREES),
-        factor=3,
-        cv=cv,
-        scoring=SCORE,
-        refit=False,
-        random_state=0,
-        n_jobs=n_jobs,
-    ).fit(X, y)
+    found = halving_search(X, y, cv, GRID, max(TREES), n_jobs)
     best = {name: found.best_params_[name] for name in GRID}
     scores = {
         trees: cross_val_score(

@@ -54,7 +54,7 @@ def summary(runs):
     by_set = np.exp(ratios.groupby("dataset").mean())
     rows = [[key, *(f"{by_set.loc[key, n]:.3f}" for n in PAIRS)] for key in KEYS]
     rows.append(["geometric mean", *(f"**{np.exp(ratios[n].mean()):.3f}**" for n in PAIRS)])
-    header = ["", *(f"{n} partners, {PAIRS[n]} pairs ({PAIRS[n] // n} points)" for n in PAIRS)]
+    header = ["", *(f"partners: {n}, pairs: {PAIRS[n]}, points: {PAIRS[n] // n}" for n in PAIRS)]
     return [
         "# Partners of each point in a step of a neural twin",
         "",

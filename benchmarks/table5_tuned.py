@@ -38,11 +38,12 @@ GRID = {
     "min_samples_split": [2, 3, 4],
 }
 N_TREES = 100
+SCORE = "neg_mean_squared_error"
 
 
-def search(dataset, kind, n_jobs):
-    """Return the best point of the grid for the training rows of seed 0."""
-    (X, y), _ = forest_rows(dataset, 0)
+def search_rows(dataset, kind, random=False):
+    """Return rows or pairs of the training rows of seed 0, and folds of a search."""
+    (X, y), _ = forest_rows(dataset, 0, random=random)
     cv = KFold(5)
     if kind != "plain":
         first, second = np.repeat(np.arange(len(y)), len(y)), np.tile(np.arange(len(y)), len(y))
@@ -50,19 +51,30 @@ def search(dataset, kind, n_jobs):
             cv = pair_folds(cv, first, second, y)
         X = np.column_stack([X[first], X[second], X[first] - X[second]]).astype(np.float32)
         y = y[first] - y[second]
-    start = time.perf_counter()
-    found = HalvingGridSearchCV(
+    return X, y, cv
+
+
+def halving_search(X, y, cv, grid, n_trees, n_jobs):
+    """Search a grid by successive halving over the number of trees."""
+    return HalvingGridSearchCV(
         RandomForestRegressor(random_state=0),
-        GRID,
+        grid,
         resource="n_estimators",
-        max_resources=N_TREES,
+        max_resources=n_trees,
         factor=3,
         cv=cv,
-        scoring="neg_mean_squared_error",
+        scoring=SCORE,
         refit=False,
         random_state=0,
         n_jobs=n_jobs,
     ).fit(X, y)
+
+
+def search(dataset, kind, n_jobs):
+    """Return the best point of the grid."""
+    rows = search_rows(dataset, kind)
+    start = time.perf_counter()
+    found = halving_search(*rows, GRID, N_TREES, n_jobs)
     return {
         "params": json.dumps({name: found.best_params_[name] for name in GRID}),
         "seconds": time.perf_counter() - start,

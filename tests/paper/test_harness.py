@@ -101,7 +101,8 @@ INCOMPLETE = {
 }  # fmt: skip
 BENCHMARKS = [
     "accuracy_auto", "accuracy_neural", "accuracy_trees", "active_learning", "advice",
-    "anchor_weights", "as_published", "neural_fit", "semi_supervised_neural", "table4",
+    "anchor_weights", "as_published", "neural_fit", "neural_partners", "semi_supervised_neural",
+    "table4",
     "table5_tuned", "table5_untuned", "tree_default", "tree_iterations", "uncertainty",
 ]  # fmt: skip
 

@@ -12,12 +12,7 @@ from numpy.typing import NDArray
 from twinned._neighbors import LearnedMetric
 from twinned.exceptions import ShiftWarning
 from twinned.intervals.applicability import LABELS, OUTSIDE, ApplicabilityDomain, ClassStatistics
-from twinned.intervals.shift import (
-    expected_share,
-    far_from_known,
-    is_unlikely,
-    outside_range,
-)
+from twinned.intervals.shift import expected_share, is_unlikely, rows_outside
 
 if TYPE_CHECKING:
     from twinned._table import Floats, Rows, TableSchema
@@ -94,9 +89,8 @@ class ApplicabilityMixin:
         columns = stored.get("columns", self._schema.numeric)
         metric = stored.get("metric")
         transform = None if metric is None else LearnedMetric(*metric).transform
-        beyond = outside_range(matrix, known)
-        far = far_from_known(matrix[:, columns], known[:, columns], transform)
-        n_outside, n_rows = int(np.sum(far | beyond.any(axis=1))), len(matrix)
+        outside, beyond = rows_outside(matrix, known, columns, transform)
+        n_outside, n_rows = int(outside.sum()), len(matrix)
         if not is_unlikely(n_outside, n_rows, expected_share(known)):
             return
         names = list(getattr(self, "feature_names_in_", range(known.shape[1])))

@@ -6,7 +6,7 @@ outside about as often as a known row is outside of all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,21 @@ def far_from_known(
     rows, known = transform(rows), transform(known)
     far: NDArray[np.bool_] = _nearest(rows, known) > _nearest(known, known, itself=True).max()
     return far
+
+
+def rows_outside(
+    rows: Floats,
+    known: Floats,
+    columns: Sequence[int],
+    transform: Callable[[Floats], Floats] | None = None,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(row,) whether a row is outside: in a feature, or far from all known rows in `columns`.
+
+    Also (row, feature) whether it is beyond the range of the known rows.
+    """
+    beyond = outside_range(rows, known)
+    far = far_from_known(rows[:, columns], known[:, columns], transform)
+    return far | beyond.any(axis=1), beyond
 
 
 def expected_share(known: Floats) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.isotonic import IsotonicRegression
 
 from twinned._table import Floats
@@ -33,14 +34,13 @@ def check_leaks(sample: CheckedTable) -> list[Finding]:
     listed = list_names(names)
     one = len(names) == 1
     share = f"R² {found[names[0]]:.4f}" if one else f"R² above {_LEAK_R2}"
-    drop = " ".join(f"--drop {name!r}" for name in names[:3])
     return [
         Finding(
             "TW201",
             f"{listed} alone {'predicts' if one else 'predict'} the target almost perfectly "
             f"({share} out of fold, by a monotone function).",
             f"If {'it is' if one else 'they are'} computed from the target, or known only after "
-            f"it, exclude {'it' if one else 'them'} ({drop}); else ignore this.",
+            f"it, exclude {'it' if one else 'them'} ({_drop_options(names)}); else ignore this.",
             {"r2": found},
         )
     ]
@@ -57,7 +57,7 @@ def monotone_r2(x: Floats, y: Floats) -> float:
     x, y = x[known], y[known]
     if len(x) < max(_LEAST_KNOWN, 0.5 * len(known)) or np.ptp(x) == 0 or np.ptp(y) == 0:
         return -np.inf
-    correlation = np.corrcoef(_ranks(x), _ranks(y))[0, 1]
+    correlation = np.corrcoef(rankdata(x), rankdata(y))[0, 1]
     if abs(correlation) < _LEAST_RANK:
         return -np.inf
     if abs(correlation) > _PERFECT_RANK:
@@ -72,13 +72,6 @@ def monotone_r2(x: Floats, y: Floats) -> float:
     return float(1 - squares.min() / np.sum((y - y.mean()) ** 2))
 
 
-def _ranks(values: Floats) -> Floats:
-    """Return the mean rank of each value among all."""
-    _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[codes])
-
-
 def check_counters(table: CheckedTable) -> list[Finding]:
     """Find features that number the rows."""
     names = [
@@ -89,17 +82,21 @@ def check_counters(table: CheckedTable) -> list[Finding]:
     if not names:
         return []
     one = len(names) == 1
-    drop = " ".join(f"--drop {name!r}" for name in names[:3])
     return [
         Finding(
             "TW202",
             f"{list_names(names)} {'has' if one else 'have'} a different whole number in each of "
             f"the {table.n_rows:,} rows, as a row counter or an identifier has.",
-            f"Exclude {'it' if one else 'them'} ({drop}): new rows have numbers beyond all known "
-            "ones. Keep a column that is a measurement, such as a time.",
+            f"Exclude {'it' if one else 'them'} ({_drop_options(names)}): new rows have numbers "
+            "beyond all known ones. Keep a column that is a measurement, such as a time.",
             {"columns": names},
         )
     ]
+
+
+def _drop_options(names: list[str]) -> str:
+    """Return options of the command line that exclude the first three columns."""
+    return " ".join(f"--drop {name!r}" for name in names[:3])
 
 
 def is_counter(column: Floats) -> bool:

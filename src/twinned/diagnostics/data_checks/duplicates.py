@@ -8,9 +8,10 @@ from scipy.stats import chi2
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, counts_of_equal
+from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
 from twinned.diagnostics.data_checks.quick_model import held_out_together
 from twinned.diagnostics.result import format_percent, format_significant
+from twinned.estimators.blending.rows import distinct_rows
 
 _LEAST_SHARE, _LEAST_ROWS = 0.01, 3  # of duplicate rows
 _CHANCE = 3.0  # times as many equal pairs as independent features would have
@@ -24,7 +25,7 @@ _COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
 
 def check_duplicates(table: CheckedTable) -> list[Finding]:
     """Find rows that are equal in all features and the target, more than occur by chance."""
-    counts = counts_of_equal(np.column_stack([table.matrix, table.y]))[1]
+    counts = np.bincount(distinct_rows(np.column_stack([table.matrix, table.y]))[1])
     n_copies = table.n_rows - len(counts)
     if n_copies < max(_LEAST_ROWS, _LEAST_SHARE * table.n_rows):
         return []
@@ -50,7 +51,7 @@ def _pairs_by_chance(table: CheckedTable) -> float:
     """Return the expected number of equal pairs of rows if all columns were independent."""
     log_share = 0.0
     for column in (*table.matrix.T, table.y):
-        frequency = counts_of_equal(column[:, None])[1] / len(column)
+        frequency = np.bincount(distinct_rows(column[:, None])[1]) / len(column)
         log_share += float(np.log(np.sum(frequency**2)))
     n = table.n_rows
     return float(n * (n - 1) / 2 * np.exp(log_share))
@@ -58,7 +59,7 @@ def _pairs_by_chance(table: CheckedTable) -> float:
 
 def _effect_of_copies(table: CheckedTable) -> str:
     sample = table.sample()
-    groups = counts_of_equal(sample.matrix)[0]
+    groups = distinct_rows(sample.matrix)[1]
     if groups.max() + 1 == sample.n_rows or groups.max() < 9:
         return ""
     random, together, _ = held_out_together(sample, groups)
@@ -154,7 +155,8 @@ def _share_by_chance(near: Floats) -> float:
 
 def check_replicates(table: CheckedTable) -> list[Finding]:
     """Find rows with equal features and different values, and the noise that they imply."""
-    codes, counts = counts_of_equal(table.matrix)
+    codes = distinct_rows(table.matrix)[1]
+    counts = np.bincount(codes)
     degrees = table.n_rows - len(counts)
     means = np.bincount(codes, weights=table.y) / counts
     within = float(np.sum((table.y - means[codes]) ** 2))

@@ -11,6 +11,7 @@ import numpy as np
 from twinned._neighbors import Indices, distance_matrix
 from twinned._table import CATEGORICAL, Floats, TableSchema, column_list, is_table
 from twinned._validation import validate_training_table
+from twinned.estimators.blending.rows import distinct_rows
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 
@@ -171,11 +172,10 @@ class CheckedTable:
 
         Such rows are held out together, so that they are no further concern of group checks.
         """
-        codes, counts = counts_of_equal(self.matrix)
-        if len(counts) == self.n_rows:
+        first, codes = distinct_rows(self.matrix)
+        if len(first) == self.n_rows:
             return self
-        first = np.unique(codes, return_index=True)[1]
-        means = np.bincount(codes, weights=self.y) / counts
+        means = np.bincount(codes, weights=self.y) / np.bincount(codes)
         order = np.argsort(first)
         return replace(self.take(first[order]), y=means[order])
 
@@ -206,18 +206,6 @@ def standardize(schema: TableSchema, matrix: Floats) -> Floats:
     centered = np.where(missing, 0.0, features - mean)
     std = centered.std(axis=0)
     return centered / np.where(std > 1e-12 * np.abs(mean), std, np.inf)
-
-
-def counts_of_equal(matrix: Floats) -> tuple[Indices, Indices]:
-    """(row,) the number of each distinct row, and how often each occurs; NaN equals NaN.
-
-    >>> counts_of_equal(np.array([[1.0, np.nan], [0.0, 1.0], [1.0, np.nan]]))
-    (array([1, 0, 1]), array([1, 2]))
-    """
-    missing = np.isnan(matrix)
-    both = np.column_stack([np.where(missing, 0.0, matrix), missing])
-    _, codes, counts = np.unique(both, axis=0, return_inverse=True, return_counts=True)
-    return codes.ravel(), counts
 
 
 def list_names(names: list[str]) -> str:

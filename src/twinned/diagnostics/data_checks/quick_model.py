@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import Ridge
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
@@ -30,15 +31,15 @@ def quick_predictions(table: CheckedTable, groups: Indices | None = None) -> Flo
     """(row,) out-of-fold predictions; rows of one group are held out together."""
     predicted = np.empty(table.n_rows)
     for train, held_out in _folds(table.n_rows, groups):
-        ridge = _fit_ridge(table.features[train], table.y[train])
-        residual = table.y[train] - _predict_ridge(ridge, table.features[train])
+        ridge = Ridge(_PENALTY * len(train)).fit(table.features[train], table.y[train])
+        residual = table.y[train] - ridge.predict(table.features[train])
         distances = table.distances[np.ix_(held_out, train)]
         k = min(_N_NEIGHBORS, len(train))
         nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
         near = np.take_along_axis(distances, nearest, axis=1)
         weights = 1.0 / (near + 1e-9)
         local = np.sum(weights * residual[nearest], axis=1) / weights.sum(axis=1)
-        predicted[held_out] = _predict_ridge(ridge, table.features[held_out]) + local
+        predicted[held_out] = ridge.predict(table.features[held_out]) + local
     return predicted
 
 
@@ -67,16 +68,3 @@ def held_out_together(
 
 def _folds(n_rows: int, groups: Indices | None) -> Folds:
     return row_folds(n_rows, _N_FOLDS, 0, groups, min_rows=2)
-
-
-def _fit_ridge(features: Floats, y: Floats) -> tuple[Floats, float]:
-    center, mean = features.mean(axis=0), float(y.mean())
-    centered = features - center
-    penalty = _PENALTY * len(y) * np.eye(features.shape[1])
-    slopes = np.linalg.solve(centered.T @ centered + penalty, centered.T @ (y - mean))
-    return slopes, mean - float(center @ slopes)
-
-
-def _predict_ridge(ridge: tuple[Floats, float], features: Floats) -> Floats:
-    slopes, intercept = ridge
-    return np.asarray(features @ slopes + intercept)

@@ -9,16 +9,14 @@ import numpy as np
 from twinned._table import Floats, column_list, encode, extend_schema, is_table
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, list_names
 from twinned.diagnostics.result import format_percent
-from twinned.intervals.shift import expected_share, far_from_known, is_unlikely, outside_range
+from twinned.intervals.shift import expected_share, is_unlikely, rows_outside
 
 
 def check_new_rows(table: CheckedTable, X_new: Any) -> list[Finding]:
     """Find new rows beyond the ranges or the categories of the training rows, or far from all."""
     matrix = _encode(table, X_new)
-    known, numeric = table.matrix, table.schema.numeric
-    beyond = outside_range(matrix, known)
-    far = far_from_known(matrix[:, numeric], known[:, numeric])
-    outside = far | beyond.any(axis=1)
+    known = table.matrix
+    outside, beyond = rows_outside(matrix, known, table.schema.numeric)
     n_outside, n_rows = int(outside.sum()), len(matrix)
     if not is_unlikely(n_outside, n_rows, expected_share(known)):
         return []

@@ -53,7 +53,7 @@ def share_rows(
     """
     given = cv if isinstance(cv, np.ndarray) else None
     keys = [key for key in (matrix, y, groups, given) if key is not None]
-    first, merged_into = _distinct_rows(np.column_stack(keys))
+    first, merged_into = distinct_rows(np.column_stack(keys))
     if len(first) < MIN_ROWS:
         raise ValueError(
             f"X and y have {len(first)} different rows (n_samples = {len(y)}); at least {MIN_ROWS} "
@@ -115,10 +115,13 @@ def given_folds(cv: Any, matrix: Floats, y: Floats, groups: Any) -> int | Indice
     return fold
 
 
-def _distinct_rows(matrix: Floats) -> tuple[Indices, Indices]:
+def distinct_rows(matrix: Floats) -> tuple[Indices, Indices]:
     """Index of the first of equal rows, and (row,) the number of its distinct row.
 
     Missing values are equal to each other.
+
+    >>> distinct_rows(np.array([[1.0, np.nan], [0.0, 1.0], [1.0, np.nan]]))
+    (array([1, 0]), array([1, 0, 1]))
     """
     missing = np.isnan(matrix)
     both = np.column_stack([np.where(missing, 0.0, matrix), missing])
@@ -131,7 +134,7 @@ def _equal_features(matrix: Floats) -> Indices | None:
 
     Rows that share their features with more than a tenth of all have codes of their own.
     """
-    _, codes = _distinct_rows(matrix)
+    _, codes = distinct_rows(matrix)
     counts = np.bincount(codes)
     alone = counts[codes] > len(matrix) / (2 * _FOLDS)
     codes = np.unique(
