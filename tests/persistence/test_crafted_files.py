@@ -75,7 +75,7 @@ def test_pair_features_are_made_from_the_columns(data, saved, kind):
 def test_base_estimator_has_the_width_of_the_pairs(data, saved, width):
     file = saved(TwinRegressor(DecisionTreeRegressor(max_depth=3, random_state=0)).fit(*data))
     file.set(width, "estimator_", "n_features")
-    file.assert_refused(f"base estimator of {width} pair features, not 9|feature outside its")
+    file.assert_refused(f"pair features of width {width}, not 9|feature outside its")
 
 
 TREE_FAULTS = [
@@ -270,7 +270,7 @@ def twin_file(data, saved, monkeypatch):
         ("anchors_y_", set_first(np.nan), "not within"),
         ("anchor_rows_", set_first(-2), "not within"),
         ("selected_features_", lambda a: a + 1, "not within 0 … 2"),
-        ("selected_features_", lambda a: a[:-1], "base estimator of 9 pair features, not 6"),
+        ("selected_features_", lambda a: a[:-1], "pair features of width 9, not 6"),
         ("estimator_/coef_", lambda a: np.stack([a, a]), "too many intercepts|outputs"),
     ],
 )
@@ -315,7 +315,7 @@ def network_bytes(data, tmp_path_factory):
         ("_gates", lambda a: a[:-1], "axis member"),
         ("_scale/1", np.zeros_like, "not within"),
         ("member_weights_", lambda a: a * 2, "does not sum to one"),
-        ("anchors_y_", lambda a: a[:, None].copy(), "anchors with other outputs"),
+        ("anchors_y_", lambda a: a[:, None].copy(), "has other outputs"),
     ],
 )
 def test_altered_network(network_bytes, tmp_path, model_file, name, change, match):

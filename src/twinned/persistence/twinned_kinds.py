@@ -77,8 +77,7 @@ def _build_sklearn_twin(twin: Any, state: State, at: At) -> None:
     every = len(selected) == twin.n_features_in_
     features = PairFeatures(twin.pair_features, table, dtype, None if every else selected)
     width = getattr(base, "n_features_in_", features.width)
-    fault = f"has a base estimator of {width} pair features, not {features.width}"
-    at.ensure(width == features.width, fault)
+    at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
     twin._features, anchor = features, twin._anchors.take(slice(0, 1))
     n_found = twin._make_model().differences(anchor, anchor).shape[-1]
     at.ensure(n_found == at.sizes.get("output", 1), f"predicts {n_found} outputs")
@@ -102,8 +101,7 @@ def _build_networks(model: Any, state: State, at: At) -> None:
     at.ensure(found == expected, "has network parameters of other shapes")
     set_attributes(model, {**state, "_schema": table}, at)
     if model._twin:
-        flat = (state["anchors_y_"].ndim == 1) == model._one_dimensional
-        at.ensure(flat, "has anchors with other outputs")
+        at.ensure((state["anchors_y_"].ndim == 1) == model._one_dimensional, "has other outputs")
         _build_twin(model, {**state, "_schema": table, "_pair_dtype": np.dtype(np.float64)}, at)
 
 
