@@ -11,10 +11,7 @@ Out-of-fold and test predictions of each member are written to one file for each
 """
 
 import io
-import itertools
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +29,7 @@ from twinned.estimators.blending.plan import MemberFits
 from twinned.estimators.blending.rows import SharedRows
 
 NETWORKS = ("neural_twin", "neural")
-# These do not depend on whether the effort is "balanced" or "thorough".
+# With the same folds, these do not depend on whether the effort is "balanced" or "thorough".
 _SAME = ("ridge", "gp_matern", "gp_rbf", "tree_twin")
 
 
@@ -92,24 +89,24 @@ def predict_others(dataset, seed, effort, names):
 class NetworkProblem(NamedTuple):
     """What the networks of one split are trained on, and the features to predict."""
 
-    make: Callable  # effort → estimator
-    problem: Any  # a TrainingProblem, the same for all efforts
+    estimator: Any
+    problem: Any  # a TrainingProblem
     test: np.ndarray
 
 
-def build_networks(dataset, seed):
+def build_networks(dataset, seed, effort):
     """Return the problem of each kind of network by name."""
     from twinned.models.neural.problem import build_problem
 
     (X, y), (X_test, _) = split_table(dataset, seed)
-    blend = prepare("balanced", X, y)
+    blend = prepare(effort, X, y)
     rows, problems = blend.rows, {}
     for spec in blend.specs:
         if spec.name in NETWORKS:
             context = blend.context(spec)
             preparation = FeaturePreparation.fit(spec.inputs, context.schema, rows.matrix)
-            make = partial(spec.make, context=context, preparation=preparation, n_rows=len(rows.y))
-            estimator, features = make("balanced"), preparation.transform(rows.matrix)
+            estimator = spec.make(effort, context, preparation, len(rows.y))
+            features = preparation.transform(rows.matrix)
             problem = build_problem(
                 estimator,
                 features,
@@ -119,21 +116,20 @@ def build_networks(dataset, seed):
                 fold_of_row=rows.fold,
             )
             test = preparation.transform(blend.encode(X_test))
-            problems[spec.name] = NetworkProblem(make, problem, test)
+            problems[spec.name] = NetworkProblem(estimator, problem, test)
     return problems
 
 
-def predict_networks(problems, effort):
+def predict_networks(problems):
     """Train the networks of all splits together; return the predictions of each split."""
     from twinned.models.neural.fitting import fit_problems
 
-    estimators = [own.make(effort) for own in problems]
-    start = time.perf_counter()
-    twin = estimators[0]._twin
-    ensembles = fit_problems(estimators[0], [own.problem for own in problems], twin)
+    start, first = time.perf_counter(), problems[0].estimator
+    ensembles = fit_problems(first, [own.problem for own in problems], first._twin)
     seconds = (time.perf_counter() - start) / len(problems)
     predictions = []
-    for estimator, own, ensemble in zip(estimators, problems, ensembles, strict=True):
+    for own, ensemble in zip(problems, ensembles, strict=True):
+        estimator = own.estimator
         estimator._set_fitted(own.problem, ensemble)
         estimator.n_features_in_ = own.test.shape[1]
         predictions.append(
@@ -163,6 +159,12 @@ def read_predictions(folder, dataset, seed, effort, member):
         return MemberPredictions(file["out_of_fold"], file["test"], float(file["seconds"]))
 
 
+def has_same_folds(dataset, seed):
+    """Return whether the folds of "balanced" are those of "thorough"."""
+    (X, y), _ = split_table(dataset, seed)
+    return len({prepare(effort, X, y).rows.n_folds for effort in ("balanced", "thorough")}) == 1
+
+
 def run_others(trials, arguments):
     """Fit the members that are not networks; those that are equal for two efforts only once."""
     efforts = arguments.efforts
@@ -170,7 +172,7 @@ def run_others(trials, arguments):
 
     def run(dataset, seed, effort):
         names = [name for name in AUTO if name not in NETWORKS]
-        if both and effort == "balanced":
+        if both and effort == "balanced" and has_same_folds(dataset, seed):
             names = [name for name in names if name not in _SAME]
         missing = [
             name
@@ -191,19 +193,21 @@ def run_others(trials, arguments):
 def run_networks(trials, arguments):
     """Train the networks of all splits, those of one effort and kind together."""
     start = time.perf_counter()
-    built = Parallel(n_jobs=arguments.jobs)(delayed(build_networks)(*trial) for trial in trials)
-    print(f"built in {time.perf_counter() - start:.0f} s", flush=True)
-    for effort, name in itertools.product(arguments.efforts, NETWORKS):
-        own = [
-            (trial, problems[name])
-            for trial, problems in zip(trials, built, strict=True)
-            if not prediction_file(arguments.output, *trial, effort, name).exists()
-        ]
-        if own:
-            predicted = predict_networks([problem for _, problem in own], effort)
-            for (trial, _), predictions in zip(own, predicted, strict=True):
-                write_predictions(arguments.output, *trial, effort, name, predictions)
-            print(f"{name}, {effort}: {time.perf_counter() - start:.0f} s", flush=True)
+    for effort in arguments.efforts:
+        tasks = [delayed(build_networks)(*trial, effort) for trial in trials]
+        built = Parallel(n_jobs=arguments.jobs)(tasks)
+        print(f"built in {time.perf_counter() - start:.0f} s", flush=True)
+        for name in NETWORKS:
+            own = [
+                (trial, problems[name])
+                for trial, problems in zip(trials, built, strict=True)
+                if not prediction_file(arguments.output, *trial, effort, name).exists()
+            ]
+            if own:
+                predicted = predict_networks([problem for _, problem in own])
+                for (trial, _), predictions in zip(own, predicted, strict=True):
+                    write_predictions(arguments.output, *trial, effort, name, predictions)
+                print(f"{name}, {effort}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def main():

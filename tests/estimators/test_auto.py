@@ -117,7 +117,8 @@ def test_members_are_fitted_in_the_same_folds_and_to_all_rows(log, rng):
 
 
 def test_large_tables_have_fewer_folds():
-    assert [default_folds(n) for n in (7, 499, 500)] == [7, 10, 5]
+    assert [default_folds(n, "balanced") for n in (7, 499, 500)] == [7, 10, 5]
+    assert [default_folds(n, "thorough") for n in (7, 999, 1000)] == [7, 10, 5]
 
 
 def test_given_folds(log, rng):

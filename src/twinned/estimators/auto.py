@@ -32,6 +32,7 @@ from twinned.estimators.blending.members import (
 )
 from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.plan import MemberFits, MemberResult
+from twinned.estimators.blending.replicates import include_known_values, replicate_correlation
 from twinned.estimators.blending.results import (
     FitRecord,
     leaderboard,
@@ -78,7 +79,8 @@ class AutoTwinRegressor(BaseTwin):
         features without missing values. `plan_` of another fit is such a list.
     cv : int, splitter, iterable or None, default=None
         Folds, in which each row must be held out once. An integer is that many random folds, None
-        is 5, or 10 with fewer than 500 rows; rows with equal features are in the same one.
+        is 5, or 10 with fewer than 500 rows (1,000 with `effort="thorough"`); rows with equal
+        features are in the same one.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`.
     n_jobs : int or None, default=None
@@ -114,6 +116,10 @@ class AutoTwinRegressor(BaseTwin):
         The fitted estimators by name.
     out_of_fold_prediction_ : ndarray of shape (n_anchors,)
         Out-of-fold predictions of the blend, with weights fitted to other rows.
+    replicate_correlation_ : float
+        Correlation of the out-of-fold errors of rows with equal features. Predictions of rows that
+        equal training rows are moved towards their known values as far as this suggests. It is 0
+        with sample weights, or with fewer than 20 rows that occur more than once.
     plan_ : list
         The fitted members; as `members`, without a time budget, it gives the same result again.
     skipped_ : dict
@@ -232,7 +238,7 @@ class AutoTwinRegressor(BaseTwin):
         cv = given_folds(self.cv, matrix, y, groups)
         cv = cv[rows] if isinstance(cv, np.ndarray) else cv
         self._set_anchors(matrix[rows], y[rows], weight, schema, rows)
-        shared = share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed)
+        shared = share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed, self.effort)
         names = list(getattr(self, "feature_names_in_", range(matrix.shape[1])))
         warn_of_unknown_features(shared.training, names, stacklevel=4)
         return shared
@@ -287,6 +293,11 @@ class AutoTwinRegressor(BaseTwin):
         }
         self.plan_ = [result.spec.entry for result in results]
         self.out_of_fold_prediction_ = blend.nested_prediction[shared.merged_into]
+        self.replicate_correlation_ = replicate_correlation(
+            np.column_stack([self.anchors_X_, rows.fold[shared.merged_into]]),
+            self.anchors_y_ - self.out_of_fold_prediction_,
+            self.anchor_weights_,
+        )
         self._leaderboard = leaderboard(results, rows, blend.weights)
         self.contribution_ = twin_contribution(results, shared, blend, seed % 2**16)
 
@@ -389,8 +400,8 @@ class AutoTwinRegressor(BaseTwin):
         check_is_fitted(self)
         if check_bool("return_std", return_std):
             return self._predict_error_scale(X, StoredIntervals(self))[:2]
-        used = np.flatnonzero(self.member_weights_)
-        return self._predict_by(self._validate_queries(X).matrix, used) @ self.member_weights_[used]
+        matrix, used = self._validate_queries(X).matrix, np.flatnonzero(self.member_weights_)
+        return self._mean(matrix, self._predict_by(matrix, used), self.member_weights_[used])
 
     def predict_members(self, X: Any) -> Floats:
         """Predict by each member.
@@ -423,12 +434,18 @@ class AutoTwinRegressor(BaseTwin):
         with limit_threads(self.n_jobs), ignore_table_warnings():
             return np.column_stack([own[i].predict(matrix) for i in members])
 
+    def _mean(self, matrix: Floats, predictions: Floats, weights: Floats) -> Floats:
+        """(query,): the blend of (query, member) predictions, and known values of equal rows."""
+        known = self.anchors_X_, self.anchors_y_
+        mean: Floats = predictions @ weights
+        return include_known_values(mean, matrix, *known, self.replicate_correlation_)
+
     def _predict_error_scale(
         self, X: Any, stored: StoredIntervals
     ) -> tuple[Floats, Floats, Floats]:
         matrix = self._validate_queries(X).matrix
         predictions = self._predict_by(matrix, np.arange(len(self.members_)))
-        mean = predictions @ self.member_weights_
+        mean = self._mean(matrix, predictions, self.member_weights_)
         scale = stored.error_scale(matrix, mean, self._spread(predictions, mean))
         return mean, scale * np.sqrt(np.mean(stored.scores**2)), scale
 

@@ -105,3 +105,32 @@ def encode_groups(groups: Any, n: int) -> Indices:
     if len(distinct) < 2:
         raise ValueError(f"All rows are in one group, {distinct[0]}; at least two are needed.")
     return codes
+
+
+def distinct_rows(matrix: Floats) -> tuple[Indices, Indices]:
+    """Index of the first of equal rows, and (row,) the number of its distinct row.
+
+    Missing values are equal to each other.
+
+    >>> distinct_rows(np.array([[1.0, np.nan], [0.0, 1.0], [1.0, np.nan]]))
+    (array([1, 0]), array([1, 0, 1]))
+    """
+    missing = np.isnan(matrix)
+    both = np.column_stack([np.where(missing, 0.0, matrix), missing])
+    _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    return first, inverse.ravel()
+
+
+def equal_features(matrix: Floats, n_folds: int = 5) -> Indices | None:
+    """(row,): codes of rows with equal features; None where no folds can separate them.
+
+    Rows that share their features with more than half a fold have codes of their own.
+    """
+    _, codes = distinct_rows(matrix)
+    counts = np.bincount(codes)
+    alone = counts[codes] > len(matrix) / (2 * n_folds)
+    codes = np.unique(
+        np.where(alone, len(counts) + np.arange(len(matrix)), codes), return_inverse=True
+    )[1]
+    n_codes = int(codes.max()) + 1
+    return None if n_codes == len(matrix) or n_codes < 2 * n_folds else codes

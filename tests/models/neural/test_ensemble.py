@@ -41,3 +41,10 @@ def test_selection_is_no_worse_than_the_best_single_setting(seed):
     assert (
         error(np.tensordot(selected, predictions, axes=1)) <= min(map(error, predictions)) + 1e-12
     )
+
+
+def test_groups_are_held_out_together():
+    groups = np.repeat(np.arange(20), 3)
+    parts = draw_folds(60, 5, 0.1, 0, groups)
+    assert sorted(np.concatenate(parts)) == list(range(60))
+    assert sum(len(np.unique(groups[part])) for part in parts) == 20

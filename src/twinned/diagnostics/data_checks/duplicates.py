@@ -11,7 +11,7 @@ from twinned._table import Floats
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
 from twinned.diagnostics.data_checks.quick_model import held_out_together
 from twinned.diagnostics.result import format_percent, format_significant
-from twinned.estimators.blending.rows import distinct_rows
+from twinned.pairing.splits import distinct_rows
 
 _LEAST_SHARE, _LEAST_ROWS = 0.01, 3  # of duplicate rows
 _CHANCE = 3.0  # times as many equal pairs as independent features would have

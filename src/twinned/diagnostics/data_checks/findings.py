@@ -11,9 +11,9 @@ import numpy as np
 from twinned._neighbors import Indices, distance_matrix
 from twinned._table import CATEGORICAL, Floats, TableSchema, column_list, is_table
 from twinned._validation import validate_training_table
-from twinned.estimators.blending.rows import distinct_rows
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
+from twinned.pairing.splits import distinct_rows
 
 PAGE = "docs/checks.md"
 WARNING, NOTE = "warning", "note"

@@ -388,5 +388,7 @@ def relevance_seconds(n_rows: int, n_columns: int) -> float:
 def member_seconds(name: str, n_rows: int, n_columns: int, n_jobs: int | None) -> float:
     """Expected seconds of all fits of a member of a blend of these rows."""
     (spec,) = resolve_members([name], "balanced")
-    model = CostModel(n_rows, n_columns, default_folds(n_rows), effective_n_jobs(n_jobs))
+    model = CostModel(
+        n_rows, n_columns, default_folds(n_rows, "balanced"), effective_n_jobs(n_jobs)
+    )
     return model.seconds(spec)

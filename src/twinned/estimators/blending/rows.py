@@ -14,11 +14,12 @@ from twinned._table import Floats
 from twinned._validation import check_integer
 from twinned.estimators.blending.members import TrainingRows
 from twinned.exceptions import UnusedFeatureWarning
-from twinned.pairing.splits import Folds, row_folds
+from twinned.pairing.splits import Folds, distinct_rows, equal_features, row_folds
 
 # Models of 5 folds have a fifth fewer rows than the final ones. Of a small table they are clearly
 # worse, by a factor that differs between members: then weights and intervals are biased.
-_FEW_ROWS, _FOLDS_OF_FEW_ROWS, _FOLDS = 500, 10, 5
+_FEW_ROWS = {"fast": 500, "balanced": 500, "thorough": 1000}
+_FOLDS_OF_FEW_ROWS, _FOLDS = 10, 5
 MIN_ROWS = 4  # so that at least two rows remain in each fold
 
 
@@ -44,12 +45,14 @@ def share_rows(
     groups: Indices | None = None,
     cv: int | Indices | None = None,
     seed: int = 0,
+    effort: str = "balanced",
 ) -> SharedRows:
     """Merge equal rows into one with the sum of their weights, and draw folds.
 
     A repeated row is so the same as a weight. `cv` is a number of random folds, or the fold of each
-    row (see `given_folds`). Rows with equal features are in the same random fold, unless there are
-    groups; given folds are not changed, and equal rows of different folds not merged.
+    row (see `given_folds`); None depends on the number of rows and the `effort`. Rows with equal
+    features are in the same random fold, unless there are groups; given folds are not changed, and
+    equal rows of different folds not merged.
     """
     given = cv if isinstance(cv, np.ndarray) else None
     keys = [key for key in (matrix, y, groups, given) if key is not None]
@@ -62,9 +65,9 @@ def share_rows(
     counted = np.ones(len(y)) if weight is None else weight
     total: Floats = np.bincount(merged_into, weights=counted).astype(np.float64)
     total = total / total.mean()
-    own_groups = _equal_features(matrix[first]) if groups is None else groups[first]
+    own_groups = equal_features(matrix[first]) if groups is None else groups[first]
     if given is None:
-        n_folds = default_folds(len(first)) if cv is None else check_integer("cv", cv, 2)
+        n_folds = default_folds(len(first), effort) if cv is None else check_integer("cv", cv, 2)
         fold = np.empty(len(first), dtype=np.intp)
         for number, (_, held_out) in enumerate(row_folds(len(first), n_folds, seed, own_groups)):
             fold[held_out] = number
@@ -81,9 +84,9 @@ def share_rows(
     return SharedRows(training, merged_into, own_groups)
 
 
-def default_folds(n_rows: int) -> int:
+def default_folds(n_rows: int, effort: str) -> int:
     """Number of folds of a table: more of a small one."""
-    return min(_FOLDS_OF_FEW_ROWS if n_rows < _FEW_ROWS else _FOLDS, n_rows)
+    return min(_FOLDS_OF_FEW_ROWS if n_rows < _FEW_ROWS[effort] else _FOLDS, n_rows)
 
 
 def warn_of_unknown_features(rows: TrainingRows, names: list[Any], stacklevel: int) -> None:
@@ -113,32 +116,3 @@ def given_folds(cv: Any, matrix: Floats, y: Floats, groups: Any) -> int | Indice
     for number, rows in enumerate(parts):
         fold[rows] = number
     return fold
-
-
-def distinct_rows(matrix: Floats) -> tuple[Indices, Indices]:
-    """Index of the first of equal rows, and (row,) the number of its distinct row.
-
-    Missing values are equal to each other.
-
-    >>> distinct_rows(np.array([[1.0, np.nan], [0.0, 1.0], [1.0, np.nan]]))
-    (array([1, 0]), array([1, 0, 1]))
-    """
-    missing = np.isnan(matrix)
-    both = np.column_stack([np.where(missing, 0.0, matrix), missing])
-    _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
-    return first, inverse.ravel()
-
-
-def _equal_features(matrix: Floats) -> Indices | None:
-    """(row,): codes of rows with equal features; None where no folds can separate them.
-
-    Rows that share their features with more than a tenth of all have codes of their own.
-    """
-    _, codes = distinct_rows(matrix)
-    counts = np.bincount(codes)
-    alone = counts[codes] > len(matrix) / (2 * _FOLDS)
-    codes = np.unique(
-        np.where(alone, len(counts) + np.arange(len(matrix)), codes), return_inverse=True
-    )[1]
-    n_codes = int(codes.max()) + 1
-    return None if n_codes == len(matrix) or n_codes < 2 * _FOLDS else codes

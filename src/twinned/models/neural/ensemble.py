@@ -13,8 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.models.greedy_selection import greedy_selection
+from twinned.pairing.splits import row_folds
 
 
 class Setting(NamedTuple):
@@ -81,12 +83,19 @@ EFFORTS = {
 }
 
 
-def draw_folds(n_rows: int, n_folds: int, fraction: float, seed: int) -> list[NDArray[np.intp]]:
-    """Draw the held-out rows of each fold, in random order; a single fold has a `fraction`."""
+def draw_folds(
+    n_rows: int, n_folds: int, fraction: float, seed: int, groups: Indices | None = None
+) -> list[Indices]:
+    """Draw the held-out rows of each fold, in random order; a single fold has a `fraction`.
+
+    Rows of a group (row,) are held out together.
+    """
     order = np.random.RandomState(seed).permutation(n_rows)
-    if n_folds > 1:
-        return list(np.array_split(order, n_folds))
-    return [order[: round(fraction * n_rows)]]
+    if n_folds == 1:
+        return [order[: round(fraction * n_rows)]]
+    if groups is not None:
+        return [held_out for _, held_out in row_folds(n_rows, n_folds, seed, groups)]
+    return list(np.array_split(order, n_folds))
 
 
 def select_settings(predictions: Floats, y: Floats, weight: Floats) -> Floats:

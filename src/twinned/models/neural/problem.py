@@ -35,6 +35,7 @@ from twinned.models.neural.parameters import (
 from twinned.models.relevance import learn_relevance, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
+from twinned.pairing.splits import equal_features
 
 _FLOAT64 = np.dtype(np.float64)
 
@@ -170,7 +171,8 @@ def build_problem(
         folds = _given_folds(fold, merged_into)
     elif X_val is None and y_val is None:
         n_folds = min(resolve_effort(estimator).n_folds, n_train)
-        folds = draw_folds(n_train, n_folds, estimator.validation_fraction, seed)
+        groups = equal_features(rows.X, n_folds) if estimator.recipe == "modern" else None
+        folds = draw_folds(n_train, n_folds, estimator.validation_fraction, seed, groups)
     else:
         rows = rows.append(*_validation_rows(estimator, X_val, y_val, table, scale), weight=1.0)
         folds = [np.arange(n_train, len(rows.X))]
