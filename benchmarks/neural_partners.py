@@ -25,8 +25,8 @@ SEEDS = (0, 1)
 
 
 def build(dataset, seed):
-    with mock.patch.object(rows, "_FEW_ROWS", 0):  # five folds of every table
-        return build_networks(dataset, seed)["neural_twin"]
+    with mock.patch.dict(rows._FEW_ROWS, balanced=0):  # five folds of every table
+        return build_networks(dataset, seed, "balanced")["neural_twin"]
 
 
 def run_partners(trials, jobs):
@@ -39,7 +39,7 @@ def run_partners(trials, jobs):
             mock.patch.object(fitting, "N_PARTNERS", partners),
             mock.patch.dict(ensemble.EFFORTS, balanced=effort),
         ):
-            predictions = predict_networks(problems, "balanced")
+            predictions = predict_networks(problems)
         results = []
         for (key, seed), own, predicted in zip(splits, problems, predictions, strict=True):
             error = predicted.out_of_fold.ravel() - own.problem.table.target
