@@ -61,6 +61,7 @@ FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS, FAST_TWIN_FEATURES = 250, 40_000, 20
 # Steps of the networks that hold out a fold, as a share of those of the final networks: with fewer,
 # the out-of-fold predictions are worse than the final ones, and the weights of networks too small.
 FOLD_STEPS = {"fast": 1.0, "balanced": 0.25, "thorough": 1.0}
+N_NETWORKS = {"fast": 3, "balanced": 7, "thorough": 24}  # that are trained on all rows
 
 MakeEstimator = Callable[[str, MemberContext, FeaturePreparation, int], Any]
 
@@ -171,6 +172,7 @@ def _neural(class_name: str, module: str) -> MakeEstimator:
         estimator = getattr(import_module(f"twinned.estimators.{module}"), class_name)
         return estimator(
             effort=effort,
+            n_members=N_NETWORKS[effort],
             n_folds=context.n_folds,
             fold_steps=int(FOLD_STEPS[effort] * max_steps),
             categorical_features=preparation.categorical_columns,

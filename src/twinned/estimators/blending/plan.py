@@ -27,6 +27,7 @@ from twinned.estimators.blending.members import (
     FAST_TWIN_ITERATIONS,
     FAST_TWIN_PAIRS,
     FOLD_STEPS,
+    N_NETWORKS,
     SIZES,
     FittedMember,
     MemberContext,
@@ -314,7 +315,7 @@ class CostModel:
         from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
 
         sizes = NEURAL_EFFORTS[spec.effort]
-        n_steps = sizes.n_members * sizes.max_steps
+        n_steps = N_NETWORKS[spec.effort] * sizes.max_steps
         n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30
