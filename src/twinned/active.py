@@ -66,7 +66,7 @@ def query(
         `"difference"`, the distance of its predicted value from every known one. To find the best
         y: `"improvement"`, the rows whose best value has the largest expected improvement on the
         best known one, one after the other; or `"thompson"`, the best row of each of n joint
-        samples.
+        samples. Both select no row that is an anchor or pending.
     diversity : float, default=1.0
         Power of the distance to labelled, pending and selected points; 0 selects the n largest
         scores. Only for strategies to learn y.

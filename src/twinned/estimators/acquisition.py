@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from twinned._compat import safe_indexing
@@ -40,7 +41,14 @@ def select_best(
     mean, std = twin._predict_error(X)
     known = sign * (_best_known(twin, sign) if best is None else check_real("best", best))
     score = log_expected_improvement(sign * mean, std, known)
-    candidates = np.argsort(-score, kind="stable")
+    is_new = _find_new(twin, X, pending)
+    if n > is_new.sum():
+        raise ValueError(
+            f"n={n} exceeds the {is_new.sum()} different rows of the pool that are neither "
+            "known nor pending."
+        )
+    order = np.argsort(-score, kind="stable")
+    candidates = order[is_new[order]]
     if n == 1 and pending is None and strategy == IMPROVEMENT:
         return candidates[:1]
     candidates = candidates[: max(n, _MAX_CANDIDATES)]
@@ -65,9 +73,9 @@ def log_expected_improvement(mean: Floats, std: Floats, best: float) -> Floats:
     z = (mean - best) / std
     log_density = -0.5 * z**2 - 0.5 * np.log(2 * np.pi)
     # below, density and probability underflow; their ratio does not, and needs no more than 1e4
-    low = np.clip(z, -1e4, 0.0)
+    low, high = np.clip(z, -1e4, 0.0), np.maximum(z, 0.0)
     below = log_density + np.log1p(low * np.sqrt(np.pi / 2) * erfcx(-low / np.sqrt(2)))
-    above = np.log(np.exp(log_density) + np.maximum(z, 1e-9) * ndtr(z))
+    above = np.log(np.exp(-0.5 * high**2) / np.sqrt(2 * np.pi) + high * ndtr(high))
     return np.log(std) + np.where(z > 0, above, below)
 
 
@@ -102,6 +110,17 @@ def best_of_samples(samples: Floats) -> Indices:
         row = int(np.argmax(np.where(available, sample, -np.inf)))
         selected[i], available[row] = row, False
     return selected
+
+
+def _find_new(twin: SamplingMixin, X: Any, pending: Any) -> NDArray[np.bool_]:
+    """(row,): whether a row of X differs from anchors, pending rows and rows of X before it."""
+    tables = [X] if pending is None else [pending, X]
+    own = [twin._validate_queries(table).take(slice(None)).features for table in tables]
+    rows = np.concatenate([twin._anchors.features, *own])
+    _, first = np.unique(np.where(np.isnan(rows), np.inf, rows), axis=0, return_index=True)
+    is_new = np.zeros(len(rows), dtype=bool)
+    is_new[first] = True
+    return is_new[-len(own[-1]) :]
 
 
 def _best_known(twin: SamplingMixin, sign: float) -> float:
