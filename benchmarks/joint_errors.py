@@ -1,13 +1,13 @@
 """Errors of several rows at once: how large and how correlated they are, beside `sample`.
 
 Twins are fitted to a few random rows, of training rows of the paper's first split or of generated
-tables, and predict 80 others. Measured are the root mean square of the errors in units of the
+tables, and predict up to 80 others. Measured are the root mean square of the errors in units of the
 spread of the anchors' estimates and of the standard deviation of `sample`; and the mean
 log-likelihood per row of the errors, each divided by that deviation and all by one factor that fits
 best, under normal distributions with different correlations: independence, that of the anchors and
 members and that of the Gaussian process (each mixed with a tenth of independence), and the mean of
-all three, which `sample` uses. The factor `SPREAD_FACTOR` and the correlation were chosen by these
-results. Writes `benchmarks/results/joint_errors.csv` and `.md`.
+all three, which `sample` uses. The factor `SPREAD_FACTOR` and the correlation were chosen by
+results on these tables. Writes `benchmarks/results/joint_errors.csv` and `.md`.
 
     python -m benchmarks.joint_errors --jobs 2        # about ten core-minutes
 """
@@ -52,7 +52,7 @@ def measure(model, name, seed):
     features = twin._error_features(X[new])
     queries = twin._validate_queries(X[new])
     spread = np.linalg.norm(twin._predictor().deviations(queries, np.arange(len(train))), axis=1)
-    identity = np.eye(N_NEW)
+    identity = np.eye(len(new))
     by_anchors = features.deviations @ features.deviations.T
     both = 3 * features.correlation() - by_anchors
     np.fill_diagonal(both, 1.0)  # that of the process
