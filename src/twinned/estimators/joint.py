@@ -5,8 +5,8 @@ of anchors and members: each anchor with each member is one function of the feat
 correlated where the functions deviate from their mean alike. The second is that of a Gaussian
 process with the learned length scales and noise, given the anchors: rows are correlated that are
 near to each other, in units of what matters, and far from the anchors. The third is independence.
-Under the mean of the three, held-out errors are more likely than under each of them
-(`benchmarks/joint_errors.py`).
+Under the mean of the three, held-out errors are more likely than under independence on all measured
+tables (`benchmarks/results/joint_errors.md`).
 """
 
 from __future__ import annotations
