@@ -8,6 +8,7 @@ best row of each sample.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,10 @@ def select_best(
         samples = joint.sample(n, rng)[:, : len(candidates)]
         return candidates[best_of_samples(samples)]
     samples = joint.sample(_N_SAMPLES, rng)
-    reached = np.maximum(known, samples[:, len(candidates) :].max(axis=1, initial=-np.inf))
+    reached = samples[:, len(candidates) :].max(axis=1, initial=known)
+    first = [0] if pending is None else []  # whose improvement is known exactly
     # where no sample improves, candidates come in the order of their own expected improvement
-    return candidates[improve_in_turn(samples[:, : len(candidates)], reached, n)]
+    return candidates[improve_in_turn(samples[:, : len(candidates)], reached, n, first)]
 
 
 def log_expected_improvement(mean: Floats, std: Floats, best: float) -> Floats:
@@ -79,10 +81,11 @@ def log_expected_improvement(mean: Floats, std: Floats, best: float) -> Floats:
     return np.log(std) + np.where(z > 0, above, below)
 
 
-def improve_in_turn(samples: Floats, reached: Floats, n: int) -> Indices:
+def improve_in_turn(samples: Floats, reached: Floats, n: int, first: Sequence[int] = ()) -> Indices:
     """Return n columns of (sample, row) samples, greedily by the mean improvement on `reached`.
 
-    `reached` (sample,) is the best value so far. Equal rows come in order.
+    `reached` (sample,) is the best value so far. The columns `first` come first. Equal rows come in
+    order.
 
     >>> samples = np.array([[3.0, 2.9, 0.0], [0.0, 0.0, 1.0]])
     >>> improve_in_turn(samples, np.zeros(2), 2)
@@ -91,8 +94,11 @@ def improve_in_turn(samples: Floats, reached: Floats, n: int) -> Indices:
     available = np.ones(samples.shape[1], dtype=bool)
     selected = np.empty(n, dtype=np.intp)
     for i in range(n):
-        gain = np.maximum(samples - reached[:, None], 0.0).mean(axis=0)
-        row = int(np.argmax(np.where(available, gain, -1.0)))
+        if i < len(first):
+            row = first[i]
+        else:
+            gain = np.maximum(samples - reached[:, None], 0.0).mean(axis=0)
+            row = int(np.argmax(np.where(available, gain, -1.0)))
         selected[i], available[row] = row, False
         reached = np.maximum(reached, samples[:, row])
     return selected
