@@ -67,7 +67,7 @@ class TwinModel(EnsembleModel):
 def main():
     X, y = (part.to_numpy() for part in make_tf(120, random_state=0))
     twin = TwinRegressor(random_state=0).fit(X[:30], y[:30])
-    candidates = torch.as_tensor(X[30:])
+    candidates = torch.tensor(X[30:])
     improvement = qLogExpectedImprovement(TwinModel(twin), best_f=float(y[:30].max()))
     chosen, _ = optimize_acqf_discrete(improvement, q=3, choices=candidates)
     for row in chosen.numpy():

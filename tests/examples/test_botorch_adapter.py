@@ -34,14 +34,14 @@ def twin():
 
 
 def test_posterior_is_made_of_joint_samples(adapter, twin, monkeypatch):
-    rows = torch.as_tensor(X[POOL][:12].reshape(4, 3, -1))
+    rows = torch.tensor(X[POOL][:12].reshape(4, 3, -1))
     model = adapter.TwinModel(twin, n_samples=2000)
     posterior = model.posterior(rows)
     assert type(posterior).__name__ == "EnsemblePosterior"
     assert posterior.mean.shape == (4, 3, 1)
     mean, std = twin._predict_error(X[POOL][:12])
     np.testing.assert_allclose(posterior.mean.ravel(), mean, atol=0.1 * std.max())
-    np.testing.assert_allclose(np.sqrt(posterior.variance.ravel()), std, rtol=0.1)
+    np.testing.assert_allclose(posterior.variance.sqrt().ravel(), std, rtol=0.1)
     monkeypatch.setattr(adapter, "MAX_ROWS", 3)  # one batch at a time
     again = model.posterior(rows).mean
     np.testing.assert_allclose(again.ravel(), mean, atol=0.1 * std.max())
@@ -53,7 +53,7 @@ def test_improvement_selects_different_candidates(adapter, twin):
     model = adapter.TwinModel(twin, n_samples=1000)
     best = float(y[KNOWN].max())
     function = adapter.qLogExpectedImprovement(model, best_f=best)
-    choices = torch.as_tensor(X[POOL])
+    choices = torch.tensor(X[POOL])
     chosen, _ = adapter.optimize_acqf_discrete(function, q=3, choices=choices)
     rows = [int(np.flatnonzero((X[POOL] == row).all(axis=1))[0]) for row in chosen.numpy()]
     assert len(set(rows)) == 3
