@@ -1,8 +1,9 @@
 """A fitted twin as a model of BoTorch, which selects from a discrete set of candidates.
 
-The posterior is an `EnsemblePosterior` of joint samples of the twin, for all acquisition functions
-that evaluate samples, such as `qLogExpectedImprovement`. It has no gradients: candidates come from
-a list, by `optimize_acqf_discrete`.
+Joint samples of the twin are drawn once, at all candidates: each is one function, and the posterior
+at some of the candidates is the `EnsemblePosterior` of their values. Acquisition functions that
+evaluate samples, such as `qLogExpectedImprovement`, thus compare batches by the same functions.
+There are no gradients: batches are selected by `optimize_acqf_discrete`.
 
     pip install botorch
     python examples/botorch_adapter.py
@@ -13,63 +14,77 @@ import torch
 from botorch.acquisition import qLogExpectedImprovement
 from botorch.models.ensemble import EnsembleModel
 from botorch.optim import optimize_acqf_discrete
+from botorch.sampling.index_sampler import IndexSampler
 
 from twinned import TwinRegressor
 from twinned.datasets import make_tf
 
-MAX_ROWS = 2000  # whose joint samples are drawn at once
+
+class AllSamples(IndexSampler):
+    """All members of an ensemble in order, the same for all batches, so that these are comparable.
+
+    `IndexSampler` draws members for each batch of rows anew.
+    """
+
+    def _construct_base_samples(self, posterior):
+        n_samples, n_axes = self.sample_shape[0], len(posterior.batch_shape)
+        indices = torch.arange(n_samples).reshape(-1, *[1] * n_axes)
+        self.register_buffer("base_samples", indices.expand(n_samples, *posterior.batch_shape))
 
 
 class TwinModel(EnsembleModel):
-    """A fitted twin as an ensemble of joint samples.
+    """A fitted twin as an ensemble of joint samples at fixed candidates.
 
     Parameters
     ----------
     twin : a fitted twin of a single output
-    n_samples : int, default=256
+    candidates : ndarray of shape (n_candidates, n_features)
+        All rows that are evaluated, pending ones included; at most 5,000.
+    n_samples : int, default=2048
         Number of samples, which are the members of the ensemble.
     random_state : int, default=0
-        Seed of the samples; the same for all calls, so that acquisition values can be compared.
+        Seed of the samples.
     maximize : bool, default=True
         Whether the largest y is the best; otherwise the samples are those of −y, as BoTorch
         maximizes.
     """
 
-    def __init__(self, twin, n_samples=256, random_state=0, maximize=True):
+    def __init__(self, twin, candidates, n_samples=2048, random_state=0, maximize=True):
         super().__init__()
         self._num_outputs = 1
-        self.twin, self.n_samples, self.random_state = twin, n_samples, random_state
-        self.sign = 1.0 if maximize else -1.0
+        rows = np.unique(np.asarray(candidates, dtype=np.float64), axis=0)
+        self._numbers = {row.tobytes(): number for number, row in enumerate(rows)}
+        samples = twin.sample(rows, n_samples, random_state=random_state)
+        self._samples = torch.tensor(samples if maximize else -samples)
 
     def forward(self, X):
-        """(batch, sample, row, 1): joint samples of the rows of each batch, (batch, row, feature).
+        """(batch, sample, row, 1): the samples at candidates, which are (batch, row, feature)."""
+        rows = np.ascontiguousarray(X.detach().cpu().numpy(), dtype=np.float64)
+        flat = rows.reshape(-1, rows.shape[-1])
+        unknown = [row for row in flat if row.tobytes() not in self._numbers]
+        if unknown:
+            raise ValueError(f"{unknown[0]} is not one of the candidates (in float64).")
+        numbers = [self._numbers[row.tobytes()] for row in flat]
+        values = self._samples[:, numbers].to(X).reshape(-1, *X.shape[:-1])
+        return values.movedim(0, -2).unsqueeze(-1)
 
-        Leading axes are those of X.
+    def expected_improvement(self, best):
+        """The acquisition function qLogEI on a value, by all samples.
+
+        Without gradients there is no need to smooth it, which would blur small improvements.
         """
-        *batch, n_rows, n_features = X.shape
-        flat = X.detach().cpu().double().numpy().reshape(-1, n_rows, n_features)
-        per_call = max(1, MAX_ROWS // n_rows)
-        parts = [
-            self._sample(flat[start : start + per_call]) for start in range(0, len(flat), per_call)
-        ]
-        samples = self.sign * np.concatenate(parts)
-        return torch.as_tensor(samples).to(X).reshape(*batch, self.n_samples, n_rows, 1)
-
-    def _sample(self, rows):
-        """(batch, sample, row): joint samples of (batch, row, feature)."""
-        n_batches, n_rows, n_features = rows.shape
-        samples = self.twin.sample(
-            rows.reshape(-1, n_features), self.n_samples, random_state=self.random_state
+        sampler = AllSamples(torch.Size([len(self._samples)]))
+        return qLogExpectedImprovement(
+            self, best_f=best, sampler=sampler, tau_relu=1e-9, tau_max=1e-9, fat=False
         )
-        return samples.reshape(self.n_samples, n_batches, n_rows).transpose(1, 0, 2)
 
 
 def main():
     X, y = (part.to_numpy() for part in make_tf(120, random_state=0))
     twin = TwinRegressor(random_state=0).fit(X[:30], y[:30])
-    candidates = torch.tensor(X[30:])
-    improvement = qLogExpectedImprovement(TwinModel(twin), best_f=float(y[:30].max()))
-    chosen, _ = optimize_acqf_discrete(improvement, q=3, choices=candidates)
+    model = TwinModel(twin, X[30:])
+    improvement = model.expected_improvement(float(y[:30].max()))
+    chosen, _ = optimize_acqf_discrete(improvement, q=3, choices=torch.tensor(X[30:]))
     for row in chosen.numpy():
         print(row.round(3), f"{twin.predict(row[None])[0]:.3f}")
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor
 
-from twinned import TwinRegressor
+from twinned import TwinRegressor, query
 from twinned.datasets import make_tf
-from twinned.estimators.acquisition import log_expected_improvement
 
 torch = pytest.importorskip("torch", reason="the BoTorch adapter needs torch: pip install botorch")
 pytest.importorskip("botorch", reason="the BoTorch adapter needs BoTorch: pip install botorch")
@@ -33,32 +32,37 @@ def twin():
     return TwinRegressor(trees, random_state=0).fit(X[KNOWN], y[KNOWN])
 
 
-def test_posterior_is_made_of_joint_samples(adapter, twin, monkeypatch):
+def test_posterior_is_made_of_joint_samples(adapter, twin):
     rows = torch.tensor(X[POOL][:12].reshape(4, 3, -1))
-    model = adapter.TwinModel(twin, n_samples=2000)
+    model = adapter.TwinModel(twin, X[POOL], n_samples=50)
     posterior = model.posterior(rows)
     assert type(posterior).__name__ == "EnsemblePosterior"
-    assert posterior.mean.shape == (4, 3, 1)
-    mean, std = twin._predict_error(X[POOL][:12])
-    np.testing.assert_allclose(posterior.mean.ravel(), mean, atol=0.1 * std.max())
-    np.testing.assert_allclose(posterior.variance.sqrt().ravel(), std, rtol=0.1)
-    monkeypatch.setattr(adapter, "MAX_ROWS", 3)  # one batch at a time
-    again = model.posterior(rows).mean
-    np.testing.assert_allclose(again.ravel(), mean, atol=0.1 * std.max())
-    smallest = adapter.TwinModel(twin, n_samples=2000, maximize=False).posterior(rows)
-    np.testing.assert_allclose(smallest.mean.ravel(), -mean, atol=0.1 * std.max())
+    assert posterior.values.shape == (4, 50, 3, 1)
+    pool = np.unique(X[POOL], axis=0)
+    numbers = [int(np.flatnonzero((pool == row).all(axis=1))[0]) for row in X[POOL][:12]]
+    expected = twin.sample(pool, 50, random_state=0)[:, numbers]
+    found = posterior.values[..., 0].movedim(1, 0).reshape(50, 12)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(posterior.mean.ravel(), expected.mean(axis=0))
+    smallest = adapter.TwinModel(twin, X[POOL], n_samples=50, maximize=False).posterior(rows)
+    np.testing.assert_array_equal(smallest.values, -posterior.values)
+    with pytest.raises(ValueError, match="not one of the candidates"):
+        model.posterior(rows + 1)
 
 
-def test_improvement_selects_different_candidates(adapter, twin):
-    model = adapter.TwinModel(twin, n_samples=1000)
+def test_improvement_selects_as_query_does(adapter, twin):
     best = float(y[KNOWN].max())
-    function = adapter.qLogExpectedImprovement(model, best_f=best)
-    choices = torch.tensor(X[POOL])
-    chosen, _ = adapter.optimize_acqf_discrete(function, q=3, choices=choices)
+    model = adapter.TwinModel(twin, X[POOL])
+    function = model.expected_improvement(best)
+    chosen, _ = adapter.optimize_acqf_discrete(function, q=3, choices=torch.tensor(X[POOL]))
     rows = [int(np.flatnonzero((X[POOL] == row).all(axis=1))[0]) for row in chosen.numpy()]
     assert len(set(rows)) == 3
-    score = log_expected_improvement(*twin._predict_error(X[POOL]), best)
-    assert rows[0] in np.argsort(-score)[:3]
+    samples = twin.sample(X[POOL], 20_000, random_state=1)
+    gains = [
+        np.maximum(samples[:, own].max(axis=1) - best, 0).mean()
+        for own in (rows, query(twin, X[POOL], 3, strategy="improvement", random_state=0))
+    ]
+    assert gains[0] == pytest.approx(gains[1], rel=0.1)
 
 
 def test_the_example_runs(adapter, capsys):
