@@ -28,7 +28,7 @@ class Parts(NamedTuple):
 
     scalers: list[Any]  # steps of a pipeline before the model
     model: Any
-    inverse: str | None  # operator that turns the fitted target into y
+    has_log_target: bool  # whether the model predicts the logarithm of y
 
     @property
     def columns(self) -> list[Column]:
@@ -40,18 +40,18 @@ def unwrap(model: Any) -> Parts:
     """Return the model of twinned inside pipelines and transformed targets."""
     check_is_fitted(model)
     scalers: list[Any] = []
-    inverse = None
+    has_log_target = False
     while True:
         if type(model) is Pipeline:
             scalers += [step for _, step in model.steps[:-1]]
             model = model.steps[-1][1]
         elif type(model) is TransformedTargetRegressor:
-            if model.transformer is not None or model.inverse_func is not np.exp or inverse:
+            if model.transformer is not None or model.inverse_func is not np.exp:
                 refuse(
                     "its target is transformed by another function than the logarithm",
                     "use func=np.log and inverse_func=np.exp, or export its regressor_",
                 )
-            model, inverse = model.regressor_, "Exp"
+            model, has_log_target = model.regressor_, True
         elif isinstance(model, SemiSupervisedTwinRegressor):
             model = model.twin_
         else:
@@ -61,17 +61,12 @@ def unwrap(model: Any) -> Parts:
             f"{type(model).__name__} is not a model of twinned",
             "use skl2onnx for a model of scikit-learn",
         )
-    return Parts(scalers, model, inverse)
+    return Parts(scalers, model, has_log_target)
 
 
 def assemble(model: Any, names: tuple[str, ...], confidence: float | None) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
     parts = unwrap(model)
-    if parts.inverse and "std" in names:
-        refuse(
-            "it predicts the logarithm of y, whose standard deviation is not that of y",
-            "use outputs=('mean',), and confidence for an interval",
-        )
     columns = parts.columns
     graph = Graph()
     infos, matrix = add_inputs(graph, columns)
@@ -79,13 +74,18 @@ def assemble(model: Any, names: tuple[str, ...], confidence: float | None) -> Mo
         refuse("its pipeline has steps before categorical features", "export its last step")
     for scaler in parts.scalers:
         matrix = add_scaler(graph, scaler, matrix)
-    tensors = add_model(graph, parts.model, matrix, names, confidence)
+    if parts.has_log_target:
+        tensors = add_model(graph, parts.model, matrix, ("mean", "std"), confidence)
+        tensors = _add_exponentials(graph, tensors)
+    else:
+        tensors = add_model(graph, parts.model, matrix, names, confidence)
+    tensors = {name: tensors[name] for name in (*names, "lower", "upper") if name in tensors}
     if clash := {info.name for info in infos} & set(tensors):
         refuse(f"the table has a column {min(clash)!r}, as an output", "rename the column")
     y = getattr(parts.model, "anchors_y_", None)
     is_1d = parts.model._one_dimensional if y is None else y.ndim == 1
     for name, tensor in tensors.items():
-        _add_output(graph, name, tensor, parts.inverse, is_1d=is_1d)
+        _add_output(graph, name, tensor, is_1d=is_1d)
     shape = [BATCH] if is_1d else [BATCH, None]
     proto = helper.make_model(
         helper.make_graph(
@@ -106,12 +106,14 @@ def assemble(model: Any, names: tuple[str, ...], confidence: float | None) -> Mo
     return proto
 
 
-def _add_output(
-    graph: Graph, name: str, tensor: Tensor, inverse: str | None, *, is_1d: bool
-) -> None:
+def _add_exponentials(graph: Graph, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Outputs of y from those of its logarithm; the standard deviation by the delta method."""
+    found = {name: graph.add("Exp", tensor) for name, tensor in tensors.items() if name != "std"}
+    return {**found, "std": graph.add("Mul", found["mean"], tensors["std"])}
+
+
+def _add_output(graph: Graph, name: str, tensor: Tensor, *, is_1d: bool) -> None:
     """Name a result (row, output); drop the axis of outputs where y is one-dimensional."""
-    if inverse is not None:
-        tensor = graph.add(inverse, tensor)
     if is_1d:
         tensor = graph.reshape(tensor, -1)
     graph.nodes.append(helper.make_node("Identity", [tensor], [name]))

@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned._compat import boosting_categories, boosting_trees
-from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, Graph, Tensor
+from twinned.export.onnx.graph import DOUBLE, INT64, Graph, Tensor
+from twinned.export.onnx.inputs import add_category_index
 from twinned.export.onnx.refusal import refuse
 from twinned.export.onnx.trees import add_trees
 from twinned.models.trees.ensemble import FLOAT64, Tree, TreeEnsemble
@@ -61,9 +62,9 @@ def add_categorical_trees(
     for j, known in found.categories.items():
         own = [(number, directions) for (i, directions), number in tables.items() if i == j]
         if own:
-            numbers, directions = zip(*own, strict=True)
-            order += [n_features + number for number in numbers]
-            parts.append(_look_up(graph, known, directions, graph.columns(X, [j])))
+            order += [n_features + number for number, _ in own]
+            table = [directions for _, directions in own]
+            parts.append(_look_up(graph, known, table, graph.columns(X, [j])))
     columns = graph.concatenate(parts)
     if order != sorted(order):
         columns = graph.columns(columns, np.argsort(order))
@@ -75,16 +76,12 @@ def _bits(bitset: Any, n: int) -> list[bool]:
     return [bool((int(bitset[k // 32]) >> (k % 32)) & 1) for k in range(n)]
 
 
-def _look_up(graph: Graph, known: Any, directions: tuple[bytes, ...], values: Tensor) -> Tensor:
+def _look_up(graph: Graph, known: Any, directions: list[bytes], values: Tensor) -> Tensor:
     """(row, additional feature): the directions of the category of each row (row, 1).
 
     The last entry of the directions is for missing values and new categories.
     """
     table = np.stack([np.frombuffer(own, dtype=np.uint8) for own in directions], axis=1)
-    categories = np.asarray(known, dtype=np.float32)[None]
-    is_own = graph.cast(graph.add("Equal", graph.cast(values, FLOAT), categories), DOUBLE)
-    index = graph.add("MatMul", is_own, np.arange(len(known), dtype=float)[:, None])
-    is_new = graph.add("Sub", 1.0, graph.reduce("ReduceSum", is_own, 1, keepdims=True))
-    index = graph.add("Add", index, graph.add("Mul", is_new, float(len(known))))
+    index = add_category_index(graph, known, values)
     rows = graph.add("Gather", graph.constant(table), graph.cast(index, INT64), axis=0)
     return graph.cast(graph.reshape(rows, 0, -1), DOUBLE)

@@ -44,9 +44,7 @@ class Graph:
         """Add a node with several outputs."""
         inputs = [self._tensor(operand) for operand in operands]
         outputs = [self.new_name() for _ in range(n_outputs)]
-        self.nodes.append(
-            helper.make_node(operator, inputs, outputs, domain=domain, **attributes)
-        )
+        self.nodes.append(helper.make_node(operator, inputs, outputs, domain=domain, **attributes))
         return outputs
 
     def cast(self, x: Tensor, to: int) -> Tensor:
@@ -131,7 +129,7 @@ class Graph:
     def new_name(self) -> str:
         """Return a name that no other tensor has."""
         self.root._n_names += 1
-        return f"twinned/{self.root._n_names}"
+        return f"#{self.root._n_names}"
 
     def _tensor(self, operand: Operand) -> Tensor:
         return operand if isinstance(operand, str) else self.constant(operand)

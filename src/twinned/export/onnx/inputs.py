@@ -7,9 +7,11 @@ float for numbers, string for text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
 from twinned._table import CATEGORICAL, NUMERIC, ORDINAL, TableSchema
@@ -48,7 +50,7 @@ def table_columns(model: Any) -> list[Column]:
 def add_inputs(graph: Graph, columns: list[Column]) -> tuple[list[ValueInfoProto], Tensor]:
     """Return the inputs of the graph, and the encoded table (row, feature)."""
     if not any(column.is_text for column in columns):
-        shape = [BATCH, len(columns)]
+        shape: list[str | int | None] = [BATCH, len(columns)]
         matrix = graph.cast(MATRIX, DOUBLE)
         info = helper.make_tensor_value_info(MATRIX, FLOAT, shape)
         return [info], _encode_columns(graph, columns, matrix)
@@ -65,8 +67,9 @@ def add_inputs(graph: Graph, columns: list[Column]) -> tuple[list[ValueInfoProto
 
 def encode_matrix(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
     """Encode a matrix (row, feature) of numbers, some of which are categories."""
-    columns = zip(range(schema.n_features), schema.kinds, schema.categories, strict=True)
-    return _encode_columns(graph, [Column(str(j), *rest) for j, *rest in columns], matrix)
+    parts = zip(schema.kinds, schema.categories, strict=True)
+    columns = [Column(str(j), kind, known) for j, (kind, known) in enumerate(parts)]
+    return _encode_columns(graph, columns, matrix)
 
 
 def split_rows(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
@@ -97,13 +100,22 @@ def _encode(graph: Graph, column: Column, values: Tensor) -> Tensor:
     """Codes of a categorical feature of numbers (row, 1); a numeric one is returned as it is."""
     if column.kind == NUMERIC:
         return values
-    known = np.array(column.categories, dtype=np.float32)
-    is_own = graph.cast(graph.add("Equal", graph.cast(values, FLOAT), known[None]), DOUBLE)
-    code = graph.add("MatMul", is_own, np.arange(len(known), dtype=float)[:, None])
-    is_new = graph.add("Sub", 1.0, graph.reduce("ReduceSum", is_own, 1, keepdims=True))
-    new_code = np.nan if column.kind == ORDINAL else float(len(known))
-    code = graph.add("Where", graph.cast(is_new, TensorProto.BOOL), new_code, code)
+    code = add_category_index(graph, column.categories, values)
+    if column.kind == ORDINAL:
+        is_new = graph.add("Equal", code, float(len(column.categories)))
+        code = graph.add("Where", is_new, np.nan, code)
     return _where_known(graph, values, code)
+
+
+def add_category_index(graph: Graph, known: Sequence[Any] | NDArray[Any], values: Tensor) -> Tensor:
+    """(row, 1) index of each value among known numbers; their count for any other value.
+
+    They are compared in float32, the type of the inputs.
+    """
+    numbers = np.asarray(known, dtype=np.float32)[None]
+    is_own = graph.cast(graph.add("Equal", graph.cast(values, FLOAT), numbers), DOUBLE)
+    below_count = np.arange(len(known), dtype=float)[:, None] - len(known)
+    return graph.add("Add", graph.add("MatMul", is_own, below_count), float(len(known)))
 
 
 def _codes_of_text(graph: Graph, column: Column) -> Tensor:

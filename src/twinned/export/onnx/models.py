@@ -68,9 +68,7 @@ def _add_blend(
     weights, spread_weights = model.member_weights_, np.asarray(model._spread_weights)
     members = model._members
     with_spread = with_spread and len(members) > 1
-    used = [
-        i for i in range(len(members)) if weights[i] or (with_spread and spread_weights[i])
-    ]
+    used = [i for i in range(len(members)) if weights[i] or (with_spread and spread_weights[i])]
     parts = [_add_member(graph, members[i], matrix) for i in used]
     predictions = graph.concatenate(parts)
     mean = graph.add("MatMul", predictions, weights[used][:, None])

@@ -63,9 +63,7 @@ def add_scaler(graph: Graph, scaler: Any, X: Tensor) -> Tensor:
         return graph.add("Add", graph.add("Mul", X, scaler.scale_), scaler.min_)
     if type(scaler) in (StandardScaler, RobustScaler):
         shift = scaler.mean_ if type(scaler) is StandardScaler else scaler.center_
-        centered = (
-            scaler.with_mean if type(scaler) is StandardScaler else scaler.with_centering
-        )
+        centered = scaler.with_mean if type(scaler) is StandardScaler else scaler.with_centering
         X = graph.add("Sub", X, shift) if centered else X
         return X if scaler.scale_ is None else graph.add("Div", X, scaler.scale_)
     if type(scaler) is MaxAbsScaler:
@@ -95,9 +93,7 @@ def add_process(graph: Graph, process: GaussianProcess, X: Tensor) -> Tensor:
     return graph.add("Add", graph.add("Mul", mean, process.scale), process.mean)
 
 
-def _scaled(
-    graph: Graph, X: Tensor, origin: NDArray[Any], length_scales: NDArray[Any]
-) -> Tensor:
+def _scaled(graph: Graph, X: Tensor, origin: NDArray[Any], length_scales: NDArray[Any]) -> Tensor:
     return graph.add("Div", graph.add("Sub", X, origin), length_scales)
 
 

@@ -26,13 +26,13 @@ def predict_onnx(path: str | PathLike[str], X: Any) -> dict[str, Floats]:
     try:
         import onnxruntime
     except ImportError as error:
-        raise MissingExtraError("predict_onnx needs onnxruntime: pip install onnxruntime.") from error
+        raise MissingExtraError(
+            "predict_onnx needs onnxruntime: pip install onnxruntime."
+        ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3  # errors
-    session = onnxruntime.InferenceSession(
-        str(path), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, _feeds(session.get_inputs(), X)), strict=True))
 
@@ -84,7 +84,7 @@ def largest_difference(model: Any, path: str | PathLike[str]) -> float | None:
         expected = np.asarray(model.predict(_like_fit(model, table)))
     found = predict_onnx(path, table)["mean"]
     known = unwrap(model).model.anchors_y_
-    known = np.exp(known) if unwrap(model).inverse else known
+    known = np.exp(known) if unwrap(model).has_log_target else known
     return float(np.abs(found - expected).max() / (np.std(known) or 1.0))
 
 

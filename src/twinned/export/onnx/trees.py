@@ -60,9 +60,7 @@ def _add_operator(
 ) -> Tensor:
     n_values = arrays.value.shape[1]
     if n_values > 1:  # a leaf of ONNX has one value: one copy of the trees for each output
-        parts = [
-            _add_operator(graph, _take_value(arrays, k), 1, dtype, X) for k in range(n_values)
-        ]
+        parts = [_add_operator(graph, _take_value(arrays, k), 1, dtype, X) for k in range(n_values)]
         return graph.concatenate(parts)
     missing = {}
     if arrays.missing_left.any():
