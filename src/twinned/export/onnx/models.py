@@ -12,7 +12,7 @@ from twinned.export.onnx.error_scale import add_error_scale
 from twinned.export.onnx.graph import Graph, Tensor
 from twinned.export.onnx.inputs import encode_matrix, split_rows
 from twinned.export.onnx.preparation import add_preparation
-from twinned.export.onnx.refusal import refuse
+from twinned.export.onnx.refusal import refusals_of, refuse
 from twinned.export.onnx.regressors import add_regressor
 from twinned.export.onnx.twins import Prediction, add_twin
 from twinned.intervals.stored import StoredIntervals, check_confidence, quantile_rank
@@ -69,7 +69,10 @@ def _add_blend(
     members = model._members
     with_spread = with_spread and len(members) > 1
     used = [i for i in range(len(members)) if weights[i] or (with_spread and spread_weights[i])]
-    parts = [_add_member(graph, members[i], matrix) for i in used]
+    parts = []
+    for i in used:
+        with refusals_of(f"the member {members[i].label!r}"):
+            parts.append(_add_member(graph, members[i], matrix))
     predictions = graph.concatenate(parts)
     mean = graph.add("MatMul", predictions, weights[used][:, None])
     if not with_spread:

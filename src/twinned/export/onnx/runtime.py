@@ -55,8 +55,8 @@ def _feeds(inputs: list[Any], X: Any) -> dict[str, NDArray[Any]]:
 
 def anchor_table(model: Any) -> pd.DataFrame | None:
     """The anchors of a model as a table, rounded to float32; None where it has none."""
-    twin = unwrap(model).model
-    if not hasattr(twin, "anchors_X_"):
+    scalers, twin, _ = unwrap(model)
+    if scalers or not hasattr(twin, "anchors_X_"):
         return None
     schema: TableSchema = twin._schema
     names = list(getattr(twin, "feature_names_in_", range(schema.n_features)))
