@@ -6,6 +6,7 @@ import pytest
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -83,10 +84,12 @@ def test_bad_paths_and_models(tmp_path, rows):
         to_onnx(Ridge().fit(X, y), tmp_path / "model.onnx")
 
 
-def test_scalers_before_a_twin(check, rows):
+def test_scalers_and_imputers_before_a_twin(check, rows, rng):
     X, y, new = rows
-    pipeline = make_pipeline(StandardScaler(), TwinRegressor(BOOSTING, pairs=10, random_state=0))
-    check(pipeline.fit(X, y), new)
+    twin = TwinRegressor(BOOSTING, pairs=10, random_state=0)
+    pipeline = make_pipeline(SimpleImputer(strategy="median"), StandardScaler(), twin)
+    new = np.where(rng.rand(*new.shape) < 0.2, np.nan, new)
+    check(pipeline.fit(np.where(rng.rand(*X.shape) < 0.2, np.nan, X), y), new)
 
 
 def test_encoders_before_a_twin_are_refused(tmp_path, rng):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import Pipeline
@@ -55,23 +56,34 @@ def add_regressor(graph: Graph, estimator: Any, X: Tensor) -> Tensor:
 
 
 def add_scaler(graph: Graph, scaler: Any, X: Tensor) -> Tensor:
-    """Add a fitted scaler of scikit-learn, which keeps the number of features."""
-    if scaler is None or scaler == "passthrough":
+    """Add a fitted scaler or imputer of scikit-learn, which keeps the number of features."""
+    if scaler is None or (isinstance(scaler, str) and scaler == "passthrough"):
         return X
-    shift: Any
-    if type(scaler) is MinMaxScaler and not scaler.clip:
+    kind = type(scaler)
+    if kind is MinMaxScaler and not scaler.clip:
         return graph.add("Add", graph.add("Mul", X, scaler.scale_), scaler.min_)
-    if type(scaler) in (StandardScaler, RobustScaler):
-        shift = scaler.mean_ if type(scaler) is StandardScaler else scaler.center_
-        centered = scaler.with_mean if type(scaler) is StandardScaler else scaler.with_centering
-        X = graph.add("Sub", X, shift) if centered else X
+    if kind in (StandardScaler, RobustScaler):
+        is_standard = kind is StandardScaler
+        if scaler.with_mean if is_standard else scaler.with_centering:
+            X = graph.add("Sub", X, scaler.mean_ if is_standard else scaler.center_)
         return X if scaler.scale_ is None else graph.add("Div", X, scaler.scale_)
-    if type(scaler) is MaxAbsScaler:
+    if kind is MaxAbsScaler and not getattr(scaler, "clip", False):
         return graph.add("Div", X, scaler.scale_)
+    if kind is SimpleImputer and _replaces_nan(scaler):
+        values = np.asarray(scaler.statistics_, dtype=np.float64)
+        return graph.add("Where", graph.add("IsNaN", X), values, X)
     return refuse(
-        f"the pipeline step {type(scaler).__name__} is not a scaler that the exporter knows",
+        f"the pipeline step {kind.__name__} is not a scaler that the exporter knows",
         "apply it before the model, and export the last step of the pipeline",
     )
+
+
+def _replaces_nan(imputer: SimpleImputer) -> bool:
+    """Whether an imputer only replaces NaN, and drops or adds no feature."""
+    is_nan = isinstance(imputer.missing_values, float) and np.isnan(imputer.missing_values)
+    values = np.asarray(imputer.statistics_)
+    is_known = values.dtype.kind in "fiu" and not np.isnan(values.astype(float)).any()
+    return is_nan and not imputer.add_indicator and is_known
 
 
 def _add_linear(graph: Graph, estimator: Any, X: Tensor) -> Tensor:
