@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from twinned.export.onnx.graph import Graph, _compact
 
 decimals = st.integers(-(10**7), 10**7).flatmap(
-    lambda n: st.integers(0, 7).map(lambda places: n / 10**places)
+    lambda n: st.integers(0, 7).map(lambda digits: n / 10**digits)
 )
 columns = st.one_of(
     st.lists(decimals, min_size=1),

@@ -26,7 +26,7 @@ def test_plain_networks_of_two_outputs(check, rows):
     check(model, new, 5e-6, 5e-6)
 
 
-def test_twins_of_some_features(check, rows):
+def test_twins_of_selected_features(check, rows):
     X, y, new = rows
     twin = TwinNeuralRegressor(max_features=2, **SMALL).fit(X, y + 1e4)
     assert twin._gates.any()

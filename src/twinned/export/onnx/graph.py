@@ -1,7 +1,7 @@
 """Graph: nodes and constants of an ONNX graph under construction.
 
 A tensor is the name of a node's output. Operands may also be arrays, which become constants. All
-tensors are float64 unless a function says otherwise.
+tensors are float64 unless a function states otherwise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Networks: the layers of all members at once, in float32 as they were trained.
 
-Axes: `member`, `row` (or `anchor`), `hidden`, `output`. Padded features are left out.
+Axes: `member`, `row` (or `anchor`), `hidden`, `output`. Padded features are removed.
 """
 
 from __future__ import annotations
