@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor
+from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Graph, Tensor
 from twinned.models.trees.ensemble import FLOAT32, FLOAT64, Tree, TreeEnsemble
 from twinned.models.trees.packing import inclusive_threshold
 
 _SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum
 _LESS_OR_EQUAL = 0
+_MAX_EXACT = 2**24  # integers below are exact in float32
 
 
 class _Arrays(NamedTuple):
@@ -32,6 +33,7 @@ class _Arrays(NamedTuple):
     missing_left: NDArray[Any]
     value: NDArray[Any]  # (leaf, n_values)
     output: NDArray[Any]  # (leaf,): the first output of its values
+    tree: NDArray[Any]  # (leaf,): the number of its tree
 
 
 def add_trees(graph: Graph, ensemble: TreeEnsemble, X: Tensor) -> Tensor:
@@ -50,24 +52,36 @@ def add_trees(graph: Graph, ensemble: TreeEnsemble, X: Tensor) -> Tensor:
     if not grown:
         zeros = graph.reduce("ReduceSum", graph.add("Mul", X, 0.0), -1, keepdims=True)
         return graph.add("Add", zeros, offset)
-    source = graph.cast(X, FLOAT) if dtype == FLOAT32 else X
-    sums = _add_operator(graph, _join(grown), len(offset), dtype, source)
-    return graph.add("Add", graph.cast(sums, DOUBLE) if dtype == FLOAT32 else sums, offset)
+    arrays = _join(grown)
+    add = _add_operator if arrays.value.shape[1] == 1 else _add_leaves_of_several_outputs
+    return graph.add("Add", add(graph, arrays, len(offset), dtype, X), offset)
+
+
+def _add_leaves_of_several_outputs(
+    graph: Graph, arrays: _Arrays, n_outputs: int, dtype: np.dtype[Any], X: Tensor
+) -> Tensor:
+    """Sums of leaves with several values, of which a leaf of the operator has one: its index.
+
+    Each tree has an output of the operator, and the values are looked up by the indices.
+    """
+    n_leaves = len(arrays.value)
+    numbers = arrays._replace(value=np.arange(n_leaves)[:, None], output=arrays.tree)
+    exact = dtype if n_leaves <= _MAX_EXACT else FLOAT64
+    indices = graph.cast(_add_operator(graph, numbers, len(arrays.roots), exact, X), INT64)
+    table = graph.root.cast(graph.constant(arrays.value.astype(dtype)), DOUBLE)
+    return graph.reduce("ReduceSum", graph.add("Gather", table, indices, axis=0), 1)
 
 
 def _add_operator(
     graph: Graph, arrays: _Arrays, n_outputs: int, dtype: np.dtype[Any], X: Tensor
 ) -> Tensor:
-    n_values = arrays.value.shape[1]
-    if n_values > 1:  # a leaf of ONNX has one value: one copy of the trees for each output
-        parts = [_add_operator(graph, _take_value(arrays, k), 1, dtype, X) for k in range(n_values)]
-        return graph.concatenate(parts)
+    """Sums of leaves with one value, (row, output)."""
     missing = {}
     if arrays.missing_left.any():
-        missing["nodes_missing_value_tracks_true"] = arrays.missing_left.astype(np.int64)
-    return graph.add(
+        missing["nodes_missing_value_tracks_true"] = arrays.missing_left.astype(int).tolist()
+    sums = graph.add(
         "TreeEnsemble",
-        X,
+        graph.cast(X, FLOAT) if dtype == FLOAT32 else X,
         domain=ML_DOMAIN,
         n_targets=n_outputs,
         aggregate_function=_SUM,
@@ -84,15 +98,16 @@ def _add_operator(
         nodes_falseleafs=arrays.is_leaf[1].astype(int).tolist(),
         leaf_targetids=arrays.output.tolist(),
         leaf_weights=numpy_helper.from_array(arrays.value[:, 0].astype(dtype)),
-        **{name: values.tolist() for name, values in missing.items()},
+        **missing,
     )
+    return graph.cast(sums, DOUBLE) if dtype == FLOAT32 else sums
 
 
 def _join(trees: list[Tree]) -> _Arrays:
     """Number the splits and the leaves of all trees, of which each has a split."""
     parts: list[tuple[NDArray[Any], ...]] = []
     roots, n_splits, n_leaves = [], 0, 0
-    for tree in trees:
+    for i, tree in enumerate(trees):
         is_leaf = np.asarray(tree.left) < 0
         inner = np.flatnonzero(~is_leaf)
         number = np.where(
@@ -109,11 +124,14 @@ def _join(trees: list[Tree]) -> _Arrays:
                 np.asarray(tree.missing_left)[inner],
                 tree.value[is_leaf],
                 np.full(int(is_leaf.sum()), tree.output),
+                np.full(int(is_leaf.sum()), i),
             )
         )
         n_splits += len(inner)
         n_leaves += int(is_leaf.sum())
-    feature, threshold, children, leaf, missing, value, output = zip(*parts, strict=True)
+    feature, threshold, children, leaf, missing, value, output, number_of_tree = zip(
+        *parts, strict=True
+    )
     return _Arrays(
         roots,
         np.concatenate(feature).astype(np.int64),
@@ -123,9 +141,5 @@ def _join(trees: list[Tree]) -> _Arrays:
         np.concatenate(missing),
         np.concatenate(value),
         np.concatenate(output),
+        np.concatenate(number_of_tree),
     )
-
-
-def _take_value(arrays: _Arrays, k: int) -> _Arrays:
-    """The same trees with one value of each leaf."""
-    return arrays._replace(value=arrays.value[:, [k]], output=np.zeros_like(arrays.output))
