@@ -55,7 +55,7 @@ def _stored_intervals(model: Any, confidence: float | None) -> StoredIntervals |
         return None
     if not hasattr(model, "intervals_"):
         refuse(
-            f"{type(model).__name__} stores no calibration, which confidence={confidence:g} needs",
+            f"{type(model).__name__} stores no calibration, which prediction intervals need",
             "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None",
         )
     return StoredIntervals(model)

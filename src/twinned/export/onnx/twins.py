@@ -16,6 +16,7 @@ from twinned.export.onnx.inputs import split_rows
 from twinned.export.onnx.refusal import refuse
 from twinned.export.onnx.regressors import add_inverse, add_matern, add_regressor
 from twinned.models.sklearn import SklearnDifferenceModel
+from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairColumn
 from twinned.pairing.weights import DistanceWeights, FixedWeights, GPWeights, UniformWeights
 
@@ -102,6 +103,7 @@ class _TwinGraph:
             )
         role, source = model.features.layout(self._predictor.anchors)
         groups = {own: source[role == own] for own in PairColumn}
+        signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
 
         def differences(body: Graph, query: Tensor, indices: Tensor | None) -> Tensor:
             anchors = self._rows
@@ -117,7 +119,7 @@ class _TwinGraph:
             found = body.reshape(found, n_orders, -1, n_outputs)
             if not model.symmetric:
                 return found
-            return body.add("Mul", found, np.array([1.0, -1.0])[:, None, None])
+            return body.add("Mul", found, signs)
 
         return differences
 
