@@ -38,7 +38,7 @@ _MODULES = {
     "save": "persistence",
     "load": "persistence",
 }
-_SUBMODULES = ("datasets", "diagnostics", "exceptions", "neural")
+_SUBMODULES = ("datasets", "diagnostics", "exceptions", "export", "neural")
 
 __all__ = ["__version__", *_MODULES, *_SUBMODULES]
 
