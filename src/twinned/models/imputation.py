@@ -8,6 +8,8 @@ rows the process is uncertain: there, values are expected farther beyond a limit
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
@@ -21,15 +23,33 @@ from twinned.models.relevance import fill_missing
 _MAX_KNOWN = 1000  # known rows of the process; of more, a random subset
 _LIKELIHOOD_ROWS = 500  # by which its hyperparameters are chosen
 _BLOCK = 500  # censored rows whose joint distribution is computed
+_TRIAL_ROWS, _LEAST_TRIAL = 300, 5  # known rows of a trial, and those treated as censored
+_MAX_TRIAL_SHARE = 0.25  # of them that are treated as censored, on each side
+_CLEARLY_LOWER = 0.7  # ratio of errors
 _LEAST_NOISE = 1e-6  # in units of the amplitude, so that covariances are positive definite
 _SWEEPS, _STEP, _TOLERANCE = 50, 0.7, 1e-3  # of expectation propagation
 _LEAST_PRECISION = 1e-10  # of a factor, relative to that of the row
+
+
+class _Rows(NamedTuple):
+    """Rows of positive weight, without missing values."""
+
+    features: Floats  # (row, feature)
+    bounds: TargetBounds
+    weight: Floats
+
+    def take(self, rows: NDArray[np.intp]) -> _Rows:
+        return _Rows(self.features[rows], self.bounds.take(rows), self.weight[rows])
 
 
 def impute_target(
     features: Floats, bounds: TargetBounds, sample_weight: Floats | None = None
 ) -> Floats:
     """Known values and, for censored rows, expected values given the known ones and the bounds.
+
+    The process is that of y or, where y is positive, of log y. Which one imputes the values below
+    limits, and which those above, is chosen by known rows: the smallest or largest of them are
+    imputed as if they were censored, too.
 
     Parameters
     ----------
@@ -53,40 +73,101 @@ def impute_target(
     >>> bool(np.abs(impute_target(X, bounds) - y).max() < 0.2)
     True
     """
-    imputed = bounds.limits()
     if not bounds.censored.any():
-        return imputed
-    filled, _ = fill_missing(features)
-    weight = np.ones(len(filled)) if sample_weight is None else sample_weight
-    order = np.random.RandomState(0).permutation(len(filled))
-    censored = bounds.censored[order]
-    known, hidden = order[~censored][:_MAX_KNOWN], order[censored]
+        return bounds.limits()
+    weight = np.ones(len(features)) if sample_weight is None else sample_weight
+    rows = _Rows(fill_missing(features)[0], bounds, weight)
+    imputed = bounds.limits()
+    for logarithm, beyond in _choose_process(rows).items():
+        if beyond.any():
+            imputed[beyond] = _expected_values(rows, logarithm)[beyond]
+    return imputed
+
+
+def _choose_process(rows: _Rows) -> dict[bool, NDArray[np.bool_]]:
+    """(row,): the censored rows that the process of y (False) and of log y (True) imputes.
+
+    The logarithm is preferred below limits and y itself above, which both change values less, if
+    the other is not clearly better.
+    """
+    bounds = rows.bounds
+    below, above = np.isneginf(bounds.lower), np.isposinf(bounds.upper)
+    if min(np.min(ends[np.isfinite(ends)]) for ends in bounds) <= 0:
+        return {False: bounds.censored}
+    known = np.random.RandomState(0).permutation(np.flatnonzero(~bounds.censored))[:_TRIAL_ROWS]
+    y = bounds.lower[known]
+    shares = [min(float(np.mean(side)), _MAX_TRIAL_SHARE) for side in (below, above)]
+    trial = rows.take(known)._replace(bounds=_limit_values(y, *shares))
+    use_log = below.copy()
+    if np.sum(trial.bounds.censored) >= _LEAST_TRIAL:
+        of_y, of_log = (np.abs(_expected_values(trial, own) - y) for own in (False, True))
+        if _is_clearly_lower(of_y, of_log, np.isneginf(trial.bounds.lower)):
+            use_log = np.zeros_like(below)
+        if _is_clearly_lower(of_log, of_y, np.isposinf(trial.bounds.upper)):
+            use_log |= above
+    return {False: bounds.censored & ~use_log, True: use_log}
+
+
+def _is_clearly_lower(errors: Floats, others: Floats, rows: NDArray[np.bool_]) -> bool:
+    return bool(np.sum(errors[rows] ** 2) < _CLEARLY_LOWER**2 * np.sum(others[rows] ** 2))
+
+
+def _limit_values(y: Floats, below: float, above: float) -> TargetBounds:
+    """Bounds of values, of which these shares are beyond a limit.
+
+    >>> _limit_values(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 0.0, 0.25).upper
+    array([ 1.,  2.,  3.,  4., inf])
+    """
+    low, high = np.quantile(y, [below, 1.0 - above])
+    is_low, is_high = y < low, y > high
+    return TargetBounds(
+        np.where(is_low, -np.inf, np.where(is_high, high, y)),
+        np.where(is_low, low, np.where(is_high, np.inf, y)),
+    )
+
+
+def _expected_values(rows: _Rows, logarithm: bool) -> Floats:
+    """(row,): known values, and those that the process of y or log y expects within bounds."""
+    if logarithm:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = TargetBounds(*(np.log(np.maximum(ends, 0.0)) for ends in rows.bounds))
+        return np.exp(_expected_values(rows._replace(bounds=logs), logarithm=False))
+    imputed = rows.bounds.limits()
+    order = np.random.RandomState(0).permutation(len(imputed))
+    censored = rows.bounds.censored[order]
+    known, hidden = rows.take(order[~censored][:_MAX_KNOWN]), order[censored]
+    y = known.bounds.lower
     process = fit_gaussian_process(
-        filled[known],
-        imputed[known],
-        sample_weight=weight[known],
+        known.features,
+        y,
+        sample_weight=known.weight,
         max_rows=_MAX_KNOWN,
         max_likelihood_rows=_LIKELIHOOD_ROWS,
         random_state=0,
     )
-    noise = max(process.noise, _LEAST_NOISE) * weight[known].mean() / weight
-    covariance = _covariance(process, filled[known], filled[known])
-    covariance[np.diag_indices_from(covariance)] += noise[known]
-    factor = cho_factor(covariance, lower=True)
-    dual = cho_solve(factor, imputed[known] - process.mean[0])
+    noise = max(process.noise, _LEAST_NOISE) * known.weight.mean()  # of a row of weight 1
+    factor = cho_factor(_covariance(process, known.features, noise / known.weight), lower=True)
+    dual = cho_solve(factor, y - process.mean[0])
     std = np.sqrt(process.amplitude) * process.scale[0]  # of the process
-    for rows in np.array_split(hidden, -(-len(hidden) // _BLOCK)):
-        across = _covariance(process, filled[rows], filled[known])
-        joint = _covariance(process, filled[rows], filled[rows])
-        joint[np.diag_indices_from(joint)] += noise[rows]
+    for index in np.array_split(hidden, -(-len(hidden) // _BLOCK)):
+        own = rows.take(index)
+        across = _correlation(process, own.features, known.features)
+        joint = _covariance(process, own.features, noise / own.weight)
         joint -= across @ cho_solve(factor, across.T)
-        mean = process.mean[0] + across @ dual
-        imputed[rows] = expected_within(mean / std, joint, bounds.take(rows).scaled(std)) * std
-    return np.clip(imputed, bounds.lower, bounds.upper)
+        mean = (process.mean[0] + across @ dual) / std
+        imputed[index] = std * expected_within(mean, joint, own.bounds.scaled(std))
+    return np.clip(imputed, rows.bounds.lower, rows.bounds.upper)
 
 
-def _covariance(process: GaussianProcess, first: Floats, second: Floats) -> Floats:
-    """(first row, second row): covariance without noise, in units of the amplitude."""
+def _covariance(process: GaussianProcess, features: Floats, noise: Floats) -> Floats:
+    """(row, row): covariance with (row,) noise, in units of the amplitude."""
+    covariance = _correlation(process, features, features)
+    covariance[np.diag_indices_from(covariance)] += noise
+    return covariance
+
+
+def _correlation(process: GaussianProcess, first: Floats, second: Floats) -> Floats:
+    """(first row, second row): correlation without noise."""
     # relative to a row, so that features far from zero do not lose digits
     scaled = [(side - process.X[0]) / process.length_scales for side in (first, second)]
     return KERNELS[process.kernel](cdist(*scaled, "sqeuclidean"))[0]
@@ -134,5 +215,4 @@ def _posterior(
     variance = np.diag(covariance) - np.einsum("ij,ji->i", covariance * root, explained)
     residual = shift - precision * mean
     posterior = mean + covariance @ residual - (covariance * root) @ (explained @ residual)
-    least: NDArray[np.float64] = np.diag(covariance) * 1e-12
-    return posterior, np.maximum(variance, least)
+    return posterior, np.maximum(variance, 1e-12 * np.diag(covariance))
