@@ -84,7 +84,7 @@ def validate_training_rows(
         censored = None if target.imputed is None else target.imputed[index]
     else:
         bounds = validate_bounds(twin, *target[:3], len(matrix), weight).take(index)
-        y, censored = impute_target(rows.features, bounds, own_weight), bounds.censored
+        y, censored = impute_target(rows.features, bounds, own_weight).y, bounds.censored
     return TrainingRows(
         matrix=matrix[index],
         y=y,

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -290,6 +291,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
         return training
+
+    def _fit_imputed(
+        self, X: Any, y: Floats, sample_weight: Floats | None, imputed: NDArray[np.bool_]
+    ) -> None:
+        """Fit to values of which some (row,) are imputed; these rows are no anchors."""
+        with restore_on_failure(self), limit_threads(self.n_jobs):
+            target = TargetArguments(y, imputed=imputed)
+            self._fit(X, target, sample_weight, None, None, None)
 
     def _refit_with(
         self, training: PairTrainingSet, sides: list[tuple[Rows, Rows]], labels: list[Floats]

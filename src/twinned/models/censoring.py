@@ -32,6 +32,11 @@ class TargetBounds(NamedTuple):
         censored: NDArray[np.bool_] = self.lower < self.upper
         return censored
 
+    @property
+    def beyond(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(row,): whether the value is below a limit, and whether it is above one."""
+        return np.isneginf(self.lower), np.isposinf(self.upper)
+
     def take(self, rows: Any) -> TargetBounds:
         return TargetBounds(self.lower[rows], self.upper[rows])
 

@@ -31,6 +31,14 @@ _SWEEPS, _STEP, _TOLERANCE = 50, 0.7, 1e-3  # of expectation propagation
 _LEAST_PRECISION = 1e-10  # of a factor, relative to that of the row
 
 
+class Imputation(NamedTuple):
+    """Known and imputed values, and how they were imputed."""
+
+    y: Floats  # (row,)
+    processes: dict[bool, GaussianProcess]  # of y (False) and of log y (True), where they are used
+    uses_log: tuple[bool, bool] = (False, False)  # below limits and above
+
+
 class _Rows(NamedTuple):
     """Rows of positive weight, without missing values."""
 
@@ -43,8 +51,11 @@ class _Rows(NamedTuple):
 
 
 def impute_target(
-    features: Floats, bounds: TargetBounds, sample_weight: Floats | None = None
-) -> Floats:
+    features: Floats,
+    bounds: TargetBounds,
+    sample_weight: Floats | None = None,
+    similar: Imputation | None = None,
+) -> Imputation:
     """Known values and, for censored rows, expected values given the known ones and the bounds.
 
     The process is that of y or, where y is positive, of log y. Which one imputes the values below
@@ -59,29 +70,44 @@ def impute_target(
         (n,) bounds; at least two rows are known.
     sample_weight : ndarray of shape (n,), default=None
         Positive weights of the rows, which divide the noise variance.
+    similar : Imputation, default=None
+        Of nearly the same rows, from which the search for the process starts.
 
     Returns
     -------
-    ndarray of shape (n,), within the bounds
+    Imputation
+        With `y` of shape (n,), which is within the bounds.
 
     Examples
     --------
-    >>> X = np.linspace(0, 1, 21)[:, None]
+    >>> X = np.linspace(0, 1, 61)[:, None]
     >>> y = 3.0 * X[:, 0]
     >>> is_low = y < 1.0
     >>> bounds = TargetBounds(np.where(is_low, -np.inf, y), np.where(is_low, 1.0, y))
-    >>> bool(np.abs(impute_target(X, bounds) - y).max() < 0.2)
+    >>> bool(np.abs(impute_target(X, bounds).y - y).max() < 0.2)
     True
     """
+    imputed = bounds.limits()
     if not bounds.censored.any():
-        return bounds.limits()
+        return Imputation(imputed, {})
     weight = np.ones(len(features)) if sample_weight is None else sample_weight
     rows = _Rows(fill_missing(features)[0], bounds, weight)
-    imputed = bounds.limits()
-    for logarithm, beyond in _choose_process(rows).items():
+    sides = _choose_process(rows) if similar is None else _same_process(rows, similar)
+    processes = {}
+    for logarithm, beyond in sides.items():
         if beyond.any():
-            imputed[beyond] = _expected_values(rows, logarithm)[beyond]
-    return imputed
+            start = None if similar is None else similar.processes.get(logarithm)
+            values, processes[logarithm] = _expected_values(rows, logarithm, start)
+            imputed[beyond] = values[beyond]
+    uses_log = [bool(np.any(sides[True] & side)) for side in rows.bounds.beyond]
+    return Imputation(imputed, processes, (uses_log[0], uses_log[1]))
+
+
+def _same_process(rows: _Rows, similar: Imputation) -> dict[bool, NDArray[np.bool_]]:
+    """(row,): the censored rows that each process imputes, by the choice of a similar one."""
+    below, above = rows.bounds.beyond
+    use_log = (below & similar.uses_log[0]) | (above & similar.uses_log[1])
+    return {False: rows.bounds.censored & ~use_log, True: use_log}
 
 
 def _choose_process(rows: _Rows) -> dict[bool, NDArray[np.bool_]]:
@@ -91,19 +117,19 @@ def _choose_process(rows: _Rows) -> dict[bool, NDArray[np.bool_]]:
     the other is not clearly better.
     """
     bounds = rows.bounds
-    below, above = np.isneginf(bounds.lower), np.isposinf(bounds.upper)
+    below, above = bounds.beyond
     if min(np.min(ends[np.isfinite(ends)]) for ends in bounds) <= 0:
-        return {False: bounds.censored}
+        return {False: bounds.censored, True: np.zeros_like(below)}
     known = np.random.RandomState(0).permutation(np.flatnonzero(~bounds.censored))[:_TRIAL_ROWS]
     y = bounds.lower[known]
     shares = [min(float(np.mean(side)), _MAX_TRIAL_SHARE) for side in (below, above)]
     trial = rows.take(known)._replace(bounds=_limit_values(y, *shares))
     use_log = below.copy()
     if np.sum(trial.bounds.censored) >= _LEAST_TRIAL:
-        of_y, of_log = (np.abs(_expected_values(trial, own) - y) for own in (False, True))
-        if _is_clearly_lower(of_y, of_log, np.isneginf(trial.bounds.lower)):
+        of_y, of_log = (np.abs(_expected_values(trial, own)[0] - y) for own in (False, True))
+        if _is_clearly_lower(of_y, of_log, trial.bounds.beyond[0]):
             use_log = np.zeros_like(below)
-        if _is_clearly_lower(of_log, of_y, np.isposinf(trial.bounds.upper)):
+        if _is_clearly_lower(of_log, of_y, trial.bounds.beyond[1]):
             use_log |= above
     return {False: bounds.censored & ~use_log, True: use_log}
 
@@ -126,12 +152,15 @@ def _limit_values(y: Floats, below: float, above: float) -> TargetBounds:
     )
 
 
-def _expected_values(rows: _Rows, logarithm: bool) -> Floats:
-    """(row,): known values, and those that the process of y or log y expects within bounds."""
+def _expected_values(
+    rows: _Rows, logarithm: bool, similar: GaussianProcess | None = None
+) -> tuple[Floats, GaussianProcess]:
+    """(row,) known values and those that a process of y or log y expects, and the process."""
     if logarithm:
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = TargetBounds(*(np.log(np.maximum(ends, 0.0)) for ends in rows.bounds))
-        return np.exp(_expected_values(rows._replace(bounds=logs), logarithm=False))
+        values, process = _expected_values(rows._replace(bounds=logs), False, similar)
+        return np.exp(values), process
     imputed = rows.bounds.limits()
     order = np.random.RandomState(0).permutation(len(imputed))
     censored = rows.bounds.censored[order]
@@ -143,6 +172,7 @@ def _expected_values(rows: _Rows, logarithm: bool) -> Floats:
         sample_weight=known.weight,
         max_rows=_MAX_KNOWN,
         max_likelihood_rows=_LIKELIHOOD_ROWS,
+        start=None if similar is None else (similar.length_scales, similar.noise),
         random_state=0,
     )
     noise = max(process.noise, _LEAST_NOISE) * known.weight.mean()  # of a row of weight 1
@@ -156,7 +186,7 @@ def _expected_values(rows: _Rows, logarithm: bool) -> Floats:
         joint -= across @ cho_solve(factor, across.T)
         mean = (process.mean[0] + across @ dual) / std
         imputed[index] = std * expected_within(mean, joint, own.bounds.scaled(std))
-    return np.clip(imputed, rows.bounds.lower, rows.bounds.upper)
+    return np.clip(imputed, rows.bounds.lower, rows.bounds.upper), process
 
 
 def _covariance(process: GaussianProcess, features: Floats, noise: Floats) -> Floats:
