@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twinned.cli.tables.dates import PARTS, parse_dates
 from twinned.cli.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
@@ -139,15 +139,30 @@ def _text_reason(table: Table, row: int, name: str) -> str:
     return reason
 
 
-def target_column(table: Table, name: str) -> np.ndarray:
-    """Convert the target to float64 of shape (n_rows,); a missing value raises a ValueError."""
+class Target(NamedTuple):
+    """Target values (n_rows,), NaN where a cell is a limit, and the bounds of all values."""
+
+    y: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def target_column(table: Table, name: str) -> Target:
+    """Convert the target to float64; a missing value raises a ValueError."""
     import numpy as np
 
-    target, _ = numeric_column(table, name, "; the target must be a number in every row")
-    if np.isnan(target).any():
-        cell = table.location(int(np.isnan(target).argmax()), name)
+    hint = "; the target must be a number or a limit such as <5 in every row"
+    values, sides = numeric_column(table, name, hint, limits=True)
+    if np.isnan(values).any():
+        cell = table.location(int(np.isnan(values).argmax()), name)
         raise ValueError(f"{cell} has no value; remove the rows without a target.")
-    return target
+    column, number_format = table.column(name), table.number_format(name)
+    limits = values.copy()
+    for row in np.flatnonzero(sides):  # the value is half of it
+        limits[row] = number_format.parse(split_limit(column[row])[1])
+    lower = np.where(sides < 0, -np.inf, limits)
+    upper = np.where(sides > 0, np.inf, limits)
+    return Target(np.where(sides == 0, values, np.nan), lower, upper)
 
 
 def is_categorical(table: Table, name: str) -> bool:
