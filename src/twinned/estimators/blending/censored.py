@@ -106,21 +106,24 @@ def impute_folds(schema: TableSchema, rows_of_fold: dict[int, AllRows]) -> dict[
 
 
 def censored_folds(
-    n_rows: int, n_folds: int, seed: int, codes: Indices | None, known: tuple[Indices, Indices]
+    n_rows: int,
+    n_folds: int,
+    seed: int,
+    groups: tuple[Indices, Indices, Indices] | None = None,
 ) -> Indices:
     """(row,): random folds of censored rows; those of a group with known rows are in its fold.
 
-    `codes` (row,) are the groups of the censored rows, and `known` those of known rows with their
-    folds.
+    `groups` are those of the censored rows (row,), and those of known rows with their folds.
 
-    >>> known = np.array([7, 8]), np.array([1, 0])
-    >>> censored_folds(4, 2, 0, np.array([8, 7, 9, 9]), known)[[0, 1]]
+    >>> groups = np.array([8, 7, 9, 9]), np.array([7, 8]), np.array([1, 0])
+    >>> censored_folds(4, 2, 0, groups)[[0, 1]]
     array([0, 1])
     """
     fold = np.random.RandomState(seed).permutation(n_rows) % n_folds
-    if codes is None:
+    if groups is None:
         return fold
-    of_group = dict(zip(*(own.tolist() for own in known), strict=True))
-    for row, code in enumerate(codes.tolist()):
+    own, *known = (part.tolist() for part in groups)
+    of_group = dict(zip(*known, strict=True))
+    for row, code in enumerate(own):
         fold[row] = of_group.setdefault(code, int(fold[row]))
     return fold

@@ -51,7 +51,7 @@ def blend_members(results: list[MemberResult], shared: SharedRows, seed: int) ->
     if censored is None:
         return fit_blend(predictions, rows.y, rows.weight, shared.groups, seed)
     every = rows.with_censored()
-    beyond = np.column_stack([result.censored for result in results])
+    beyond = np.column_stack([own for own in (r.censored for r in results) if own is not None])
     groups = shared.groups
     if groups is not None:  # censored rows are groups of their own
         groups = np.append(groups, groups.max() + 1 + np.arange(len(beyond)))

@@ -136,22 +136,19 @@ def validate_rows(
     censored = np.flatnonzero(used & bounds.censored)
     if len(censored):
         training = shared.training
-        # weights of the known rows were divided by their mean after merging
+        given = cv if isinstance(cv, np.ndarray) else codes
+        fold_groups = None
+        if given is not None:
+            fold_groups = given[censored], given[rows], training.fold[shared.merged_into]
+        # the weights of known rows were divided by their mean after merging
         own = np.ones(len(censored)) if weight is None else weight[censored]
         own = own * (len(training.y) / len(rows))
-        given = cv if isinstance(cv, np.ndarray) else codes
-        fold = censored_folds(
-            len(censored),
-            training.n_folds,
-            seed,
-            None if given is None else given[censored],
-            (np.empty(0), np.empty(0))
-            if given is None
-            else (given[rows], training.fold[shared.merged_into]),
+        hidden = CensoredRows(
+            matrix[censored],
+            bounds.take(censored),
+            None if training.weight is None and np.allclose(own, 1.0) else own,
+            censored_folds(len(censored), training.n_folds, seed, fold_groups),
         )
-        parts = matrix[censored], bounds.take(censored)
-        equal = weight is None and len(training.y) == len(rows)
-        hidden = CensoredRows(*parts, None if equal else own, fold)
         shared = shared._replace(training=replace(training, censored=hidden))
     return BlendRows(matrix[rows], bounds.lower[rows], own_weight, schema, rows, shared)
 
