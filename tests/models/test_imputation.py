@@ -60,10 +60,19 @@ def test_small_values_of_a_skewed_target_are_imputed_by_the_logarithm(rng):
     y = np.exp(6 * X[:, 0] - 3)  # 0.05 to 20
     bounds = censor_below(y, np.quantile(y, 0.4))
     imputation = impute_target(X, bounds)
-    assert imputation.uses_log == (True, False)
+    assert imputation.uses_log[0]
     assert (imputation.y > 0).all()
     errors = np.abs(imputation.y - y)[bounds.censored]
     assert errors.mean() < 0.3 * np.abs(bounds.limits() - y)[bounds.censored].mean()
+
+
+def test_positive_values_are_not_imputed_by_the_logarithm_of_a_linear_target(rng):
+    X = rng.uniform(-1, 1, (60, 2))
+    y = 2 * X[:, 0] + X[:, 1] + 0.05 * rng.normal(size=60)
+    bounds = censor_below(y, 0.1)  # all known values are positive, most others are not
+    imputation = impute_target(X, bounds)
+    assert imputation.uses_log == (False, False)
+    assert np.abs(imputation.y - y).max() < 0.5
 
 
 def test_a_similar_imputation_gives_nearly_the_same_values(rng):

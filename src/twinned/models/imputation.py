@@ -23,9 +23,7 @@ from twinned.models.relevance import fill_missing
 _MAX_KNOWN = 1000  # known rows of the process; of more, a random subset
 _LIKELIHOOD_ROWS = 500  # by which its hyperparameters are chosen
 _BLOCK = 500  # censored rows whose joint distribution is computed
-_TRIAL_ROWS, _LEAST_TRIAL = 300, 5  # known rows of a trial, and those treated as censored
-_MAX_TRIAL_SHARE = 0.25  # of them that are treated as censored, on each side
-_CLEARLY_LOWER = 0.7  # ratio of errors
+_CLEAR_GAIN = 0.1  # of the log likelihood per row
 _LEAST_NOISE = 1e-6  # in units of the amplitude, so that covariances are positive definite
 _SWEEPS, _STEP, _TOLERANCE = 50, 0.7, 1e-3  # of expectation propagation
 _LEAST_PRECISION = 1e-10  # of a factor, relative to that of the row
@@ -35,7 +33,7 @@ class Imputation(NamedTuple):
     """Known and imputed values, and how they were imputed."""
 
     y: Floats  # (row,)
-    processes: dict[bool, GaussianProcess]  # of y (False) and of log y (True), where they are used
+    processes: dict[bool, GaussianProcess]  # of y (False) and of log y (True)
     uses_log: tuple[bool, bool] = (False, False)  # below limits and above
 
 
@@ -58,9 +56,8 @@ def impute_target(
 ) -> Imputation:
     """Known values and, for censored rows, expected values given the known ones and the bounds.
 
-    The process is that of y or, where y is positive, of log y. Which one imputes the values below
-    limits, and which those above, is chosen by known rows: the smallest or largest of them are
-    imputed as if they were censored, too.
+    The process is that of y or, where all known values and limits are positive, that of log y, if
+    it has the higher likelihood.
 
     Parameters
     ----------
@@ -92,101 +89,93 @@ def impute_target(
         return Imputation(imputed, {})
     weight = np.ones(len(features)) if sample_weight is None else sample_weight
     rows = _Rows(fill_missing(features)[0], bounds, weight)
-    sides = _choose_process(rows) if similar is None else _same_process(rows, similar)
-    processes = {}
-    for logarithm, beyond in sides.items():
-        if beyond.any():
-            start = None if similar is None else similar.processes.get(logarithm)
-            values, processes[logarithm] = _expected_values(rows, logarithm, start)
-            imputed[beyond] = values[beyond]
-    uses_log = [bool(np.any(sides[True] & side)) for side in rows.bounds.beyond]
-    return Imputation(imputed, processes, (uses_log[0], uses_log[1]))
-
-
-def _same_process(rows: _Rows, similar: Imputation) -> dict[bool, NDArray[np.bool_]]:
-    """(row,): the censored rows that each process imputes, by the choice of a similar one."""
-    below, above = rows.bounds.beyond
-    use_log = (below & similar.uses_log[0]) | (above & similar.uses_log[1])
-    return {False: rows.bounds.censored & ~use_log, True: use_log}
-
-
-def _choose_process(rows: _Rows) -> dict[bool, NDArray[np.bool_]]:
-    """(row,): the censored rows that the process of y (False) and of log y (True) imputes.
-
-    The logarithm is preferred below limits and y itself above, which both change values less, if
-    the other is not clearly better.
-    """
-    bounds = rows.bounds
-    below, above = bounds.beyond
-    if min(np.min(ends[np.isfinite(ends)]) for ends in bounds) <= 0:
-        return {False: bounds.censored, True: np.zeros_like(below)}
-    known = np.random.RandomState(0).permutation(np.flatnonzero(~bounds.censored))[:_TRIAL_ROWS]
-    y = bounds.lower[known]
-    shares = [min(float(np.mean(side)), _MAX_TRIAL_SHARE) for side in (below, above)]
-    trial = rows.take(known)._replace(bounds=_limit_values(y, *shares))
-    use_log = below.copy()
-    if np.sum(trial.bounds.censored) >= _LEAST_TRIAL:
-        of_y, of_log = (np.abs(_expected_values(trial, own)[0] - y) for own in (False, True))
-        if _is_clearly_lower(of_y, of_log, trial.bounds.beyond[0]):
-            use_log = np.zeros_like(below)
-        if _is_clearly_lower(of_log, of_y, trial.bounds.beyond[1]):
-            use_log |= above
-    return {False: bounds.censored & ~use_log, True: use_log}
-
-
-def _is_clearly_lower(errors: Floats, others: Floats, rows: NDArray[np.bool_]) -> bool:
-    return bool(np.sum(errors[rows] ** 2) < _CLEARLY_LOWER**2 * np.sum(others[rows] ** 2))
-
-
-def _limit_values(y: Floats, below: float, above: float) -> TargetBounds:
-    """Bounds of values, of which these shares are beyond a limit.
-
-    >>> _limit_values(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 0.0, 0.25).upper
-    array([ 1.,  2.,  3.,  4., inf])
-    """
-    low, high = np.quantile(y, [below, 1.0 - above])
-    is_low, is_high = y < low, y > high
-    return TargetBounds(
-        np.where(is_low, -np.inf, np.where(is_high, high, y)),
-        np.where(is_low, low, np.where(is_high, np.inf, y)),
-    )
-
-
-def _expected_values(
-    rows: _Rows, logarithm: bool, similar: GaussianProcess | None = None
-) -> tuple[Floats, GaussianProcess]:
-    """(row,) known values and those that a process of y or log y expects, and the process."""
-    if logarithm:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = TargetBounds(*(np.log(np.maximum(ends, 0.0)) for ends in rows.bounds))
-        values, process = _expected_values(rows._replace(bounds=logs), False, similar)
-        return np.exp(values), process
-    imputed = rows.bounds.limits()
-    order = np.random.RandomState(0).permutation(len(imputed))
-    censored = rows.bounds.censored[order]
+    order = np.random.RandomState(0).permutation(len(features))
+    censored = bounds.censored[order]
     known, hidden = rows.take(order[~censored][:_MAX_KNOWN]), order[censored]
+    if similar is None:
+        processes, uses_log = _choose_processes(known, bounds)
+    else:
+        uses_log = similar.uses_log
+        processes = {
+            own: _fit_process(known, own, process) for own, process in similar.processes.items()
+        }
+    below, above = (side[hidden] for side in bounds.beyond)
+    by_log = (below & uses_log[0]) | (above & uses_log[1])
+    for logarithm, process in processes.items():
+        own = hidden[by_log == logarithm]
+        if len(own):
+            imputed[own] = _expected_values(process, known, rows.take(own), logarithm)
+    return Imputation(imputed, processes, uses_log)
+
+
+def _choose_processes(
+    known: _Rows, bounds: TargetBounds
+) -> tuple[dict[bool, GaussianProcess], tuple[bool, bool]]:
+    """The processes of y (False) and log y (True), and whether log y is used below and above.
+
+    The known values decide by their likelihood. Above limits, where errors of the logarithm grow,
+    it must be clearly better.
+    """
+    process = _fit_process(known, False)
+    if min(np.min(ends[np.isfinite(ends)]) for ends in bounds) <= 0:
+        return {False: process}, (False, False)
+    of_log = _fit_process(known, True)
+    gain = _log_likelihood(of_log, True) - _log_likelihood(process, False)
+    if gain <= 0:
+        return {False: process}, (False, False)
+    return {False: process, True: of_log}, (True, gain > _CLEAR_GAIN)
+
+
+def _fit_process(
+    known: _Rows, logarithm: bool, similar: GaussianProcess | None = None
+) -> GaussianProcess:
+    """The process of y or log y of known rows."""
     y = known.bounds.lower
-    process = fit_gaussian_process(
+    return fit_gaussian_process(
         known.features,
-        y,
+        np.log(y) if logarithm else y,
         sample_weight=known.weight,
         max_rows=_MAX_KNOWN,
         max_likelihood_rows=_LIKELIHOOD_ROWS,
         start=None if similar is None else (similar.length_scales, similar.noise),
         random_state=0,
     )
+
+
+def _log_likelihood(process: GaussianProcess, logarithm: bool) -> float:
+    """Log likelihood per row of the values y of the rows of a process of y or log y."""
+    value = process.log_marginal_likelihood_ / len(process.X) - np.log(process.scale[0])
+    if logarithm:  # the derivative of log y is 1 / y
+        value -= np.mean(process.target[:, 0] * process.scale[0] + process.mean[0])
+    return float(value)
+
+
+def _expected_values(
+    process: GaussianProcess, known: _Rows, rows: _Rows, logarithm: bool
+) -> Floats:
+    """(row,): expected values of censored rows, given known rows and bounds."""
+    if logarithm:
+        known, rows = (own._replace(bounds=_logarithm(own.bounds)) for own in (known, rows))
+        return np.exp(_expected_values(process, known, rows, logarithm=False))
     noise = max(process.noise, _LEAST_NOISE) * known.weight.mean()  # of a row of weight 1
     factor = cho_factor(_covariance(process, known.features, noise / known.weight), lower=True)
-    dual = cho_solve(factor, y - process.mean[0])
+    dual = cho_solve(factor, known.bounds.lower - process.mean[0])
     std = np.sqrt(process.amplitude) * process.scale[0]  # of the process
-    for index in np.array_split(hidden, -(-len(hidden) // _BLOCK)):
+    expected = []
+    for index in np.array_split(np.arange(len(rows.weight)), -(-len(rows.weight) // _BLOCK)):
         own = rows.take(index)
         across = _correlation(process, own.features, known.features)
         joint = _covariance(process, own.features, noise / own.weight)
         joint -= across @ cho_solve(factor, across.T)
         mean = (process.mean[0] + across @ dual) / std
-        imputed[index] = std * expected_within(mean, joint, own.bounds.scaled(std))
-    return np.clip(imputed, rows.bounds.lower, rows.bounds.upper), process
+        expected.append(std * expected_within(mean, joint, own.bounds.scaled(std)))
+    return np.clip(np.concatenate(expected), rows.bounds.lower, rows.bounds.upper)
+
+
+def _logarithm(bounds: TargetBounds) -> TargetBounds:
+    """Bounds of log y; any lower bound below 0 is none."""
+    with np.errstate(divide="ignore"):
+        return TargetBounds(*(np.log(np.maximum(ends, 0.0)) for ends in bounds))
 
 
 def _covariance(process: GaussianProcess, features: Floats, noise: Floats) -> Floats:

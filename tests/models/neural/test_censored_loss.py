@@ -96,7 +96,7 @@ def test_problem_has_scaled_bounds_and_known_rows_in_every_fold(rng):
     limit = problem.scale.inverse_transform_y(problem.bounds.upper[~known])
     np.testing.assert_allclose(limit, 1.0)
     assert [int(known[fold].sum()) for fold in problem.folds] == [2] * 5
-    errors = problem.errors(np.full((30, 1), 1e9), np.flatnonzero(known))
+    errors = problem.errors(np.full((10, 1), 1e9), np.flatnonzero(known))
     np.testing.assert_allclose(errors, 1e9, rtol=1e-6)
 
 
