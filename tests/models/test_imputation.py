@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from twinned.models.censoring import TargetBounds
-from twinned.models.imputation import expected_within, impute_target
+from twinned.models.imputation import expected_within, finite_bounds, impute_target
 
 INF = np.inf
 
@@ -98,3 +98,19 @@ def test_more_rows_than_a_block_are_all_imputed(rng, monkeypatch, missing):
     assert (imputed[bounds.censored] < 0).all()
     known = bounds.censored & ~np.isnan(X[:, 0])
     assert np.corrcoef(imputed[known], y[known])[0, 1] > (0.5 if missing else 0.95)
+
+
+def test_finite_bounds_reach_twice_as_far_as_expected(rng):
+    X = rng.uniform(-1, 1, (60, 1))
+    y = 2 * X[:, 0]
+    bounds = censor_below(y, -0.5)
+    bounds.lower[y > 1], bounds.upper[y > 1] = 1.0, INF
+    limits, finite = bounds.limits(), finite_bounds(X, bounds)
+    imputed = impute_target(X, bounds).y
+    below, above = bounds.beyond
+    for side, end in ((below, finite.lower), (above, finite.upper)):
+        np.testing.assert_allclose((end - limits)[side], 2 * (imputed - limits)[side], atol=2e-3)
+    np.testing.assert_array_equal(finite.upper[below], -0.5)
+    np.testing.assert_array_equal(finite.censored, bounds.censored)
+    known = ~bounds.censored
+    np.testing.assert_array_equal(finite.lower[known], bounds.lower[known])

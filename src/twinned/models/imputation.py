@@ -23,6 +23,7 @@ from twinned.models.relevance import fill_missing
 _MAX_KNOWN = 1000  # known rows of the process; of more, a random subset
 _LIKELIHOOD_ROWS = 500  # by which its hyperparameters are chosen
 _BLOCK = 500  # censored rows whose joint distribution is computed
+_REACH, _LEAST_REACH = 2.0, 1e-3  # of expected distances, and of the deviation of known values
 _CLEAR_GAIN = 0.1  # of the log likelihood per row
 _LEAST_NOISE = 1e-6  # in units of the amplitude, so that covariances are positive definite
 _SWEEPS, _STEP, _TOLERANCE = 50, 0.7, 1e-3  # of expectation propagation
@@ -106,6 +107,23 @@ def impute_target(
         if len(own):
             imputed[own] = _expected_values(process, known, rows.take(own), logarithm)
     return Imputation(imputed, processes, uses_log)
+
+
+def finite_bounds(
+    features: Floats, bounds: TargetBounds, sample_weight: Floats | None = None
+) -> TargetBounds:
+    """Bounds without infinite ends: these are twice as far from the limit as is expected.
+
+    So a model that is trained with bounds cannot extrapolate arbitrarily far beyond a limit. The
+    arguments are those of `impute_target`.
+    """
+    limits, (below, above) = bounds.limits(), bounds.beyond
+    least = _LEAST_REACH * np.std(bounds.lower[~bounds.censored])
+    distance = np.abs(impute_target(features, bounds, sample_weight).y - limits)
+    reach = _REACH * np.maximum(distance, least)
+    return TargetBounds(
+        np.where(below, limits - reach, bounds.lower), np.where(above, limits + reach, bounds.upper)
+    )
 
 
 def _choose_processes(

@@ -92,7 +92,8 @@ def test_problem_has_scaled_bounds_and_known_rows_in_every_fold(rng):
     assert problem.is_censored.sum() == 20
     known = ~problem.is_censored
     np.testing.assert_array_equal(problem.bounds.lower[known], problem.y[known])
-    assert np.isneginf(problem.bounds.lower[~known]).all()
+    assert (problem.bounds.lower < problem.bounds.upper)[~known].all()
+    assert np.isfinite(problem.bounds.lower).all()
     limit = problem.scale.inverse_transform_y(problem.bounds.upper[~known])
     np.testing.assert_allclose(limit, 1.0)
     assert [int(known[fold].sum()) for fold in problem.folds] == [2] * 5

@@ -18,6 +18,7 @@ from twinned._validation import (
     validate_training_table,
 )
 from twinned.models.censoring import TargetBounds, validate_bounds
+from twinned.models.imputation import finite_bounds
 from twinned.models.neural.ensemble import draw_folds
 from twinned.models.neural.inputs import (
     NetworkInputs,
@@ -282,7 +283,8 @@ def _scale_rows(
     if table.bounds is None:
         merged, merged_into = _merge_equal_rows(scaled, fold)
         return scale, merged, None, merged_into
-    with_bounds = scaled._replace(y=np.column_stack([table.y, *table.bounds]))
+    bounds = finite_bounds(rows.features, table.bounds, weight)
+    with_bounds = scaled._replace(y=np.column_stack([table.y, *bounds]))
     merged, merged_into = _merge_equal_rows(with_bounds, fold)
     y, lower, upper = merged.y.T
     return scale, merged._replace(y=y[:, None]), TargetBounds(lower, upper), merged_into
