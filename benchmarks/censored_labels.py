@@ -86,7 +86,7 @@ def summary(runs):
         ]
         total = ["mean", *(_ratio(own[_is(own, *each)]) for each in settings), _ratio(own)]
         size = f"at most {rows} rows" if rows else "all rows"
-        lines += ["", f"## {model}, {size}, splits {sorted(own['seed'].unique())}", ""]
+        lines += ["", f"## {model}, {size}, splits {sorted(own['seed'].unique().tolist())}", ""]
         header = ["", *(f"{share:.0%} {side}" for side, share in settings), "mean"]
         lines += harness.markdown_table(header, [*table, total])
         ratio = (np.log(own["censored"] / own["better"])).groupby(own["dataset"]).mean()
