@@ -9,8 +9,8 @@ import numpy as np
 from scipy.optimize import nnls
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._neighbors import Indices, NeighborIndex
-from twinned._table import CATEGORICAL, Floats
+from twinned._neighbors import Indices
+from twinned._table import Floats
 from twinned._validation import check_integer, count_rows, validate_target
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blocks import Queries
@@ -19,7 +19,6 @@ from twinned.models.greedy_selection import greedy_selection
 
 _MAX_CANDIDATES = 2000  # anchors to choose from; of more, as many are drawn
 _MAX_ROWS = 1500  # rows of each kind on which predictions are compared
-_N_NEIGHBORS = 5
 _MAX_EXCHANGES = 20  # rounds of the local search
 SHRINKAGE = 0.01
 Neural = TypeVar("Neural", bound=BaseNeural)
@@ -30,9 +29,9 @@ def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
 
     Without `y`, the chosen anchors are those whose weighted mean is closest to the prediction from
     all anchors. No labels are needed for that, so it is compared on the anchors themselves, on as
-    many rows between neighboring anchors, and on the rows of `X`: the twin has seen the first in
-    its fit, but not the others. With `y`, the squared error of the rows of `X` is added; these
-    must not have been used in `fit`.
+    many rows whose features are those of two anchors at random, and on the rows of `X`: the twin
+    has seen the first in its fit, but not the others. With `y`, the squared error of the rows of
+    `X` is added; these must not have been used in `fit`.
 
     Anchors are chosen greedily with equal weights, then exchanged one by one as long as that
     helps. Then nonnegative weights are fitted that sum to one, with a penalty on their distance
@@ -73,7 +72,9 @@ def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
     """
     n_anchors = check_integer("n_anchors", n_anchors)
     if not isinstance(twin, BaseTwin):
-        raise TypeError(f"twin must be a fitted TwinRegressor or TwinNeuralRegressor, not {twin!r}.")
+        raise TypeError(
+            f"twin must be a fitted TwinRegressor or TwinNeuralRegressor, not {twin!r}."
+        )
     check_is_fitted(twin)
     if twin.anchors_y_.ndim != 1:
         raise ValueError(f"Thinning needs a single output, but y has {twin.anchors_y_.shape[1]}.")
@@ -82,7 +83,7 @@ def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
     rng = np.random.RandomState(0)
     candidates = np.sort(rng.permutation(len(twin.anchors_X_))[:_MAX_CANDIDATES])
     deviations = _deviations(twin, candidates, X, y, rng)
-    gram = sum(part.T @ part / len(part) for part in deviations)
+    gram = np.sum([part.T @ part / len(part) for part in deviations], axis=0)
     chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
     weights = fit_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
     return _with_anchors(twin, candidates[chosen], weights)
@@ -115,8 +116,8 @@ def _deviations(
     of_anchors -= own[:, None]
     # the estimate of a row from itself says nothing about other rows
     of_anchors[rows[:, None] == candidates] = 0.0
-    between, own = _estimates(twin, rows_between(twin, rows, rng), candidates)
-    parts = [of_anchors, between - own[:, None]]
+    crossed, own = _estimates(twin, crossed_rows(twin, rows, rng), candidates)
+    parts = [of_anchors, crossed - own[:, None]]
     if X is not None:
         further, own = _estimates(twin, twin._validate_queries(X).matrix, candidates)
         parts.append(further - own[:, None])
@@ -143,24 +144,10 @@ def _estimates(twin: BaseTwin, matrix: Floats, candidates: Indices) -> tuple[Flo
     return estimates[1][..., 0], whole[:, 0]
 
 
-def rows_between(twin: BaseTwin, rows: Indices, rng: np.random.RandomState) -> Floats:
-    """(row, feature) encoded rows, each at random between an anchor and one of its neighbors.
-
-    A categorical feature is that of one of the two.
-    """
-    matrix = twin.anchors_X_
-    k = min(_N_NEIGHBORS, len(matrix) - 1)
-    if k < 1:
-        return matrix[rows]
-    spread = np.nanstd(matrix, axis=0)
-    scaled = np.nan_to_num(matrix / np.where(spread > 0, spread, 1.0))
-    neighbors = NeighborIndex(scaled).kneighbors_self(k)[rows]
-    other = matrix[neighbors[np.arange(len(rows)), rng.randint(k, size=len(rows))]]
-    share = rng.uniform(size=(len(rows), 1))
-    mixed = matrix[rows] + share * (other - matrix[rows])
-    is_category = np.array([kind == CATEGORICAL for kind in twin._schema.kinds])
-    picked = np.where(rng.uniform(size=mixed.shape) < share, other, matrix[rows])
-    return np.where(is_category | np.isnan(mixed), picked, mixed)
+def crossed_rows(twin: BaseTwin, rows: Indices, rng: np.random.RandomState) -> Floats:
+    """(row, feature) encoded rows, each feature at random from an anchor or from another one."""
+    first, second = twin.anchors_X_[rows], twin.anchors_X_[rng.permutation(rows)]
+    return np.where(rng.uniform(size=first.shape) < 0.5, first, second)
 
 
 def choose_anchors(gram: Floats, n_anchors: int) -> Indices:
@@ -235,7 +222,7 @@ def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) ->
         Number of members to choose; with as many as the model has, or more, all are used.
     X : table or array of shape (n, n_features), default=None
         Rows on which members are compared. None stands for the anchors of a twin and as many rows
-        between them; a `NeuralRegressor` stores no rows, so that it needs them.
+        with features of two anchors; a `NeuralRegressor` stores no rows, so that it needs them.
     y : array of shape (n,), default=None
         Their values.
 
@@ -250,7 +237,8 @@ def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) ->
     >>> from twinned.datasets import make_tf
     >>> from twinned.export import thin_members
     >>> X, y = make_tf(60, random_state=0)
-    >>> twin = TwinNeuralRegressor((8,), n_members=4, max_steps=20, n_folds=1, random_state=0)
+    >>> options = {"n_members": 4, "max_steps": 20, "n_folds": 1, "selection": "mean"}
+    >>> twin = TwinNeuralRegressor((8,), **options, random_state=0)
     >>> small = thin_members(twin.fit(X, y), 2)
     >>> small.n_members_, len(small.member_weights_)
     (2, 2)
@@ -264,8 +252,9 @@ def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) ->
     predicted = _member_predictions(model, X)
     if predicted.ndim != 2:
         raise ValueError("Thinning needs a single output.")
-    target = model.member_weights_ @ predicted
-    if y is not None:
+    if y is None:
+        target: Floats = model.member_weights_ @ predicted
+    else:
         target = validate_target(model, y, predicted.shape[1], multi_output=False)
     errors = (predicted - target).T
     counts = _choose_members(errors, min(n_members, len(predicted)))
@@ -275,12 +264,14 @@ def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) ->
 def _member_predictions(model: BaseNeural, X: Any) -> Floats:
     """(member, row) predictions of the rows that members are compared on."""
     if X is not None:
-        return np.asarray(model.predict_members(X))  # type: ignore[attr-defined]
+        return np.asarray(model.predict_members(X))
     if not isinstance(model, BaseTwin):
-        raise ValueError(f"{type(model).__name__} stores no rows; give rows X to compare members on.")
+        raise ValueError(
+            f"{type(model).__name__} stores no rows; give rows X to compare members on."
+        )
     rng = np.random.RandomState(0)
     rows = rng.permutation(len(model.anchors_X_))[: _MAX_ROWS // 4]
-    matrix = np.concatenate([model.anchors_X_[rows], rows_between(model, rows, rng)])
+    matrix = np.concatenate([model.anchors_X_[rows], crossed_rows(model, rows, rng)])
     predictor = model._predictor()
     return predictor.squeeze(
         predictor.predict_members(Queries(model._to_rows, model._schema, matrix))

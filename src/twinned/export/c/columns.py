@@ -65,9 +65,7 @@ class ColumnEncoding:
 
     def write(self, source: CSource) -> None:
         """Add the function `@_encode`."""
-        source.table(
-            "@_column_feature", smallest_unsigned(int(self.feature.max())), self.feature
-        )
+        source.table("@_column_feature", smallest_unsigned(int(self.feature.max())), self.feature)
         has_codes = bool((self.code != _VALUE).any())
         value = "x[@_column_feature[i]]"
         if has_codes:

@@ -41,11 +41,12 @@ from twinned.persistence.archive import write_atomically
 _N_TEST_ROWS = 10
 _N_COMPARED_ROWS = 200  # rows on which the exported model is compared with `predict`
 _TOLERANCE = {"float32": 1e-4, "int16": 1e-3}  # of the self-test, in standard deviations of y
-_KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if "
-    "inline int long register restrict return short signed sizeof static struct switch typedef "
-    "union unsigned void volatile while".split()
-)
+_KEYWORDS = {
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
+    "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict",
+    "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
+    "unsigned", "void", "volatile", "while",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -213,10 +214,9 @@ def example_rows(model: Any, core: Core) -> Singles:
         rows = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
         if isinstance(core, NetworkCore):
             columns = core.columns
-            assert columns.mean is not None and columns.spread is not None
-            rows[:, columns.feature] = (
-                columns.mean + columns.spread * rows[:, columns.feature]
-            )
+            assert columns.mean is not None
+            assert columns.spread is not None
+            rows[:, columns.feature] = columns.mean + columns.spread * rows[:, columns.feature]
     else:
         known = known.astype(np.float64)
         rows = known[rng.permutation(len(known))[: _N_COMPARED_ROWS // 2]]
@@ -234,12 +234,12 @@ def _with_codes(rows: Floats, schema: TableSchema, rng: np.random.RandomState) -
     return rows
 
 
-def _predict(model: Any, rows: Singles) -> NDArray[np.float64]:
+def _predict(model: Any, rows: Singles) -> Floats:
     """(row,) predictions of encoded rows by the model itself."""
     matrix = rows.astype(np.float64)
     if isinstance(model, BaseTwin):
         queries = Queries(model._to_rows, model._schema, matrix)
-        return model._predictor().predict(queries, return_std=False)[0][:, 0]
+        return np.asarray(model._predictor().predict(queries, return_std=False)[0][:, 0])
     if isinstance(model, NeuralRegressor):
         networks = model._networks(PlainNetworks)
         members = networks.predict(networks.scale.transform(model._schema.to_rows(matrix)))
@@ -252,9 +252,8 @@ def _comparables(model: Any, core: Core) -> Comparables | None:
     if not isinstance(model, BaseTwin):
         return None
     metric = model._metric()
-    used = slice(None)
-    if isinstance(columns := getattr(model._make_model(), "columns", None), np.ndarray):
-        used = columns
+    selected = getattr(model._make_model(), "columns", None)
+    used = np.arange(len(metric.center)) if selected is None else selected
     return Comparables(
         np.asarray(model.anchor_rows_),
         metric.center[used].astype(np.float32),
@@ -283,7 +282,7 @@ def _intervals(model: Any, core: Core, X_cal: Any, y_cal: Any) -> IntervalTable 
     return IntervalTable(_factors(StoredIntervals(model).scores), floor, is_constant)
 
 
-def _factors(scores: Floats) -> Floats:
+def _factors(scores: Floats) -> NDArray[np.float64]:
     """Conformal quantiles of sorted scores for 50 to 99 %; infinite where these are too few."""
     factors = []
     for percent in range(FIRST_PERCENT, LAST_PERCENT + 1):

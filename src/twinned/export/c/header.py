@@ -94,7 +94,9 @@ def _comment(name: str, parts: HeaderParts) -> str:
         known = parts.schema.categories[j]
         text = f"x[{j}] {feature}"
         if kind != NUMERIC:
-            listed = ", ".join(f"{code} = {value}" for code, value in enumerate(known[:_MAX_LISTED]))
+            listed = ", ".join(
+                f"{code} = {value}" for code, value in enumerate(known[:_MAX_LISTED])
+            )
             text += f" ({kind}): {listed}" + (", ..." if len(known) > _MAX_LISTED else "")
         if kind == CATEGORICAL:
             text += f"; any other category: {len(known)}"
@@ -118,8 +120,7 @@ def string_literal(text: str) -> str:
     plain = set(range(32, 127)) - set(b'"\\?')
     escapes = {ord('"'): '\\"', ord("\\"): "\\\\"}
     parts = [
-        chr(byte) if byte in plain else escapes.get(byte, f"\\{byte:03o}")
-        for byte in text.encode()
+        chr(byte) if byte in plain else escapes.get(byte, f"\\{byte:03o}") for byte in text.encode()
     ]
     return f'"{"".join(parts)}"'
 
@@ -153,7 +154,9 @@ static inline float @_predict_std(const float *x)
 
 
 def _write_interval(source: CSource, intervals: IntervalTable | None) -> None:
-    signature = "static inline int @_interval(const float *x, int percent, float *lower, float *upper)"
+    signature = (
+        "static inline int @_interval(const float *x, int percent, float *lower, float *upper)"
+    )
     if intervals is None:
         source.code(f"""
 /* There is no calibration. */

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from twinned.export.c.columns import ColumnEncoding, Singles
 from twinned.export.c.core import write_anchors
 from twinned.export.c.source import CSource, float_literal
 
-_TWO_PI = np.float32(2.0 * np.pi)
+_TWO_PI = np.float32(2.0 * np.pi)  # as in the library, in single precision
 
 
 class Member(NamedTuple):
@@ -95,7 +96,7 @@ def _mish(x: Singles) -> Singles:
     return x * np.tanh(np.logaddexp(x, np.float32(0.0)))
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Singles], Singles]] = {
     "relu": lambda x: np.maximum(x, np.float32(0.0)),
     "silu": _silu,
     "mish": _mish,
@@ -163,9 +164,6 @@ class NetworkCore:
         halves = 4 if is_twin else 1
         return 4 * (self.n_inputs + halves * self.widths[0] + 2 * max(self.widths))
 
-    def with_members(self, members: list[Member]) -> NetworkCore:
-        return replace(self, members=members)
-
     @cached_property
     def anchor_columns(self) -> Singles | None:
         return None if self.anchors is None else self.columns.encode(self.anchors)
@@ -181,7 +179,8 @@ class NetworkCore:
         orders = member.combine(member.halves(columns), anchor)
         hidden = [member.last_hidden(order, self.activation)[-1] for order in orders]
         value = hidden[0] if anchor is None else hidden[0] - hidden[1]
-        return value @ member.output + member.output_bias + self.anchor_estimates
+        out = value @ member.output + member.output_bias + self.anchor_estimates
+        return np.asarray(out, dtype=np.float32)
 
     def write(self, source: CSource) -> None:
         self.columns.write(source)
@@ -214,7 +213,7 @@ static inline float @_dot(const float *a, const float *b, int n)
         float *wave = inputs + {n_columns};
         for (i = 0; i < {n_columns}; i++) {{
             for (k = 0; k < {n_frequencies}; k++) {{
-                const float angle = {float_literal(_TWO_PI)} * inputs[i] * *frequency++;
+                const float angle = {float_literal(float(_TWO_PI))} * inputs[i] * *frequency++;
                 wave[k] = sinf(angle);
                 wave[k + {n_frequencies}] = cosf(angle) - 1.0f;
             }}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -41,7 +42,7 @@ class LinearScore(NamedTuple):
         source.code(f"""
 static inline float @_score(const float *pair)
 {{
-    float sum = {float_literal(self.intercept)};
+    float sum = {float_literal(float(self.intercept))};
     int i;
     for (i = 0; i < {len(self.coefficients)}; i++) {{
         sum += @_coefficients[i] * pair[i];
@@ -55,7 +56,7 @@ class TreeScore(NamedTuple):
     """A sum of trees, in one array of nodes; the left child of a node is the next one.
 
     A value goes left where it is at most the threshold. At a leaf, `column` is 65535 and
-    `threshold` its value. `flags` is 1 where a missing value goes left.
+    `threshold` its value.
     """
 
     column: NDArray[np.uint16]
@@ -88,13 +89,13 @@ class TreeScore(NamedTuple):
                 missing_left = bool(tree.missing_left[node])
                 nodes.append((int(tree.feature[node]), missing_left, threshold, 0))
             parts.append(nodes)
-        column, missing_left, threshold, right = zip(*sum(parts, []), strict=True)
+        columns, goes_left, values, distances = zip(*chain.from_iterable(parts), strict=True)
         sizes = [len(nodes) for nodes in parts]
         return cls(
-            np.array(column, dtype=np.uint16),
-            np.array(missing_left),
-            np.array(threshold, dtype=np.float32),
-            np.array(right, dtype=np.uint32),
+            np.array(columns, dtype=np.uint16),
+            np.array(goes_left),
+            np.array(values, dtype=np.float32),
+            np.array(distances, dtype=np.uint32),
             np.cumsum([0, *sizes[:-1]]).astype(np.uint32),
             np.float32(ensemble.offset[0] * unit),
         )
@@ -127,7 +128,7 @@ class TreeScore(NamedTuple):
    goes left, and {_LEAF} at a leaf; the left child is the next node. */
 static inline float @_score(const float *pair)
 {{
-    float sum = {float_literal(self.offset)};
+    float sum = {float_literal(float(self.offset))};
     int i;
     for (i = 0; i < {len(self.roots)}; i++) {{
         uint32_t node = @_roots[i];
@@ -159,7 +160,8 @@ def largest_single(threshold: float, *, strict: bool) -> float:
     """
     with np.errstate(over="ignore"):
         single = np.float32(threshold)
-    if single > threshold or (strict and single >= threshold):
+    # compared as doubles: numpy rounds a Python number to the type of the other side
+    if float(single) > threshold or (strict and float(single) >= threshold):
         single = np.nextafter(single, np.float32(-np.inf))
     return float(single)
 
@@ -300,7 +302,7 @@ static inline float @_difference(const float *first, const float *second)
     float pair[{len(self.role)}];
     int i = 0;
 {body}
-    {"" if PairColumn.SECOND in self.role or PairColumn.DIFFERENCE in self.role else "(void)second;"}
+    (void)second;
     return @_score(pair);
 }}
 """)

@@ -59,7 +59,7 @@ def read_core(model: Any) -> Core:
 def schema_of(model: Any) -> TableSchema:
     """The kinds and categories of the features."""
     if hasattr(model, "_schema"):
-        return model._schema  # type: ignore[no-any-return]
+        return model._schema
     return TableSchema.all_numeric(int(model.n_features_in_))
 
 

@@ -76,11 +76,7 @@ def smallest_unsigned(largest: int) -> str:
     >>> smallest_unsigned(255), smallest_unsigned(256), smallest_unsigned(70_000)
     ('uint8_t', 'uint16_t', 'uint32_t')
     """
-    return next(
-        ctype
-        for ctype in ("uint8_t", "uint16_t", "uint32_t")
-        if largest <= np.iinfo(_TYPES[ctype]).max
-    )
+    return next(f"uint{bits}_t" for bits in (8, 16, 32) if largest < 2**bits)
 
 
 def float_literal(value: float) -> str:
