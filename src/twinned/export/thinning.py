@@ -17,8 +17,8 @@ from twinned.estimators.blocks import Queries
 from twinned.estimators.neural_base import BaseNeural
 from twinned.models.greedy_selection import greedy_selection
 
-_MAX_CANDIDATES = 2000  # anchors to choose from; of more, as many are drawn
-_MAX_ROWS = 1500  # rows of each kind on which predictions are compared
+_MAX_CANDIDATES = 1000  # anchors to choose from; of more, as many are drawn
+_MAX_ROWS = 400  # rows of each kind on which predictions are compared
 _MAX_EXCHANGES = 20  # rounds of the local search
 SHRINKAGE = 0.01
 Neural = TypeVar("Neural", bound=BaseNeural)
@@ -80,16 +80,26 @@ def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
         raise ValueError(f"Thinning needs a single output, but y has {twin.anchors_y_.shape[1]}.")
     if y is not None and X is None:
         raise ValueError("y is given, but X is None; they belong together.")
+    candidates, gram = deviation_gram(twin, X, y)
+    return thin_by_gram(twin, n_anchors, candidates, gram)
+
+
+def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floats) -> Any:
+    """Choose anchors by the results of `deviation_gram`, which serve for several numbers of them."""
+    chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
+    weights = fit_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
+    return with_anchors(twin, candidates[chosen], weights)
+
+
+def deviation_gram(twin: BaseTwin, X: Any = None, y: Any = None) -> tuple[Indices, Floats]:
+    """The anchors to choose from, and the Gram matrix of the deviations of their estimates."""
     rng = np.random.RandomState(0)
     candidates = np.sort(rng.permutation(len(twin.anchors_X_))[:_MAX_CANDIDATES])
     deviations = _deviations(twin, candidates, X, y, rng)
-    gram = np.sum([part.T @ part / len(part) for part in deviations], axis=0)
-    chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
-    weights = fit_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
-    return _with_anchors(twin, candidates[chosen], weights)
+    return candidates, np.sum([part.T @ part / len(part) for part in deviations], axis=0)
 
 
-def _with_anchors(twin: BaseTwin, anchors: Indices, weights: Floats) -> Any:
+def with_anchors(twin: BaseTwin, anchors: Indices, weights: Floats) -> Any:
     """A copy of the twin with some of its anchors."""
     metric = twin._metric()  # learned from more rows than those that remain
     thinned = copy.copy(twin).set_params(anchors="all", weights="uniform")
@@ -270,7 +280,7 @@ def _member_predictions(model: BaseNeural, X: Any) -> Floats:
             f"{type(model).__name__} stores no rows; give rows X to compare members on."
         )
     rng = np.random.RandomState(0)
-    rows = rng.permutation(len(model.anchors_X_))[: _MAX_ROWS // 4]
+    rows = rng.permutation(len(model.anchors_X_))[: _MAX_ROWS // 2]
     matrix = np.concatenate([model.anchors_X_[rows], crossed_rows(model, rows, rng)])
     predictor = model._predictor()
     return predictor.squeeze(

@@ -31,6 +31,7 @@ from twinned.export.c.header import (
     write_header,
 )
 from twinned.export.c.networks import NetworkCore
+from twinned.export.c.pairs import PairCore
 from twinned.export.c.reader import read_core, schema_of
 from twinned.export.thinning import thin
 from twinned.intervals.error_scale import RELATIVE_FLOOR, positive_scale
@@ -39,7 +40,8 @@ from twinned.models.neural.difference_model import PlainNetworks
 from twinned.persistence.archive import write_atomically
 
 _N_TEST_ROWS = 10
-_N_COMPARED_ROWS = 200  # rows on which the exported model is compared with `predict`
+# Rows on which the exported model is compared with `predict`; fewer where there are many anchors.
+_N_COMPARED_ROWS, _N_COMPARED_ESTIMATES = 200, 40_000
 _TOLERANCE = {"float32": 1e-4, "int16": 1e-3}  # of the self-test, in standard deviations of y
 _KEYWORDS = {
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
@@ -149,19 +151,21 @@ def to_c(
         if not isinstance(model, BaseTwin):
             raise ValueError(f"n_anchors is for twins; {type(model).__name__} has no anchors.")
         model = thin(model, n_anchors)
-    core = read_core(model)
-    rows = example_rows(model, core)
+    read = read_core(model)
+    rows = example_rows(model, read)
+    core: Core = read
     if dtype == "int16":
-        if not isinstance(core, NetworkCore):
+        if not isinstance(read, NetworkCore):
             raise ValueError("dtype='int16' is for networks; use dtype='float32' for this model.")
-        core = FixedPointCore(core, rows)
+        core = FixedPointCore(read, rows)
     predicted, _ = predict_as_c(core, rows)
     apart = np.abs(predicted - _predict(model, rows))
     schema = schema_of(model)
     members = getattr(core, "members", [])
     test_rows = rows[-_N_TEST_ROWS:]
     expected = predicted[-_N_TEST_ROWS:]
-    spread = max(float(np.std(predicted)), 1e-6 * float(np.abs(expected).max()), 1e-30)
+    of_anchors = np.std(model.anchors_y_) if isinstance(model, BaseTwin) else 0.0
+    spread = max(float(np.std(predicted)), float(of_anchors), 1e-6 * float(np.abs(expected).max()))
     parts = HeaderParts(
         description=_describe(model, dtype, apart),
         schema=schema,
@@ -202,27 +206,32 @@ def _describe(model: Any, dtype: str, apart: Floats) -> list[str]:
     ]
 
 
-def example_rows(model: Any, core: Core) -> Singles:
-    """Rows for comparisons: some anchors, and rows between two of them; the latter come last.
+def example_rows(model: Any, core: PairCore | NetworkCore) -> Singles:
+    """Rows for comparisons: some anchors, and other rows, which come last.
 
-    A model without anchors gets rows of normally distributed features.
+    The others are normally distributed, with mean and spread of the training rows of networks; of
+    other twins, they are near rows between two anchors, as a single anchor would else be the only
+    row.
     """
     rng = np.random.RandomState(0)
     schema = schema_of(model)
-    known = getattr(core, "anchors", None)
-    if known is None or not isinstance(model, BaseTwin):
-        rows = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
-        if isinstance(core, NetworkCore):
-            columns = core.columns
-            assert columns.mean is not None
-            assert columns.spread is not None
-            rows[:, columns.feature] = columns.mean + columns.spread * rows[:, columns.feature]
-    else:
-        known = known.astype(np.float64)
-        rows = known[rng.permutation(len(known))[: _N_COMPARED_ROWS // 2]]
-        a, b = known[rng.randint(len(known), size=(2, _N_COMPARED_ROWS // 2))]
-        rows = np.concatenate([rows, a + rng.uniform(size=(len(a), 1)) * (b - a)])
-    return _with_codes(rows, schema, rng).astype(np.float32)
+    n_rows = min(_N_COMPARED_ROWS, max(_N_COMPARED_ESTIMATES // len(core.weights), 20)) // 2
+    rows: Floats = rng.normal(size=(n_rows, schema.n_features))
+    known = None
+    if isinstance(model, BaseTwin) and core.anchors is not None:
+        known = core.anchors.astype(np.float64)
+    if isinstance(core, NetworkCore):
+        columns = core.columns
+        assert columns.mean is not None
+        assert columns.spread is not None
+        rows[:, columns.feature] = columns.mean + columns.spread * rows[:, columns.feature]
+    elif known is not None:
+        a, b = known[rng.randint(len(known), size=(2, n_rows))]
+        rows = (a + rng.uniform(size=(n_rows, 1)) * (b - a)) * (1.0 + 0.05 * rows)
+    rows = _with_codes(rows, schema, rng)
+    if known is not None:
+        rows = np.concatenate([known[rng.permutation(len(known))[:n_rows]], rows])
+    return rows.astype(np.float32)
 
 
 def _with_codes(rows: Floats, schema: TableSchema, rng: np.random.RandomState) -> Floats:

@@ -26,7 +26,6 @@ from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
 from twinned.export.c.columns import ColumnEncoding
-from twinned.export.c.core import Core
 from twinned.export.c.networks import Member, NetworkCore
 from twinned.export.c.pairs import LinearScore, PairCore, PairScore, TreeScore
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
@@ -42,7 +41,7 @@ _LINEAR = (
 )  # fmt: skip
 
 
-def read_core(model: Any) -> Core:
+def read_core(model: Any) -> PairCore | NetworkCore:
     """The parts of a fitted `TwinRegressor`, `TwinNeuralRegressor` or `NeuralRegressor`.
 
     Trees that predict y itself (scikit-learn, LightGBM, XGBoost) can be read, too.
