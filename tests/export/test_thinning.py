@@ -14,7 +14,6 @@ from twinned.datasets import make_tf
 from twinned.export import thin, thin_members
 from twinned.export.thinning import choose_anchors, fit_weights
 
-
 QUICK = {"max_steps": 40, "n_folds": 1, "random_state": 0}
 
 

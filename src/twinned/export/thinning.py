@@ -85,7 +85,7 @@ def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
 
 
 def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floats) -> Any:
-    """Choose anchors by the results of `deviation_gram`, which serve for several numbers of them."""
+    """Choose anchors by the results of `deviation_gram`, which serve for several numbers."""
     chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
     weights = fit_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
     return with_anchors(twin, candidates[chosen], weights)

@@ -1,5 +1,6 @@
 """Models for the tests of the C export, and programs that are compiled from headers."""
 
+import copy
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -106,3 +107,10 @@ def neural_twin(training_rows):
 @pytest.fixture(scope="session")
 def plain_networks(training_rows):
     return NeuralRegressor((12,), n_members=2, n_frequencies=4, **OPTIONS).fit(*training_rows)
+
+
+def with_activation(model, activation):
+    """The same networks with another activation, which need not be trained for a comparison."""
+    other = copy.copy(model)
+    other._shape = {**model._shape, "activation": activation}
+    return other

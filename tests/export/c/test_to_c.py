@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS
+from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS, with_activation
 from twinned import FixedWeights, NearestAnchors, TwinRegressor, conformal
 from twinned.export import thin, to_c
 
@@ -74,10 +74,8 @@ def test_plain_networks(plain_networks, queries, run_c):
 
 
 @pytest.mark.parametrize("activation", ["relu", "mish", "tanh"])
-def test_activations(activation, training_rows, queries, run_c, neural_twin):
-    twin = type(neural_twin)(
-        (8, 8, 8), activation=activation, n_members=1, max_steps=20, n_folds=1, random_state=0
-    ).fit(*training_rows)
+def test_activations(activation, queries, run_c, neural_twin):
+    twin = with_activation(neural_twin, activation)
     assert_close(run_c(twin, queries), twin, queries)
 
 
