@@ -1,18 +1,19 @@
 """Figure F on real bytes: test RMSE against the flash memory of compiled C.
 
-The paper's splits, trained on the 80 %. *twin*: a neural twin of four members, with 1, 2 or 4 of
-them and 1 to all anchors, chosen by `twinned.export.thin` and `thin_members` without any label of a
-test row. *plain*: ensembles of 1 to 32 plain networks. Both have hidden layers of 128 and the
-settings of `effort="fast"`. *forest*: a random forest exported with emlearn (`method="inline"`);
-*lightgbm*: LightGBM with our own exporter, as C. Each as float32 and, for networks, as int16.
+The paper's splits, trained on the 80 %. *twin*: a neural twin of four members, with one to all of
+them and 1 to all anchors, chosen by `twinned.export.thin` and `thin_members` without any label;
+`size` is the member of the smallest tables, which has no periodic embedding where there is one.
+*plain*: ensembles of 1 to 32 plain networks. Both have hidden layers of 128 and the settings of
+`effort="fast"`. *trees*: the default `TwinRegressor` with chosen anchors. *forest*: a random forest
+exported with emlearn (`method="inline"`); *lightgbm*: LightGBM, exported by `to_c`. All are float32
+and networks int16, too.
 
-Flash is what `arm-none-eabi-gcc -Os` links into a program that predicts one row, startup and
-mathematical functions included. The code of a kind of model is compiled once per data set and
-type; tables of other numbers of anchors and members are added byte by byte. Instructions of one
-prediction are counted by QEMU for one member and 1 and 8 anchors.
+Flash is what `arm-none-eabi-gcc -Os` links into a program that predicts one row, with startup and
+mathematical functions. Code is compiled for the smallest number of anchors of each ensemble and
+type; more anchors add their tables, byte by byte. QEMU counts the instructions of one prediction.
+Errors of int16 are computed by the same integer arithmetic in numpy.
 
-Errors of int16 are computed by the same integer arithmetic in numpy. Results:
-`benchmarks/results/microcontroller.csv`, `.md` and `docs/pictures/microcontrollers.svg`.
+Results: `benchmarks/results/microcontroller.csv`, `.md` and `docs/pictures/microcontrollers.png`.
 
     python -m benchmarks.microcontroller --splits 1      # hours of one core, most of them to fit
     python -m benchmarks.microcontroller --only-table
@@ -28,26 +29,28 @@ import numpy as np
 from benchmarks import cortex_m
 from paper import harness
 from paper.data import rmse, training_and_test_rows
-from twinned import NeuralRegressor, TwinNeuralRegressor, load, save
+from twinned import NeuralRegressor, TwinNeuralRegressor, TwinRegressor, load, save
 from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.export import thin_members, to_c
 from twinned.export.c.core import predict_as_c
 from twinned.export.c.fixed_point import FixedPointCore
 from twinned.export.c.reader import read_core
-from twinned.export.thinning import deviation_gram, thin_by_gram, with_anchors
+from twinned.export.thinning import deviation_gram, thin_by_gram, with_anchors, with_members
 
 COLUMNS = [
-    "dataset", "seed", "model", "dtype", "members", "anchors", "rmse:.6g", "tables", "ram",
-    "flash_m0", "flash_m4", "instructions_m0", "instructions_m4",
+    "dataset", "seed", "model", "choice", "dtype", "members", "anchors", "rmse:.6g", "tables",
+    "ram", "flash_m0", "flash_m4", "instructions_m0", "instructions_m4",
 ]  # fmt: skip
-MODELS = ["twin", "plain", "forest", "lightgbm"]
+MODELS = ["twin", "plain", "trees", "forest", "lightgbm"]
 FITTED = {
     "twin": lambda: TwinNeuralRegressor(effort="fast", n_members=4, random_state=0),
     "plain": lambda: NeuralRegressor(effort="fast", n_members=32, random_state=0),
+    "trees": lambda: TwinRegressor(random_state=0),
 }
-ANCHORS = (1, 2, 4, 8, 16, 32, 64)
-FIXED_POINT_ANCHORS = (0, 1, 8, 32)  # 0: plain networks
-MEMBERS = {"twin": (1, 2, 4), "plain": (1, 4, 32)}
+ANCHORS = (1, 2, 4, 8, 16, 32)
+FIXED_POINT_ANCHORS = (0, 1, 32)  # 0: plain networks
+MEMBERS = {"twin": ("size", 1, 2, 4), "plain": (1, 32), "trees": ("all",)}
+RUN = ("size", 1, "all")  # choices whose instructions are counted
 N_RANDOM = 100  # draws of random anchors
 FOLDER = harness.ROOT / "build" / "microcontroller"
 
@@ -99,26 +102,35 @@ def result_row(report, error, code, instructions=None, **settings):
     }
 
 
-def run_networks(kind, model, X, X_test, y_test):
+def choose_members(model, choice, X):
+    """The ensemble of a number of members, or the member of the smallest tables."""
+    if choice == "all":
+        return model
+    if choice == "size":
+        weights = np.zeros(len(model.member_weights_))
+        weights[np.argmin(model._gates)] = 1.0
+        return with_members(model, weights)
+    if choice >= len(model.member_weights_):
+        return model
+    return thin_members(model, choice, X[:200] if isinstance(model, NeuralRegressor) else None)
+
+
+def run_variants(kind, model, X, X_test, y_test):
     """Rows of all numbers of members and anchors, as float32 and int16."""
     rows = []
-    for n_members in MEMBERS[kind]:
-        ensemble = model
-        if n_members < len(model.member_weights_):
-            ensemble = thin_members(model, n_members, None if kind == "twin" else X[:200])
-        elif n_members > len(model.member_weights_):
-            continue
+    for choice in MEMBERS[kind]:
+        ensemble = choose_members(model, choice, X)
         variants = {0: ensemble}
-        if kind == "twin":
+        if kind != "plain":
             n_known = len(ensemble.anchors_X_)
             candidates, gram = deviation_gram(ensemble)
             numbers = [n for n in ANCHORS if n < n_known]
             variants = {n: thin_by_gram(ensemble, n, candidates, gram) for n in numbers}
             variants[n_known] = ensemble
-            rows += random_anchor_rows(ensemble, n_members, X_test, y_test)
-        for dtype in ("float32", "int16"):
+            rows += random_anchor_rows(ensemble, choice, X_test, y_test)
+        for dtype in ("float32",) if kind == "trees" else ("float32", "int16"):
             smallest = exported(variants[min(variants)], dtype=dtype)
-            code = compiled_sizes(smallest, run=n_members == 1)
+            code = compiled_sizes(smallest, run=choice in RUN)
             for n_anchors, variant in variants.items():
                 if dtype == "int16" and n_anchors not in FIXED_POINT_ANCHORS:
                     continue  # the arithmetic in numpy takes long
@@ -128,10 +140,10 @@ def run_networks(kind, model, X, X_test, y_test):
                     smallest, flash_bytes=smallest.flash_bytes + more, n_anchors=n_anchors
                 )
                 instructions = code if n_anchors == min(variants) else None
-                if n_members == 1 and n_anchors == 8:
+                if choice in RUN and n_anchors == 8:
                     instructions = compiled_sizes(exported(variant, dtype=dtype))
                 error = rmse(predict(variant, dtype, X_test, X), y_test)
-                rows.append(result_row(report, error, code, instructions))
+                rows.append(result_row(report, error, code, instructions, choice=choice))
     return rows
 
 
@@ -143,7 +155,7 @@ def predict(model, dtype, X_test, X):
     return predict_as_c(core, X_test.astype(np.float32))[0]
 
 
-def random_anchor_rows(twin, n_members, X_test, y_test):
+def random_anchor_rows(twin, choice, X_test, y_test):
     """The mean error of random anchors, for 32 of them."""
     rng = np.random.RandomState(0)
     few = rng.permutation(len(twin.anchors_X_))[:300]  # the anchors that are drawn from
@@ -155,7 +167,8 @@ def random_anchor_rows(twin, n_members, X_test, y_test):
     ]
     empty = dict.fromkeys(("tables", "ram", "flash_m0", "flash_m4"), "")
     empty |= dict.fromkeys(("instructions_m0", "instructions_m4"), "")
-    settings = {"dtype": "random anchors", "members": n_members, "anchors": 32}
+    n_members = len(twin.predict_members(X_test[:1]))
+    settings = {"dtype": "random anchors", "choice": choice, "members": n_members, "anchors": 32}
     return [{**settings, "rmse": float(np.mean(errors)), **empty}]
 
 
@@ -177,7 +190,14 @@ def run_forests(X, y, X_test, y_test):
 #define MODEL_N_FEATURES {n_features}
 static inline float model_predict(const float *x) {{ return forest_predict(x, {n_features}); }}
 """
-        row = {"dtype": "float32", "members": n_trees, "anchors": 0, "tables": "", "ram": ""}
+        row = {
+            "choice": n_trees,
+            "dtype": "float32",
+            "members": n_trees,
+            "anchors": 0,
+            "tables": "",
+            "ram": "",
+        }
         row["rmse"] = rmse(forest.predict(X_test), y_test)
         for column, processor in {"m0": "M0+", "m4": "M4F"}.items():
             row[f"flash_{column}"] = cortex_m.flash_bytes(header, processor)
@@ -193,12 +213,12 @@ def run_lightgbm(X, y, X_test, y_test):
     rows = []
     for n_trees in (3, 10, 30, 100):
         model = LGBMRegressor(
-            n_trees, num_leaves=15, min_child_samples=5, n_jobs=1, verbose=-1, random_state=0
+            n_estimators=n_trees, num_leaves=15, n_jobs=1, verbose=-1, random_state=0
         ).fit(X, y)
         report = exported(model)
         code = compiled_sizes(report)
         error = rmse(model.predict(X_test), y_test)
-        rows.append(result_row(report, error, code, code, members=n_trees))
+        rows.append(result_row(report, error, code, code, members=n_trees, choice=n_trees))
     return rows
 
 
@@ -207,7 +227,7 @@ def run_split(dataset, seed, kind):
     (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
     if kind in FITTED:
         model = fitted_model(dataset, seed, kind, X, y)
-        return run_networks(kind, model, X, X_test, y_test)
+        return run_variants(kind, model, X, X_test, y_test)
     run = run_forests if kind == "forest" else run_lightgbm
     return run(X, y, X_test, y_test)
 
@@ -234,7 +254,7 @@ def main():
 
     results = table.read()
     harness.write_markdown(arguments.output.with_suffix(".md"), summary(results))
-    draw(results, harness.ROOT / "docs" / "pictures" / "microcontrollers.svg")
+    draw(results, harness.ROOT / "docs" / "pictures" / "microcontrollers.png")
 
 
 if __name__ == "__main__":

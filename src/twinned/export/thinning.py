@@ -268,7 +268,7 @@ def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) ->
         target = validate_target(model, y, predicted.shape[1], multi_output=False)
     errors = (predicted - target).T
     counts = _choose_members(errors, min(n_members, len(predicted)))
-    return _with_members(model, counts)
+    return with_members(model, counts)
 
 
 def _member_predictions(model: BaseNeural, X: Any) -> Floats:
@@ -299,7 +299,7 @@ def _choose_members(errors: Floats, n_members: int) -> Floats:
     return weights
 
 
-def _with_members(model: Neural, weights: Floats) -> Neural:
+def with_members(model: Neural, weights: Floats) -> Neural:
     """A copy of the model with the members of positive weight."""
     used = np.flatnonzero(weights)
     thinned = copy.copy(model)
