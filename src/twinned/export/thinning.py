@@ -124,7 +124,7 @@ def _deviations(
     rows = rng.permutation(len(twin.anchors_X_))[:_MAX_ROWS]
     of_anchors, own = _estimates(twin, twin.anchors_X_[rows], candidates)
     of_anchors -= own[:, None]
-    # the estimate of a row from itself says nothing about other rows
+    # the estimate of a row from itself is no measure of other rows
     of_anchors[rows[:, None] == candidates] = 0.0
     crossed, own = _estimates(twin, crossed_rows(twin, rows, rng), candidates)
     parts = [of_anchors, crossed - own[:, None]]

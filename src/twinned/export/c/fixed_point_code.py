@@ -170,20 +170,20 @@ static inline int16_t @_activation(int32_t x, int bits)
 def _write_output(source: CSource, widths: list[int], bits: list[int]) -> None:
     """Add `@_output`."""
     widest = max(widths)
-    places = ["layers", f"layers + {widest}"]  # two layers take turns
+    buffers = ["layers", f"layers + {widest}"]  # two layers take turns
     lines = [
         f"""
     for (i = 0; i < {after}; i++) {{
         const int k = {after} * m + i;
         const int16_t *weight = @_weight_{layer} + {before} * k;
-        const int64_t sum = @_dot(weight, {places[(layer - 1) % 2]}, {before});
+        const int64_t sum = @_dot(weight, {buffers[(layer - 1) % 2]}, {before});
         const int bits = (int)@_weight_{layer}_bits[k] + {bits[layer - 1] - SUM_BITS};
         const int32_t value = @_limit(@_shift(sum, bits) + @_bias_{layer}[k]);
-        ({places[layer % 2]})[i] = @_activation(value, {bits[layer]});
+        ({buffers[layer % 2]})[i] = @_activation(value, {bits[layer]});
     }}"""
         for layer, (before, after) in enumerate(pairwise(widths), 1)
     ]
-    last = places[(len(widths) - 1) % 2]
+    last = buffers[(len(widths) - 1) % 2]
     source.code(f"""
 /* The output of member m, from the first layer before its activation. */
 static inline float @_output(int m, const int32_t *first)

@@ -231,17 +231,17 @@ static inline void @_inputs(int m, const float *x, float *inputs)
         bias = f"@_first_bias[{self.widths[0]} * m + i]"
         source.code(first_layer_code(self, "float", "float", f"value + (side ? 0.0f : {bias})"))
         widths, widest = self.widths, max(self.widths)
-        places = ["work", f"work + {widest}"]  # two layers take turns
+        buffers = ["work", f"work + {widest}"]  # two layers take turns
         lines = [
             f"""
     for (i = 0; i < {after}; i++) {{
         const float *weight = @_weight_{layer} + {before} * ({after} * m + i);
-        const float value = @_dot(weight, {places[(layer - 1) % 2]}, {before});
-        ({places[layer % 2]})[i] = @_activation(@_bias_{layer}[{after} * m + i] + value);
+        const float value = @_dot(weight, {buffers[(layer - 1) % 2]}, {before});
+        ({buffers[layer % 2]})[i] = @_activation(@_bias_{layer}[{after} * m + i] + value);
     }}"""
             for layer, (before, after) in enumerate(pairwise(widths), 1)
         ]
-        last = places[(len(widths) - 1) % 2]
+        last = buffers[(len(widths) - 1) % 2]
         source.code(f"""
 /* The output of member m; the first layer before its activation is in the first half of work. */
 static inline float @_output(int m, float *work)
