@@ -23,7 +23,7 @@ LINKER_FLAGS = ["-nostartfiles", "--specs=nosys.specs", "-Wl,--gc-sections", "-l
 _TICK = 40  # nanoseconds, at 25 MHz
 
 _LAYOUT = """
-MEMORY { flash (rx) : ORIGIN = 0, LENGTH = 4M  ram (rwx) : ORIGIN = 0x20000000, LENGTH = 4M }
+MEMORY { flash (rx) : ORIGIN = 0, LENGTH = 64M  ram (rwx) : ORIGIN = 0x20000000, LENGTH = 4M }
 ENTRY(reset)
 SECTIONS {
     .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) . = ALIGN(4); } > flash

@@ -178,7 +178,7 @@ def run_forests(X, y, X_test, y_test):
     from sklearn.ensemble import RandomForestRegressor
 
     rows = []
-    for n_trees in (1, 3, 10, 30, 100):
+    for n_trees in (1, 3, 10, 30):
         forest = RandomForestRegressor(n_trees, min_samples_leaf=2, random_state=0).fit(X, y)
         converted = emlearn.convert(forest, method="inline", dtype="float")
         with tempfile.TemporaryDirectory() as folder:

@@ -53,6 +53,8 @@ def flash_rows(runs):
             plain = largest_ensemble(own, dtype)
             twin = smallest_twin(own, dtype, WITHIN * plain["rmse"])
             cells.append(f"{plain['rmse']:.4g}, {plain['flash_m4'] / 1000:.0f} kB")
+            single = select(own, model="plain", dtype=dtype, members=1).iloc[0]
+            cells.append(f"{single['rmse']:.4g}, {single['flash_m4'] / 1000:.0f} kB")
             if twin is None:
                 cells += ["none", "—"]
                 continue
@@ -63,7 +65,8 @@ def flash_rows(runs):
             cells += [f"{twin['rmse']:.4g}, {size} ({kind})", f"{shares[dtype][-1]:.3f}"]
         rows.append(cells)
     counts = [f"{sum(share <= 0.1 for share in own)} of {len(rows)}" for own in shares.values()]
-    rows.append(["at most a tenth", "", "", f"**{counts[0]}**", "", "", f"**{counts[1]}**"])
+    empty = ["", "", ""]
+    rows.append(["at most a tenth", *empty, f"**{counts[0]}**", *empty, f"**{counts[1]}**"])
     return rows
 
 
@@ -113,7 +116,7 @@ def instruction_rows(runs):
 
 def summary(runs):
     flash = "the smallest twin within 5 %", "share"
-    header = ["", "32 plain, float32", *flash, "32 plain, int16", *flash]
+    header = ["", "32 plain, float32", "1 plain", *flash, "32 plain, int16", "1 plain", *flash]
     lines = [
         "# Twins on microcontrollers",
         "",

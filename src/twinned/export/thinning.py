@@ -42,7 +42,8 @@ def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
     twin : TwinRegressor or TwinNeuralRegressor
         A fitted twin of a single output. It is not changed.
     n_anchors : int
-        Number of anchors to choose; with as many as the twin has, or more, all are used.
+        Number of anchors to choose; with as many as the twin has, or more, all are used. Of more
+        than 1,000 anchors, 1,000 are drawn to choose from.
     X : table or array of shape (n, n_features), default=None
         Further rows on which predictions are compared.
     y : array of shape (n,), default=None

@@ -1,5 +1,10 @@
 """Exported headers: compiled, they predict as the models do."""
 
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +18,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS, with_activation
+from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS, WARNINGS, with_activation
 from twinned import FixedWeights, NearestAnchors, TwinRegressor, conformal
 from twinned.export import thin, to_c
 
@@ -162,6 +167,22 @@ def test_report_and_defines(boosted, tmp_path):
     assert every.n_anchors == 60
     # three features, a value and a weight in float32
     assert every.flash_bytes - report.flash_bytes == 56 * 4 * 5
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_program_of_the_documentation(training_rows, tmp_path):
+    page = Path(__file__).parents[3] / "docs" / "microcontrollers.md"
+    (program,) = re.findall(r"^```c\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    X, y = training_rows
+    twin = TwinRegressor(BASES["linear"]).fit(X[:, :2], y)
+    to_c(twin, tmp_path / "valve.h", name="valve", n_anchors=4, X_cal=X[:, :2], y_cal=y)
+    (tmp_path / "main.c").write_text(program)
+    command = ["gcc", *WARNINGS, "-o", tmp_path / "main", tmp_path / "main.c", "-lm"]
+    subprocess.run(command, check=True)
+    done = subprocess.run([tmp_path / "main"], check=True, capture_output=True, text=True)
+    predicted = float(done.stdout.split(",")[0])
+    assert predicted == pytest.approx(thin(twin, 4).predict([[0.3, -1.2]])[0], abs=1e-5)
+    assert "90 % interval" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "while", "naïve"])
