@@ -41,7 +41,6 @@ COLUMNS = [
     "dataset", "seed", "model", "choice", "dtype", "members", "anchors", "rmse:.6g", "tables",
     "ram", "flash_m0", "flash_m4", "instructions_m0", "instructions_m4",
 ]  # fmt: skip
-MODELS = ["twin", "plain", "trees", "forest", "lightgbm"]
 FITTED = {
     "twin": lambda: TwinNeuralRegressor(effort="fast", n_members=4, random_state=0),
     "plain": lambda: NeuralRegressor(effort="fast", n_members=32, random_state=0),
@@ -49,7 +48,14 @@ FITTED = {
 }
 ANCHORS = (1, 2, 4, 8, 16, 32)
 FIXED_POINT_ANCHORS = (0, 1, 32)  # 0: plain networks
-MEMBERS = {"twin": ("size", 1, 2, 4), "plain": (1, 32), "trees": ("all",)}
+# members of networks, or numbers of trees
+CHOICES = {
+    "twin": ("size", 4, 1, 2),
+    "plain": (32, 1),
+    "trees": ("all",),
+    "forest": (1, 3, 10),
+    "lightgbm": (3, 10, 30, 100),
+}
 RUN = ("size", 1, "all")  # choices whose instructions are counted
 N_RANDOM = 100  # draws of random anchors
 FOLDER = harness.ROOT / "build" / "microcontroller"
@@ -115,35 +121,32 @@ def choose_members(model, choice, X):
     return thin_members(model, choice, X[:200] if isinstance(model, NeuralRegressor) else None)
 
 
-def run_variants(kind, model, X, X_test, y_test):
-    """Rows of all numbers of members and anchors, as float32 and int16."""
+def run_variants(kind, choice, model, X, X_test, y_test):
+    """Rows of all numbers of anchors, as float32 and int16."""
     rows = []
-    for choice in MEMBERS[kind]:
-        ensemble = choose_members(model, choice, X)
-        variants = {0: ensemble}
-        if kind != "plain":
-            n_known = len(ensemble.anchors_X_)
-            candidates, gram = deviation_gram(ensemble)
-            numbers = [n for n in ANCHORS if n < n_known]
-            variants = {n: thin_by_gram(ensemble, n, candidates, gram) for n in numbers}
-            variants[n_known] = ensemble
-            rows += random_anchor_rows(ensemble, choice, X_test, y_test)
-        for dtype in ("float32",) if kind == "trees" else ("float32", "int16"):
-            smallest = exported(variants[min(variants)], dtype=dtype)
-            code = compiled_sizes(smallest, run=choice in RUN)
-            for n_anchors, variant in variants.items():
-                if dtype == "int16" and n_anchors not in FIXED_POINT_ANCHORS:
-                    continue  # the arithmetic in numpy takes long
-                # each anchor adds its features, value and weight
-                more = 4 * (X.shape[1] + 2) * (n_anchors - min(variants))
-                report = replace(
-                    smallest, flash_bytes=smallest.flash_bytes + more, n_anchors=n_anchors
-                )
-                instructions = code if n_anchors == min(variants) else None
-                if choice in RUN and n_anchors == 8:
-                    instructions = compiled_sizes(exported(variant, dtype=dtype))
-                error = rmse(predict(variant, dtype, X_test, X), y_test)
-                rows.append(result_row(report, error, code, instructions, choice=choice))
+    ensemble = choose_members(model, choice, X)
+    variants = {0: ensemble}
+    if kind != "plain":
+        n_known = len(ensemble.anchors_X_)
+        candidates, gram = deviation_gram(ensemble)
+        numbers = [n for n in ANCHORS if n < n_known]
+        variants = {n: thin_by_gram(ensemble, n, candidates, gram) for n in numbers}
+        variants[n_known] = ensemble
+        rows += random_anchor_rows(ensemble, X_test, y_test)
+    for dtype in ("float32",) if kind == "trees" else ("float32", "int16"):
+        smallest = exported(variants[min(variants)], dtype=dtype)
+        code = compiled_sizes(smallest, run=choice in RUN)
+        for n_anchors, variant in variants.items():
+            if dtype == "int16" and n_anchors not in FIXED_POINT_ANCHORS:
+                continue  # the arithmetic in numpy takes long
+            # each anchor adds its features, value and weight
+            more = 4 * (X.shape[1] + 2) * (n_anchors - min(variants))
+            report = replace(smallest, flash_bytes=smallest.flash_bytes + more, n_anchors=n_anchors)
+            instructions = code if n_anchors == min(variants) else None
+            if choice in RUN and n_anchors == 8:
+                instructions = compiled_sizes(exported(variant, dtype=dtype))
+            error = rmse(predict(variant, dtype, X_test, X), y_test)
+            rows.append(result_row(report, error, code, instructions))
     return rows
 
 
@@ -155,7 +158,7 @@ def predict(model, dtype, X_test, X):
     return predict_as_c(core, X_test.astype(np.float32))[0]
 
 
-def random_anchor_rows(twin, choice, X_test, y_test):
+def random_anchor_rows(twin, X_test, y_test):
     """The mean error of random anchors, for 32 of them."""
     rng = np.random.RandomState(0)
     few = rng.permutation(len(twin.anchors_X_))[:300]  # the anchors that are drawn from
@@ -168,68 +171,54 @@ def random_anchor_rows(twin, choice, X_test, y_test):
     empty = dict.fromkeys(("tables", "ram", "flash_m0", "flash_m4"), "")
     empty |= dict.fromkeys(("instructions_m0", "instructions_m4"), "")
     n_members = len(twin.predict_members(X_test[:1]))
-    settings = {"dtype": "random anchors", "choice": choice, "members": n_members, "anchors": 32}
+    settings = {"dtype": "random anchors", "members": n_members, "anchors": 32}
     return [{**settings, "rmse": float(np.mean(errors)), **empty}]
 
 
-def run_forests(X, y, X_test, y_test):
-    """Forests of several sizes, as emlearn exports them."""
+def run_forest(n_trees, X, y, X_test, y_test):
+    """A forest as emlearn exports it."""
     import emlearn
     from sklearn.ensemble import RandomForestRegressor
 
-    rows = []
-    for n_trees in (1, 3, 10, 30):
-        forest = RandomForestRegressor(n_trees, min_samples_leaf=2, random_state=0).fit(X, y)
-        converted = emlearn.convert(forest, method="inline", dtype="float")
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "forest.h"
-            converted.save(name="forest", file=str(path))
-            header = path.read_text()
-        n_features = X.shape[1]
-        header += f"""
+    forest = RandomForestRegressor(n_trees, min_samples_leaf=2, random_state=0).fit(X, y)
+    converted = emlearn.convert(forest, method="inline", dtype="float")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "forest.h"
+        converted.save(name="forest", file=str(path))
+        header = path.read_text()
+    n_features = X.shape[1]
+    header += f"""
 #define MODEL_N_FEATURES {n_features}
 static inline float model_predict(const float *x) {{ return forest_predict(x, {n_features}); }}
 """
-        row = {
-            "choice": n_trees,
-            "dtype": "float32",
-            "members": n_trees,
-            "anchors": 0,
-            "tables": "",
-            "ram": "",
-        }
-        row["rmse"] = rmse(forest.predict(X_test), y_test)
-        for column, processor in {"m0": "M0+", "m4": "M4F"}.items():
-            row[f"flash_{column}"] = cortex_m.flash_bytes(header, processor)
-            row[f"instructions_{column}"] = ""
-        rows.append(row)
-    return rows
+    row = {"dtype": "float32", "members": n_trees, "anchors": 0, "tables": "", "ram": ""}
+    row["rmse"] = rmse(forest.predict(X_test), y_test)
+    for column, processor in {"m0": "M0+", "m4": "M4F"}.items():
+        row[f"flash_{column}"] = cortex_m.flash_bytes(header, processor)
+        row[f"instructions_{column}"] = ""
+    return [row]
 
 
-def run_lightgbm(X, y, X_test, y_test):
-    """LightGBM with several numbers of trees."""
+def run_lightgbm(n_trees, X, y, X_test, y_test):
     from lightgbm import LGBMRegressor
 
-    rows = []
-    for n_trees in (3, 10, 30, 100):
-        model = LGBMRegressor(
-            n_estimators=n_trees, num_leaves=15, n_jobs=1, verbose=-1, random_state=0
-        ).fit(X, y)
-        report = exported(model)
-        code = compiled_sizes(report)
-        error = rmse(model.predict(X_test), y_test)
-        rows.append(result_row(report, error, code, code, members=n_trees, choice=n_trees))
-    return rows
+    model = LGBMRegressor(
+        n_estimators=n_trees, num_leaves=15, n_jobs=1, verbose=-1, random_state=0
+    ).fit(X, y)
+    report = exported(model)
+    code = compiled_sizes(report)
+    error = rmse(model.predict(X_test), y_test)
+    return [result_row(report, error, code, code, members=n_trees)]
 
 
-def run_split(dataset, seed, kind):
+def run_trial(dataset, seed, kind, choice):
     warnings.filterwarnings("ignore")
     (X, y), (X_test, y_test) = training_and_test_rows(dataset, seed)
     if kind in FITTED:
         model = fitted_model(dataset, seed, kind, X, y)
-        return run_variants(kind, model, X, X_test, y_test)
-    run = run_forests if kind == "forest" else run_lightgbm
-    return run(X, y, X_test, y_test)
+        return run_variants(kind, choice, model, X, X_test, y_test)
+    run = run_forest if kind == "forest" else run_lightgbm
+    return run(choice, X, y, X_test, y_test)
 
 
 def main():
@@ -238,18 +227,19 @@ def main():
         splits=1,
         jobs=1,
         datasets=list(KEYS),
-        models=MODELS,
+        models=list(CHOICES),
         only_table=False,
         output=harness.RESULTS / "microcontroller.csv",
     )
-    table = harness.ResultTable(arguments.output, ("dataset", "seed", "model"), COLUMNS)
+    table = harness.ResultTable(arguments.output, ("dataset", "seed", "model", "choice"), COLUMNS)
     trials = [
-        (key, seed, kind)
+        (key, seed, kind, choice)
         for seed in PAPER_SEEDS[: arguments.splits]
-        for key in arguments.datasets
         for kind in arguments.models
+        for choice in CHOICES[kind]
+        for key in arguments.datasets
     ]
-    harness.run_benchmark(table, trials, run_split, arguments)
+    harness.run_benchmark(table, trials, run_trial, arguments)
     from benchmarks.microcontroller_summary import draw, summary
 
     results = table.read()
