@@ -46,7 +46,7 @@ def flash_rows(runs):
     rows, shares = [], {"float32": [], "int16": []}
     for key, own in runs.groupby("dataset"):
         own = exported_runs(own)
-        if not len(select(own, model="plain")):
+        if not {"plain", "twin"} <= set(own["model"]):
             continue
         cells = [key]
         for dtype in ("float32", "int16"):
@@ -74,16 +74,20 @@ def thinning_rows(runs, model):
     """RMSE of 32 chosen and of 32 random anchors, as a ratio to that of all anchors."""
     rows = []
     for key, own in select(runs, model=model).groupby("dataset"):
-        own = own[own["choice"].astype(str).isin(["4", "all"])]
+        # the largest ensemble that was run
+        own = select(own, members=own["members"].max())
+        own = select(own, choice=own["choice"].iloc[0])
         every = select(own, dtype="float32").sort_values("anchors").iloc[-1]
         chosen = select(own, dtype="float32", anchors=32)["rmse"].iloc[0] / every["rmse"]
         random = select(own, dtype="random anchors")["rmse"].iloc[0] / every["rmse"]
         single = select(own, dtype="float32", anchors=1)["rmse"].iloc[0] / every["rmse"]
-        rows.append([key, f"{every['rmse']:.4g}", *(f"{v:.4f}" for v in (chosen, random, single))])
+        ratios = [f"{value:.4f}" for value in (chosen, random, single)]
+        rows.append([key, f"{every['members']:.0f}", f"{every['rmse']:.4g}", *ratios])
     if rows:
-        chosen, random = (np.array([float(row[i]) for row in rows]) for i in (2, 3))
+        chosen, random = (np.array([float(row[i]) for row in rows]) for i in (3, 4))
         counts = f"{(chosen <= 1.01).sum()} of {len(rows)}", f"{(chosen < random).sum()}"
-        rows.append(["within 1 %; better than random", "", f"**{counts[0]}; {counts[1]}**", "", ""])
+        text = f"**{counts[0]}; {counts[1]}**"
+        rows.append(["within 1 %; better than random", "", "", text, "", ""])
     return rows
 
 
@@ -130,7 +134,7 @@ def summary(runs):
         if rows:
             lines += ["", f"## {title}: anchors, RMSE as a ratio to all anchors", ""]
             lines += harness.markdown_table(
-                ["", "RMSE of all", "32 chosen", "32 random", "1 chosen"], rows
+                ["", "members", "RMSE of all", "32 chosen", "32 random", "1 chosen"], rows
             )
     lines += ["", "## RMSE of int16 as a ratio to float32", ""]
     lines += harness.markdown_table(["", "twin, 32 anchors", "plain"], fixed_point_rows(runs))
