@@ -153,13 +153,18 @@ def draw(runs, path):
     with rc_context({"font.size": 8}):
         figure = Figure(figsize=(9, 8.2), layout="constrained")
         keys = list(dict.fromkeys(runs["dataset"]))
+        shown = {}  # one line of each kind, for the legend
         panels = figure.subplots(3, 3, squeeze=False).ravel()
         for panel, key in zip(panels, keys, strict=False):
             own = exported_runs(select(runs, dataset=key))
             for (model, dtype), (label, color, marker) in LEGEND.items():
                 part = select(own, model=model, dtype=dtype)
+                if not len(part):
+                    continue
                 flash = pd.to_numeric(part["flash_m4"]) / 1000
-                panel.plot(flash, part["rmse"], marker, color=color, ms=4, alpha=0.8, label=label)
+                (shown[label],) = panel.plot(
+                    flash, part["rmse"], marker, color=color, ms=4, alpha=0.8, label=label
+                )
             if len(select(own, model="plain")):
                 level = WITHIN * largest_ensemble(own, "float32")["rmse"]
                 panel.axhline(level, color="0.6", lw=0.8, ls="--", zorder=0)
@@ -172,6 +177,7 @@ def draw(runs, path):
         for panel in panels[: len(keys)]:
             panel.set_xlabel("flash, kB")
         panels[0].set_ylabel("test RMSE")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        order = [label for label, _, _ in LEGEND.values() if label in shown]
+        handles = [shown[label] for label in order]
+        figure.legend(handles, order, loc="outside lower center", ncols=4, frameon=False)
         harness.write_figure(path, figure, dpi=110)
