@@ -68,7 +68,7 @@ def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
     >>> small = thin(twin, 8)
     >>> len(small.anchors_X_), float(small.anchor_weights_.sum().round(6))
     (8, 1.0)
-    >>> bool(np.abs(small.predict(X[60:]) - twin.predict(X[60:])).mean() < 0.02 * y.std())
+    >>> bool(np.abs(small.predict(X[60:]) - twin.predict(X[60:])).mean() < 0.05 * y.std())
     True
     """
     n_anchors = check_integer("n_anchors", n_anchors)
