@@ -37,6 +37,7 @@ _MODULES = {
     "TwinQuery": "active",
     "save": "persistence",
     "load": "persistence",
+    "thin": "export.thinning",
 }
 _SUBMODULES = ("datasets", "diagnostics", "exceptions", "export", "neural")
 

@@ -1,4 +1,4 @@
-"""Export of fitted models to files that run without Python.
+"""Export of fitted models to files that run without Python, and thinning of anchors and members.
 
 Names are loaded when they are first used: each format needs its own libraries.
 """
@@ -8,6 +8,9 @@ from typing import Any
 
 _MODULES = {
     "to_onnx": "onnx",
+    "thin": "thinning",
+    "thin_members": "thinning",
+    "to_c": "c",
 }
 
 __all__ = [*_MODULES]
