@@ -78,3 +78,31 @@ def test_bad_input_is_one_line(model, tmp_path, monkeypatch, arguments, reason):
     assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not list(tmp_path.glob("*.onnx"))
+
+
+def test_c_header(model, tmp_path):
+    result = run(model, "-o", tmp_path / "houses.h", "--anchors", 5, "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["anchors"] == 5
+    assert facts["largest_difference"] < 1e-5
+    assert "twin_predict(" in (tmp_path / "houses.h").read_text()
+    result = run(model, "-o", tmp_path / "houses.h")
+    assert f"{facts['ram_bytes']:,} bytes of RAM" in result.stdout
+    assert "tables of 40 anchors" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("a.onnx", ["--int16"], "--int16 is for C"),
+        ("a.h", ["--int16"], "for networks"),
+        ("a.h", ["--confidence", "0.9"], "--confidence is for ONNX"),
+        ("a.h", ["--anchors", "0"], "equal to 1"),
+    ],
+)
+def test_options_of_the_other_format_are_refused(model, tmp_path, name, options, message):
+    result = run(model, "-o", tmp_path / name, *options)
+    assert result.exit_code != 0
+    assert message in result.output
+    assert not (tmp_path / name).exists()
