@@ -80,7 +80,7 @@ def test_pairs_are_stored_by_their_rows(evaluate, rng):
             "boosting with loss='gamma' has a link function",
         ),
     ],
-    ids=str,
+    ids=["svr", "pipeline", "weights", "metric", "loss"],
 )
 def test_unknown_regressors_are_refused(evaluate, rows, estimator, reason):
     X, y, _ = rows
