@@ -13,7 +13,7 @@ with their true values:
 Models: `twin`, the default `TwinRegressor`; `neural`, `TwinNeuralRegressor(effort="fast")`; `auto`,
 `AutoTwinRegressor(effort="fast")` without networks. The method was chosen on a fourth of the
 training rows of split 0, which was held out. That networks replace infinite bounds by finite ones
-was tried because of a test error of YH on split 0: networks are to be judged by later splits.
+was tried because of a test error of YH on split 0: only later splits evaluate networks.
 Appends to `benchmarks/results/censored_labels.csv` and writes `censored_labels.md` beside it.
 
     python -m benchmarks.censored_labels --models twin

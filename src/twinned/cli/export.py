@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import typer
 
 from twinned.cli import options
@@ -47,6 +46,8 @@ def _write_onnx(model: Any, path: Path, settings: Settings) -> Facts:
 
 def _write_c(model: Any, path: Path, settings: Settings) -> Facts:
     """Write a C header."""
+    import numpy as np
+
     from twinned.export.c import to_c
 
     if settings.confidence is not None:
