@@ -125,7 +125,8 @@ def run_split(dataset, effort, seed, members=(), n_jobs=1, predictions=""):
         for name, predicted in zip(model.member_names_, predictions, strict=True)
     ]
     if contribution:
-        without = contribution["baseline_weights"] @ predictions
+        weights, matrix = contribution["baseline_weights"], model._validate_queries(X_test).matrix
+        without = model._mean(matrix, predictions.T, weights)
         rows.append(
             {
                 "model": WITHOUT_TWINS,
@@ -176,9 +177,9 @@ def summary(runs):
         "model with the lowest mean test error on that set, so it is chosen by test rows; the "
         "blend is not. In parentheses, the difference to it in paired standard errors. CatBoost, "
         "LightGBM, XGBoost, RealMLP and random forests (300 trees) have their default parameters. "
-        "Networks of an earlier version with larger batches, in which a point of a twin had four "
-        "partners: those of BC, RCL, TF (plain) and WN with *balanced*, and of splits 0 to 14 of "
-        "the sets with more than 500 rows (plain) with *thorough*. "
+        "With *thorough*, members of BC, CS and TF were cross-validated in five folds, not ten, and "
+        "plain networks of splits 0 to 14 of BC, CS, RCL, TF and WN are of an earlier version with "
+        "larger batches. "
         "`python -m benchmarks.accuracy_auto`.",
     ]
     for effort, own in runs.groupby("effort"):
