@@ -253,3 +253,19 @@ def test_the_learned_metric_ignores_irrelevant_features(rng):
     assert query(twin, pool, 3, strategy="difference", diversity=50.0, metric="learned")[0] == 1
     with pytest.raises(ValueError, match="metric must be one of"):
         query(twin, pool, 1, metric="cosine")
+
+
+def test_pending_rows_count_as_selected():
+    twin = fitted()
+    rows = query(twin, X[POOL], 3, metric="learned")
+    after = query(twin, X[POOL], 1, metric="learned", pending=X[POOL][rows[:2]])
+    assert after.tolist() == [rows[2]]
+
+
+def test_twin_query_finds_the_smallest_value():
+    labels = np.where(np.arange(60) < 25, y, np.nan)
+    found = TwinQuery("improvement", maximize=False, random_state=0).query(
+        X, labels, TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0)), batch_size=3
+    )
+    expected = query(fitted(), X[POOL], 3, strategy="improvement", maximize=False, random_state=0)
+    np.testing.assert_array_equal(found, 25 + expected)

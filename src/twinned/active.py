@@ -1,8 +1,9 @@
-"""Active learning: selection of the points to label next.
+"""Active learning and optimization: selection of the points to label next.
 
-A score rates the use of a label at each point of a pool. A batch is selected greedily: the next
-point has the largest score × gap ** diversity, where the gap is the distance to the nearest point
-that is labelled or already selected. This avoids batches of nearly identical points.
+To learn a function, a score rates the use of a label at each point of a pool. A batch is selected
+greedily: the next point has the largest score × gap ** diversity, where the gap is the distance to
+the nearest point that is labelled or already selected. This avoids batches of nearly identical
+points. To find the best point, `twinned.estimators.acquisition` selects by joint samples instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._compat import safe_indexing
 from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned._table import Floats
-from twinned._validation import check_choice, check_integer, check_real, count_rows
+from twinned._validation import check_bool, check_choice, check_integer, check_real, count_rows
+from twinned.estimators.acquisition import ACQUISITIONS, select_best
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 
@@ -40,6 +43,9 @@ def query(
     strategy: str = "uncertainty",
     diversity: float = 1.0,
     metric: str = "euclidean",
+    maximize: bool = True,
+    pending: Any = None,
+    best: float | None = None,
     random_state: Any = None,
 ) -> Indices:
     """Return the rows of a pool to label next, the most useful first.
@@ -47,23 +53,34 @@ def query(
     Parameters
     ----------
     model : a fitted twin
-        `TwinRegressor`, `TwinNeuralRegressor` or `SemiSupervisedTwinRegressor`.
+        `TwinRegressor`, `TwinNeuralRegressor`, `AutoTwinRegressor` or
+        `SemiSupervisedTwinRegressor`, or a pipeline that ends with one.
     X_pool : table or array of shape (n_pool, n_features)
         Rows without a label.
     n : int, default=1
         Number of rows to select.
-    strategy : {"uncertainty", "inconsistency", "change", "difference"}, default="uncertainty"
-        Score of a point: the standard deviation of its anchors' estimates (also called
-        `"spread"`); the inconsistency of loops through it; the expected change of other
-        predictions if it were labelled; or the distance of its predicted value from every known
-        one.
+    strategy : str, default="uncertainty"
+        To learn y everywhere, the score of a point: `"uncertainty"`, the standard deviation of its
+        anchors' estimates (also called `"spread"`); `"inconsistency"` of loops through it;
+        `"change"`, the expected change of other predictions if it were labelled; or
+        `"difference"`, the distance of its predicted value from every known one. To find the best
+        y: `"improvement"`, the rows whose best value has the largest expected improvement on the
+        best known one, one after the other; or `"thompson"`, the best row of each of n joint
+        samples. Both select no row that is an anchor or pending.
     diversity : float, default=1.0
-        Power of the distance to labelled and selected points; 0 selects the n largest scores.
+        Power of the distance to labelled, pending and selected points; 0 selects the n largest
+        scores. Only for strategies to learn y.
     metric : {"euclidean", "learned"}, default="euclidean"
         Metric of these distances: Euclidean on standardized features, or the learned metric of the
         twin, in which irrelevant features count little.
+    maximize : bool, default=True
+        Whether the largest y is the best, or the smallest. Only for strategies to find it.
+    pending : table or array of shape (n_pending, n_features), default=None
+        Rows that are being measured: batches avoid them as if they were selected already.
+    best : float, default=None
+        The value to improve on; None is the best of the anchors.
     random_state : int, RandomState or None, default=None
-        For the strategies that draw loops or reference points.
+        For the strategies that draw loops, reference points or samples.
 
     Returns
     -------
@@ -76,21 +93,26 @@ def query(
     >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
     >>> query(twin, [[0.9], [5.0], [5.1], [-4.0]], 2, strategy="difference")
     array([3, 2])
+    >>> query(twin, [[0.9], [5.0], [5.1], [-4.0]], strategy="improvement", random_state=0)
+    array([2])
     """
-    if not isinstance(model, _TWINS):
-        raise TypeError(f"model must be a twin, not {model!r}.")
-    check_is_fitted(model)
-    twin = model.twin_ if isinstance(model, SemiSupervisedTwinRegressor) else model
-    check_choice("strategy", strategy, [*SCORES, *_ALIASES])
+    twin, transform = _unwrap(model)
+    X_pool, pending = transform(X_pool), None if pending is None else transform(pending)
+    check_choice("strategy", strategy, [*SCORES, *ACQUISITIONS, *_ALIASES])
     n = check_integer("n", n)
+    if n > (n_pool := count_rows(X_pool)):
+        raise ValueError(f"n={n} exceeds the {n_pool} rows of the pool.")
+    check_bool("maximize", maximize)
+    if strategy in ACQUISITIONS:
+        rng = check_random_state(random_state)
+        return select_best(twin, X_pool, n, strategy, maximize, pending, best, rng)
     power = check_real("diversity", diversity)
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     check_choice("metric", metric, ["euclidean", LEARNED])
-    # encoded rows, in the space in which the twin measures distances
-    pool, known = twin._validate_queries(X_pool).take(slice(None)).features, twin._anchors.features
-    if n > len(pool):
-        raise ValueError(f"n={n} exceeds the {len(pool)} rows of the pool.")
+    pool, known = _encoded(twin, X_pool), twin._anchors.features
+    if pending is not None:
+        known = np.concatenate([known, _encoded(twin, pending)])
     compute_score = SCORES[_ALIASES.get(strategy, strategy)]
     score = compute_score(twin, X_pool, check_random_state(random_state))
     if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
@@ -98,6 +120,25 @@ def query(
         score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
     learned = twin._metric() if metric == LEARNED and power else None
     return select_batch(score, pool, known, n, power, learned)
+
+
+def _unwrap(model: Any) -> tuple[BaseTwin, Callable[[Any], Any]]:
+    """The fitted twin inside a model, and the transformation of the rows for it."""
+    if isinstance(model, Pipeline):
+        check_is_fitted(model)
+        twin, inner = _unwrap(model.steps[-1][1])
+        steps = model[:-1]
+        return twin, lambda X: inner(steps.transform(X) if len(steps) else X)
+    if not isinstance(model, _TWINS):
+        raise TypeError(f"model must be a twin, not {model!r}.")
+    check_is_fitted(model)
+    twin = model.twin_ if isinstance(model, SemiSupervisedTwinRegressor) else model
+    return twin, lambda X: X
+
+
+def _encoded(twin: BaseTwin, X: Any) -> Floats:
+    """(row, encoded feature): rows in the space in which the twin measures distances."""
+    return twin._validate_queries(X).take(slice(None)).features
 
 
 def select_batch(
@@ -197,7 +238,7 @@ class TwinQuery(BaseEstimator):
 
     Parameters
     ----------
-    strategy, diversity, metric, random_state
+    strategy, diversity, metric, maximize, random_state
         As in `query`.
 
     Examples
@@ -215,11 +256,13 @@ class TwinQuery(BaseEstimator):
         *,
         diversity: float = 1.0,
         metric: str = "euclidean",
+        maximize: bool = True,
         random_state: Any = None,
     ) -> None:
         self.strategy = strategy
         self.diversity = diversity
         self.metric = metric
+        self.maximize = maximize
         self.random_state = random_state
 
     def query(
@@ -281,6 +324,7 @@ class TwinQuery(BaseEstimator):
             strategy=self.strategy,
             diversity=self.diversity,
             metric=self.metric,
+            maximize=self.maximize,
             random_state=self.random_state,
         )
         return np.asarray(rows[selected], dtype=np.intp)

@@ -17,6 +17,7 @@ from twinned.cli.advise import advise_command
 from twinned.cli.fit import fit_command
 from twinned.cli.options import flag_option
 from twinned.cli.predict import predict_command
+from twinned.cli.query import query_command
 from twinned.cli.serve import serve_command
 
 
@@ -73,6 +74,7 @@ def _twinned(
 app.command("advise", no_args_is_help=True)(advise_command)
 app.command("fit", no_args_is_help=True)(fit_command)
 app.command("predict", no_args_is_help=True)(predict_command)
+app.command("query", no_args_is_help=True)(query_command)
 app.command("serve", no_args_is_help=True)(serve_command)
 
 

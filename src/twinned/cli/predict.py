@@ -95,7 +95,7 @@ def predict_command(
         rows.require(keep, "--keep")
         with print_warnings():
             fitted = load_twin(model, key_file)
-        X, ignored, notes = _read_features(rows, fitted, model)
+        X, ignored, notes = read_features(rows, fitted, model)
         ignored = [name for name in ignored if name not in keep]
         for note in (*tables.reading_note(rows), *notes):
             print_message("note", note)
@@ -104,7 +104,7 @@ def predict_command(
             if interval is not None:
                 columns |= _predict_interval(fitted, X, interval, model)
             if applicability:
-                columns["applicability"] = _inner_twin(fitted).applicability(X)["label"].to_numpy()
+                columns["applicability"] = inner_twin(fitted).applicability(X)["label"].to_numpy()
                 if n_outside := int((columns["applicability"] == "outside").sum()):
                     outside = f"{n_outside:,} of {len(X):,} rows are outside of the known rows"
                     print_message("note", f"{outside}: their predictions are extrapolations.")
@@ -115,7 +115,7 @@ def predict_command(
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
-            write_atomically(resolved, _to_csv(copied, columns).encode())
+            write_atomically(resolved, to_csv(copied, columns).encode())
     if ignored:
         names = tables.join_names(ignored)
         print_message("note", f"columns that are not features of the model are ignored: {names}.")
@@ -127,7 +127,7 @@ def predict_command(
             facts |= {name: values.tolist() for name, values in columns.items()}
         typer.echo(json.dumps(facts, ensure_ascii=False))
     elif output is None:
-        typer.echo(_to_csv(copied, columns), nl=False)
+        typer.echo(to_csv(copied, columns), nl=False)
     else:
         typer.echo(f"{len(X):,} prediction{'' if len(X) == 1 else 's'} in {output}")
 
@@ -145,23 +145,23 @@ def load_twin(path: Path, key_file: Path | None = None) -> Any:
     if not path.exists():
         raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
     model = load(path, key=options.read_key(key_file))
-    if not isinstance(_inner_twin(model), BaseTwin):
+    if not isinstance(inner_twin(model), BaseTwin):
         raise ValueError(
             f"{path} holds a {type(model).__name__}, not a twin; use twinned.load in Python."
         )
     return model
 
 
-def _inner_twin(model: Any) -> Any:
+def inner_twin(model: Any) -> Any:
     """Return the twin inside a regressor with a transformed target, else the model itself."""
     return getattr(model, "regressor_", model)
 
 
-def _read_features(table: tables.Table, model: Any, path: Path) -> tuple[Any, list[str], list[str]]:
+def read_features(table: tables.Table, model: Any, path: Path) -> tuple[Any, list[str], list[str]]:
     """Return the features of the model, the columns of the file that are none, and notes."""
     from sklearn.utils import get_tags
 
-    twin = _inner_twin(model)
+    twin = inner_twin(model)
     schema = twin._schema
     categories = [
         values if kind != "numeric" else None
@@ -193,8 +193,8 @@ def _predict(model: Any, X: Any, std: bool, path: Path) -> dict[str, np.ndarray]
     import numpy as np
 
     if std:
-        twin = _inner_twin(model)
-        _check_transform(model, "--std", path)
+        twin = inner_twin(model)
+        check_transform(model, "--std", path)
         mean, deviation = twin.predict(X, return_std=True)
         if model is not twin:
             mean = np.exp(mean)
@@ -214,28 +214,29 @@ def _predict(model: Any, X: Any, std: bool, path: Path) -> dict[str, np.ndarray]
 def _predict_interval(model: Any, X: Any, confidence: float, path: Path) -> dict[str, np.ndarray]:
     import numpy as np
 
-    twin = _inner_twin(model)
+    twin = inner_twin(model)
     if not hasattr(twin, "intervals_"):
         raise ValueError(
             f"--interval: {path} has no stored calibration; fit it with its check (without "
             "--no-check), or save it with twinned advise."
         )
-    _check_transform(model, "--interval", path)
+    check_transform(model, "--interval", path)
     ends = twin.predict_interval(X, confidence)
     low, high = ends.T if model is twin else np.exp(ends).T
     return {"low": low, "high": high}
 
 
-def _check_transform(model: Any, option: str, path: Path) -> None:
+def check_transform(model: Any, option: str, path: Path) -> None:
     """Raise a ValueError if the target of the model is transformed by more than the logarithm."""
     import numpy as np
 
-    if model is _inner_twin(model) or (model.func is np.log and model.inverse_func is np.exp):
+    if model is inner_twin(model) or (model.func is np.log and model.inverse_func is np.exp):
         return
     raise ValueError(f"{option}: the target of {path} is transformed, but not by the logarithm.")
 
 
-def _to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
+def to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
+    """Return the text of a CSV file with copied and computed columns."""
     # repr of a float is the shortest text that parses to the same number
     numbers = [
         [value if isinstance(value, str) else repr(value) for value in values.tolist()]

@@ -26,6 +26,7 @@ from twinned.estimators.applicability import ApplicabilityMixin
 from twinned.estimators.blocks import Queries
 from twinned.estimators.explain import feature_labels, label_rows
 from twinned.estimators.predictor import TwinPredictor
+from twinned.estimators.sampling import SamplingMixin
 from twinned.intervals.applicability import ApplicabilityDomain
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import MemoryBudget, parse_memory_limit
@@ -49,7 +50,7 @@ class ModelCache:
     domain: ApplicabilityDomain | None = None
 
 
-class BaseTwin(ApplicabilityMixin, RegressorMixin, BaseEstimator, ABC):
+class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator, ABC):
     """Base class of regressors that predict from differences to anchors.
 
     A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and

@@ -22,7 +22,7 @@ from twinned.estimators.explain import comparables
 from twinned.models.memory import MemoryBudget, row_blocks
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.threads import limit_threads
-from twinned.pairing.anchors import AnchorStrategy
+from twinned.pairing.anchors import AllAnchors, AnchorStrategy
 from twinned.pairing.differences import estimate
 from twinned.pairing.loops import draw_loops, loop_sum
 from twinned.pairing.weights import (
@@ -138,6 +138,31 @@ class TwinPredictor:
 
         indices, estimates = zip(*self._map(predict_block, queries, path), strict=True)
         return np.concatenate(indices), np.concatenate(estimates)
+
+    @_limited
+    def deviations(self, queries: Queries, anchors: Indices) -> Floats:
+        """(query, function): how far the estimates are from their mean, of the first output.
+
+        A function is one of these anchors, whatever the anchor strategy, with one member. Its
+        deviation is multiplied by the root of its weight.
+        """
+        path = self._fast_path(len(queries))
+        all_anchors = replace(self, anchor_strategy=AllAnchors(), index=None)
+
+        def predict_block(rows: slice, _: Selection) -> Floats:
+            block = queries.take(rows)
+            indices = np.broadcast_to(anchors, (len(block), len(anchors)))
+            selection = Selection(indices, None)
+            estimates = self._estimate(block, selection, path)
+            weights = all_anchors._weigh(block, selection, estimates)
+            mean, _std = combine(estimates, self.model.member_weights, weights)
+            shares = np.ones(indices.shape) if weights is None else weights
+            shares = shares / shares.sum(axis=1, keepdims=True)
+            members = np.sqrt(self.model.member_weights)[:, None, None]
+            scaled = (estimates[..., 0] - mean[:, :1]) * np.sqrt(shares) * members
+            return scaled.transpose(1, 0, 2).reshape(len(block), -1)
+
+        return np.concatenate(all_anchors._map(predict_block, queries, path))
 
     @_limited
     def explain(self, queries: Queries, n: int, metric: str) -> pd.DataFrame:

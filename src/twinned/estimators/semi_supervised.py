@@ -321,6 +321,18 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         """See `TwinRegressor.applicability`."""
         return self._fitted_twin().applicability(X)
 
+    def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Floats:
+        """See `TwinRegressor.sample`."""
+        return self._fitted_twin().sample(X, n_samples, random_state)
+
+    def rank(self, X: Any, **options: Any) -> pd.DataFrame:
+        """See `TwinRegressor.rank`."""
+        return self._fitted_twin().rank(X, **options)
+
+    def probability_better(self, X: Any, than: Any, *, maximize: bool = True) -> Floats:
+        """See `TwinRegressor.probability_better`."""
+        return self._fitted_twin().probability_better(X, than, maximize=maximize)
+
     def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
         """See `TwinRegressor.predict_difference`."""
         return self._fitted_twin().predict_difference(A, B, return_std=return_std)

@@ -1,0 +1,148 @@
+"""`twinned query`: the rows of a table to measure next, by a saved twin."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinned.cli import options, tables
+from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
+from twinned.cli.predict import check_transform, inner_twin, load_twin, read_features, to_csv
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def query_command(
+    model: options.SavedModel,
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV, Excel (.xlsx) or Parquet file with the candidates: rows with the features "
+            "of the model.",
+            metavar="TABLE",
+        ),
+    ],
+    n: Annotated[
+        int, typer.Option("-n", help="Number of rows to select, which are measured together.")
+    ] = 1,
+    strategy: Annotated[
+        str,
+        typer.Option(
+            "--strategy",
+            help="improvement (expected improvement on the best known value) or thompson, to find "
+            "the best row; uncertainty, inconsistency, change or difference, to learn the target "
+            "everywhere.",
+            metavar="NAME",
+        ),
+    ] = "improvement",
+    minimize: Annotated[
+        bool, options.flag_option("--minimize", help="The smallest value is the best.")
+    ] = False,
+    pending: Annotated[
+        Path | None,
+        typer.Option(
+            "--pending",
+            help="A file of rows that are being measured, such as an earlier result: none of them "
+            "is selected, nor rows like them.",
+            metavar="FILE",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File of the selected rows; printed without it."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the joint samples.")] = 0,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    encoding: options.Encoding = None,
+    sheet: options.Sheet = None,
+    key_file: options.KeyFile = None,
+    as_json: Annotated[
+        bool, options.flag_option("--json", help="Print JSON; with -o, without the rows.")
+    ] = False,
+) -> None:
+    """Select the rows of a table to measure next, with a saved model.
+
+    The result has the selected rows with all columns of the table, the most useful first, and the
+    columns row (the number of the row in the table, from 1), prediction, std, which is calibrated
+    where the model is, and probability_better: that a measurement of the row is better than the
+    best known value. After --log-target, the improvement is that of the logarithm.
+
+    For example:
+
+        twinned query yield.twin candidates.csv -n 8 -o next.csv
+
+        twinned query cost.twin candidates.csv -n 4 --minimize --pending next.csv
+    """
+    with exit_on_bad_input():
+        options.check_seed(seed)
+        inputs = [model, table] if pending is None else [model, table, pending]
+        resolved = None if output is None else options.check_output_path(output, inputs)
+        tables.check_argument_order(model, table)
+        reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
+        rows = tables.read_table(table, reading)
+        with print_warnings():
+            fitted = load_twin(model, key_file)
+        check_transform(fitted, "query", model)
+        X, _, notes = read_features(rows, fitted, model)
+        for note in (*tables.reading_note(rows), *notes):
+            print_message("note", note)
+        pending_X = None
+        if pending is not None:
+            # of another kind of file, perhaps: its sheet is the first
+            read = tables.read_table(pending, tables.ReadOptions(separator, decimal, thousands))
+            pending_X = read_features(read, fitted, model)[0]
+        with print_warnings():
+            columns = _select(fitted, X, n, strategy, not minimize, pending_X, seed)
+        selected = columns["row"] - 1
+        copied = {name: [rows.column(name)[i] for i in selected] for name in rows.names}
+        for name in columns:
+            if name in copied:
+                raise ValueError(f"{table} has a column {name!r}, as the result has; rename it.")
+        if resolved is not None:
+            from twinned.persistence.archive import write_atomically
+
+            write_atomically(resolved, to_csv(copied, columns).encode())
+    if as_json:
+        facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
+        facts |= {"strategy": strategy, "output": None if output is None else str(output)}
+        if output is None:
+            facts |= {"copied_columns": copied}
+            facts |= {name: values.tolist() for name, values in columns.items()}
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+    elif output is None:
+        typer.echo(to_csv(copied, columns), nl=False)
+    else:
+        typer.echo(f"{n:,} of {len(X):,} row{'' if len(X) == 1 else 's'} in {output}")
+
+
+def _select(
+    model: Any, X: Any, n: int, strategy: str, maximize: bool, pending: Any, seed: int
+) -> dict[str, np.ndarray]:
+    """Return the columns of the result: the selected rows and their predictions."""
+    import numpy as np
+
+    from twinned import query
+    from twinned._compat import safe_indexing
+
+    twin = inner_twin(model)
+    if twin.anchors_y_.ndim > 1:
+        raise ValueError("query needs a model of a single target.")
+    selected = query(
+        twin, X, n, strategy=strategy, maximize=maximize, pending=pending, random_state=seed
+    )
+    chosen = safe_indexing(X, selected)
+    known = twin.anchors_y_
+    best = float(known.max() if maximize else known.min())
+    mean, std = twin._predict_error(chosen)
+    better = twin.probability_better(chosen, best, maximize=maximize)
+    if model is not twin:  # the logarithm; the standard deviation by the delta method
+        mean = np.exp(mean)
+        std = mean * std
+    columns = {"row": selected + 1, "prediction": mean, "std": std}
+    return {**columns, "probability_better": better}

@@ -1,0 +1,110 @@
+"""Joint distribution of the errors of several predictions: correlations and normal draws.
+
+The correlation of the errors of two rows is the mean of three. The first is that of the estimates
+of anchors and members: each anchor with each member is one function of the features, and rows are
+correlated where the functions deviate from their mean alike. The second is that of a Gaussian
+process with the learned length scales and noise, given the anchors: rows are correlated that are
+near to each other, in units of what matters, and far from the anchors. The third is independence.
+Under the mean of the three, held-out errors are more likely than under independence on all measured
+tables (`benchmarks/results/joint_errors.md`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.spatial.distance import cdist
+from scipy.special import ndtr
+
+from twinned._neighbors import LearnedMetric
+from twinned._table import Floats
+from twinned.models.gaussian_process import KERNELS
+
+MAX_ROWS = 5000  # whose correlation matrix is computed
+MAX_KNOWN = 1000  # known rows by which the process is conditioned
+_JITTER = 1e-8
+
+
+class ErrorFeatures(NamedTuple):
+    """What the correlations of the errors of rows are computed from."""
+
+    deviations: Floats  # (row, function), of the estimates, of norm 1, or 0 where all are equal
+    scaled: Floats  # (row, encoded feature), in length scales
+    explained: Floats  # (row, known row), whose inner products are explained by the known rows
+    variance: Floats  # (row,), of a measurement, in units of the amplitude of the process
+
+    @classmethod
+    def of(
+        cls, deviations: Floats, features: Floats, known: Floats, metric: LearnedMetric
+    ) -> ErrorFeatures:
+        """The features of rows, from (row, function) deviations and encoded features."""
+        norm = np.linalg.norm(deviations, axis=1, keepdims=True)
+        unit = np.divide(deviations, norm, out=np.zeros_like(deviations), where=norm > 0)
+        if len(known) > MAX_KNOWN:
+            known = known[np.random.RandomState(0).permutation(len(known))[:MAX_KNOWN]]
+        scaled, conditions = metric.in_length_scales(features), metric.in_length_scales(known)
+        covariance = _kernel(conditions, conditions) + (metric.noise + _JITTER) * np.eye(len(known))
+        explained = solve_triangular(
+            np.linalg.cholesky(covariance), _kernel(conditions, scaled), lower=True
+        ).T
+        remaining = np.maximum(1.0 - np.sum(explained**2, axis=1), _JITTER)
+        return cls(unit, scaled, explained, remaining + metric.noise)
+
+    def correlation(self) -> Floats:
+        """(row, row): correlations of the errors of one measurement of each row."""
+        covariance = _kernel(self.scaled, self.scaled) - self.explained @ self.explained.T
+        root = np.sqrt(self.variance)
+        mean = (self.deviations @ self.deviations.T + covariance / root[:, None] / root) / 3.0
+        np.fill_diagonal(mean, 1.0)
+        return mean
+
+    def paired_correlation(self, other: ErrorFeatures) -> Floats:
+        """(row,): correlation of the errors of each row and the same row of `other`."""
+        squares = np.sum((self.scaled - other.scaled) ** 2, axis=1)
+        covariance = KERNELS["matern"](squares)[0] - np.sum(self.explained * other.explained, 1)
+        by_process = covariance / np.sqrt(self.variance * other.variance)
+        mean: Floats = (np.sum(self.deviations * other.deviations, axis=1) + by_process) / 3.0
+        return mean
+
+    def repeat(self, n: int) -> ErrorFeatures:
+        """A single row n times."""
+        return ErrorFeatures(*(np.repeat(part, n, axis=0) for part in self))
+
+
+class JointPrediction(NamedTuple):
+    """Normal distribution of y at several rows."""
+
+    mean: Floats  # (row,)
+    std: Floats  # (row,)
+    correlation: Floats  # (row, row)
+
+    def sample(self, n_samples: int, rng: np.random.RandomState) -> Floats:
+        """(sample, row): joint draws.
+
+        >>> joint = JointPrediction(np.zeros(2), np.array([1.0, 2.0]), np.ones((2, 2)))
+        >>> first, second = joint.sample(5, np.random.RandomState(0)).T
+        >>> bool(np.allclose(second, 2 * first, atol=1e-3))
+        True
+        """
+        jitter = _JITTER * np.eye(len(self.mean))
+        factor = np.linalg.cholesky(self.correlation + jitter) * self.std[:, None]
+        normal: Floats = rng.standard_normal((n_samples, len(self.mean)))
+        return self.mean + normal @ factor.T
+
+
+def probability_positive(mean: Floats, std: Floats) -> Floats:
+    """Probability that a normal variable is positive; where std is 0, one half counts for 0.
+
+    >>> probability_positive(np.array([0.0, 0.0, 2.0]), np.array([1.0, 0.0, 0.0]))
+    array([0.5, 0.5, 1. ])
+    """
+    certain = np.where(mean > 0, np.inf, np.where(mean < 0, -np.inf, 0.0))
+    probability: Floats = ndtr(np.divide(mean, std, out=certain, where=std > 0))
+    return probability
+
+
+def _kernel(first: Floats, second: Floats) -> Floats:
+    """(first, second): the correlation of the process at scaled rows."""
+    return KERNELS["matern"](cdist(first, second, "sqeuclidean"))[0]

@@ -1,0 +1,101 @@
+"""`twinned query`."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import ExtraTreesRegressor
+from typer.testing import CliRunner
+
+import twinned
+from twinned import TwinRegressor, query
+from twinned.cli import app
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A model and candidates in the current folder; returns the model and the features."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.uniform(size=(60, 2)).round(3), columns=["a", "b"])
+    y = 2 + np.sin(6 * X["a"]) + X["b"]
+    twin = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
+    twinned.save(twin.fit(X[:30], y[:30]), "model.twin")
+    candidates = X[30:].assign(name=[f"c{i}" for i in range(30)])[["name", "b", "a"]]
+    candidates.to_csv("candidates.csv", index=False)
+    log = TransformedTargetRegressor(twin, func=np.log, inverse_func=np.exp)
+    twinned.save(log.fit(X[:30], y[:30]), "log.twin")
+    return twin, X[30:]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["query", *arguments])
+
+
+@pytest.mark.parametrize("options", [[], ["--minimize"], ["--strategy", "uncertainty"]])
+def test_selected_rows_are_those_of_query(files, options):
+    twin, pool = files
+    result = run("model.twin", "candidates.csv", "-n", "3", *options)
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(io.StringIO(result.stdout))
+    columns = ["name", "b", "a", "row", "prediction", "std", "probability_better"]
+    assert list(table.columns) == columns
+    maximize = "--minimize" not in options
+    strategy = "uncertainty" if "--strategy" in options else "improvement"
+    rows = query(twin, pool, 3, strategy=strategy, maximize=maximize, random_state=0)
+    assert table["row"].tolist() == (rows + 1).tolist()
+    assert table["name"].tolist() == [f"c{i}" for i in rows]
+    np.testing.assert_allclose(table["prediction"], twin.predict(pool.iloc[rows]))
+    best = twin.anchors_y_.max() if maximize else twin.anchors_y_.min()
+    expected = twin.probability_better(pool.iloc[rows], best, maximize=maximize)
+    np.testing.assert_allclose(table["probability_better"], expected)
+
+
+def test_an_earlier_result_is_pending(files):
+    result = run("model.twin", "candidates.csv", "-n", "4", "-o", "next.csv")
+    assert result.stdout == "4 of 30 rows in next.csv\n"
+    first = pd.read_csv("next.csv")
+    shown = json.loads(
+        run("model.twin", "candidates.csv", "-n", "26", "--pending", "next.csv", "--json").stdout
+    )
+    assert set(shown["row"]) == set(range(1, 31)) - set(first["row"])
+    assert shown["copied_columns"]["name"][0] == f"c{shown['row'][0] - 1}"
+    result = run("model.twin", "candidates.csv", "-n", "27", "--pending", "next.csv")
+    assert result.exit_code == 2
+    assert "n=27 exceeds the 26 different rows of the pool" in result.stderr
+
+
+def test_predictions_of_a_logarithm_are_in_units_of_the_target(files):
+    _, pool = files
+    result = run("log.twin", "candidates.csv", "-n", "2")
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(io.StringIO(result.stdout))
+    expected = twinned.load("log.twin").predict(pool.iloc[table["row"] - 1])
+    np.testing.assert_allclose(table["prediction"], expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-n", "0"], "n must be at least 1"),
+        (["--strategy", "luck"], "strategy"),
+        (["--pending", "none.csv"], "none.csv"),
+        (["-o", "candidates.csv"], "would replace the input"),
+        (["--seed", "-1"], "--seed"),
+    ],
+)
+def test_bad_input_is_one_line(files, arguments, message):
+    result = run("model.twin", "candidates.csv", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_column_of_the_result_is_refused(files):
+    pd.read_csv("candidates.csv").assign(std=1.0).to_csv("own.csv", index=False)
+    result = run("model.twin", "own.csv")
+    assert result.exit_code == 2
+    assert "own.csv has a column 'std'" in result.stderr

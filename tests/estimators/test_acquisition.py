@@ -1,0 +1,149 @@
+"""Acquisition functions, against slow versions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from twinned import TwinRegressor, query
+from twinned.datasets import make_tf
+from twinned.estimators.acquisition import (
+    ACQUISITIONS,
+    improve_in_turn,
+    log_expected_improvement,
+)
+
+X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
+KNOWN, POOL = slice(0, 25), slice(25, 60)
+
+
+@pytest.fixture(scope="module")
+def twin():
+    trees = ExtraTreesRegressor(5, random_state=0)
+    return TwinRegressor(trees, random_state=0).fit(X[KNOWN], y[KNOWN])
+
+
+@given(st.floats(-5, 8), st.floats(0.1, 10), st.floats(-3, 3))
+@settings(deadline=None, max_examples=30)
+def test_expected_improvement_is_the_integral(z, std, best):
+    mean = best + z * std
+    expected, _ = quad(
+        lambda value: (value - best) * norm.pdf(value, mean, std),
+        best,
+        max(best, mean) + 12 * std,
+        points=[mean] if mean > best else None,
+    )
+    found = np.exp(log_expected_improvement(np.array([mean]), np.array([std]), best))[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_small_improvements_are_ordered():
+    mean = np.array([-1e5, -100.0, -40.0, -39.9, 0.0, 0.1, 1e8])
+    found = log_expected_improvement(mean, np.ones(7), 0.0)
+    assert np.isfinite(found).all()
+    assert (np.diff(found) > 0).all()
+    assert log_expected_improvement(np.array([-1.0]), np.zeros(1), 0.0) < -1e6
+
+
+@given(st.integers(0, 10_000))
+@settings(deadline=None, max_examples=20)
+def test_a_batch_is_the_greedy_choice(seed):
+    rng = np.random.RandomState(seed)
+    samples, reached = rng.normal(size=(6, 5)), rng.normal(size=6)
+    expected = []
+    for _ in range(3):
+
+        def value(row, expected=tuple(expected)):
+            best = [max(samples[s, [*expected, row]]) for s in range(6)]
+            return sum(max(best[s] - reached[s], 0.0) for s in range(6))
+
+        others = [row for row in range(5) if row not in expected]
+        expected.append(max(others, key=value))
+    gains = improve_in_turn(samples, reached, 3)
+    # rows of equal value may be exchanged
+    total = [np.maximum(samples[:, rows].max(axis=1), reached).sum() for rows in (gains, expected)]
+    assert total[0] == pytest.approx(total[1])
+    assert len(set(gains)) == 3
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_one_row_has_the_largest_expected_improvement(twin, maximize):
+    sign = 1 if maximize else -1
+    mean, std = twin._predict_error(X[POOL])
+    best = sign * (sign * y[KNOWN]).max()
+    score = log_expected_improvement(sign * mean, std, sign * best)
+    found = query(twin, X[POOL], strategy="improvement", maximize=maximize)
+    assert found.tolist() == [np.argmax(score)]
+    easier = query(twin, X[POOL], strategy="improvement", maximize=maximize, best=-sign * 1e9)
+    assert easier.tolist() == [np.argmax(sign * mean)]  # any row improves: the best prediction
+
+
+@pytest.mark.parametrize("strategy", ACQUISITIONS)
+@pytest.mark.parametrize("maximize", [True, False])
+def test_batches_are_reproducible_and_new(twin, strategy, maximize):
+    options = {"strategy": strategy, "maximize": maximize, "random_state": 3}
+    rows = query(twin, X[POOL], 8, **options)
+    assert len(set(rows)) == 8
+    np.testing.assert_array_equal(query(twin, X[POOL], 8, **options), rows)
+    # neither known rows, nor pending ones, nor copies are selected
+    pool = np.concatenate([X[POOL], X[KNOWN], X[POOL]])
+    others = query(twin, pool, 8, pending=X[POOL][rows], **options)
+    assert others.max() < 35
+    assert not set(others) & set(rows)
+
+
+def test_the_first_rows_of_a_batch_do_not_depend_on_n(twin):
+    batch = query(twin, X[POOL], 5, strategy="improvement", random_state=0)
+    fewer = query(twin, X[POOL], 3, strategy="improvement", random_state=0)
+    np.testing.assert_array_equal(fewer, batch[:3])
+    assert query(twin, X[POOL], strategy="improvement") == batch[0]
+
+
+@pytest.mark.parametrize("strategy", ACQUISITIONS)
+def test_categories_and_missing_values(strategy):
+    rng = np.random.RandomState(0)
+    table = pd.DataFrame({"a": rng.uniform(size=40), "kind": rng.choice(["x", "y", "z"], 40)})
+    target = table["a"] + (table["kind"] == "x")
+    table.loc[::7, "a"] = np.nan
+    table = table.astype({"kind": "category"})
+    base = HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=3, random_state=0)
+    twin = TwinRegressor(base, random_state=0).fit(table[:25], target[:25])
+    pool = pd.concat([table[:5], table[25:]])  # known rows with missing values, too
+    rows = query(twin, pool, 6, strategy=strategy, pending=table[35:], random_state=0)
+    assert rows.min() >= 5
+    assert rows.max() < 15
+
+
+def test_pending_rows_change_the_next_one():
+    """Of two near and good rows, the second is not selected while the first is pending."""
+    grid = np.linspace(0, 1, 12)[:, None]
+    twin = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
+    twin.fit(grid, np.sin(6 * grid[:, 0]))
+    pool = np.array([[0.26], [0.2601], [0.95]])
+    first, second = query(twin, pool, 2, strategy="improvement", random_state=0)
+    after = query(twin, pool, 1, strategy="improvement", pending=pool[[first]], random_state=0)
+    assert after.tolist() == [second]
+
+
+def test_pipelines_are_transformed(twin):
+    trees = ExtraTreesRegressor(5, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), TwinRegressor(trees, random_state=0))
+    pipeline.fit(X[KNOWN], y[KNOWN])
+    scaled = pipeline[0].transform(X[POOL])
+    for strategy in ("improvement", "uncertainty"):
+        found = query(pipeline, X[POOL], 3, strategy=strategy, pending=X[POOL][:1], random_state=0)
+        expected = query(
+            pipeline[-1], scaled, 3, strategy=strategy, pending=scaled[:1], random_state=0
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_too_many_rows_are_refused(twin):
+    with pytest.raises(ValueError, match="n=3 exceeds the 2 different rows of the pool"):
+        query(twin, np.concatenate([X[POOL][:2], X[KNOWN]]), 3, strategy="improvement")
