@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from twinned._formatting import ResultTable, format_significant
 from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned.diagnostics.result import format_significant
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.results import rmse_and_error
+from twinned.estimators.blending.results import LEADERBOARD_FORMATS, rmse_and_error
 
 BLEND, MEAN = "blend", "mean of y"
 
@@ -151,4 +151,6 @@ def comparison_table(
         rows.append((name, *errors, np.nan, other.fit_seconds, False))
     rows.append((MEAN, *rmse_and_error(predict_mean(y, fold), y, None), np.nan, 0.0, False))
     names = ["model", "rmse", "rmse_se", "weight", "fit_seconds", "recommended"]
-    return pd.DataFrame(rows, columns=names).sort_values("rmse", kind="stable", ignore_index=True)
+    board = pd.DataFrame(rows, columns=names)
+    board = board.sort_values("rmse", kind="stable", ignore_index=True)
+    return ResultTable.create(board, LEADERBOARD_FORMATS)
