@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 
 _STYLE = (
-    "<style>.twinned{color:inherit;line-height:1.45;max-width:60rem}"
-    ".twinned table{border-collapse:collapse;margin:.4em 0;background:transparent}"
+    "<style>.twinned{color:inherit;line-height:1.45;max-width:60rem;overflow-x:auto}"
+    ".twinned table{border-collapse:collapse;margin:.4em 0;background:transparent;color:inherit}"
     ".twinned th,.twinned td{padding:.2em .7em;text-align:right;color:inherit;"
     "border:0;border-bottom:1px solid rgba(128,128,128,.35);font-variant-numeric:tabular-nums}"
     ".twinned th{font-weight:600}.twinned .text{text-align:left}"

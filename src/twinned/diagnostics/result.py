@@ -66,6 +66,7 @@ def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> Any:
     style = {"marker": "o", "capsize": 3, **options}
     bars = axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], **style)
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(numbers["x_label"])
     axes.set_ylabel("RMSE of held-out rows")
     return bars

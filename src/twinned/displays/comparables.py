@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from twinned._compat import safe_indexing
-from twinned._formatting import format_significant
+from twinned._formatting import format_number, format_significant
 from twinned._table import Floats
 from twinned._validation import check_integer, count_rows
 from twinned.displays.axes import GUIDE, Options, make_axes, merge
@@ -222,14 +222,15 @@ class ComparablesDisplay:
         if self.interval is not None:
             ax.axvspan(*self.interval, color="C1", alpha=0.15, zorder=0, label="interval")
         if self.y_pred is not None:
-            shown = format_significant(self.y_pred, 4)
+            shown = format_number(self.y_pred).replace("-", "−")
             style = {**GUIDE, "color": "C1", "label": f"prediction: {shown}"}
             self.line_ = ax.axvline(self.y_pred, **merge(style, line_kwargs))
 
     def _labels(self) -> list[str]:
         """Name and weight of each anchor."""
         table = self.comparables
-        names = table["label"] if "label" in table.columns else table["anchor"]
+        labelled = "label" in table.columns
+        names = table["label"] if labelled else [f"row {anchor}" for anchor in table["anchor"]]
         return [
             f"{name}\nweight {weight:.1%}"
             for name, weight in zip(names, table["weight"], strict=True)
