@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Comparables for valuers
 #
-# A valuer estimates the price of a flat from sales of similar flats: each known price is *adjusted* for
-# what differs, such as area, age or floor. A twin does the same, and learns the adjustments from the
-# sales. This notebook shows the sales behind a prediction.
+# A valuer estimates the price of a flat from sales of similar flats: each known price is
+# *adjusted* for what differs, such as area, age or floor. A twin does the same, and learns the
+# adjustments from the sales. This notebook shows the sales behind a prediction.
 
 # %% [markdown]
 # ## A table of sales
 #
-# The sales are generated, so that the true effect of each feature is known: prices are in thousands,
-# with 4 % noise. Each sale has a label, as it would have in a real file.
+# The sales are generated, so that the true effect of each feature is known: prices are in
+# thousands, with 4 % noise. Each sale has a label, as it would have in a real file.
 
 # %%
 import numpy as np
@@ -42,8 +42,8 @@ flats.head(3)
 # %% [markdown]
 # ## Fit
 #
-# The last 30 sales are held out. The blend of a twin, a Gaussian process and ridge regression is calibrated by its
-# out-of-fold errors.
+# The last 30 sales are held out. The blend of a twin, a Gaussian process and ridge regression is
+# calibrated by its out-of-fold errors.
 
 # %%
 known, new = slice(0, 80), slice(80, None)
@@ -55,8 +55,8 @@ print(f"median error of held-out sales: {error.median():.1%}")
 # %% [markdown]
 # ## The sales behind one valuation
 #
-# Sales are ranked by a learned metric, in which a feature counts as much as it matters for the price,
-# so that units do not matter.
+# Sales are ranked by a learned metric, in which a feature counts as much as it matters for the
+# price, so that units do not matter.
 
 # %%
 flats[new].iloc[[2]]
@@ -67,8 +67,8 @@ display = ComparablesDisplay.from_estimator(
 )
 
 # %% [markdown]
-# A circle is the price of a sale, and the arrow ends at the price adjusted to the flat that is valued.
-# Below the arrow are the largest adjustments. The band is the 90 % prediction interval.
+# A circle is the price of a sale, and the arrow ends at the price adjusted to the flat that is
+# valued. Below the arrow are the largest adjustments. The band is the 90 % prediction interval.
 #
 # ## The adjustment grid
 #
@@ -84,9 +84,9 @@ features = list(flats.columns)
 print(np.allclose(grid[features].sum(axis=1), grid["difference"]))
 
 # %% [markdown]
-# The column `weight` is the share of a sale in the prediction: all 80 sales have the same share here,
-# and those shown are the most similar ones. A twin with `NearestAnchors(5)` predicts from five
-# sales alone.
+# The column `weight` is the share of a sale in the prediction: all 80 sales have the same share
+# here, and those shown are the most similar ones. A twin with `NearestAnchors(5)` predicts from
+# five sales alone.
 #
 # ## Two flats compared
 #

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # First model
 #
-# A *twin* learns differences: from two rows it predicts by how much their targets differ. A new row is
-# predicted by adding such differences to the known values of the training rows, the *anchors*, and
-# averaging.
+# A *twin* learns differences: from two rows it predicts by how much their targets differ. A new
+# row is predicted by adding such differences to the known values of the training rows, the
+# *anchors*, and averaging.
 #
-# This notebook fits a twin to a small table, compares it with the model that it is built from, and
-# lets a blend choose between several models.
+# This notebook fits a twin to a small table, compares it with the model that it is built from,
+# and lets a blend choose between several models.
 
 # %%
 from sklearn.ensemble import ExtraTreesRegressor
@@ -20,8 +20,8 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=60, random_
 X_train.head(3).round(3)
 
 # %% [markdown]
-# The table has 60 training rows of an electrical circuit; the target is a current. Twins are useful
-# for tables of this size: 60 rows make 3,600 pairs.
+# The table has 60 training rows of an electrical circuit; the target is a current. Twins are
+# useful for tables of this size: 60 rows make 3,600 pairs.
 #
 # ## Trees and their twin
 #
@@ -47,8 +47,8 @@ for value, spread, known in zip(mean, std, y_test[:3], strict=True):
     print(f"predicted {value:.2f}, spread of the anchors {spread:.2f}, known {known:.2f}")
 
 # %% [markdown]
-# The spread is how much the estimates of the anchors differ. It is not calibrated; see the notebook
-# *Uncertainty* for prediction intervals.
+# The spread is how much the estimates of the anchors differ. It is not calibrated; see the
+# notebook *Uncertainty* for prediction intervals.
 #
 # The difference between two rows can be predicted directly:
 
@@ -59,8 +59,8 @@ print(f"predicted {difference[0]:.2f}, known {y_test.iloc[0] - y_test.iloc[1]:.2
 # %% [markdown]
 # ## How many anchors?
 #
-# One anchor alone predicts worse than many. The curve shows the error of cross-validation with 1, 2, 4,
-# … random anchors, and with the nearest ones.
+# One anchor alone predicts worse than many. The curve shows the error of cross-validation with 1,
+# 2, 4, … random anchors, and with the nearest ones.
 
 # %%
 small = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
@@ -73,8 +73,8 @@ display = AnchorCurveDisplay.from_estimator(
 # ## Let a blend choose
 #
 # Which model is best depends on the data. `AutoTwinRegressor` cross-validates several models and
-# weights them by their out-of-fold errors. Here it has only three members, so that the notebook runs
-# quickly; without `members` it also fits networks and forests.
+# weights them by their out-of-fold errors. Here it has only three members, so that the notebook
+# runs quickly; without `members` it also fits networks and forests.
 
 # %%
 members = ["ridge", "gp_matern", "tree_twin:fast"]
@@ -82,8 +82,8 @@ blend = AutoTwinRegressor(members=members, cv=4, random_state=0).fit(X_train, y_
 blend.leaderboard_
 
 # %% [markdown]
-# The rows of the table are the members, the best first, with their out-of-fold error, its standard
-# error, and their weight in the blend. R² of the blend on the test rows:
+# The rows of the table are the members, the best first, with their out-of-fold error, its
+# standard error, and their weight in the blend. R² of the blend on the test rows:
 
 # %%
 print(f"{blend.score(X_test, y_test):.3f}")

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Molecules
 #
-# Chemists compare molecules in pairs: what does one more carbon atom, a branch or a hydroxyl group
-# change? A twin learns such changes from all pairs. This notebook predicts the boiling points of small
-# molecules from a few descriptors that are counted from their structure.
+# Chemists compare molecules in pairs: what does one more carbon atom, a branch or a hydroxyl
+# group change? A twin learns such changes from all pairs. This notebook predicts the boiling
+# points of small molecules from a few descriptors that are counted from their structure.
 
 # %%
 import numpy as np
@@ -37,8 +37,8 @@ print(f"{len(y)} molecules, from {y.min():.0f} to {y.max():.0f} °C")
 # ## Descriptors
 #
 # A molecule is a graph of atoms. Without rings its SMILES is read in one pass: a bracket opens a
-# branch. The descriptors are the number of carbon atoms, of atoms with three or four neighbors, the
-# longest chain, and the groups with oxygen.
+# branch. The descriptors are the number of carbon atoms, of atoms with three or four neighbors,
+# the longest chain, and the groups with oxygen.
 
 
 # %%
@@ -83,8 +83,8 @@ X = pd.DataFrame([describe(smiles) for smiles in y.index], index=y.index)
 X.iloc[[4, 31, 44, 47]]
 
 # %% [markdown]
-# With RDKit there would be hundreds of descriptors more; the rest of the notebook is the same with
-# them. Two of them are added where RDKit is installed.
+# With RDKit there would be hundreds of descriptors more; the rest of the notebook is the same
+# with them. Two of them are added where RDKit is installed.
 
 # %%
 try:
@@ -101,7 +101,8 @@ else:
 # %% [markdown]
 # ## Plain models and twins
 #
-# The twin gets both molecules of a pair and their difference. All models have the same five folds.
+# The twin gets both molecules of a pair and their difference. All models have the same five
+# folds.
 
 
 # %%
@@ -123,8 +124,8 @@ for name, model in models.items():
     )
 
 # %% [markdown]
-# A twin of a linear model is about the linear model itself. Which of the others is better differs from
-# table to table; `twinned.diagnose(X, y)` compares many of them.
+# A twin of a linear model is about the linear model itself. Which of the others is better differs
+# from table to table; `twinned.diagnose(X, y)` compares many of them.
 #
 # ## What does a change of structure do?
 

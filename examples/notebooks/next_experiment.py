@@ -1,8 +1,8 @@
 # %% [markdown]
 # # The next experiment
 #
-# Each measurement costs time. Which one should be made next? This notebook looks for the best of 100
-# candidates with few measurements, in batches of three.
+# Each measurement costs time. Which one should be made next? This notebook looks for the best of
+# 100 candidates with few measurements, in batches of three.
 
 # %%
 import matplotlib.pyplot as plt
@@ -17,12 +17,13 @@ start = np.random.RandomState(0).permutation(len(X))[:12]
 print(f"best of the first 12: {y[start].max():.2f}; best of all: {y.max():.2f}")
 
 # %% [markdown]
-# In a real project y of the candidates is unknown; here it is used as the result of an experiment.
+# In a real project y of the candidates is unknown; here it is used as the result of an
+# experiment.
 #
 # ## Rank the candidates
 #
-# A twin of the measured rows ranks all others. `probability_best` is the probability that a candidate
-# is the best one, from joint samples of what all of them may be.
+# A twin of the measured rows ranks all others. `probability_best` is the probability that a
+# candidate is the best one, from joint samples of what all of them may be.
 
 # %%
 twin = TwinRegressor(ExtraTreesRegressor(10, random_state=0), random_state=0)
@@ -33,8 +34,8 @@ twin.rank(X[candidates]).head(5).round(3)
 # %% [markdown]
 # ## Measure in rounds
 #
-# `query` selects the next batch, from which the twin is fitted again. The strategy `"improvement"`
-# selects where improvement on the best known value is expected.
+# `query` selects the next batch, from which the twin is fitted again. The strategy
+# `"improvement"` selects where improvement on the best known value is expected.
 
 
 # %%
@@ -75,8 +76,8 @@ ax.set_ylabel("best known value")
 legend = ax.legend()
 
 # %% [markdown]
-# This is one start of one problem. `docs/next-experiment.md` names the benchmark with many problems and
-# 20 seeds, those where other methods find more included.
+# This is one start of one problem. `docs/next-experiment.md` names the benchmark with many
+# problems and 20 seeds, those where other methods find more included.
 #
 # ## Other strategies
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Uncertainty
 #
-# How far can a prediction be trusted? This notebook makes prediction intervals, checks their coverage
-# on new rows, and recognizes rows that are unlike all training rows.
+# How far can a prediction be trusted? This notebook makes prediction intervals, checks their
+# coverage on new rows, and recognizes rows that are unlike all training rows.
 
 # %%
 import numpy as np
@@ -17,8 +17,9 @@ X_train, y_train, X_new, y_new = X[:80], y[:80], X[80:], y[80:]
 # %% [markdown]
 # ## Calibrate
 #
-# `cross_conformal` cross-validates the twin. The out-of-fold errors show how large errors are, and
-# which rows have larger ones. No row is set aside: the final model is fitted to all training rows.
+# `cross_conformal` cross-validates the twin. The out-of-fold errors show how large errors are,
+# and which rows have larger ones. No row is set aside: the final model is fitted to all training
+# rows.
 
 # %%
 twin = TwinRegressor(ExtraTreesRegressor(10, random_state=0), random_state=0)
@@ -36,12 +37,12 @@ calibrated
 for confidence in (0.5, 0.8, 0.9, 0.95):
     lower, upper = calibrated.predict_interval(X_new, confidence).T
     covered = np.mean((lower <= y_new) & (y_new <= upper))
-    print(
-        f"confidence {confidence:.0%}: {covered:.0%} covered, mean width {(upper - lower).mean():.2f}"
-    )
+    width = np.mean(upper - lower)
+    print(f"confidence {confidence:.0%}: {covered:.0%} covered, mean width {width:.2f}")
 
 # %% [markdown]
-# In the display, each row is a point on a bar, its interval. A point beside its bar is not covered.
+# In the display, each row is a point on a bar, its interval. A point beside its bar is not
+# covered.
 
 # %%
 display = PredictionIntervalDisplay.from_estimator(
@@ -59,8 +60,8 @@ display = PredictionIntervalDisplay.from_estimator(
 # %% [markdown]
 # ## Save the calibration with the model
 #
-# `store_in` stores the calibration in the twin, which then has `predict_interval` of its own and can
-# be saved with `twinned.save`.
+# `store_in` stores the calibration in the twin, which then has `predict_interval` of its own and
+# can be saved with `twinned.save`.
 
 # %%
 twin = calibrated.store_in()
@@ -69,8 +70,9 @@ print(twin.predict_interval(X_new[:2], confidence=0.9).round(3))
 # %% [markdown]
 # ## Rows unlike the training rows
 #
-# Intervals hold for rows like those of the training. `applicability` reports where that is in doubt.
-# Here the first new row is as it is, and the second has a resistance that is three times too large.
+# Intervals hold for rows like those of the training. `applicability` reports where that is in
+# doubt. Here the first new row is as it is, and the second has a resistance that is three times
+# too large.
 
 # %%
 rows = X_new[:2].copy()
