@@ -119,8 +119,9 @@ models = {
 folds = KFold(5, shuffle=True, random_state=0)
 for name, model in models.items():
     errors = cross_val_predict(model, X, y, cv=folds) - y
+    rmse, median, worst = np.sqrt(np.mean(errors**2)), errors.abs().median(), errors.abs().idxmax()
     print(
-        f"{name}: RMSE {np.sqrt(np.mean(errors**2)):.1f} °C, median {errors.abs().median():.1f} °C"
+        f"{name}: RMSE {rmse:.1f} °C, median {median:.1f} °C, largest {errors[worst]:.0f} at {worst}"
     )
 
 # %% [markdown]

@@ -200,6 +200,7 @@ def fit_command(
             seconds_allowed,
         )
         fitted, seconds, scores = _fit(chosen, X, y, groups, check)
+        (fitted.regressor_ if log_target else fitted).target_name_ = target
 
         from twinned import save
 

@@ -224,7 +224,7 @@ def diagnose(
     progress("calibrating the recommended model")
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
     out_of_fold = _in_units_of_target(twin.out_of_fold(), log_target)
-    predicted, fold = out_of_fold["prediction"].to_numpy(), out_of_fold["fold"].to_numpy()
+    predicted = out_of_fold["prediction"].to_numpy()
     run = CheckRun(blend, twin, labels, codes, time_budget, progress)
     run.run(X, values, log_target)
     subset = None if rows is None else _subset_code(random_state, len(rows))
@@ -234,7 +234,7 @@ def diagnose(
         blend=blend,
         code=python_code(twin, log_target=log_target, grouped=groups is not None, subset=subset),
         recommendation=recommendation,
-        errors=summarize_errors(values, predicted, fold),
+        errors=summarize_errors(values, predicted),
         leaderboard=comparison_table(blend, twin, log_target, run.comparisons),
         out_of_fold=out_of_fold,
         findings=findings,
