@@ -13,14 +13,14 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import cross_val_score, train_test_split
 
 from twinned import AnchorCurveDisplay, AutoTwinRegressor, TwinRegressor
-from twinned.datasets import make_rcl
+from twinned.datasets import make_wsb
 
-X, y = make_rcl(120, random_state=0)
+X, y = make_wsb(120, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=60, random_state=0)
 X_train.head(3).round(3)
 
 # %% [markdown]
-# The table has 60 training rows of an electrical circuit; the target is a current. Twins are
+# The table has 60 training rows of a Wheatstone bridge; the target is a voltage. Twins are
 # useful for tables of this size: 60 rows make 3,600 pairs.
 #
 # ## Trees and their twin
@@ -59,8 +59,9 @@ print(f"predicted {difference[0]:.2f}, known {y_test.iloc[0] - y_test.iloc[1]:.2
 # %% [markdown]
 # ## How many anchors?
 #
-# One anchor alone predicts worse than many. The curve shows the error of cross-validation with 1,
-# 2, 4, … random anchors, and with the nearest ones.
+# The mean over many anchors is usually better than a single one, and the nearest may be better than
+# all. The curve shows the error of cross-validation with 1, 2, 4, … random anchors, and with the
+# nearest ones. Bars are standard errors over the folds.
 
 # %%
 small = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
@@ -83,7 +84,9 @@ blend.leaderboard_
 
 # %% [markdown]
 # The rows of the table are the members, the best first, with their out-of-fold error, its
-# standard error, and their weight in the blend. R² of the blend on the test rows:
+# standard error, and their weight in the blend. Twinning is not the best choice for every table:
+# the voltage is a smooth function without noise, and the Gaussian process has all the weight. R²
+# of the blend on the test rows:
 
 # %%
 print(f"{blend.score(X_test, y_test):.3f}")

@@ -124,10 +124,10 @@ for name, model in models.items():
     print(f"    largest {errors[worst]:+.0f} °C at {worst}")
 
 # %% [markdown]
-# The twin of a linear model is the linear model again. The twin of boosted trees has a small median
-# error but the largest RMSE: trees do not extrapolate, and methane, `C`, is smaller than all other
-# molecules. The Gaussian process is the best model of this table; `twinned.diagnose(X, y)` compares
-# many of them.
+# The twin of a linear model is the linear model again. The twin of boosted trees has a small
+# median error but the largest RMSE: methanol, `CO`, is predicted far too low, since the only other
+# molecule with one carbon atom is methane, and trees do not extrapolate. The Gaussian process is
+# the best model of this table; `twinned.diagnose(X, y)` compares many of them.
 #
 # ## What does a change of structure do?
 

@@ -20,7 +20,7 @@ def test_points_are_those_of_explain(twin, table):
     assert display.line_.get_xdata()[0] == pytest.approx(twin.predict(X)[2])
     labels = [text.get_text().split("\n")[0] for text in display.ax_.get_yticklabels()]
     assert labels == expected["label"].tolist()
-    assert display.ax_.get_title() == "Comparables of row bridge 62"
+    assert display.ax_.get_title() == "Comparables of bridge 62"
     assert display.interval is None
 
 
@@ -51,7 +51,7 @@ def test_pipeline(table):
     X, y = table
     model = make_pipeline(StandardScaler(), TwinRegressor(Ridge())).fit(X[:60], y[:60])
     display = ComparablesDisplay.from_estimator(model, X[60:], query=3)
-    assert display.ax_.get_title() == "Comparables of row bridge 63"
+    assert display.ax_.get_title() == "Comparables of bridge 63"
     expected = model[-1].explain(model[0].transform(X[60:]), 5)
     np.testing.assert_allclose(explain(model, X[60:])["estimate"], expected["estimate"])
 

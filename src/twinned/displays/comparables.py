@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
+_TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
 _LEAST_SHARE = 0.01  # of the largest adjustment of an anchor, for one that is written
 
 
@@ -213,7 +214,8 @@ class ComparablesDisplay:
         ax.set_yticks(position, self._labels())
         ax.set_ylim(len(table) - 0.35, -0.55)
         ax.set_xlabel(self.target)
-        ax.set_title(f"Comparables of row {table['query'].iloc[0]}")
+        query = table["query"].iloc[0]
+        ax.set_title(f"Comparables of {query if isinstance(query, str) else f'row {query}'}")
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         return self
 
@@ -239,19 +241,23 @@ class ComparablesDisplay:
     def _write_adjustments(self, ax: Axes, max_features: int) -> None:
         table = self.comparables
         features = [name for name in table.columns if name not in (*COLUMNS, "label", "output")]
-        ends = table[["anchor_y", "estimate"]].to_numpy()
+        middles = table[["anchor_y", "estimate"]].to_numpy().mean(axis=1)
+        low, high = ax.get_xlim()
+        ax.set_xlim(low, high)
+        # a text as wide as half of the axes stays within them
+        middles = np.clip((middles - low) / (high - low), _TEXT_MARGIN, 1 - _TEXT_MARGIN)
         for at, own in enumerate(table[features].to_numpy(dtype=np.float64)):
             text = describe_adjustments(features, own, max_features)
             if text:
                 ax.annotate(
                     text,
-                    xy=(float(ends[at].mean()), at),
+                    xy=(middles[at], at),
+                    xycoords=("axes fraction", "data"),
                     xytext=(0, -6),
                     textcoords="offset points",
                     ha="center",
                     va="top",
                     fontsize="small",
-                    annotation_clip=False,
                 )
 
 
