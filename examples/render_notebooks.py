@@ -25,7 +25,7 @@ PAGES = Path(__file__).resolve().parents[1] / "docs" / "notebooks"
 
 
 class Cell(NamedTuple):
-    """A cell of a notebook: its kind, "code" or "markdown", its text, and its first line."""
+    """A cell of a notebook: its kind, "code" or "markdown", its text, and the line before it."""
 
     kind: str
     text: str
@@ -49,9 +49,10 @@ def read_cells(path):
             continue
         if kind == "markdown":
             lines = [own.removeprefix("#").removeprefix(" ") for own in lines]
-        text = "\n".join(lines).strip("\n")
+        text = "\n".join(lines).rstrip("\n")
+        blank = len(text) - len(text.lstrip("\n"))
         if kind and text:
-            cells.append(Cell(kind, text, first))
+            cells.append(Cell(kind, text[blank:], first + blank))
         kind = "markdown" if "[markdown]" in line else "code"
         lines, first = [], number
     return cells
