@@ -42,8 +42,9 @@ _MODULES = {
     "TwinQuery": "active",
     "save": "persistence",
     "load": "persistence",
+    "thin": "export.thinning",
 }
-_SUBMODULES = ("datasets", "diagnostics", "exceptions", "neural")
+_SUBMODULES = ("datasets", "diagnostics", "exceptions", "export", "neural")
 
 __all__ = ["__version__", *_MODULES, *_SUBMODULES]
 

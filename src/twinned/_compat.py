@@ -7,7 +7,7 @@ to set private attributes from what a file holds. Libraries are imported where t
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 # --- scikit-learn 1.9 ----------------------------------------------------------------------
 
@@ -57,6 +57,35 @@ def boosting_trees(estimator: Any) -> tuple[list[Any], Any]:
     """Node arrays of all trees of a `HistGradientBoostingRegressor`, and its baseline."""
     nodes = [predictor.nodes for iteration in estimator._predictors for predictor in iteration]
     return nodes, estimator._baseline_prediction
+
+
+class BoostingCategories(NamedTuple):
+    """How a `HistGradientBoostingRegressor` splits by categories."""
+
+    columns: Any  # (feature of the trees,): the column of X
+    categories: dict[int, Any]  # column of X: its known categories, in the order of their codes
+    bitsets: list[Any]  # of each tree, (split, 8): the codes that go left
+
+
+def boosting_categories(estimator: Any) -> BoostingCategories:
+    """Categorical features of a fitted `HistGradientBoostingRegressor`.
+
+    It encodes them by their order, and its trees see them before the numeric features.
+    """
+    import numpy as np
+
+    is_categorical = np.zeros(estimator.n_features_in_, dtype=bool)
+    known: list[Any] = []
+    if estimator.is_categorical_ is not None:
+        is_categorical = np.asarray(estimator.is_categorical_)
+        known = estimator._preprocessor.named_transformers_["encoder"].categories_
+    first, others = np.flatnonzero(is_categorical), np.flatnonzero(~is_categorical)
+    without_missing = [own[own == own] for own in known]
+    return BoostingCategories(
+        np.concatenate([first, others]),
+        dict(zip(first.tolist(), without_missing, strict=True)),
+        [own.raw_left_cat_bitsets for iteration in estimator._predictors for own in iteration],
+    )
 
 
 # --- jax 0.5 to 0.10 ------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
         for each problem; they may differ in `pairs`, `anchors`, `weights` and `random_state`. Its
         `n_jobs` is also the number of processes that prepare the problems.
     problems : sequence of (X, y), (X, y, sample_weight) or (X, y, sample_weight, X_val, y_val)
-        The training sets, as arguments of `fit`. They may differ in size; they are padded, and
-        padding changes nothing.
+        The training sets, as arguments of `fit`; y_lower and y_upper may follow. They may differ
+        in size; they are padded, and padding changes nothing.
 
     Returns
     -------
@@ -56,8 +56,8 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     if any(_shared_parameters(one) != _shared_parameters(each[0]) for one in each):
         raise ValueError(f"the estimators differ in more than {', '.join(sorted(_PER_PROBLEM))}.")
     for problem in problems:
-        if not 2 <= len(problem) <= 5:
-            raise ValueError(f"a problem has 2 to 5 parts (X, y, …), not {len(problem)}.")
+        if not 2 <= len(problem) <= 7:
+            raise ValueError(f"a problem has 2 to 7 parts (X, y, …), not {len(problem)}.")
     built = Parallel(n_jobs=each[0].n_jobs)(
         delayed(_build)(clone(one), problem) for one, problem in zip(each, problems, strict=True)
     )

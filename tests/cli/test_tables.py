@@ -148,10 +148,13 @@ def test_a_column_is_numeric_if_half_of_its_distinct_values_are(table):
 
 
 @pytest.mark.parametrize("cell", ["<5", "> 0.1", "<=1e-3", "≥2,5"])
-def test_limits_alone_are_categories_and_no_target(table, cell):
+def test_limits_alone_are_categories_and_bounds_of_a_target(table, cell):
     assert to_frame(table(f"a;b\n{cell};1\n{cell};2\n", ";"))["a"].dtype == "category"
-    with pytest.raises(ValueError, match="half the limit; the target must be a number"):
-        target_column(table(f"a;b\n{cell};1\n2;2\n", ";"), "a")
+    y, lower, upper = target_column(table(f"a;b\n{cell};1\n2;2\n", ";"), "a")
+    limit = {"<5": 5.0, "> 0.1": 0.1, "<=1e-3": 1e-3, "≥2,5": 2.5}[cell]
+    assert np.isnan(y[0])
+    assert (lower[0], upper[0]) == ((-np.inf, limit) if cell[0] == "<" else (limit, np.inf))
+    assert (y[1], lower[1], upper[1]) == (2.0, 2.0, 2.0)
 
 
 @pytest.mark.parametrize("cell", ["inf", "-Infinity", "1e999"])
@@ -171,7 +174,7 @@ def test_identifiers_are_not_used_except_in_small_tables(table):
 
 
 def test_target_needs_a_number_in_every_row(table):
-    assert target_column(table("y\n1\n2\n"), "y").tolist() == [1, 2]
+    assert target_column(table("y\n1\n2\n"), "y").y.tolist() == [1, 2]
     with pytest.raises(ValueError, match="line 3, column 'y' has no value"):
         target_column(table("y,x\n1,1\n,1\n"), "y")
     with pytest.raises(ValueError, match=r"line 2, column 'y': 'low' is text .*the target must be"):

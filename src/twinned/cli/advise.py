@@ -104,7 +104,6 @@ def advise_command(
         kinds = ColumnKinds(categorical or (), numeric or (), date or ())
         training = TrainingOptions(target, log_target, drop or [], group, label, kinds, reading)
         data = read_training_data(table, training)
-        X, y, groups, labels = data.X, data.y, data.groups, data.labels
         new_rows = None if test is None else read_new_rows(test, data, reading)
         for note in data.notes:
             print_message("note", note)
@@ -117,11 +116,12 @@ def advise_command(
 
         with progress_lines() as progress:
             diagnosis = diagnose(
-                X,
-                y,
+                data.X,
+                data.y,
+                **data.bounds,
                 estimator=AutoTwinRegressor(verbose=1),
                 budget=max(0.01, seconds - (time.perf_counter() - start)),
-                groups=groups,
+                groups=data.groups,
                 log_target=log_target,
                 X_new=new_rows,
                 n_jobs=cpu_count(),
@@ -134,7 +134,7 @@ def advise_command(
                 diagnosis,
                 title=table.name,
                 target=target,
-                labels=labels,
+                labels=data.labels,
                 seconds=max(0.5, 0.5 * left),
                 random_state=seed,
             )

@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,12 +25,8 @@ from twinned.cli.model_options import (
     ModelOptions,
 )
 from twinned.cli.tables import ColumnKinds, ReadOptions, first_missing
-from twinned.cli.training_data import TrainingOptions, read_training_data
+from twinned.cli.training_data import TrainingData, TrainingOptions, read_training_data
 from twinned.exceptions import SkippedMemberWarning
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 MIN_ROWS_FOR_CHECK = 10
 
@@ -135,7 +131,8 @@ def fit_command(
     separators are detected and reported. Columns of text become categorical features. Row counters,
     texts that differ in most rows and dates are not used; a note names each and the option that
     uses it. A missing value is an empty cell, NA, n/a, NaN, null, None, ? or -. A cell such as <5
-    of a feature is read as half the limit, and a further feature marks it.
+    of a feature is read as half the limit, and a further feature marks it. In the target, <5 and
+    >100 are censored labels: values that are only known to lie below or above a limit.
 
     Twins, networks, trees, Gaussian processes and ridge regression are
     cross-validated on the same folds and blended; the output has their errors and whether twins
@@ -175,13 +172,14 @@ def fit_command(
         kinds = ColumnKinds(categorical or (), numeric or (), date or ())
         training = TrainingOptions(target, log_target, drop or [], group, label, kinds, reading)
         data = read_training_data(table, training)
-        X, y, groups = data.X, data.y, data.groups
+        X = data.X
         for note in data.notes:
             print_message("note", note)
         from joblib import cpu_count
 
-        if isinstance(anchor_option, int) and anchor_option > len(X):
-            raise ValueError(f"--anchors {anchors} exceeds the {len(X)} rows of {table}.")
+        n_known = len(X) - data.n_censored
+        if isinstance(anchor_option, int) and anchor_option > n_known:
+            raise ValueError(f"--anchors {anchors} exceeds the {n_known} rows of {table}.")
         missing = first_missing(data.table, X)
         if missing and model not in MODELS_ALLOWING_NAN:
             raise ValueError(
@@ -199,14 +197,14 @@ def fit_command(
             effort or BLEND_EFFORT,
             seconds_allowed,
         )
-        fitted, seconds, scores = _fit(chosen, X, y, groups, check)
+        fitted, seconds, scores = _fit(chosen, data, check)
         (fitted.regressor_ if log_target else fitted).target_name_ = target
 
         from twinned import save
 
         save(fitted, resolved, key=key)
     if check and scores is None and model != "auto":
-        few = f"{len(X)} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
+        few = f"{n_known} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
         print_message("note", few)
     twin = fitted.regressor_ if log_target else fitted
     categories = {
@@ -215,6 +213,7 @@ def fit_command(
     facts = {
         "table": str(table),
         "rows": len(X),
+        "censored_rows": data.n_censored,
         "target": target,
         "log_target": log_target,
         "numbers": [name for name in X.columns if name not in categories],
@@ -255,36 +254,38 @@ def _parse_count(option: str, value: str, names: tuple[str, ...]) -> str | int:
 
 
 def _fit(
-    chosen: ModelOptions, X: pd.DataFrame, y: np.ndarray, groups: np.ndarray | None, check: bool
+    chosen: ModelOptions, data: TrainingData, check: bool
 ) -> tuple[Any, float, dict[str, Any] | None]:
     """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
+    import numpy as np
+
     from twinned.pairing.splits import encode_groups, row_folds
 
     if chosen.model == "auto":
-        return *_fit_blend(chosen, X, y, groups), None
-    check = check and len(X) >= MIN_ROWS_FOR_CHECK
-    codes = None if groups is None else encode_groups(groups, len(X))
-    folds = row_folds(len(X), N_FOLDS, chosen.seed, codes) if check else []
-    twin = chosen.make_twin(len(X))  # imports scikit-learn, which should not count as the fit
+        return *_fit_blend(chosen, data), None
+    known = np.flatnonzero(~np.isnan(data.y))
+    check = check and len(known) >= MIN_ROWS_FOR_CHECK
+    codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
+    folds = row_folds(len(known), N_FOLDS, chosen.seed, codes) if check else []
+    twin = chosen.make_twin(len(known))  # imports scikit-learn, which should not count as the fit
     with progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")
         start = time.perf_counter()
-        twin.fit(X, y)
+        twin.fit(data.X, data.y, **data.bounds)
         seconds = time.perf_counter() - start
-        scores = chosen.validate_and_calibrate(X, y, folds, twin, begin_step) if check else None
+        scores = chosen.validate_and_calibrate(data, folds, twin, begin_step) if check else None
     return twin, seconds, scores
 
 
-def _fit_blend(
-    chosen: ModelOptions, X: pd.DataFrame, y: np.ndarray, groups: np.ndarray | None
-) -> tuple[Any, float]:
+def _fit_blend(chosen: ModelOptions, data: TrainingData) -> tuple[Any, float]:
     """Return the fitted blend and the seconds of its fit; a line for each member is on stderr."""
-    blend = chosen.make_twin(len(X))
+    blend = chosen.make_twin(len(data.X))
+    groups = {} if data.groups is None else {"groups": data.groups}
     start = time.perf_counter()
     with progress_lines() as begin_step, warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
         begin_step("fitting the members of the blend")
-        blend.fit(X, y, **({} if groups is None else {"groups": groups}))
+        blend.fit(data.X, data.y, **groups, **data.bounds)
     return blend, time.perf_counter() - start
 
 
@@ -292,7 +293,8 @@ def _print_summary(facts: dict[str, Any]) -> None:
     def echo(heading: str, text: str) -> None:
         typer.echo(printable(f"{heading:<12} {text}"))
 
-    echo("table", f"{facts['table']}, {_counted(facts['rows'], 'row')}")
+    limits = f", {facts['censored_rows']:,} with a limit" if facts["censored_rows"] else ""
+    echo("table", f"{facts['table']}, {_counted(facts['rows'], 'row')}{limits}")
     echo("target", facts["target"] + (" (its logarithm is fitted)" if facts["log_target"] else ""))
     if facts["numbers"]:
         echo("numeric", _listed(facts["numbers"]))
@@ -306,7 +308,7 @@ def _print_summary(facts: dict[str, Any]) -> None:
         for line in blend_lines(facts):
             echo(*line)
     else:
-        nearest = "nearest " if facts["anchors"] < facts["rows"] else ""
+        nearest = "nearest " if facts["anchors"] < facts["rows"] - facts["censored_rows"] else ""
         pairs = f"{_counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
         anchors = f"{facts['anchors']:,} {nearest}anchors"
         echo("model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from twinned.cli.training_data import TrainingData
+
 # The base estimator of each --model, as it is called in the output; auto has several members.
 MODELS = {
     "auto": "blend",
@@ -124,16 +126,16 @@ class ModelOptions:
 
     def validate_and_calibrate(
         self,
-        X: pd.DataFrame,
-        y: np.ndarray,
+        data: TrainingData,
         folds: list[tuple[Any, Any]],
         fitted: Any,
         begin_step: Callable[[str], None],
     ) -> dict[str, Any]:
         """Cross-validate the twin, the plain base estimator and the mean of the other rows.
 
-        The errors of the held-out rows also calibrate the prediction intervals that are stored in
-        `fitted`, the twin of all rows.
+        `folds` are those of the known rows; the twins of all folds are fitted to the rows with a
+        limit, too. The errors of the held-out rows also calibrate the prediction intervals that are
+        stored in `fitted`, the twin of all rows.
 
         Returns
         -------
@@ -147,6 +149,9 @@ class ModelOptions:
         from twinned.diagnostics.errors import predict_mean
         from twinned.intervals.conformal import calibrate_from_folds
 
+        censored = np.flatnonzero(np.isnan(data.y))
+        known = np.flatnonzero(~np.isnan(data.y))
+        X, y = data.X.iloc[known], data.y[known]
         errors: dict[str, list[np.ndarray]] = {"rmse_twin": [], "rmse_plain": []}
         twins = []
         with warnings.catch_warnings():
@@ -154,7 +159,9 @@ class ModelOptions:
             warnings.simplefilter("ignore", UnknownCategoryWarning)
             for number, (train, test) in enumerate(folds, start=1):
                 begin_step(f"cross-validation, fold {number} of {len(folds)}")
-                twin = self.make_twin(len(train)).fit(X.iloc[train], y[train])
+                rows = np.concatenate([known[train], _outside_groups(data, censored, known[test])])
+                bounds = {name: bound[rows] for name, bound in data.bounds.items()}
+                twin = self.make_twin(len(train)).fit(data.X.iloc[rows], data.y[rows], **bounds)
                 twins.append(twin.regressor_ if self.log_target else twin)
                 plain = self.make_plain(X, twins[-1]).fit(X.iloc[train], y[train])
                 errors["rmse_twin"].append(twin.predict(X.iloc[test]) - y[test])
@@ -166,3 +173,12 @@ class ModelOptions:
         rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
         plain = describe(plain_estimator(whole, whole, len(y), self.seed))
         return {"folds": len(folds), "plain": plain} | {k: float(v) for k, v in rmse.items()}
+
+
+def _outside_groups(data: TrainingData, rows: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+    """Return the rows that are in no group of the held-out rows."""
+    import numpy as np
+
+    if data.groups is None:
+        return rows
+    return rows[~np.isin(data.groups[rows], data.groups[held_out])]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinned.cli import tables
-from twinned.cli.tables import ColumnKinds, ReadOptions, Table
+from twinned.cli.tables import ColumnKinds, ReadOptions, Table, Target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +43,8 @@ class TrainingOptions:
 class TrainingData:
     """Features, target in its own units, groups and labels of the rows, if there are any.
 
+    `y` is NaN where a cell of the target is a limit, such as <5; `bounds` are then the arguments
+    `y_lower` and `y_upper` of `fit`, and otherwise empty.
     `notes` are lines for the user: what was detected, and which columns are not used and why.
     """
 
@@ -52,6 +54,12 @@ class TrainingData:
     groups: np.ndarray | None
     labels: list[str] | None
     notes: list[str]
+    bounds: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def n_censored(self) -> int:
+        """Number of rows whose target is a limit."""
+        return int((self.y != self.y).sum())  # NaN differs from itself
 
 
 def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingData:
@@ -63,7 +71,7 @@ def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingDa
     _check_columns(table, options)
     excluded = [options.target, *options.drop, options.group, options.label]
     names = [name for name in table.names if name not in excluded]
-    y = _read_target(table, options)
+    target = _read_target(table, options)
     X, notes = tables.training_frame(table, names, options.kinds)
     if "" in X.columns:
         raise ValueError(
@@ -74,8 +82,11 @@ def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingDa
         reasons = f" ({' '.join(notes)})" if notes else ""
         raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
     labels = None if options.label is None else table.column(options.label)
-    notes = [*tables.reading_note(table), *notes]
-    return TrainingData(table, X, y, _read_groups(table, options.group), labels, notes)
+    groups = _read_groups(table, options.group)
+    n_limits = int((target.lower < target.upper).sum())
+    bounds = {"y_lower": target.lower, "y_upper": target.upper} if n_limits else {}
+    notes = [*tables.reading_note(table), *_limit_note(table, options.target, n_limits), *notes]
+    return TrainingData(table, X, target.y, groups, labels, notes, bounds)
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
@@ -106,17 +117,39 @@ def _check_columns(table: Table, options: TrainingOptions) -> None:
                 raise ValueError(f"{other} and {option} both name {name!r}.")
 
 
-def _read_target(table: Table, options: TrainingOptions) -> np.ndarray:
-    y = tables.target_column(table, options.target)
+def _limit_note(table: Table, target: str, n_limits: int) -> list[str]:
+    """Return a note on limits in the target, if there are any."""
+    if not n_limits:
+        return []
+    return [
+        f"{table.path}, column {target!r}: {n_limits} of {len(table)} values are limits such as <5 "
+        "or >100; they are fitted as censored labels, and errors are those of the other rows."
+    ]
+
+
+def _read_target(table: Table, options: TrainingOptions) -> Target:
+    target = tables.target_column(table, options.target)
     if len(table) < 2:
         raise ValueError(f"{table.path} has 1 row; a pair needs two.")
+    is_limit, y = target.lower < target.upper, target.y
+    if (~is_limit).sum() < 2:
+        raise ValueError(
+            f"{table.path}, column {options.target!r} has {(~is_limit).sum()} values that are not "
+            "limits; at least 2 are needed."
+        )
+    if options.log_target and is_limit.any():
+        row = int(is_limit.argmax())
+        raise ValueError(
+            f"{table.location(row, options.target)}: {table.column(options.target)[row]} is a "
+            "limit, which --log-target does not support; omit --log-target."
+        )
     if options.log_target and (y <= 0).any():
         row = int((y <= 0).argmax())
         raise ValueError(
             f"{table.location(row, options.target)}: {table.column(options.target)[row]} has no "
             "logarithm; --log-target takes positive values only."
         )
-    return y
+    return target
 
 
 def _read_groups(table: Table, group: str | None) -> np.ndarray | None:
@@ -154,6 +187,7 @@ def reading_code(data: TrainingData, options: TrainingOptions) -> str:
                 f"options = TrainingOptions({', '.join(given)})",
                 f"data = read_training_data({str(table.path)!r}, options)",
                 names + ("" if data.groups is None else ", data.groups"),
+                *([f"{', '.join(data.bounds)} = data.bounds.values()"] if data.bounds else []),
             ]
         )
     categories = {name: "category" for name in X.columns if X[name].dtype == "category"}
@@ -172,7 +206,7 @@ def reading_code(data: TrainingData, options: TrainingOptions) -> str:
 def _is_plain(data: TrainingData) -> bool:
     """Whether `pandas.read_csv` reads the table in the same way."""
     table = data.table
-    if table.line_word != "line" or "" in table.names:
+    if table.line_word != "line" or "" in table.names or data.bounds:
         return False
     if any(name not in table.names for name in data.X.columns):
         return False  # made from limits or dates

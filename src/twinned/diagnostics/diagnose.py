@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,9 @@ from twinned.diagnostics.result import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.plan import affordable_rows
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS
+from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning
+from twinned.models.censoring import TargetBounds, validate_bounds
 from twinned.pairing.splits import encode_groups
 
 _REPORT_SHARE, _REPORT_SECONDS = 0.06, 1.5  # of the budget, for what follows the fits
@@ -147,6 +149,8 @@ def diagnose(
     estimator: AutoTwinRegressor | None = None,
     budget: float | None = None,
     groups: Any = None,
+    y_lower: Any = None,
+    y_upper: Any = None,
     log_target: bool = False,
     X_new: Any = None,
     n_jobs: int | None = None,
@@ -172,8 +176,11 @@ def diagnose(
     groups : array of shape (n,), default=None
         Names of groups of rows that belong together (measurements of one sample, flats of one
         building): they are held out together, so that the results hold for new groups.
+    y_lower, y_upper : arrays of shape (n,), default=None
+        Bounds of censored rows, whose y is NaN, as in `AutoTwinRegressor.fit`. The models are
+        fitted to them, too; errors and checks are those of the known rows.
     log_target : bool, default=False
-        Whether to fit the logarithm of y. All errors are in units of y.
+        Whether to fit the logarithm of y. All errors are in units of y. Not for censored rows.
     X_new : table or array of shape (n_new, n_features), default=None
         Rows to predict later; a finding reports where they are outside of X.
     n_jobs : int or None, default=None
@@ -201,17 +208,27 @@ def diagnose(
     progress = progress or (lambda message: None)
     n_rows = count_rows(X)
     labels = None if groups is None else np.asarray(groups, dtype=object)
-    codes = None if labels is None else encode_groups(labels, n_rows)
-    values = check_diagnosable(y, n_rows)
+    table = _Table(X, y, labels)
+    rows: Indices | None = None
+    if y_lower is not None or y_upper is not None:
+        table = table._replace(bounds=validate_bounds(None, y, y_lower, y_upper, n_rows, None))
+        if log_target:
+            raise ValueError("log_target=True does not support y_lower and y_upper.")
+        rows = table.known
+        X, y = safe_indexing(X, rows), table.bounds.lower[rows]
+        labels = None if labels is None else labels[rows]
+    codes = None if labels is None else encode_groups(labels, len(labels))
+    values = check_diagnosable(y, count_rows(X))
     if log_target and values.min() <= 0:
         raise ValueError("log_target=True needs positive values of y.")
     progress("checking the data")
     findings = check_data(X, values, groups=codes, X_new=X_new)
-    rows = _subset(X, n_rows, budget, n_jobs, random_state)
-    if rows is not None:
-        X, values = safe_indexing(X, rows), check_diagnosable(values[rows], len(rows))
-        labels = None if labels is None else labels[rows]
-        codes = None if codes is None else codes[rows]
+    drawn = _subset(X, len(values), budget, n_jobs, random_state)
+    if drawn is not None:
+        X, values = safe_indexing(X, drawn), check_diagnosable(values[drawn], len(drawn))
+        labels = None if labels is None else labels[drawn]
+        codes = None if codes is None else codes[drawn]
+        rows = drawn if rows is None else rows[drawn]
     estimator = clone(_check_estimator(estimator))
     remaining = None if budget is None else _time_for_fits(time_budget.remaining, budget)
     estimator.set_params(time_budget=remaining, n_jobs=n_jobs, random_state=random_state)
@@ -219,7 +236,8 @@ def diagnose(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
         fitted_y = np.log(values) if log_target else values
-        blend = estimator._fit(X, fitted_y, None, labels, calibrate=False)
+        arguments = table.with_censored(rows, X, fitted_y, labels)
+        blend = estimator._fit(*arguments, calibrate=False)
     recommendation = recommend(blend)
     progress("calibrating the recommended model")
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
@@ -227,12 +245,20 @@ def diagnose(
     predicted = out_of_fold["prediction"].to_numpy()
     run = CheckRun(blend, twin, labels, codes, time_budget, progress)
     run.run(X, values, log_target)
-    subset = None if rows is None else _subset_code(random_state, len(rows))
+    subset = None
+    if drawn is not None:
+        subset = _subset_code(random_state, len(drawn), table.n_censored > 0)
     return Diagnosis(
         model=_with_log_target(twin, X, values) if log_target else twin,
         twin=twin,
         blend=blend,
-        code=python_code(twin, log_target=log_target, grouped=groups is not None, subset=subset),
+        code=python_code(
+            twin,
+            log_target=log_target,
+            grouped=groups is not None,
+            subset=subset,
+            censored=table.n_censored > 0,
+        ),
         recommendation=recommendation,
         errors=summarize_errors(values, predicted),
         leaderboard=comparison_table(blend, twin, log_target, run.comparisons),
@@ -247,8 +273,40 @@ def diagnose(
         n_rows=n_rows,
         log_target=log_target,
         seconds=time_budget.spent,
-        notes=_notes(n_rows, rows),
+        notes=_notes(n_rows, drawn, table.n_censored),
     )
+
+
+class _Table(NamedTuple):
+    """The table that is diagnosed, with the bounds of censored rows."""
+
+    X: Any
+    y: Any
+    labels: np.ndarray | None
+    bounds: TargetBounds = TargetBounds(np.empty(0), np.empty(0))
+
+    @property
+    def known(self) -> Indices:
+        return np.flatnonzero(~self.bounds.censored)
+
+    @property
+    def n_censored(self) -> int:
+        return int(self.bounds.censored.sum())
+
+    def with_censored(
+        self, rows: Indices | None, X: Any, y: Floats, labels: np.ndarray | None
+    ) -> tuple[Any, TargetArguments, None, np.ndarray | None]:
+        """Arguments of the fit: known rows X, y and their labels, and all censored rows.
+
+        `rows` are the known rows in the table.
+        """
+        if rows is None or not self.n_censored:
+            return X, TargetArguments(y), None, labels
+        every = np.concatenate([rows, np.flatnonzero(self.bounds.censored)])
+        bounds = self.bounds.take(every)
+        target = TargetArguments(np.where(bounds.censored, np.nan, bounds.lower), *bounds)
+        labels = None if self.labels is None else self.labels[every]
+        return safe_indexing(self.X, every), target, None, labels
 
 
 def _check_estimator(estimator: AutoTwinRegressor | None) -> AutoTwinRegressor:
@@ -279,17 +337,27 @@ def _subset(
     return np.sort(np.random.RandomState(random_state).permutation(n_rows)[:size])
 
 
-def _subset_code(random_state: int, size: int) -> str:
-    draw = f"np.random.RandomState({random_state}).permutation(len(X))"
-    return f"np.sort({draw}[:{size}])"
+def _subset_code(random_state: int, size: int, censored: bool) -> str:
+    n_rows = "np.sum(~np.isnan(y))" if censored else "len(X)"
+    drawn = f"np.sort(np.random.RandomState({random_state}).permutation({n_rows})[:{size}])"
+    if not censored:
+        return drawn
+    return f"np.append(np.flatnonzero(~np.isnan(y))[{drawn}], np.flatnonzero(np.isnan(y)))"
 
 
-def _notes(n_rows: int, rows: Indices | None) -> list[str]:
+def _notes(n_rows: int, rows: Indices | None, n_censored: int) -> list[str]:
+    notes = []
+    if n_censored:
+        notes.append(
+            f"The model is also fitted to {n_censored:,} rows whose value is only known to lie "
+            "beyond a limit; errors are those of the other rows."
+        )
     if rows is None:
-        return []
+        return notes
     return [
+        *notes,
         f"The model is fitted to {len(rows):,} random rows of {n_rows:,}, which fit into the time "
-        "budget; with more time it is fitted to more rows, and its errors are lower."
+        "budget; with more time it is fitted to more rows, and its errors are lower.",
     ]
 
 

@@ -152,9 +152,14 @@ def describe_contribution(
 
 
 def python_code(
-    model: AutoTwinRegressor, *, log_target: bool, grouped: bool, subset: str | None
+    model: AutoTwinRegressor,
+    *,
+    log_target: bool,
+    grouped: bool,
+    subset: str | None,
+    censored: bool = False,
 ) -> str:
-    """Return lines of Python that make the model and fit it to X, y and groups.
+    """Return lines of Python that make the model and fit it to X, y, groups and bounds.
 
     `subset` is an expression of the rows that are fitted, or None for all.
     """
@@ -166,9 +171,14 @@ def python_code(
         made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
     lines.append(f"model = {made}")
     rows, groups = "X, y", "groups=groups"
+    if censored:
+        rows += ", y_lower=y_lower, y_upper=y_upper"
     if subset is not None:
         lines = ["import numpy as np", *(line for line in lines if line != "import numpy as np")]
         lines.append(f"rows = {subset}")
         rows, groups = "X.iloc[rows], y.iloc[rows]", "groups=groups.iloc[rows]"
+        if censored:  # all of them are arrays
+            rows = "X.iloc[rows], y[rows], y_lower=y_lower[rows], y_upper=y_upper[rows]"
+            groups = "groups=groups[rows]"
     lines.append(f"model.fit({rows}, {groups})" if grouped else f"model.fit({rows})")
     return "\n".join(lines)

@@ -19,10 +19,7 @@ from twinned._validation import (
     check_integer,
     check_n_jobs,
     check_real,
-    check_sample_weight,
     restore_on_failure,
-    validate_target,
-    validate_training_table,
 )
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import (
@@ -37,6 +34,7 @@ from twinned.estimators.blending.replicates import include_known_values, replica
 from twinned.estimators.blending.results import (
     LEADERBOARD_FORMATS,
     FitRecord,
+    blend_members,
     leaderboard,
     out_of_fold_table,
     rmse_and_error,
@@ -45,17 +43,15 @@ from twinned.estimators.blending.results import (
 )
 from twinned.estimators.blending.rows import (
     SharedRows,
-    given_folds,
-    share_rows,
+    validate_rows,
     warn_of_unknown_features,
 )
-from twinned.estimators.blending.weights import fit_blend
+from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import ignore_table_warnings
 from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
 from twinned.models.threads import limit_threads
-from twinned.pairing.splits import encode_groups
 
 
 class AutoTwinRegressor(BaseTwin):
@@ -175,7 +171,15 @@ class AutoTwinRegressor(BaseTwin):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        y_lower: Any = None,
+        y_upper: Any = None,
+    ) -> Self:
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -188,17 +192,24 @@ class AutoTwinRegressor(BaseTwin):
             Weights of the rows, for all members that support them and for the blend.
         groups : array of shape (n_samples,), default=None
             Groups of rows that are held out together.
+        y_lower, y_upper : arrays of shape (n_samples,), default=None
+            Bounds of censored rows, whose y is NaN, as in `TwinRegressor`. Networks are trained
+            with the bounds, the other members with imputed values. Errors and intervals are those
+            of the known rows; in the fit of the weights, predictions beyond bounds count, too.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y, sample_weight, groups)
+        return self._fit(X, TargetArguments(y, y_lower, y_upper), sample_weight, groups)
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, groups: Any, *, calibrate: bool = True
     ) -> Self:
-        """Fit; without calibration there are no intervals until `select_members`."""
+        """Fit; without calibration there are no intervals until `select_members`.
+
+        y may be `TargetArguments`.
+        """
         start = time.perf_counter()
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1):
@@ -225,30 +236,20 @@ class AutoTwinRegressor(BaseTwin):
         return resolve_members(self.members, self.effort)
 
     def _set_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any, seed: int) -> SharedRows:
-        """Validate the table, store its rows as anchors, and draw the folds."""
+        """Validate the table, store its known rows as anchors, and draw the folds."""
         self._pair_dtype = np.dtype(np.float64)
-        matrix, schema = validate_training_table(
-            self, X, self.categorical_features, allow_nan=True, pair_dtype=self._pair_dtype
-        )
-        y = validate_target(self, y, len(matrix), multi_output=False)
-        weight = check_sample_weight(sample_weight, len(matrix))
-        rows = np.arange(len(matrix)) if weight is None else np.flatnonzero(weight)
-        weight = None if weight is None else weight[rows] / weight[rows].mean()
-        codes: Indices | None = None
-        if groups is not None:
-            codes = encode_groups(groups, len(matrix))[rows]
-        cv = given_folds(self.cv, matrix, y, groups)
-        cv = cv[rows] if isinstance(cv, np.ndarray) else cv
-        self._set_anchors(matrix[rows], y[rows], weight, schema, rows)
-        shared = share_rows(self.anchors_X_, self.anchors_y_, weight, codes, cv, seed, self.effort)
-        names = list(getattr(self, "feature_names_in_", range(matrix.shape[1])))
-        warn_of_unknown_features(shared.training, names, stacklevel=4)
-        return shared
+        target = y if isinstance(y, TargetArguments) else TargetArguments(y)
+        rows = validate_rows(self, X, target, sample_weight, groups, seed)
+        self._set_anchors(rows.matrix, rows.y, rows.weight, rows.schema, rows.table_rows)
+        names = list(getattr(self, "feature_names_in_", range(rows.schema.n_features)))
+        warn_of_unknown_features(rows.shared.training, names, stacklevel=4)
+        return rows.shared
 
     def _fit_members(
         self, specs: list[MemberSpec], shared: SharedRows, seed: int, start: float
     ) -> list[MemberResult]:
         rows = shared.training
+        specs = [spec.for_rows(rows) for spec in specs]
         contexts = {
             spec.name: member_context(
                 spec, seed, rows, self.memory_limit, self._schema, self.n_jobs
@@ -284,7 +285,7 @@ class AutoTwinRegressor(BaseTwin):
         """Set the members, their weights, and what the out-of-fold predictions show."""
         rows = shared.training
         predictions = np.column_stack([result.prediction for result in results])
-        blend = fit_blend(predictions, rows.y, rows.weight, shared.groups, seed % 2**16)
+        blend = blend_members(results, shared, seed % 2**16)
         self._set_members([result.member for result in results])
         self._spread_weights = spread_weights(predictions, rows, blend.weights)
         self.member_weights_ = blend.weights

@@ -223,7 +223,14 @@ class BaseNeural(BaseEstimator):
         return tags
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_val: Any = None, y_val: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        y_lower: Any = None,
+        y_upper: Any = None,
     ) -> Self:
         """Train the members and select among them.
 
@@ -238,6 +245,10 @@ class BaseNeural(BaseEstimator):
             its own.
         X_val, y_val : like X and y, default=None
             Validation set for early stopping and selection, instead of held-out rows.
+        y_lower, y_upper : arrays of shape (n_samples,), default=None
+            Bounds of censored rows, whose y is NaN, as in `TwinRegressor`. The loss of a pair with
+            a censored row, or of a censored row itself, is the squared distance of its prediction
+            to the interval that the bounds leave. Censored rows are no anchors.
 
         Returns
         -------
@@ -245,16 +256,19 @@ class BaseNeural(BaseEstimator):
         """
         with restore_on_failure(self), limit_threads(self.n_jobs):
             self._fit_problem(
-                build_problem(self, X, y, sample_weight, X_val, y_val, twin=self._twin)
+                build_problem(
+                    self, X, y, sample_weight, X_val, y_val, y_lower, y_upper, twin=self._twin
+                )
             )
         return self
 
-    def _fit_with_folds(self, X: Any, y: Any, sample_weight: Any, fold_of_row: Indices) -> Self:
+    def _fit_with_folds(
+        self, X: Any, y: Any, sample_weight: Any, fold_of_row: Indices, **bounds: Any
+    ) -> Self:
         """Fit with the fold of each row given, for comparable out-of-fold predictions."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
-            self._fit_problem(
-                build_problem(self, X, y, sample_weight, twin=self._twin, fold_of_row=fold_of_row)
-            )
+            fold = {"fold_of_row": fold_of_row, **bounds}
+            self._fit_problem(build_problem(self, X, y, sample_weight, twin=self._twin, **fold))
         return self
 
     def _fit_problem(self, problem: TrainingProblem) -> None:

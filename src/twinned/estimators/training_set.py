@@ -1,4 +1,4 @@
-"""Training set of a base estimator: pairs drawn and built from validated rows."""
+"""Training set of a base estimator: validated rows, and pairs drawn and built from them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from twinned._neighbors import Indices, NeighborIndex
 from twinned._table import Floats, Rows, TableSchema
+from twinned._validation import check_sample_weight, validate_target, validate_training_table
 from twinned.exceptions import MemoryLimitError
 from twinned.models.base_estimator import early_stopping_fraction, supports_weights
+from twinned.models.censoring import validate_bounds
+from twinned.models.imputation import impute_target
 from twinned.models.lightgbm import LazyPairMatrix, bytes_per_binned_pair, supports_blocks
-from twinned.models.sklearn import PairTrainingSet
+from twinned.models.sklearn import PairTrainingSet, normalize_weights
 from twinned.pairing.differences import difference
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_pairs, draw_by_weight
@@ -37,10 +40,63 @@ class TrainingRows(NamedTuple):
     table_rows: Indices  # indices of the rows in the table given
     schema: TableSchema
     rows: Rows
+    censored: NDArray[np.bool_] | None = None  # (row,): whose values are imputed
+
+    @property
+    def known_rows(self) -> Indices:
+        """Indices of the rows that may be anchors."""
+        return np.arange(len(self.y)) if self.censored is None else np.flatnonzero(~self.censored)
 
     @property
     def n_outputs(self) -> int:
         return 1 if self.values.ndim == 1 else self.values.shape[1]
+
+
+class TargetArguments(NamedTuple):
+    """A target as given to `fit`, with the bounds of censored rows; or one that is imputed."""
+
+    y: Any
+    lower: Any = None
+    upper: Any = None
+    imputed: NDArray[np.bool_] | None = None  # (row,): whose values in y are imputed already
+
+
+def validate_training_rows(
+    twin: Any, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> TrainingRows:
+    """Validate the arguments of the fit of a `TwinRegressor`, and impute censored values."""
+    tags = twin.__sklearn_tags__()
+    target = y if isinstance(y, TargetArguments) else TargetArguments(y)
+    matrix, schema = validate_training_table(
+        twin,
+        X,
+        twin.categorical_features,
+        allow_nan=tags.input_tags.allow_nan,
+        pair_dtype=twin._pair_dtype,
+    )
+    weight = check_sample_weight(sample_weight, len(matrix))
+    index = np.arange(len(matrix)) if weight is None else np.flatnonzero(weight)
+    own_weight = None if weight is None else normalize_weights(weight[index])
+    rows = schema.to_rows(matrix[index])
+    if target.lower is None and target.upper is None:
+        multi_output = tags.target_tags.multi_output
+        y = validate_target(twin, target.y, len(matrix), multi_output=multi_output)[index]
+        censored = None if target.imputed is None else target.imputed[index]
+    else:
+        bounds = validate_bounds(twin, *target[:3], len(matrix), weight).take(index)
+        y, censored = impute_target(rows.features, bounds, own_weight).y, bounds.censored
+    return TrainingRows(
+        matrix=matrix[index],
+        y=y,
+        # the base estimator gets a single output flat, and the anchors keep its shape
+        values=y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y,
+        weight=own_weight,
+        groups=None if groups is None else np.asarray(groups)[index],
+        table_rows=index,
+        schema=schema,
+        rows=rows,
+        censored=censored,
+    )
 
 
 class LabelledRows(NamedTuple):

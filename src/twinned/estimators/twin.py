@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -20,19 +21,19 @@ from twinned._validation import (
     check_bool,
     check_integer,
     check_n_jobs,
-    check_sample_weight,
     restore_on_failure,
     validate_target,
-    validate_training_table,
 )
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.training_set import (
     LabelledRows,
     Pairs,
+    TargetArguments,
     TrainingPairBuilder,
     TrainingRows,
     check_memory,
     max_pairs_in_memory,
+    validate_training_rows,
 )
 from twinned.exceptions import IgnoredValidationSetWarning, UnusedFeatureWarning
 from twinned.models.base_estimator import (
@@ -51,7 +52,6 @@ from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
     fit_on_pairs,
-    normalize_weights,
     target_unit,
 )
 from twinned.models.threads import limit_threads
@@ -203,6 +203,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         sample_weight: Any = None,
         X_val: Any = None,
         y_val: Any = None,
+        y_lower: Any = None,
+        y_upper: Any = None,
         **params: Any,
     ) -> TwinRegressor:
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
@@ -221,22 +223,29 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             `HistGradientBoostingRegressor(early_stopping=True)`: it gets the pairs of these rows
             with the anchors. Without them, such an estimator gets its own `validation_fraction` of
             the rows, so that no row is on both sides.
+        y_lower, y_upper : arrays of shape (n,), default=None
+            Bounds of censored rows, whose y is NaN: y_upper is the limit of a value "<5", y_lower
+            that of ">100", and both are finite for an interval. A bound that is None or NaN is y
+            or, where y is NaN, infinite. Censored rows are fitted with the values that a Gaussian
+            process expects within the bounds, and are no anchors.
         **params : dict
             With metadata routing enabled, `groups` of shape (n,) for a search as base estimator.
         """
         groups = self._routed_groups(params)
         with restore_on_failure(self), limit_threads(self.n_jobs):
-            self._fit(X, y, sample_weight, X_val, y_val, groups)
+            target = TargetArguments(y, y_lower, y_upper)
+            self._fit(X, target, sample_weight, X_val, y_val, groups)
         return self
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, groups: Any
     ) -> PairTrainingSet:
-        """Fit; returns the training set of the base estimator."""
+        """Fit; y may be `TargetArguments`. Returns the training set of the base estimator."""
         start = time.perf_counter()
         self._check_parameters()
         rng = check_random_state(self.random_state)
-        data = self._validate_training_rows(X, y, sample_weight, groups)
+        self._pair_dtype = pair_dtype(self._base_estimator(), X)
+        data = validate_training_rows(self, X, y, sample_weight, groups)
         n_rows = len(data.rows)
         selected = self.selected_features_ = self._select_features(data)
         base = self._base_estimator(n_rows, data.n_outputs, len(selected))
@@ -254,7 +263,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         )
         strategy, mirrored = self._pair_strategy(n_rows, max_pairs)
         pairs = builder.draw(strategy, make_index, mirrored=mirrored)
-        stored = check_stored(as_anchor_strategy(self.anchors).store(n_rows, rng), n_rows)
+        known = data.known_rows
+        anchors = as_anchor_strategy(self.anchors).store(len(known), rng)
+        stored = known[check_stored(anchors, len(known))]
         validation: tuple[LabelledRows, LabelledRows] | None = None
         if X_val is None and y_val is None:
             pairs, validation = builder.hold_out_rows(pairs)
@@ -280,6 +291,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
         return training
+
+    def _fit_imputed(
+        self, X: Any, y: Floats, sample_weight: Floats | None, imputed: NDArray[np.bool_]
+    ) -> None:
+        """Fit to values of which some (row,) are imputed; these rows are no anchors."""
+        with restore_on_failure(self), limit_threads(self.n_jobs):
+            target = TargetArguments(y, imputed=imputed)
+            self._fit(X, target, sample_weight, None, None, None)
 
     def _refit_with(
         self, training: PairTrainingSet, sides: list[tuple[Rows, Rows]], labels: list[Floats]
@@ -316,34 +335,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if self.estimator is None:
             return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
-
-    def _validate_training_rows(
-        self, X: Any, y: Any, sample_weight: Any, groups: Any
-    ) -> TrainingRows:
-        tags = self.__sklearn_tags__()
-        self._pair_dtype = pair_dtype(self._base_estimator(), X)
-        matrix, schema = validate_training_table(
-            self,
-            X,
-            self.categorical_features,
-            allow_nan=tags.input_tags.allow_nan,
-            pair_dtype=self._pair_dtype,
-        )
-        y = validate_target(self, y, len(matrix), multi_output=tags.target_tags.multi_output)
-        weight = check_sample_weight(sample_weight, len(matrix))
-        index = np.arange(len(matrix)) if weight is None else np.flatnonzero(weight)
-        matrix, y = matrix[index], y[index]
-        return TrainingRows(
-            matrix=matrix,
-            y=y,
-            # the base estimator gets a single output flat, and the anchors keep its shape
-            values=y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y,
-            weight=None if weight is None else normalize_weights(weight[index]),
-            groups=None if groups is None else np.asarray(groups)[index],
-            table_rows=index,
-            schema=schema,
-            rows=schema.to_rows(matrix),
-        )
 
     def _learn_metric(self, data: TrainingRows) -> LearnedMetric | None:
         """The learned metric, where a strategy needs it; it is stored with the twin."""

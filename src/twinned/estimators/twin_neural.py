@@ -114,10 +114,11 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         learned = problem.learned_metric
         self._learned_metric = None if learned is None else tuple(learned)
         self._pair_dtype = np.dtype(np.float64)
+        known = table.known
         rows = as_anchor_strategy(self.anchors).store(
-            len(table.matrix), np.random.RandomState(problem.seed)
+            len(known), np.random.RandomState(problem.seed)
         )
-        rows = check_stored(rows, len(table.matrix))
+        rows = known[check_stored(rows, len(known))]
         weight = None if table.weight is None else table.weight[rows]
         self._set_anchors(
             table.matrix[rows], table.target[rows], weight, table.schema, table.indices[rows]

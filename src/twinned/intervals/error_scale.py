@@ -28,10 +28,10 @@ WIDTHS = ["learned", "std", "constant"]
 # Of the mean standard deviation, added to each, so that no error scale is zero.
 RELATIVE_FLOOR = 0.05
 _FLOOR_OF_TARGET = 0.002  # the same, in units of the standard deviation of the known values
-_N_NEIGHBORS = (3, 10, 20)
-_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+N_NEIGHBORS = (3, 10, 20)
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 MAX_SPLIT_FEATURES = 30  # that are tried in a split of a tree, so that wide tables take no longer
-_FITTED_EXPONENT = 2 / 3  # of the fitted error size in the geometric mean with the model's std
+FITTED_EXPONENT = 2 / 3  # of the fitted error size in the geometric mean with the model's std
 
 
 class ScaleInputs(NamedTuple):
@@ -69,14 +69,14 @@ class NeighborFeatures:
             self.learned = learn_relevance(self.values, y)
         if self.learned is None:
             with np.errstate(invalid="ignore"):  # a feature without values
-                self._scaler = StandardScaler().fit(self.values)
+                self.scaler = StandardScaler().fit(self.values)
         self._index = NeighborIndex(self._standardize(self.values))
 
     def _standardize(self, values: Floats) -> Floats:
         """Features for distances, with missing values replaced by the mean."""
         if self.learned is not None:
             return self.learned.transform(values)
-        return np.nan_to_num(self._scaler.transform(values))
+        return np.nan_to_num(self.scaler.transform(values))
 
     def transform(self, X: Any, mean: Floats) -> Floats:
         """(n, feature) features of rows for which a model predicts `mean`.
@@ -88,15 +88,15 @@ class NeighborFeatures:
         values = numeric_features(X, self.columns)
         if not self.columns:
             return values
-        k = min(max(_N_NEIGHBORS), len(self.y))
+        k = min(max(N_NEIGHBORS), len(self.y))
         rows, distances = self._index.kneighbors(self._standardize(values), k)
         nearest_y = self.y[rows]
         return np.column_stack(
             [
                 values,
                 distances[:, 0],
-                distances[:, : _N_NEIGHBORS[1]][:, -1],
-                *(nearest_y[:, :n].std(axis=1) for n in _N_NEIGHBORS),
+                distances[:, : N_NEIGHBORS[1]][:, -1],
+                *(nearest_y[:, :n].std(axis=1) for n in N_NEIGHBORS),
                 np.abs(nearest_y[:, 0] - mean),
                 np.abs(nearest_y[:, :5].mean(axis=1) - mean),
             ]
@@ -136,13 +136,13 @@ class ErrorScale(NamedTuple):
             return std
         size = self.regressor.predict(scale_features(inputs, self.floor))
         size = positive_scale(size, self.regressor_floor)
-        return size**_FITTED_EXPONENT * std ** (1 - _FITTED_EXPONENT)
+        return size**FITTED_EXPONENT * std ** (1 - FITTED_EXPONENT)
 
 
 def scale_features(inputs: ScaleInputs, floor: float) -> Floats:
     """(row, feature): the input of the regressor, within the range of float32."""
     columns = [inputs.neighbors, inputs.mean, positive_scale(inputs.std, floor)]
-    return np.clip(np.column_stack(columns), -_MAX_FLOAT32, _MAX_FLOAT32)
+    return np.clip(np.column_stack(columns), -MAX_FLOAT32, MAX_FLOAT32)
 
 
 def count_scale_features(n_columns: int) -> int:
@@ -151,7 +151,7 @@ def count_scale_features(n_columns: int) -> int:
     >>> count_scale_features(0), count_scale_features(3)
     (2, 12)
     """
-    return 2 + (n_columns + 4 + len(_N_NEIGHBORS) if n_columns else 0)
+    return 2 + (n_columns + 4 + len(N_NEIGHBORS) if n_columns else 0)
 
 
 def predict_with_std(

@@ -62,19 +62,19 @@ class StoredIntervals:
             )
         self.scores: Floats = parts.pop("scores")
         self._rows: Indices | None = parts.pop("rows")
-        self._columns: list[int] = parts.pop("columns").tolist()
+        self.columns: list[int] = parts.pop("columns").tolist()
         metric = parts.pop("metric")
-        self._scale = ErrorScale(**parts)
-        self._neighbors = NeighborFeatures(
-            twin.anchors_X_[:, self._columns],
+        self.scale = ErrorScale(**parts)
+        self.neighbors = NeighborFeatures(
+            twin.anchors_X_[:, self.columns],
             twin.anchors_y_,
             learned=None if metric is None else LearnedMetric(*metric),
         )
 
     def error_scale(self, matrix: Floats, mean: Floats, std: Floats) -> Floats:
         """(n,) expected size of errors of encoded rows with these predictions."""
-        features = self._neighbors.transform(matrix[:, self._columns], mean)
-        return self._scale.predict(ScaleInputs(mean, std, features))
+        features = self.neighbors.transform(matrix[:, self.columns], mean)
+        return self.scale.predict(ScaleInputs(mean, std, features))
 
     def interval(self, mean: Floats, scale: Floats, confidence: float) -> Floats:
         """(n, 2): lower and upper ends."""

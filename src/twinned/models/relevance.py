@@ -60,10 +60,7 @@ def learn_relevance(
     >>> bool(factor[0] > factor[1] > factor[2])
     True
     """
-    features = np.asarray(features, dtype=np.float64)
-    known = ~np.isnan(features)
-    center = np.where(known, features, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    filled = np.where(known, features, center)
+    filled, center = fill_missing(features)
     spread = np.where(filled.max(axis=0) > filled.min(axis=0), filled.std(axis=0), 0.0)
     process = fit_gaussian_process(
         filled,
@@ -81,6 +78,18 @@ def learn_relevance(
         noise=process.noise,
         slopes=spread * process.root_mean_square_slopes(),
     )
+
+
+def fill_missing(features: Floats) -> tuple[Floats, Floats]:
+    """Features with the mean of the known values for missing ones, and the means.
+
+    >>> fill_missing(np.array([[1.0], [np.nan], [3.0]]))[0].ravel()
+    array([1., 2., 3.])
+    """
+    features = np.asarray(features, dtype=np.float64)
+    known = ~np.isnan(features)
+    center = np.where(known, features, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return np.where(known, features, center), center
 
 
 def relevance_factors(inverse_lengths: Floats) -> Floats:

@@ -18,8 +18,13 @@ N_ROWS, N_CHECKS = 12, 4
 @pytest.fixture
 def problem(rng):
     folds = [np.arange(0, 4), np.arange(4, 8), np.arange(8, 12)]
+    y = rng.normal(size=(N_ROWS, 1))
     return SimpleNamespace(
-        folds=folds, y=rng.normal(size=(N_ROWS, 1)), row_weight=rng.uniform(0.5, 2, N_ROWS)
+        folds=folds,
+        y=y,
+        row_weight=rng.uniform(0.5, 2, N_ROWS),
+        is_censored=np.zeros(N_ROWS, dtype=bool),
+        errors=lambda predicted, rows: predicted - y[rows],
     )
 
 

@@ -5,7 +5,7 @@
 `frames` convert text to numeric and categorical features.
 """
 
-from twinned.cli.tables.columns import target_column
+from twinned.cli.tables.columns import Target, target_column
 from twinned.cli.tables.frames import (
     ColumnKinds,
     first_missing,
@@ -20,6 +20,7 @@ __all__ = [
     "ColumnKinds",
     "ReadOptions",
     "Table",
+    "Target",
     "check_argument_order",
     "first_missing",
     "is_missing",

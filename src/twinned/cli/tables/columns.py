@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twinned.cli.tables.dates import PARTS, parse_dates
 from twinned.cli.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
@@ -76,13 +76,11 @@ def is_boolean(column: Sequence[str]) -> bool:
     return bool(present) and present <= BOOLEANS.keys()
 
 
-def numeric_column(
-    table: Table, name: str, hint: str = "", *, limits: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Convert a column to float64 of shape (n_rows,), missing values to NaN.
 
-    Also returns −1 in the rows of values below a limit, 1 above and 0 elsewhere; without `limits`,
-    they raise a ValueError, as text and infinity do. It names the cell and ends with `hint`.
+    Also returns −1 in the rows of values below a limit, 1 above and 0 elsewhere. Text and infinity
+    raise a ValueError that names the cell and ends with `hint`.
     """
     import numpy as np
 
@@ -93,7 +91,7 @@ def numeric_column(
     _check_notation(table, name)
     values = np.array(numbers, dtype=np.float64)
     texts = [row for row, number in enumerate(numbers) if number is None]
-    if texts and limits:
+    if texts:
         found = {row: parse_limit(column[row], table.number_format(name)) for row in texts}
         for row, limit in found.items():
             if limit is not None:
@@ -127,8 +125,6 @@ def _text_reason(table: Table, row: int, name: str) -> str:
     """Describe why a cell of a numeric column is no number."""
     cell, number_format = table.column(name)[row], table.number_format(name)
     reason = f"{quoted(cell)} is text in a numeric column"
-    if parse_limit(cell, number_format):
-        return f"{reason}, a limit; write a number for it, such as half the limit"
     unit = common_unit([cell, cell])
     if unit:
         return f"{reason}; write numbers without the unit {unit!r}"
@@ -139,15 +135,30 @@ def _text_reason(table: Table, row: int, name: str) -> str:
     return reason
 
 
-def target_column(table: Table, name: str) -> np.ndarray:
-    """Convert the target to float64 of shape (n_rows,); a missing value raises a ValueError."""
+class Target(NamedTuple):
+    """Target values (n_rows,), NaN where a cell is a limit, and the bounds of all values."""
+
+    y: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def target_column(table: Table, name: str) -> Target:
+    """Convert the target to float64; a missing value raises a ValueError."""
     import numpy as np
 
-    target, _ = numeric_column(table, name, "; the target must be a number in every row")
-    if np.isnan(target).any():
-        cell = table.location(int(np.isnan(target).argmax()), name)
+    hint = "; the target must be a number or a limit such as <5 in every row"
+    values, sides = numeric_column(table, name, hint)
+    if np.isnan(values).any():
+        cell = table.location(int(np.isnan(values).argmax()), name)
         raise ValueError(f"{cell} has no value; remove the rows without a target.")
-    return target
+    column, number_format = table.column(name), table.number_format(name)
+    limits = values.copy()
+    for row in np.flatnonzero(sides):  # the value is half of it
+        limits[row] = number_format.parse(split_limit(column[row])[1])
+    lower = np.where(sides < 0, -np.inf, limits)
+    upper = np.where(sides > 0, np.inf, limits)
+    return Target(np.where(sides == 0, values, np.nan), lower, upper)
 
 
 def is_categorical(table: Table, name: str) -> bool:
@@ -159,7 +170,7 @@ def is_categorical(table: Table, name: str) -> bool:
     if contents.is_mostly_numeric or common_unit(contents.texts):
         option = shlex.quote(name)
         hint = f"; correct it, or make the column categorical with --categorical {option}"
-        numeric_column(table, name, hint, limits=True)  # raises the ValueError
+        numeric_column(table, name, hint)  # raises the ValueError
     return True
 
 

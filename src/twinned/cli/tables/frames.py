@@ -78,7 +78,7 @@ def training_frame(
         ):
             features[name] = category_column(table, name)
         else:
-            features[name], sides = numeric_column(table, name, limits=True)
+            features[name], sides = numeric_column(table, name)
             if sides.any():
                 derived[f"{name} ({_LIMIT})"] = sides
                 limited.append(name)
@@ -111,7 +111,7 @@ def prediction_frame(
         elif known is not None:
             features[name] = known_category_column(table, name, known)
         else:
-            values, sides = numeric_column(table, source, limits=True)
+            values, sides = numeric_column(table, source)
             features[name] = values if part is None else sides
             if part is None and sides.any():
                 limited.append(name)

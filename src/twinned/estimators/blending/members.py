@@ -18,6 +18,12 @@ from twinned._neighbors import Indices
 from twinned._table import Floats, Rows, TableSchema
 from twinned._validation import check_choice
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.censored import (
+    AllRows,
+    CensoredRows,
+    fit_to_all_rows,
+    supports_bounds,
+)
 from twinned.estimators.blending.features import FeaturePreparation
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
@@ -61,6 +67,7 @@ FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS, FAST_TWIN_FEATURES = 250, 40_000, 20
 # Steps of the networks that hold out a fold, as a share of those of the final networks: with fewer,
 # the out-of-fold predictions are worse than the final ones, and the weights of networks too small.
 FOLD_STEPS = {"fast": 1.0, "balanced": 0.25, "thorough": 1.0}
+N_NETWORKS = {"fast": 3, "balanced": 7, "thorough": 24}  # that are trained on all rows
 
 MakeEstimator = Callable[[str, MemberContext, FeaturePreparation, int], Any]
 
@@ -84,6 +91,20 @@ class MemberSpec(NamedTuple):
         """Whether its fit uses all threads of `n_jobs` by itself."""
         return self.name in ("neural", "neural_twin")
 
+    def for_rows(self, rows: TrainingRows) -> MemberSpec:
+        """The member as it is fitted to these rows.
+
+        With censored rows, only networks have out-of-fold predictions by one fit: the imputed
+        values of others differ between folds.
+        """
+        is_network = self.has_threads or supports_bounds(self._estimator)
+        return self if rows.censored is None else self._replace(one_fit=is_network)
+
+    @property
+    def _estimator(self) -> Any:
+        """The estimator of a tuple (name, estimator)."""
+        return self.entry[1] if isinstance(self.entry, tuple) else None
+
     def with_effort(self, effort: str) -> MemberSpec:
         """The same member with another effort, which its label then has."""
         label = f"{self.name}:{effort}"
@@ -98,14 +119,29 @@ class TrainingRows:
     y: Floats  # (row,)
     weight: Floats | None  # (row,), of mean 1
     fold: Indices  # (row,): the fold that holds out each row
+    censored: CensoredRows | None = None
 
     @property
     def n_folds(self) -> int:
         return int(self.fold.max()) + 1
 
-    def take(self, rows: Any) -> TrainingRows:
-        weight = None if self.weight is None else self.weight[rows]
-        return TrainingRows(self.matrix[rows], self.y[rows], weight, self.fold[rows])
+    def without(self, fold: int) -> TrainingRows:
+        """The rows that a fold does not hold out; all where it is −1."""
+        if fold < 0:
+            return self
+        rows, censored = self.fold != fold, self.censored
+        return TrainingRows(
+            self.matrix[rows],
+            self.y[rows],
+            None if self.weight is None else self.weight[rows],
+            self.fold[rows],
+            None if censored is None else censored.take(censored.fold != fold),
+        )
+
+    def with_censored(self) -> AllRows:
+        """Known rows and, after them, censored rows."""
+        assert self.censored is not None, "there are censored rows"
+        return AllRows.join(self.matrix, self.y, self.weight, self.fold, self.censored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +207,7 @@ def _neural(class_name: str, module: str) -> MakeEstimator:
         estimator = getattr(import_module(f"twinned.estimators.{module}"), class_name)
         return estimator(
             effort=effort,
+            n_members=N_NETWORKS[effort],
             n_folds=context.n_folds,
             fold_steps=int(FOLD_STEPS[effort] * max_steps),
             categorical_features=preparation.categorical_columns,
@@ -351,8 +388,16 @@ def member_context(
     return MemberContext(own_seed, rows.n_folds, memory_limit, schema, n_jobs)
 
 
-def fit_member(spec: MemberSpec, context: MemberContext, rows: TrainingRows) -> FittedMember:
-    """Fit a member to rows."""
+def fit_member(
+    spec: MemberSpec, context: MemberContext, rows: TrainingRows, imputed: Floats | None = None
+) -> FittedMember:
+    """Fit a member to rows; `imputed` are values of known and censored rows."""
+    if rows.censored is not None:
+        every = rows.with_censored()
+        preparation = FeaturePreparation.fit(spec.inputs, context.schema, every.matrix)
+        estimator = spec.make(spec.effort, context, preparation, len(every.matrix))
+        fit_to_all_rows(estimator, preparation.transform(every.matrix), every, imputed)
+        return FittedMember(spec.label, estimator, preparation)
     preparation = FeaturePreparation.fit(spec.inputs, context.schema, rows.matrix)
     estimator = spec.make(spec.effort, context, preparation, len(rows.y))
     features = preparation.transform(rows.matrix)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -21,12 +21,14 @@ from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from twinned._table import Floats
+from twinned.estimators.blending.censored import impute_folds
 from twinned.estimators.blending.members import (
     EFFORTS,
     FAST_TWIN_FEATURES,
     FAST_TWIN_ITERATIONS,
     FAST_TWIN_PAIRS,
     FOLD_STEPS,
+    N_NETWORKS,
     SIZES,
     FittedMember,
     MemberContext,
@@ -72,6 +74,7 @@ class MemberResult(NamedTuple):
     prediction: Floats
     fit_seconds: float  # of all folds and of the final fit
     predict_seconds: float  # of as many rows as were fitted
+    censored: Floats | None = None  # (censored row,): out-of-fold predictions
 
 
 class _TaskResult(NamedTuple):
@@ -79,7 +82,8 @@ class _TaskResult(NamedTuple):
 
     fold: int
     member: FittedMember | None  # only of all rows
-    prediction: Floats | None  # of the held-out rows, or of all where one fit gives all
+    # of the held-out rows, or of all where one fit gives all; known rows, then censored ones
+    prediction: Floats | None
     fit_seconds: float
     predict_seconds: float
 
@@ -97,6 +101,16 @@ class MemberFits:
     n_jobs: int | None
     report: Callable[[MemberResult], None]
     skipped: dict[str, str] = field(default_factory=dict)
+    imputed: dict[int, Floats] = field(default_factory=dict)  # of the training rows of each fold
+
+    def _impute(self, specs: Iterable[MemberSpec]) -> None:
+        """Impute censored values, where members need them that are not fitted to bounds."""
+        needed = any(not spec.one_fit for spec in specs)
+        if self.rows.censored is not None and needed and not self.imputed:
+            schema = next(iter(self.contexts.values())).schema
+            folds = (-1, *range(self.rows.n_folds))
+            every = {fold: self.rows.without(fold).with_censored() for fold in folds}
+            self.imputed = impute_folds(schema, every)
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
@@ -205,6 +219,7 @@ class MemberFits:
                 return spec, f"failed: {error}"
 
         with controller.limit(limits=1, user_api="blas"):
+            self._impute(spec for spec, _ in tasks)
             yield from Parallel(
                 n_jobs=self.n_jobs, require="sharedmem", return_as="generator_unordered"
             )(delayed(one)(*task) for task in tasks if not task[0].has_threads)
@@ -215,8 +230,7 @@ class MemberFits:
     def _fit(self, spec: MemberSpec, fold: int) -> _TaskResult:
         context, rows = self.contexts[spec.name], self.rows
         start = time.perf_counter()
-        training = rows if fold < 0 else rows.take(rows.fold != fold)
-        member = fit_member(spec, context, training)
+        member = fit_member(spec, context, rows.without(fold), self.imputed.get(fold))
         fitted = time.perf_counter()
         prediction: Floats | None = None
         n_predicted = 1
@@ -225,7 +239,11 @@ class MemberFits:
             member.predict(rows.matrix[:_TIMED_ROWS])
             n_predicted = min(_TIMED_ROWS, len(rows.y))
         elif fold >= 0:
-            prediction = member.predict(rows.matrix[rows.fold == fold])
+            matrix = rows.matrix[rows.fold == fold]
+            if rows.censored is not None:
+                censored = rows.censored
+                matrix = np.concatenate([matrix, censored.matrix[censored.fold == fold]])
+            prediction = member.predict(matrix)
             n_predicted = len(prediction)
         if prediction is not None and not np.isfinite(prediction).all():
             raise ValueError("its out-of-fold predictions are not finite")
@@ -239,20 +257,23 @@ class MemberFits:
         )
 
     def _join(self, spec: MemberSpec, parts: list[_TaskResult]) -> MemberResult:
-        prediction = np.empty(len(self.rows.y))
+        rows, n_known = self.rows, len(self.rows.y)
+        fold = rows.fold if rows.censored is None else np.append(rows.fold, rows.censored.fold)
+        prediction = np.empty(len(fold))
         member: FittedMember | None = None
         for part in parts:
-            rows = slice(None) if spec.one_fit else self.rows.fold == part.fold
+            held_out = slice(None) if spec.one_fit else fold == part.fold
             if part.prediction is not None:
-                prediction[rows] = part.prediction
+                prediction[held_out] = part.prediction
             member = part.member or member
         assert member is not None, "the fit of all rows is among the parts"
         result = MemberResult(
             spec,
             member,
-            prediction,
+            prediction[:n_known],
             sum(part.fit_seconds for part in parts),
             sum(part.predict_seconds for part in parts),
+            None if rows.censored is None else rows.censored.comparable(prediction[n_known:]),
         )
         self.report(result)
         return result
@@ -314,7 +335,7 @@ class CostModel:
         from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
 
         sizes = NEURAL_EFFORTS[spec.effort]
-        n_steps = sizes.n_members * sizes.max_steps
+        n_steps = N_NETWORKS[spec.effort] * sizes.max_steps
         n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30

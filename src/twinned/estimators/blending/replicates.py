@@ -1,4 +1,4 @@
-"""Rows that are predicted and known: their values are evidence beside the members of a blend.
+"""Rows that are predicted and known: their values are used beside the members of a blend.
 
 Rows with equal features are held out together, so out-of-fold predictions are those of new rows.
 Where the table has many replicates, the correlation of their out-of-fold errors shows how much the

@@ -49,6 +49,28 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
     return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
 
 
+def blend_members(results: list[MemberResult], shared: SharedRows, seed: int) -> Blend:
+    """Blend weights by the out-of-fold predictions of known and of censored rows.
+
+    The error of a censored row is the distance to its bounds. The nested predictions and errors of
+    the result are those of the known rows.
+    """
+    rows, censored = shared.training, shared.training.censored
+    predictions = np.column_stack([result.prediction for result in results])
+    if censored is None:
+        return fit_blend(predictions, rows.y, rows.weight, shared.groups, seed)
+    every = rows.with_censored()
+    beyond = np.column_stack([own for own in (r.censored for r in results) if own is not None])
+    groups = shared.groups
+    if groups is not None:  # censored rows are groups of their own
+        groups = np.append(groups, groups.max() + 1 + np.arange(len(beyond)))
+    joined = np.concatenate([predictions, beyond])
+    blend = fit_blend(joined, every.bounds.limits(), every.weight, groups, seed)
+    nested = blend.nested_prediction[: len(rows.y)]
+    rmse, _ = rmse_and_error(nested, rows.y, rows.weight)
+    return blend._replace(nested_prediction=nested, nested_rmse={blend.method: rmse})
+
+
 def out_of_fold_table(record: FitRecord, y: Floats, prediction: Floats) -> pd.DataFrame:
     """Out-of-fold predictions of the rows (row,) by the blend and by each member."""
     merged_into = record.shared.merged_into

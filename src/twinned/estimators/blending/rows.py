@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -10,11 +11,19 @@ import numpy as np
 from sklearn.model_selection import check_cv
 
 from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import check_integer
+from twinned._table import Floats, TableSchema
+from twinned._validation import (
+    check_integer,
+    check_sample_weight,
+    validate_target,
+    validate_training_table,
+)
+from twinned.estimators.blending.censored import CensoredRows, censored_folds
 from twinned.estimators.blending.members import TrainingRows
+from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import UnusedFeatureWarning
-from twinned.pairing.splits import Folds, distinct_rows, equal_features, row_folds
+from twinned.models.censoring import TargetBounds, validate_bounds
+from twinned.pairing.splits import Folds, distinct_rows, encode_groups, equal_features, row_folds
 
 # Models of 5 folds have a fifth fewer rows than the final ones. Of a small table they are clearly
 # worse, by a factor that differs between members: then weights and intervals are biased.
@@ -82,6 +91,70 @@ def share_rows(
         fold=fold,
     )
     return SharedRows(training, merged_into, own_groups)
+
+
+class BlendRows(NamedTuple):
+    """The validated training rows of a blend."""
+
+    matrix: Floats  # (row, feature): known rows of positive weight
+    y: Floats  # (row,)
+    weight: Floats | None  # (row,), of mean 1
+    schema: TableSchema
+    table_rows: Indices  # (row,) indices in the table given
+    shared: SharedRows
+
+
+def validate_rows(
+    estimator: Any, X: Any, target: TargetArguments, sample_weight: Any, groups: Any, seed: int
+) -> BlendRows:
+    """Validate the arguments of the fit of a blend, and draw the folds."""
+    matrix, schema = validate_training_table(
+        estimator,
+        X,
+        estimator.categorical_features,
+        allow_nan=True,
+        pair_dtype=estimator._pair_dtype,
+    )
+    weight = check_sample_weight(sample_weight, len(matrix))
+    if target.lower is None and target.upper is None:
+        y = validate_target(estimator, target.y, len(matrix), multi_output=False)
+        bounds = TargetBounds(y, y)
+    else:
+        bounds = validate_bounds(estimator, *target[:3], len(matrix), weight)
+    used = np.ones(len(matrix), dtype=bool) if weight is None else weight > 0
+    rows = np.flatnonzero(used & ~bounds.censored)
+    unit = 1.0 if weight is None else weight[rows].mean()
+    weight = None if weight is None else weight / unit
+    own_weight = None if weight is None else weight[rows]
+    codes = None if groups is None else encode_groups(groups, len(matrix))
+    cv = given_folds(estimator.cv, matrix, bounds.limits(), groups)
+    shared = share_rows(
+        matrix[rows],
+        bounds.lower[rows],
+        own_weight,
+        None if codes is None else codes[rows],
+        cv[rows] if isinstance(cv, np.ndarray) else cv,
+        seed,
+        estimator.effort,
+    )
+    censored = np.flatnonzero(used & bounds.censored)
+    if len(censored):
+        training = shared.training
+        given = cv if isinstance(cv, np.ndarray) else codes
+        fold_groups = None
+        if given is not None:
+            fold_groups = given[censored], given[rows], training.fold[shared.merged_into]
+        # the weights of known rows were divided by their mean after merging
+        own = np.ones(len(censored)) if weight is None else weight[censored]
+        own = own * (len(training.y) / len(rows))
+        hidden = CensoredRows(
+            matrix[censored],
+            bounds.take(censored),
+            None if training.weight is None and np.allclose(own, 1.0) else own,
+            censored_folds(len(censored), training.n_folds, seed, fold_groups),
+        )
+        shared = shared._replace(training=replace(training, censored=hidden))
+    return BlendRows(matrix[rows], bounds.lower[rows], own_weight, schema, rows, shared)
 
 
 def default_folds(n_rows: int, effort: str) -> int:

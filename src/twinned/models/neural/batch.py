@@ -93,9 +93,18 @@ def _problem_arrays(
             weight=pad_to(problem.row_weight, n_rows),
             partners=pad_to(table, n_table_rows, n_partners, dtype=np.int32),
             n_partners=np.uint32(table.shape[1]),
+            **_padded_bounds(problem, n_rows),
         )
         for problem, table in zip(group, tables, strict=True)
     ]
+
+
+def _padded_bounds(problem: TrainingProblem, n_rows: int) -> dict[str, Any]:
+    """The bounds of y; without censored rows nothing that depends on the number of rows."""
+    if problem.bounds is None:
+        return {"lower": np.zeros(1, np.float32), "upper": np.zeros(1, np.float32)}
+    bounds = problem.bounds._asdict()
+    return {name: pad_to(bound, n_rows, bound.shape[1]) for name, bound in bounds.items()}
 
 
 def _member_arrays(
@@ -105,6 +114,8 @@ def _member_arrays(
     columns = member.inputs(problem).columns
     n_rows, n_held_out, n_features = sizes
     training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
+    is_censored = problem.is_censored[training_rows]
+    training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
     is_training = np.zeros(n_rows, dtype=np.float32)
     is_training[training_rows] = 1.0
     loop_rows = np.zeros(1, dtype=np.int32)
@@ -114,6 +125,7 @@ def _member_arrays(
         key=np.uint32((problem.seed + 7919 * member.number) % 2**32),
         rows=pad_to(training_rows, n_rows, dtype=np.int32),
         n_rows=np.int32(len(training_rows)),
+        n_anchors=np.int32(len(training_rows) - is_censored.sum()),
         is_training=is_training,
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),

@@ -79,7 +79,8 @@ class Effort(NamedTuple):
 EFFORTS = {
     "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, wide_share=0.6),
     "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48),
-    "thorough": Effort(24, 6000, 192, 5, 2400, 8, 10, 96),
+    # the division of steps between folds and members: `benchmarks/neural_folds.py`
+    "thorough": Effort(14, 6000, 192, 5, 4500, 8, 10, 96),
 }
 
 

@@ -64,6 +64,7 @@ def fit_problems(
             len(problem.folds),
             problem.partners is None,
             problem.is_wide,
+            problem.bounds is None,
             # the length of an epoch of the paper depends on the size of the problem
             None if estimator.recipe == "modern" else problem.n_train,
         )
@@ -189,6 +190,7 @@ def training_config(
         partner_table=group[0].partners is not None,
         optimizer=estimator.optimizer,
         loops=loop_weight(estimator, twin) > 0,
+        censored=group[0].bounds is not None,
         dropout=any(setting.dropout > 0 for setting in settings),
         check_anchors=effort.check_anchors,
         one_member=one_member,

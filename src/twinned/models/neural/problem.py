@@ -17,6 +17,8 @@ from twinned._validation import (
     validate_target,
     validate_training_table,
 )
+from twinned.models.censoring import TargetBounds, validate_bounds
+from twinned.models.imputation import finite_bounds
 from twinned.models.neural.ensemble import draw_folds
 from twinned.models.neural.inputs import (
     NetworkInputs,
@@ -92,6 +94,13 @@ class TrainingTable:
     schema: TableSchema
     unlabelled: Floats  # (unlabelled row, feature), encoded
     n_rows: int  # of the table that was given
+    bounds: TargetBounds | None = None  # (row,); `target` of a censored row is its limit
+
+    @property
+    def known(self) -> Indices:
+        """Indices of the rows that may be anchors."""
+        every = np.arange(len(self.target))
+        return every if self.bounds is None else every[~self.bounds.censored]
 
     @property
     def y(self) -> Floats:
@@ -122,6 +131,21 @@ class TrainingProblem:
     # of networks that hold out each fold, and of those that train on all rows; columns of X
     inputs: list[NetworkInputs]
     seed: int
+    bounds: TargetBounds | None = None  # (row, output), scaled, where rows are censored
+
+    @property
+    def is_censored(self) -> NDArray[np.bool_]:
+        """(row,): whether y is not known."""
+        if self.bounds is None:
+            return np.zeros(len(self.y), dtype=bool)
+        return self.bounds.censored[:, 0]
+
+    def errors(self, predicted: NDArray[Any], rows: Indices) -> NDArray[Any]:
+        """(…, row, output): errors of predictions of rows; of censored ones, beyond the bounds."""
+        if self.bounds is None:
+            errors: NDArray[Any] = predicted - self.y[rows]
+            return errors
+        return self.bounds.take(rows).errors(predicted)
 
     @property
     def n_columns(self) -> int:
@@ -146,6 +170,8 @@ def build_problem(
     sample_weight: Any = None,
     X_val: Any = None,
     y_val: Any = None,
+    y_lower: Any = None,
+    y_upper: Any = None,
     *,
     twin: bool,
     fold_of_row: Indices | None = None,
@@ -155,15 +181,16 @@ def build_problem(
     `fold_of_row` (table row,) numbers given folds from 0; None draws them.
     """
     check_parameters(estimator, twin)
-    table = _validate_data(estimator, X, y, sample_weight, loop_weight(estimator, twin) > 0)
+    bounds = None if y_lower is None and y_upper is None else (y_lower, y_upper)
+    table = _validate_data(estimator, X, y, sample_weight, bounds, loop_weight(estimator, twin) > 0)
     # its own generator: problems with the same seed draw the same numbers, in any number
     rng = np.random.RandomState(check_random_state(estimator.random_state).randint(2**31 - 1))
     seed = int(rng.randint(2**31 - 1))
     if twin:
         # draws nothing that is used: an invalid strategy is refused before training
-        as_anchor_strategy(estimator.anchors).store(len(table.matrix), np.random.RandomState(0))
+        as_anchor_strategy(estimator.anchors).store(len(table.known), np.random.RandomState(0))
     fold = None if fold_of_row is None else fold_of_row[table.indices]
-    scale, rows, merged_into = _scale_rows(estimator, table, fold)
+    scale, rows, merged_bounds, merged_into = _scale_rows(estimator, table, fold)
     n_train = len(rows.X)
     learned = _learn_metric(estimator, rows, table, twin)
     partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
@@ -172,7 +199,8 @@ def build_problem(
     elif X_val is None and y_val is None:
         n_folds = min(resolve_effort(estimator).n_folds, n_train)
         groups = equal_features(rows.X, n_folds) if estimator.recipe == "modern" else None
-        folds = draw_folds(n_train, n_folds, estimator.validation_fraction, seed, groups)
+        fraction = estimator.validation_fraction
+        folds = _draw_folds(n_train, n_folds, fraction, seed, groups, merged_bounds)
     else:
         rows = rows.append(*_validation_rows(estimator, X_val, y_val, table, scale), weight=1.0)
         folds = [np.arange(n_train, len(rows.X))]
@@ -184,12 +212,13 @@ def build_problem(
         # their y has weight 0; its value is arbitrary
         features = scale.transform(table.schema.to_rows(table.unlabelled)).features
         rows = rows.append(features, np.tile(scale.y_mean, (len(unlabelled), 1)), weight=0.0)
+    y_scaled = scale.transform_y(rows.y)
     return TrainingProblem(
         table=table,
         scale=scale,
         selected=selected,
         X=rows.X[:, used],
-        y=scale.transform_y(rows.y),
+        y=y_scaled,
         row_weight=rows.weight,
         n_train=n_train,
         merged_into=merged_into,
@@ -199,18 +228,33 @@ def build_problem(
         learned_metric=learned,
         inputs=inputs,
         seed=seed,
+        bounds=None if merged_bounds is None else _scale_bounds(merged_bounds, scale, y_scaled),
     )
 
 
 def _validate_data(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, allow_unlabelled: bool
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    given_bounds: tuple[Any, Any] | None,
+    allow_unlabelled: bool,
 ) -> TrainingTable:
     matrix, schema = validate_training_table(
         estimator, X, estimator.categorical_features, allow_nan=False, pair_dtype=_FLOAT64
     )
     n_rows = len(matrix)
-    target = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=allow_unlabelled)
     weight = check_sample_weight(sample_weight, n_rows)
+    bounds = None
+    if given_bounds is None:
+        target = validate_target(
+            estimator, y, n_rows, multi_output=True, unlabelled=allow_unlabelled
+        )
+    else:
+        if estimator.recipe != "modern":
+            raise ValueError(f"y_lower and y_upper need recipe='modern', not {estimator.recipe!r}.")
+        bounds = validate_bounds(estimator, y, *given_bounds, n_rows, weight)
+        target = bounds.limits()
     labelled = ~np.isnan(target.reshape(n_rows, -1)).any(axis=1)
     indices = np.flatnonzero(labelled if weight is None else labelled & (weight > 0))
     if len(indices) < 2:
@@ -223,21 +267,56 @@ def _validate_data(
         schema=schema,
         unlabelled=matrix[~labelled],
         n_rows=n_rows,
+        bounds=None if bounds is None or not bounds.censored.any() else bounds.take(indices),
     )
 
 
 def _scale_rows(
     estimator: Any, table: TrainingTable, fold: Indices | None
-) -> tuple[Scale, WeightedRows, Indices]:
+) -> tuple[Scale, WeightedRows, TargetBounds | None, Indices]:
     """Scale the training rows; merge equal ones, except in the paper's own training."""
     n_rows = len(table.matrix)
     weight = np.ones(n_rows) if table.weight is None else table.weight / table.weight.mean()
     rows = table.schema.to_rows(table.matrix)
     scale = Scale.fit(rows, table.y, weight, estimator.scaling)
     scaled = WeightedRows(scale.transform(rows).features, table.y, weight)
-    if estimator.recipe == "modern":
-        return scale, *_merge_equal_rows(scaled, np.zeros(n_rows) if fold is None else fold)
-    return scale, scaled, np.arange(n_rows)
+    if estimator.recipe != "modern":
+        return scale, scaled, None, np.arange(n_rows)
+    fold = np.zeros(n_rows, dtype=np.intp) if fold is None else fold
+    if table.bounds is None:
+        merged, merged_into = _merge_equal_rows(scaled, fold)
+        return scale, merged, None, merged_into
+    bounds = finite_bounds(rows.features, table.bounds, weight)
+    with_bounds = scaled._replace(y=np.column_stack([table.y, *bounds]))
+    merged, merged_into = _merge_equal_rows(with_bounds, fold)
+    y, lower, upper = merged.y.T
+    return scale, merged._replace(y=y[:, None]), TargetBounds(lower, upper), merged_into
+
+
+def _draw_folds(
+    n_rows: int,
+    n_folds: int,
+    fraction: float,
+    seed: int,
+    groups: Indices | None,
+    bounds: TargetBounds | None,
+) -> list[NDArray[np.intp]]:
+    """Folds of the rows; known and censored rows are drawn apart, so that all have known rows."""
+    if bounds is None:
+        return draw_folds(n_rows, n_folds, fraction, seed, groups)
+    parts = []
+    for rows in (np.flatnonzero(~bounds.censored), np.flatnonzero(bounds.censored)):
+        folds = draw_folds(len(rows), n_folds, fraction, seed)
+        parts.append([rows[fold] for fold in folds])
+    return [np.concatenate(both) for both in zip(*parts, strict=True)]
+
+
+def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds:
+    """(row, 1) scaled bounds: those of the training rows, and scaled y of the rows after them."""
+    lower, upper = y.copy(), y.copy()
+    lower[: len(bounds.lower)] = scale.transform_y(bounds.lower[:, None])
+    upper[: len(bounds.upper)] = scale.transform_y(bounds.upper[:, None])
+    return TargetBounds(lower, upper)
 
 
 def _learn_metric(

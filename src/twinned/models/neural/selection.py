@@ -116,8 +116,10 @@ def select(
     ).astype(np.float64)
     rows = np.concatenate(problem.folds)
     complete = each_converged.all(axis=1)  # only these settings have predictions of all rows
+    known = ~problem.is_censored[rows]
 
     def weigh(used: NDArray[np.bool_]) -> Floats:
+        used = used & known
         if not complete.any():
             return np.full(n_settings, 1.0 / n_settings)
         weights: Floats = complete / complete.sum()
@@ -151,7 +153,7 @@ def _common_stops(
             np.einsum(
                 "r,scro->sc",
                 problem.row_weight[fold],
-                (held_out[:, f, :, : len(fold)] - problem.y[fold]).astype(np.float64) ** 2,
+                problem.errors(held_out[:, f, :, : len(fold)], fold).astype(np.float64) ** 2,
             )
             for f, fold in enumerate(problem.folds)
         ],

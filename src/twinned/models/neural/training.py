@@ -33,11 +33,13 @@ class TrainingConfig(NamedTuple):
     partner_table: bool  # pairs come from a fixed table, not from within the batch
     optimizer: str
     loops: bool = False  # the loss includes the inconsistency of loops
+    censored: bool = False  # targets have bounds, and errors are distances to them
     dropout: bool = True  # at least one member has dropout; without, no masks are drawn
     check_anchors: int = 64
     one_member: bool = False  # the program is that of one member, not of a batch of members
 
 
+Targets = tuple[Array, ...]  # (…, output): y alone, or its lower and its upper bounds
 AnyArray = Any  # an array of JAX while training, of numpy while it is assembled
 
 
@@ -49,6 +51,8 @@ class ProblemArrays(NamedTuple):
     weight: AnyArray  # (row,)
     partners: AnyArray  # (row, partner) int32; (1, 1) without a partner table
     n_partners: AnyArray  # () columns of `partners` that are not padding
+    lower: AnyArray = None  # (row, output) bounds of y, scaled, equal where it is known
+    upper: AnyArray = None
 
 
 class MemberArrays(NamedTuple):
@@ -57,6 +61,7 @@ class MemberArrays(NamedTuple):
     key: AnyArray
     rows: AnyArray  # (row,) int32; the first n_rows are training rows
     n_rows: AnyArray
+    n_anchors: AnyArray  # the first of them, whose value is known
     is_training: AnyArray  # (row,) 1.0 for training rows, 0.0 for others
     held_out: AnyArray  # (row,) int32; the first n_held_out are not padding
     n_held_out: AnyArray
@@ -221,39 +226,49 @@ class MemberTask(NamedTuple):
         """(..., feature): the features of rows, scaled by their relevance or not; 0 for padding."""
         return self.problem.X[rows[..., None], self.member.columns] * self.member.feature_scale
 
+    def targets(self, rows: Array) -> Targets:
+        """The values of rows, or their bounds."""
+        if self.config.censored:
+            return self.problem.lower[rows], self.problem.upper[rows]
+        return (self.problem.y[rows],)
+
     def loss(self, parameters: Parameters, key: Array) -> Array:
-        """Mean square error of a random batch: of differences, or of y of plain networks."""
+        """Mean square error of a random batch: of differences, or of y of plain networks.
+
+        The error of a pair with a censored row is its distance to the interval of the difference.
+        """
         config, problem, member = self
         network, n_points = self.network(parameters), config.batch_points
         random_rows = counter_rng.integers(counter_rng.fold_in(key, 1), member.n_rows, n_points)
         drawn = member.rows[random_rows]
         masks = self._dropout_masks(counter_rng.fold_in(key, 2))
-        y, weight = problem.y[drawn], problem.weight[drawn]
+        y, weight = self.targets(drawn), problem.weight[drawn]
         first = network.first_layer(self.features(drawn))
         if not config.shape.twin:
-            return _mean_square(network.output(first[0], masks) - y, weight)
+            return _mean_square(_errors(network.output(first[0], masks), y), weight)
         if config.partner_table:
             random_bits = counter_rng.bits(counter_rng.fold_in(key, 3), config.n_partners, n_points)
             columns = (random_bits % problem.n_partners).astype(jnp.int32)
             partners = problem.partners[drawn, columns].ravel()  # partner by partner
             second = network.first_layer(self.features(partners))
-            y_second = problem.y[partners]
+            y_second = self.targets(partners)
             # a partner that is not a training row of the member makes no pair
             w_second = problem.weight[partners] * member.is_training[partners]
         else:
             # the partners of a point are the next ones of the batch, which is in random order
             following = partial(_following, n=config.n_partners)
             second = tuple(following(half) for half in first)
-            y_second, w_second = following(y), following(weight)
+            y_second, w_second = tuple(following(own) for own in y), following(weight)
         repeat = partial(_repeat, times=config.n_partners)
-        first, y, weight = tuple(repeat(half) for half in first), repeat(y), repeat(weight)
+        first, y = (tuple(repeat(part) for part in both) for both in (first, y))
+        weight = repeat(weight)
         if masks is not None:
             # or the compiler draws and copies them anew wherever one is used
             masks = jax.lax.optimization_barrier(
                 [_repeat(mask, 2 * config.n_partners) for mask in masks]
             )
         predicted = network.differences(first, second, masks)
-        loss = _mean_square(predicted - (y - y_second), weight * w_second)
+        loss = _mean_square(_errors(predicted, _difference(y, y_second)), weight * w_second)
         if config.loops:
             loss += member.loop_weight * self.loop_loss(parameters, key)
         return loss
@@ -295,7 +310,7 @@ class MemberTask(NamedTuple):
         problem, member = self.problem, self.member
         rows = member.held_out
         weight = (jnp.arange(rows.shape[0]) < member.n_held_out) * problem.weight[rows]
-        square = jnp.mean((predicted - problem.y[rows]) ** 2, axis=-1)
+        square = jnp.mean(_errors(predicted, self.targets(rows)) ** 2, axis=-1)
         return jnp.sqrt(jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30))
 
     def predict(self, parameters: Parameters, rows: Array, n_anchors: int, block: int) -> Array:
@@ -304,7 +319,7 @@ class MemberTask(NamedTuple):
         `block` rows are computed at once, from their first layer on: there may be many.
         """
         problem, network = self.problem, self.network(parameters)
-        anchors = self.member.rows[(jnp.arange(n_anchors) * self.member.n_rows) // n_anchors]
+        anchors = self.member.rows[(jnp.arange(n_anchors) * self.member.n_anchors) // n_anchors]
         anchor_halves = network.first_layer(self.features(anchors))
 
         def one(row: Array) -> Array:
@@ -345,6 +360,20 @@ def _repeat(values: Array, times: int) -> Array:
     Copies, as the gradient of a broadcast is a sum over the first axis, which is slow, too.
     """
     return jnp.concatenate([values] * times)
+
+
+def _difference(first: Targets, second: Targets) -> Targets:
+    """Values of y(first) − y(second), or its bounds."""
+    if len(first) == 1:
+        return (first[0] - second[0],)
+    return first[0] - second[1], first[1] - second[0]
+
+
+def _errors(predicted: Array, targets: Targets) -> Array:
+    """Signed distances of predictions to values, or to the intervals between bounds."""
+    if len(targets) == 1:
+        return predicted - targets[0]
+    return predicted - jnp.clip(predicted, *targets)
 
 
 def _mean_square(error: Array, weight: Array) -> Array:

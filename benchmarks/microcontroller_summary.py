@@ -1,0 +1,183 @@
+"""Tables and the picture of `benchmarks.microcontroller`."""
+
+import numpy as np
+import pandas as pd
+
+from paper import harness
+
+WITHIN = 1.05  # of the error of the ensemble of plain networks
+LEGEND = {
+    ("twin", "float32"): ("neural twin", "C0", "o"),
+    ("twin", "int16"): ("neural twin, int16", "C9", "s"),
+    ("plain", "float32"): ("plain networks", "C3", "o"),
+    ("plain", "int16"): ("plain networks, int16", "C1", "s"),
+    ("trees", "float32"): ("tree twin", "C2", "^"),
+    ("forest", "float32"): ("forest (emlearn)", "C7", "v"),
+    ("lightgbm", "float32"): ("LightGBM", "C5", "x"),
+}
+
+
+def select(runs, **values):
+    """The runs with these values."""
+    for column, value in values.items():
+        runs = runs[runs[column] == value]
+    return runs
+
+
+def exported_runs(runs):
+    return runs[runs["dtype"] != "random anchors"]
+
+
+def largest_ensemble(runs, dtype):
+    """The ensemble of the most plain networks."""
+    plain = select(runs, model="plain", dtype=dtype)
+    return plain.sort_values("members").iloc[-1]
+
+
+def smallest_twin(runs, dtype, error):
+    """The twin of the smallest flash whose error is at most `error`; None without one."""
+    twins = select(runs, dtype=dtype)
+    twins = twins[twins["model"].isin(["twin", "trees"]) & (twins["rmse"] <= error)]
+    return twins.sort_values("flash_m4").iloc[0] if len(twins) else None
+
+
+def flash_rows(runs):
+    """For each data set: the smallest twin within 5 % of the ensemble, and its share of flash."""
+    rows, shares = [], {"float32": [], "int16": []}
+    for key, own in runs.groupby("dataset"):
+        own = exported_runs(own)
+        if not {"plain", "twin"} <= set(own["model"]):
+            continue
+        cells = [key]
+        for dtype in ("float32", "int16"):
+            plain = largest_ensemble(own, dtype)
+            twin = smallest_twin(own, dtype, WITHIN * plain["rmse"])
+            cells.append(f"{plain['rmse']:.4g}, {plain['flash_m4'] / 1000:.0f} kB")
+            single = select(own, model="plain", dtype=dtype, members=1).iloc[0]
+            cells.append(f"{single['rmse']:.4g}, {single['flash_m4'] / 1000:.0f} kB")
+            if twin is None:
+                cells += ["none", "—"]
+                continue
+            shares[dtype].append(twin["flash_m4"] / plain["flash_m4"])
+            kind = f"{twin['members']:.0f} × {twin['anchors']:.0f}"
+            kind = f"trees × {twin['anchors']:.0f}" if twin["model"] == "trees" else kind
+            size = f"{twin['flash_m4'] / 1000:.0f} kB"
+            cells += [f"{twin['rmse']:.4g}, {size} ({kind})", f"{shares[dtype][-1]:.3f}"]
+        rows.append(cells)
+    counts = [f"{sum(share <= 0.1 for share in own)} of {len(rows)}" for own in shares.values()]
+    empty = ["", "", ""]
+    rows.append(["at most a tenth", *empty, f"**{counts[0]}**", *empty, f"**{counts[1]}**"])
+    return rows
+
+
+def thinning_rows(runs, model):
+    """RMSE of 32 chosen and of 32 random anchors, as a ratio to that of all anchors."""
+    rows = []
+    for key, own in select(runs, model=model).groupby("dataset"):
+        # the largest ensemble that was run
+        own = select(own, members=own["members"].max())
+        own = select(own, choice=own["choice"].iloc[0])
+        every = select(own, dtype="float32").sort_values("anchors").iloc[-1]
+        chosen = select(own, dtype="float32", anchors=32)["rmse"].iloc[0] / every["rmse"]
+        random = select(own, dtype="random anchors")["rmse"].iloc[0] / every["rmse"]
+        single = select(own, dtype="float32", anchors=1)["rmse"].iloc[0] / every["rmse"]
+        ratios = [f"{value:.4f}" for value in (chosen, random, single)]
+        rows.append([key, f"{every['members']:.0f}", f"{every['rmse']:.4g}", *ratios])
+    if rows:
+        chosen, random = (np.array([float(row[i]) for row in rows]) for i in (3, 4))
+        counts = f"{(chosen <= 1.01).sum()} of {len(rows)}", f"{(chosen < random).sum()}"
+        text = f"**{counts[0]}; {counts[1]}**"
+        rows.append(["within 1 %; better than random", "", "", text, "", ""])
+    return rows
+
+
+def fixed_point_rows(runs):
+    """RMSE of int16 as a ratio to that of float32, of the same model."""
+    rows = []
+    for key, own in runs.groupby("dataset"):
+        cells = [key]
+        for model, anchors in (("twin", 32), ("plain", 0)):
+            part = select(own, model=model, anchors=anchors).sort_values("members")
+            errors = {dtype: select(part, dtype=dtype)["rmse"] for dtype in ("float32", "int16")}
+            known = all(len(values) for values in errors.values())
+            ratio = errors["int16"].iloc[-1] / errors["float32"].iloc[-1] if known else np.nan
+            cells.append(f"{ratio:.5f}" if known else "—")
+        rows.append(cells)
+    return rows
+
+
+def instruction_rows(runs):
+    """Instructions of one prediction, of one network or of the whole tree twin."""
+    rows = []
+    known = exported_runs(runs).dropna(subset=["instructions_m4"])
+    known = known[~known["choice"].astype(str).isin(["size"])]
+    known = known[known["model"].isin(["twin", "plain", "trees"]) & (known["members"] <= 1)]
+    for (model, dtype, anchors), own in known.groupby(["model", "dtype", "anchors"]):
+        medians = [own[f"instructions_{name}"].median() / 1e6 for name in ("m0", "m4")]
+        rows.append([f"{model}, {dtype}", f"{anchors}", *(f"{value:.3g}" for value in medians)])
+    return rows
+
+
+def summary(runs):
+    flash = "the smallest twin within 5 %", "share"
+    header = ["", "32 plain, float32", "1 plain", *flash, "32 plain, int16", "1 plain", *flash]
+    lines = [
+        "# Twins on microcontrollers",
+        "",
+        "Test RMSE and flash of a Cortex-M4F, split 0, `python -m benchmarks.microcontroller`. "
+        "Twins: members × anchors.",
+        "",
+        *harness.markdown_table(header, flash_rows(runs)),
+    ]
+    for model, title in (("twin", "Neural twins"), ("trees", "Tree twins")):
+        rows = thinning_rows(runs, model)
+        if rows:
+            lines += ["", f"## {title}: anchors, RMSE as a ratio to all anchors", ""]
+            lines += harness.markdown_table(
+                ["", "members", "RMSE of all", "32 chosen", "32 random", "1 chosen"], rows
+            )
+    lines += ["", "## RMSE of int16 as a ratio to float32", ""]
+    lines += harness.markdown_table(["", "twin, 32 anchors", "plain"], fixed_point_rows(runs))
+    lines += ["", "## Millions of instructions of one prediction, one member, medians", ""]
+    lines += harness.markdown_table(
+        ["", "anchors", "Cortex-M0+", "Cortex-M4F"], instruction_rows(runs)
+    )
+    return lines
+
+
+def draw(runs, path):
+    """RMSE against flash, one panel for each data set."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"font.size": 8}):
+        figure = Figure(figsize=(9, 8.2), layout="constrained")
+        keys = list(dict.fromkeys(runs["dataset"]))
+        shown = {}  # one line of each kind, for the legend
+        panels = figure.subplots(3, 3, squeeze=False).ravel()
+        for panel, key in zip(panels, keys, strict=False):
+            own = exported_runs(select(runs, dataset=key))
+            for (model, dtype), (label, color, marker) in LEGEND.items():
+                part = select(own, model=model, dtype=dtype)
+                if not len(part):
+                    continue
+                flash = pd.to_numeric(part["flash_m4"]) / 1000
+                (shown[label],) = panel.plot(
+                    flash, part["rmse"], marker, color=color, ms=4, alpha=0.8, label=label
+                )
+            if len(select(own, model="plain")):
+                level = WITHIN * largest_ensemble(own, "float32")["rmse"]
+                panel.axhline(level, color="0.6", lw=0.8, ls="--", zorder=0)
+            panel.set(xscale="log", yscale="log", title=key)
+            panel.minorticks_off()
+            low, high = own["rmse"].min(), own["rmse"].max()
+            panel.set_yticks([low, high], [f"{low:.3g}", f"{high:.3g}"])
+        for panel in panels[len(keys) :]:
+            panel.remove()
+        for panel in panels[: len(keys)]:
+            panel.set_xlabel("flash, kB")
+        panels[0].set_ylabel("test RMSE")
+        order = [label for label, _, _ in LEGEND.values() if label in shown]
+        handles = [shown[label] for label in order]
+        figure.legend(handles, order, loc="outside lower center", ncols=4, frameon=False)
+        harness.write_figure(path, figure, dpi=110)

@@ -1,0 +1,186 @@
+"""Predictions and sizes of models exported to ONNX, beside `predict` and the saved model.
+
+At most 150 training rows of the paper's first split are fitted, and the test rows are not used.
+Queries are training rows with noise, in float32: the differences of mean and standard deviation
+are those of onnxruntime from `predict`, in standard deviations of y. Then the same queries in
+float64, of which the exported model gets the rounded values: the share of rows that differ by more
+than 1e-5. Models that take missing values get 5 % of them, and "categories" has one feature as
+text, with a category that is not in the training rows.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.onnx_export --kinds boosting ridge --datasets YH BH
+    python -m benchmarks.onnx_export --only-table
+
+Results: `benchmarks/results/onnx_export.csv` and `.md`.
+"""
+
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+import twinned
+from paper import harness
+from paper.data import training_and_test_rows
+from twinned import (
+    AutoTwinRegressor,
+    NearestAnchors,
+    NeuralRegressor,
+    TwinNeuralRegressor,
+    TwinRegressor,
+)
+from twinned.export import to_onnx
+from twinned.export.onnx.runtime import predict_onnx
+
+COLUMNS = [
+    "dataset", "kind", "rows", "mean:.2e", "above_mean", "std:.2e", "above_std",
+    "share_rounded:.5f", "bytes", "size_ratio:.3f", "seconds:.1f",
+]  # fmt: skip
+DATASETS = ["BC", "BH", "CS", "EE", "RCL", "TF", "WN", "WSB", "YH"]
+MAX_TRAINING_ROWS, NOISE, SHARE_MISSING = 150, 0.1, 0.05
+MEAN_TOLERANCE, STD_TOLERANCE = 1e-5, 1e-4
+BOOSTING = HistGradientBoostingRegressor(max_iter=100, min_samples_leaf=30)
+NETWORKS = {"effort": "fast", "n_members": 4, "max_steps": 300, "random_state": 0}
+
+
+def twin(estimator, **options):
+    return TwinRegressor(estimator, **{"pairs": 30, "random_state": 0} | options)
+
+
+KINDS = {
+    "boosting": twin(BOOSTING),
+    "missing": twin(BOOSTING),
+    "categories": twin(BOOSTING),
+    "tree": twin(DecisionTreeRegressor(min_samples_leaf=5)),
+    "forest": twin(RandomForestRegressor(10, min_samples_leaf=2)),
+    "extra trees": twin(ExtraTreesRegressor(10, min_samples_leaf=2)),
+    "gradient boosting": twin(GradientBoostingRegressor()),
+    "ridge": twin(Ridge()),
+    "nearest anchors": twin(BOOSTING, anchors=NearestAnchors(16)),
+    "k-NN": twin(KNeighborsRegressor(5), pairs=2),
+    "networks": NeuralRegressor(**NETWORKS),
+    "neural twin": TwinNeuralRegressor(**NETWORKS),
+    "blend": AutoTwinRegressor(
+        members=[
+            "ridge",
+            "gp_matern",
+            "extra_trees:fast",
+            "boosting:fast",
+            ("twin", twin(BOOSTING)),
+        ],
+        cv=3,
+        random_state=0,
+    ),
+}
+
+
+def draw_rows(dataset, kind, n_rows):
+    """Training rows and their y, and queries in float64."""
+    (X, y), _ = training_and_test_rows(dataset, 0)
+    X, y = np.asarray(X, dtype=float)[:MAX_TRAINING_ROWS], np.asarray(y)[:MAX_TRAINING_ROWS]
+    rng = np.random.RandomState(0)
+    queries = X[rng.randint(0, len(X), n_rows)]
+    queries = queries + NOISE * X.std(axis=0) * rng.normal(size=queries.shape)
+    if kind in ("missing", "blend"):
+        X, queries = (np.where(rng.rand(*v.shape) < SHARE_MISSING, np.nan, v) for v in (X, queries))
+    return X, y, queries
+
+
+def as_table(values, kind, edges):
+    """A table, whose first feature is text where the kind has categories."""
+    table = pd.DataFrame(values, columns=[f"x{j}" for j in range(values.shape[1])])
+    if kind == "categories":
+        code = np.searchsorted(edges, values[:, 0])
+        names = np.array(["a", "b", "c", "d", "e"], dtype=object)
+        table["x0"] = names[code]
+    return table
+
+
+def run_trial(dataset, kind, rows):
+    warnings.simplefilter("ignore")
+    X, y, queries = draw_rows(dataset, kind, rows)
+    # the last category is beyond the training rows
+    known = X[:, 0][~np.isnan(X[:, 0])]
+    edges = [*np.quantile(known, [0.25, 0.5, 0.75]), known.max()]
+    model = KINDS[kind].fit(as_table(X, kind, edges), y)
+    exact = as_table(queries.astype(np.float32).astype(np.float64), kind, edges)
+    with tempfile.TemporaryDirectory() as folder:
+        path, saved = Path(folder) / "model.onnx", Path(folder) / "model.twin"
+        to_onnx(model, path)
+        twinned.save(model, saved)
+        sizes = path.stat().st_size, saved.stat().st_size
+        found = predict_onnx(path, exact)
+        rounded = predict_onnx(path, as_table(queries, kind, edges))["mean"]
+    mean, std = model.predict(exact, return_std=True)
+    unit = y.std()
+    apart, apart_std = np.abs(found["mean"] - mean) / unit, np.abs(found["std"] - std) / unit
+    other = np.abs(rounded - model.predict(as_table(queries, kind, edges))) / unit
+    return {
+        "mean": apart.max(),
+        "above_mean": int((apart > MEAN_TOLERANCE).sum()),
+        "std": apart_std.max(),
+        "above_std": int((apart_std > STD_TOLERANCE).sum()),
+        "share_rounded": np.mean(other > MEAN_TOLERANCE),
+        "bytes": sizes[0],
+        "size_ratio": sizes[0] / sizes[1],
+    }
+
+
+def summary(runs):
+    """The table of the largest differences and sizes of each kind."""
+    rows = []
+    for kind in KINDS:
+        own = runs[runs["kind"] == kind]
+        if len(own):
+            rows.append(
+                [
+                    kind,
+                    " ".join(own["dataset"]),
+                    f"{own['rows'].sum():,}",
+                    f"{own['mean'].max():.0e}",
+                    f"{own['above_mean'].sum():,}",
+                    f"{own['std'].max():.0e}",
+                    f"{own['above_std'].sum():,}",
+                    f"{own['share_rounded'].max():.2%}",
+                    f"{own['size_ratio'].min():.2f} … {own['size_ratio'].max():.2f}",
+                ]
+            )
+    header = [
+        "", "data sets", "rows", "mean", "above 1e-5", "std", "above 1e-4",
+        "float64 rows above 1e-5", "size",
+    ]  # fmt: skip
+    return [
+        "# Export to ONNX",
+        "",
+        "Largest differences of onnxruntime from `predict`, in standard deviations of y, on rows "
+        "that are exact in float32, and the number of rows above the tolerance; the largest share, "
+        "over data sets, of other rows that differ by more; and the size of the file, in units of "
+        "the saved model. `python -m benchmarks.onnx_export`.",
+        "",
+        *harness.markdown_table(header, rows),
+    ]
+
+
+def main():
+    arguments = harness.parse_arguments(
+        __doc__, jobs=1, rows=10_000, datasets=DATASETS, kinds=list(KINDS), only_table=False
+    )
+    path = harness.RESULTS / "onnx_export.csv"
+    table = harness.ResultTable(path, ("dataset", "kind", "rows"), COLUMNS)
+    trials = [(key, kind, arguments.rows) for kind in arguments.kinds for key in arguments.datasets]
+    harness.run_benchmark(table, trials, run_trial, arguments)
+    harness.write_markdown(path.with_suffix(".md"), summary(table.read()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""`twinned export`: write a saved model in a format that runs without Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+
+from twinned.cli import options
+from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
+from twinned.cli.predict import load_twin
+from twinned.exceptions import MissingExtraError
+
+
+class Settings(NamedTuple):
+    """Options of an export."""
+
+    outputs: list[str]
+    confidence: float | None
+    int16: bool
+
+
+Facts = dict[str, Any]  # that are printed
+
+
+def _write_onnx(model: Any, path: Path, settings: Settings) -> Facts:
+    """Write an ONNX file."""
+    from twinned.export.onnx import to_onnx
+
+    if settings.int16:
+        raise ValueError("--int16 is for C; -o must end in .h.")
+    to_onnx(model, path, outputs=settings.outputs, confidence=settings.confidence)
+    if "mean" not in settings.outputs:
+        return {"largest_difference": None}
+    from twinned.export.onnx.runtime import largest_difference
+
+    try:
+        return {"largest_difference": largest_difference(model, path)}
+    except MissingExtraError:
+        print_message("note", "the file is not compared with predict: pip install onnxruntime.")
+        return {"largest_difference": None}
+
+
+def _write_c(model: Any, path: Path, settings: Settings) -> Facts:
+    """Write a C header."""
+    from twinned.export.c import to_c
+
+    if settings.confidence is not None:
+        raise ValueError("--confidence is for ONNX; a C header has all confidences.")
+    report = to_c(model, path, dtype="int16" if settings.int16 else "float32")
+    spread = float(np.std(model.anchors_y_)) or 1.0
+    return {
+        "largest_difference": report.max_difference / spread,
+        "anchors": report.n_anchors,
+        "flash_bytes": report.flash_bytes,
+        "ram_bytes": report.ram_bytes,
+    }
+
+
+# A writer of each format returns what is printed, above all the largest difference to `predict` at
+# the anchors, in standard deviations of y.
+_WRITERS: dict[str, Callable[[Any, Path, Settings], Facts]] = {
+    ".onnx": _write_onnx,
+    ".h": _write_c,
+}
+
+
+def _thin(model: Any, n_anchors: int) -> Any:
+    """A twin with fewer anchors."""
+    from twinned.export.thinning import thin
+
+    return thin(model, n_anchors)
+
+
+def export_command(
+    model: options.SavedModel,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="File to write; its suffix sets the format: .onnx or .h (C)."
+        ),
+    ],
+    outputs: Annotated[
+        str,
+        typer.Option("--outputs", help="Outputs of the exported model.", metavar="NAMES"),
+    ] = "mean,std",
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            "--confidence",
+            help="Also export the ends, lower and upper, of prediction intervals with this "
+            "confidence, such as 0.9. The model must have been cross-validated when it was "
+            "fitted.",
+            metavar="P",
+        ),
+    ] = None,
+    anchors: Annotated[
+        int | None,
+        typer.Option(
+            "--anchors",
+            help="Number of anchors to store, chosen so that they predict as all do.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None,
+    int16: Annotated[
+        bool, typer.Option("--int16", help="C: networks in 16-bit fixed point.")
+    ] = False,
+    key_file: options.KeyFile = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Export a saved model to a file that runs without Python.
+
+    Prints the size of the file and the largest difference of its predictions to those of the model,
+    on the stored anchors (of an ONNX file, where onnxruntime is installed).
+
+    For example:
+
+        twinned export houses.twin -o houses.onnx
+
+        twinned export houses.twin -o houses.onnx --outputs mean --confidence 0.9
+
+        twinned export houses.twin -o houses.h --anchors 32
+    """
+    with exit_on_bad_input():
+        write = _WRITERS.get(output.suffix.lower())
+        if write is None:
+            known = " or ".join(_WRITERS)
+            raise ValueError(f"-o {output}: the name must end in {known}, which sets the format.")
+        path = options.check_output_path(output, [model])
+        names = [name.strip() for name in outputs.split(",") if name.strip()]
+        with print_warnings():
+            fitted = load_twin(model, key_file)
+            if anchors is not None:
+                fitted = _thin(fitted, anchors)
+            found = write(fitted, path, Settings(names, confidence, int16))
+    facts = {
+        "model": str(model),
+        "output": str(output),
+        "bytes": path.stat().st_size,
+        "model_bytes": model.stat().st_size,
+        **found,
+    }
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    typer.echo(f"{output}: {facts['bytes']:,} bytes, {facts['model_bytes']:,} of {model.name}")
+    if "flash_bytes" in facts:
+        typer.echo(
+            f"on a microcontroller: {facts['flash_bytes']:,} bytes of flash for the tables of "
+            f"{facts['anchors']} anchors, and 1 to 4 kB of code; "
+            f"{facts['ram_bytes']:,} bytes of RAM"
+        )
+    if facts["largest_difference"] is not None:
+        typer.echo(
+            "largest difference to predict on the anchors: "
+            f"{facts['largest_difference']:.1e} standard deviations of the target"
+        )

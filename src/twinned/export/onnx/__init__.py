@@ -1,0 +1,97 @@
+"""Export of fitted models to ONNX.
+
+The graph is written directly: the table is encoded, the anchors are stored as a matrix, and each
+query is predicted in a loop over rows, so that memory does not grow with the batch. Each module
+adds one part to the graph: `inputs`, `trees`, `categorical_trees`, `regressors`, `networks`,
+`twins`, `preparation`, `error_scale`, `models`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from twinned._validation import check_choice
+from twinned.exceptions import MissingExtraError
+
+try:
+    import onnx  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("to_onnx needs onnx: pip install 'twinned[onnx]'.") from error
+
+__all__ = ["to_onnx"]
+
+OUTPUTS = ("mean", "std")
+_MAX_BYTES = 2**31 - 1  # of a protocol buffer
+
+
+def to_onnx(
+    model: Any,
+    path: str | PathLike[str],
+    *,
+    outputs: Sequence[str] = OUTPUTS,
+    confidence: float | None = None,
+) -> None:
+    """Export a fitted model to an ONNX file.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        A `TwinRegressor` over trees, forests, boosting, linear models or k nearest neighbors, a
+        `TwinNeuralRegressor`, a `NeuralRegressor`, a `SemiSupervisedTwinRegressor` or an
+        `AutoTwinRegressor` of such members; also as the last step of a pipeline after scalers, or
+        with the logarithm of the target (`TransformedTargetRegressor` with `inverse_func=np.exp`).
+        What cannot be exported is refused with a `TypeError`.
+    path : str or PathLike
+        The file; its name usually ends in `.onnx`. It is written completely or not at all.
+    outputs : sequence of {"mean", "std"}, default=("mean", "std")
+        The outputs of the exported model, in this order.
+    confidence : float, default=None
+        Adds the outputs `lower` and `upper`: the ends of the prediction interval with this
+        confidence, for a model that stores its calibration.
+
+    Notes
+    -----
+    A table whose columns are all numbers is one input `X`, float (batch, n_features). A table with
+    text has one input for each column, named as the column, float or string (batch, 1); an empty
+    text is a missing value. Outputs are double, (batch,), or (batch, n_outputs) where y has
+    several. The file needs the operators of opset 21 and ai.onnx.ml 5 (onnxruntime 1.20).
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from sklearn.linear_model import Ridge
+    >>> from twinned import TwinRegressor
+    >>> from twinned.datasets import make_tf
+    >>> from twinned.export import to_onnx
+    >>> twin = TwinRegressor(Ridge()).fit(*make_tf(30, random_state=0))
+    >>> with TemporaryDirectory() as folder:
+    ...     to_onnx(twin, Path(folder) / "twin.onnx", outputs=["mean"])
+    ...     (Path(folder) / "twin.onnx").stat().st_size < 10_000
+    True
+    """
+    from twinned.export.onnx.assembly import assemble
+    from twinned.export.onnx.refusal import refuse
+    from twinned.persistence.archive import write_atomically
+
+    names = tuple([outputs] if isinstance(outputs, str) else outputs)
+    for name in names:
+        check_choice("outputs", name, OUTPUTS)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"outputs must be one or both of {OUTPUTS}, each once, not {outputs!r}.")
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}; create it, then export again.")
+    proto = assemble(model, names, confidence)
+    size = proto.ByteSize()
+    if size > _MAX_BYTES:
+        refuse(
+            f"it would have {size:,} bytes, more than the {_MAX_BYTES:,} of an ONNX file",
+            "use fewer or smaller trees, or fewer anchors",
+        )
+    write_atomically(path, proto.SerializeToString())

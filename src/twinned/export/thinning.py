@@ -1,0 +1,315 @@
+"""Thinning: the few anchors and members that predict as all of them do."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy.optimize import nnls
+from sklearn.utils.validation import check_is_fitted
+
+from twinned._neighbors import Indices
+from twinned._table import Floats
+from twinned._validation import check_integer, count_rows, validate_target
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.blocks import Queries
+from twinned.estimators.neural_base import BaseNeural
+from twinned.models.greedy_selection import greedy_selection
+
+_MAX_CANDIDATES = 1000  # anchors to choose from; of more, as many are drawn
+_MAX_ROWS = 400  # rows of each kind on which predictions are compared
+_MAX_EXCHANGES = 20  # rounds of the local search
+SHRINKAGE = 0.01
+Neural = TypeVar("Neural", bound=BaseNeural)
+
+
+def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
+    """Choose the anchors worth storing, with their weights.
+
+    Without `y`, the chosen anchors are those whose weighted mean is closest to the prediction from
+    all anchors. No labels are needed for that, so it is compared on the anchors themselves, on as
+    many rows whose features are those of two anchors at random, and on the rows of `X`: the twin
+    has seen the first in its fit, but not the others. With `y`, the squared error of the rows of
+    `X` is added; these must not have been used in `fit`.
+
+    Anchors are chosen greedily with equal weights, then exchanged one by one as long as that
+    helps. Then nonnegative weights are fitted that sum to one, with a penalty on their distance
+    from equal weights.
+
+    Parameters
+    ----------
+    twin : TwinRegressor or TwinNeuralRegressor
+        A fitted twin of a single output. It is not changed.
+    n_anchors : int
+        Number of anchors to choose; with as many as the twin has, or more, all are used. Of more
+        than 1,000 anchors, 1,000 are drawn to choose from.
+    X : table or array of shape (n, n_features), default=None
+        Further rows on which predictions are compared.
+    y : array of shape (n,), default=None
+        Their values.
+
+    Returns
+    -------
+    twin
+        A fitted twin with the same trained model and the chosen anchors. Their weights are
+        `anchor_weights_`, and its parameters are `anchors="all"` and `weights="uniform"`. It stores
+        no calibration of intervals: use `twinned.conformal`.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from twinned import TwinRegressor
+    >>> from twinned.datasets import make_tf
+    >>> from twinned.export import thin
+    >>> X, y = make_tf(80, random_state=0)
+    >>> forest = RandomForestRegressor(10, min_samples_leaf=2, random_state=0)
+    >>> twin = TwinRegressor(forest).fit(X[:60], y[:60])
+    >>> small = thin(twin, 8)
+    >>> len(small.anchors_X_), float(small.anchor_weights_.sum().round(6))
+    (8, 1.0)
+    >>> bool(np.abs(small.predict(X[60:]) - twin.predict(X[60:])).mean() < 0.05 * y.std())
+    True
+    """
+    n_anchors = check_integer("n_anchors", n_anchors)
+    if not isinstance(twin, BaseTwin):
+        raise TypeError(
+            f"twin must be a fitted TwinRegressor or TwinNeuralRegressor, not {twin!r}."
+        )
+    check_is_fitted(twin)
+    if twin.anchors_y_.ndim != 1:
+        raise ValueError(f"Thinning needs a single output, but y has {twin.anchors_y_.shape[1]}.")
+    if y is not None and X is None:
+        raise ValueError("y is given, but X is None; they belong together.")
+    candidates, gram = deviation_gram(twin, X, y)
+    return thin_by_gram(twin, n_anchors, candidates, gram)
+
+
+def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floats) -> Any:
+    """Choose anchors by the results of `deviation_gram`, which serve for several numbers."""
+    chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
+    weights = fit_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
+    return with_anchors(twin, candidates[chosen], weights)
+
+
+def deviation_gram(twin: BaseTwin, X: Any = None, y: Any = None) -> tuple[Indices, Floats]:
+    """The anchors to choose from, and the Gram matrix of the deviations of their estimates."""
+    rng = np.random.RandomState(0)
+    candidates = np.sort(rng.permutation(len(twin.anchors_X_))[:_MAX_CANDIDATES])
+    deviations = _deviations(twin, candidates, X, y, rng)
+    return candidates, np.sum([part.T @ part / len(part) for part in deviations], axis=0)
+
+
+def with_anchors(twin: BaseTwin, anchors: Indices, weights: Floats) -> Any:
+    """A copy of the twin with some of its anchors."""
+    metric = twin._metric()  # learned from more rows than those that remain
+    thinned = copy.copy(twin).set_params(anchors="all", weights="uniform")
+    thinned._learned_metric = tuple(metric)
+    labels = twin.anchor_labels_
+    thinned._row_labels = None
+    thinned._set_anchors(
+        twin.anchors_X_[anchors],
+        twin.anchors_y_[anchors],
+        weights,
+        twin._schema,
+        twin.anchor_rows_[anchors],
+    )
+    thinned.anchor_labels_ = None if labels is None else [labels[i] for i in anchors]
+    return thinned
+
+
+def _deviations(
+    twin: BaseTwin, candidates: Indices, X: Any, y: Any, rng: np.random.RandomState
+) -> list[Floats]:
+    """(row, candidate): estimates minus what they should be, for each kind of rows."""
+    rows = rng.permutation(len(twin.anchors_X_))[:_MAX_ROWS]
+    of_anchors, own = _estimates(twin, twin.anchors_X_[rows], candidates)
+    of_anchors -= own[:, None]
+    # the estimate of a row from itself is no measure of other rows
+    of_anchors[rows[:, None] == candidates] = 0.0
+    crossed, own = _estimates(twin, crossed_rows(twin, rows, rng), candidates)
+    parts = [of_anchors, crossed - own[:, None]]
+    if X is not None:
+        further, own = _estimates(twin, twin._validate_queries(X).matrix, candidates)
+        parts.append(further - own[:, None])
+        if y is not None:
+            values = validate_target(twin, y, count_rows(X), multi_output=False)
+            parts.append(further - values[:, None])
+    return parts
+
+
+def _estimates(twin: BaseTwin, matrix: Floats, candidates: Indices) -> tuple[Floats, Floats]:
+    """(row, candidate) estimates of encoded rows, and (row,) their predictions."""
+    every = copy.copy(twin).set_params(anchors="all", weights="uniform")
+    every._row_labels = None
+    every._set_anchors(
+        twin.anchors_X_[candidates],
+        twin.anchors_y_[candidates],
+        None,
+        twin._schema,
+        twin.anchor_rows_[candidates],
+    )
+    estimates = every._predictor().predict_anchors(Queries(every._to_rows, every._schema, matrix))
+    queries = Queries(twin._to_rows, twin._schema, matrix)
+    whole = twin._predictor().predict(queries, return_std=False)[0]
+    return estimates[1][..., 0], whole[:, 0]
+
+
+def crossed_rows(twin: BaseTwin, rows: Indices, rng: np.random.RandomState) -> Floats:
+    """(row, feature) encoded rows, each feature at random from an anchor or from another one."""
+    first, second = twin.anchors_X_[rows], twin.anchors_X_[rng.permutation(rows)]
+    return np.where(rng.uniform(size=first.shape) < 0.5, first, second)
+
+
+def choose_anchors(gram: Floats, n_anchors: int) -> Indices:
+    """(n_anchors,) anchors whose mean deviates least, by the Gram matrix of their deviations.
+
+    Greedily, then by exchanges of one anchor at a time.
+
+    >>> deviations = np.array([[1.0, -1.0, 3.0], [1.0, -1.0, 3.0]])
+    >>> choose_anchors(deviations.T @ deviations, 2)
+    array([0, 1])
+    """
+    diagonal = np.diag(gram)
+    chosen = np.array([], dtype=np.intp)
+    sums = np.zeros(len(gram))  # of the rows of the chosen ones
+    total = 0.0  # squared deviation of the sum of the chosen ones
+    for _ in range(n_anchors):
+        totals = total + 2.0 * sums + diagonal
+        totals[chosen] = np.inf
+        added = int(np.argmin(totals))
+        chosen, total = np.append(chosen, added), float(totals[added])
+        sums = sums + gram[added]
+    for _ in range(_MAX_EXCHANGES):
+        before = total
+        for position, dropped in enumerate(chosen):
+            rest = sums - gram[dropped]
+            totals = total - 2.0 * rest[dropped] - diagonal[dropped] + 2.0 * rest + diagonal
+            totals[np.delete(chosen, position)] = np.inf
+            added = int(np.argmin(totals))
+            if totals[added] < total:
+                chosen[position], total = added, float(totals[added])
+                sums = rest + gram[added]
+        if not total < before * (1.0 - 1e-6):
+            break
+    return chosen
+
+
+def fit_weights(gram: Floats, shrinkage: float) -> Floats:
+    """(anchor,) nonnegative weights w that sum to one and minimize wᵀGw + penalty.
+
+    The penalty is `shrinkage` times the mean diagonal times the squared distance from equal
+    weights. The sum is enforced by a large penalty and then normalized.
+
+    >>> fit_weights(np.diag([1.0, 3.0]), 0.0).round(3)
+    array([0.75, 0.25])
+    """
+    n_anchors = len(gram)
+    size = float(np.mean(np.diag(gram)))
+    if not size > 0:
+        return np.full(n_anchors, 1.0 / n_anchors)
+    gram = gram / size
+    values, vectors = np.linalg.eigh(gram + shrinkage * np.eye(n_anchors))
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # rootᵀ root is the matrix
+    linear = np.linalg.lstsq(root.T, np.full(n_anchors, shrinkage / n_anchors), rcond=None)[0]
+    large = 1e3 * n_anchors
+    A = np.concatenate([root, np.full((1, n_anchors), large)])
+    weights, _ = nnls(A, np.append(linear, large))
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) -> Neural:
+    """Choose the networks of an ensemble that predict as all of them do.
+
+    Members are counted greedily, with replacement, by the squared distance of their mean from the
+    prediction of the whole ensemble on the rows of `X`, or by their error where `y` is given: then
+    the rows must not have been used in `fit`. Members that are counted more often weigh more.
+
+    Parameters
+    ----------
+    model : TwinNeuralRegressor or NeuralRegressor
+        A fitted ensemble of a single output. It is not changed.
+    n_members : int
+        Number of members to choose; with as many as the model has, or more, all are used.
+    X : table or array of shape (n, n_features), default=None
+        Rows on which members are compared. None stands for the anchors of a twin and as many rows
+        with features of two anchors; a `NeuralRegressor` stores no rows, so that it needs them.
+    y : array of shape (n,), default=None
+        Their values.
+
+    Returns
+    -------
+    model
+        A fitted model of the chosen members.
+
+    Examples
+    --------
+    >>> from twinned import TwinNeuralRegressor
+    >>> from twinned.datasets import make_tf
+    >>> from twinned.export import thin_members
+    >>> X, y = make_tf(60, random_state=0)
+    >>> options = {"n_members": 4, "max_steps": 20, "n_folds": 1, "selection": "mean"}
+    >>> twin = TwinNeuralRegressor((8,), **options, random_state=0)
+    >>> small = thin_members(twin.fit(X, y), 2)
+    >>> small.n_members_, len(small.member_weights_)
+    (2, 2)
+    """
+    n_members = check_integer("n_members", n_members)
+    if not isinstance(model, BaseNeural):
+        raise TypeError(
+            f"model must be a fitted TwinNeuralRegressor or NeuralRegressor, not {model!r}."
+        )
+    check_is_fitted(model)
+    predicted = _member_predictions(model, X)
+    if predicted.ndim != 2:
+        raise ValueError("Thinning needs a single output.")
+    if y is None:
+        target: Floats = model.member_weights_ @ predicted
+    else:
+        target = validate_target(model, y, predicted.shape[1], multi_output=False)
+    errors = (predicted - target).T
+    counts = _choose_members(errors, min(n_members, len(predicted)))
+    return with_members(model, counts)
+
+
+def _member_predictions(model: BaseNeural, X: Any) -> Floats:
+    """(member, row) predictions of the rows that members are compared on."""
+    if X is not None:
+        return np.asarray(model.predict_members(X))
+    if not isinstance(model, BaseTwin):
+        raise ValueError(
+            f"{type(model).__name__} stores no rows; give rows X to compare members on."
+        )
+    rng = np.random.RandomState(0)
+    rows = rng.permutation(len(model.anchors_X_))[: _MAX_ROWS // 2]
+    matrix = np.concatenate([model.anchors_X_[rows], crossed_rows(model, rows, rng)])
+    predictor = model._predictor()
+    return predictor.squeeze(
+        predictor.predict_members(Queries(model._to_rows, model._schema, matrix))
+    )
+
+
+def _choose_members(errors: Floats, n_members: int) -> Floats:
+    """(member,) weights, of which `n_members` at most are positive."""
+    gram = errors.T @ errors
+    chosen = choose_anchors(gram, n_members)
+    weights = np.zeros(len(gram))
+    weights[chosen] = greedy_selection(errors[:, chosen], 20, 1e-9, stop_early=False)
+    # a chosen member that the selection drops still lowers the variance of new rows
+    weights[chosen] = 0.5 * weights[chosen] + 0.5 / n_members
+    return weights
+
+
+def with_members(model: Neural, weights: Floats) -> Neural:
+    """A copy of the model with the members of positive weight."""
+    used = np.flatnonzero(weights)
+    thinned = copy.copy(model)
+    thinned._parameters = {name: value[used] for name, value in model._parameters.items()}
+    thinned._gates = model._gates[used]
+    thinned.member_weights_ = weights[used] / weights[used].sum()
+    thinned.n_members_ = len(used)
+    if isinstance(thinned, BaseTwin):
+        for measured in {"intervals_", "applicability_"} & vars(thinned).keys():
+            delattr(thinned, measured)
+        thinned._set_derived_state(None)
+    return thinned

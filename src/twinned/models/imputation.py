@@ -1,0 +1,255 @@
+"""Imputation of censored target values by a Gaussian process.
+
+Given the known rows, the values of the censored rows have a joint normal distribution. Given their
+bounds, too, it is truncated. Its means are computed by expectation propagation, which replaces the
+bounds of each row by a normal factor that gives the row the same mean and variance. Far from known
+rows the process is uncertain: there, values are expected farther beyond a limit than close to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist
+
+from twinned._table import Floats
+from twinned.models.censoring import TargetBounds, truncated_moments
+from twinned.models.gaussian_process import KERNELS, GaussianProcess, fit_gaussian_process
+from twinned.models.relevance import fill_missing
+
+_MAX_KNOWN = 1000  # known rows of the process; of more, a random subset
+_LIKELIHOOD_ROWS = 500  # by which its hyperparameters are chosen
+_BLOCK = 500  # censored rows whose joint distribution is computed
+_REACH, _LEAST_REACH = 2.0, 1e-3  # of expected distances, and of the deviation of known values
+_CLEAR_GAIN = 0.1  # of the log likelihood per row
+_LEAST_NOISE = 1e-6  # in units of the amplitude, so that covariances are positive definite
+_SWEEPS, _STEP, _TOLERANCE = 50, 0.7, 1e-3  # of expectation propagation
+_LEAST_PRECISION = 1e-10  # of a factor, relative to that of the row
+
+
+class Imputation(NamedTuple):
+    """Known and imputed values, and how they were imputed."""
+
+    y: Floats  # (row,)
+    processes: dict[bool, GaussianProcess]  # of y (False) and of log y (True)
+    uses_log: tuple[bool, bool] = (False, False)  # below limits and above
+
+
+class _Rows(NamedTuple):
+    """Rows of positive weight, without missing values."""
+
+    features: Floats  # (row, feature)
+    bounds: TargetBounds
+    weight: Floats
+
+    def take(self, rows: NDArray[np.intp]) -> _Rows:
+        return _Rows(self.features[rows], self.bounds.take(rows), self.weight[rows])
+
+
+def impute_target(
+    features: Floats,
+    bounds: TargetBounds,
+    sample_weight: Floats | None = None,
+    similar: Imputation | None = None,
+) -> Imputation:
+    """Known values and, for censored rows, expected values given the known ones and the bounds.
+
+    The process is that of y or, where all known values and limits are positive, that of log y, if
+    it has the higher likelihood.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, n_encoded)
+        Numeric features and indicators of categories; a missing value counts as the mean.
+    bounds : TargetBounds
+        (n,) bounds; at least two rows are known.
+    sample_weight : ndarray of shape (n,), default=None
+        Positive weights of the rows, which divide the noise variance.
+    similar : Imputation, default=None
+        Of nearly the same rows, from which the search for the process starts.
+
+    Returns
+    -------
+    Imputation
+        With `y` of shape (n,), which is within the bounds.
+
+    Examples
+    --------
+    >>> X = np.linspace(0, 1, 61)[:, None]
+    >>> y = 3.0 * X[:, 0]
+    >>> is_low = y < 1.0
+    >>> bounds = TargetBounds(np.where(is_low, -np.inf, y), np.where(is_low, 1.0, y))
+    >>> bool(np.abs(impute_target(X, bounds).y - y).max() < 0.2)
+    True
+    """
+    imputed = bounds.limits()
+    if not bounds.censored.any():
+        return Imputation(imputed, {})
+    weight = np.ones(len(features)) if sample_weight is None else sample_weight
+    rows = _Rows(fill_missing(features)[0], bounds, weight)
+    order = np.random.RandomState(0).permutation(len(features))
+    censored = bounds.censored[order]
+    known, hidden = rows.take(order[~censored][:_MAX_KNOWN]), order[censored]
+    if similar is None:
+        processes, uses_log = _choose_processes(known, bounds)
+    else:
+        uses_log = similar.uses_log
+        processes = {
+            own: _fit_process(known, own, process) for own, process in similar.processes.items()
+        }
+    below, above = (side[hidden] for side in bounds.beyond)
+    by_log = (below & uses_log[0]) | (above & uses_log[1])
+    for logarithm, process in processes.items():
+        own = hidden[by_log == logarithm]
+        if len(own):
+            imputed[own] = _expected_values(process, known, rows.take(own), logarithm)
+    return Imputation(imputed, processes, uses_log)
+
+
+def finite_bounds(
+    features: Floats, bounds: TargetBounds, sample_weight: Floats | None = None
+) -> TargetBounds:
+    """Bounds without infinite ends: these are twice as far from the limit as is expected.
+
+    So a model that is trained with bounds cannot extrapolate arbitrarily far beyond a limit. The
+    arguments are those of `impute_target`.
+    """
+    limits, (below, above) = bounds.limits(), bounds.beyond
+    least = _LEAST_REACH * np.std(bounds.lower[~bounds.censored])
+    distance = np.abs(impute_target(features, bounds, sample_weight).y - limits)
+    reach = _REACH * np.maximum(distance, least)
+    return TargetBounds(
+        np.where(below, limits - reach, bounds.lower), np.where(above, limits + reach, bounds.upper)
+    )
+
+
+def _choose_processes(
+    known: _Rows, bounds: TargetBounds
+) -> tuple[dict[bool, GaussianProcess], tuple[bool, bool]]:
+    """The processes of y (False) and log y (True), and whether log y is used below and above.
+
+    The known values decide by their likelihood. Above limits, where errors of the logarithm grow,
+    it must be clearly better.
+    """
+    process = _fit_process(known, False)
+    if min(np.min(ends[np.isfinite(ends)]) for ends in bounds) <= 0:
+        return {False: process}, (False, False)
+    of_log = _fit_process(known, True)
+    gain = _log_likelihood(of_log, True) - _log_likelihood(process, False)
+    if gain <= 0:
+        return {False: process}, (False, False)
+    return {False: process, True: of_log}, (True, gain > _CLEAR_GAIN)
+
+
+def _fit_process(
+    known: _Rows, logarithm: bool, similar: GaussianProcess | None = None
+) -> GaussianProcess:
+    """The process of y or log y of known rows."""
+    y = known.bounds.lower
+    return fit_gaussian_process(
+        known.features,
+        np.log(y) if logarithm else y,
+        sample_weight=known.weight,
+        max_rows=_MAX_KNOWN,
+        max_likelihood_rows=_LIKELIHOOD_ROWS,
+        start=None if similar is None else (similar.length_scales, similar.noise),
+        random_state=0,
+    )
+
+
+def _log_likelihood(process: GaussianProcess, logarithm: bool) -> float:
+    """Log likelihood per row of the values y of the rows of a process of y or log y."""
+    value = process.log_marginal_likelihood_ / len(process.X) - np.log(process.scale[0])
+    if logarithm:  # the derivative of log y is 1 / y
+        value -= np.mean(process.target[:, 0] * process.scale[0] + process.mean[0])
+    return float(value)
+
+
+def _expected_values(
+    process: GaussianProcess, known: _Rows, rows: _Rows, logarithm: bool
+) -> Floats:
+    """(row,): expected values of censored rows, given known rows and bounds."""
+    if logarithm:
+        known, rows = (own._replace(bounds=_logarithm(own.bounds)) for own in (known, rows))
+        return np.exp(_expected_values(process, known, rows, logarithm=False))
+    noise = max(process.noise, _LEAST_NOISE) * known.weight.mean()  # of a row of weight 1
+    factor = cho_factor(_covariance(process, known.features, noise / known.weight), lower=True)
+    dual = cho_solve(factor, known.bounds.lower - process.mean[0])
+    std = np.sqrt(process.amplitude) * process.scale[0]  # of the process
+    expected = []
+    for index in np.array_split(np.arange(len(rows.weight)), -(-len(rows.weight) // _BLOCK)):
+        own = rows.take(index)
+        across = _correlation(process, own.features, known.features)
+        joint = _covariance(process, own.features, noise / own.weight)
+        joint -= across @ cho_solve(factor, across.T)
+        mean = (process.mean[0] + across @ dual) / std
+        expected.append(std * expected_within(mean, joint, own.bounds.scaled(std)))
+    return np.clip(np.concatenate(expected), rows.bounds.lower, rows.bounds.upper)
+
+
+def _logarithm(bounds: TargetBounds) -> TargetBounds:
+    """Bounds of log y; any lower bound below 0 is none."""
+    with np.errstate(divide="ignore"):
+        return TargetBounds(*(np.log(np.maximum(ends, 0.0)) for ends in bounds))
+
+
+def _covariance(process: GaussianProcess, features: Floats, noise: Floats) -> Floats:
+    """(row, row): covariance with (row,) noise, in units of the amplitude."""
+    covariance = _correlation(process, features, features)
+    covariance[np.diag_indices_from(covariance)] += noise
+    return covariance
+
+
+def _correlation(process: GaussianProcess, first: Floats, second: Floats) -> Floats:
+    """(first row, second row): correlation without noise."""
+    # relative to a row, so that features far from zero do not lose digits
+    scaled = [(side - process.X[0]) / process.length_scales for side in (first, second)]
+    return KERNELS[process.kernel](cdist(*scaled, "sqeuclidean"))[0]
+
+
+def expected_within(mean: Floats, covariance: Floats, bounds: TargetBounds) -> Floats:
+    """(row,): approximate means of jointly normal variables, given that all are within bounds.
+
+    Expectation propagation: in each sweep, the bounds of each row are replaced by the normal factor
+    with which the row, given all other factors, has its mean and variance within the bounds.
+
+    >>> bounds = TargetBounds(np.array([0.0, -np.inf]), np.array([np.inf, np.inf]))
+    >>> expected_within(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]), bounds).round(3)
+    array([0.798, 0.399])
+    """
+    n = len(mean)
+    precision, shift = np.zeros(n), np.zeros(n)  # of the factors; shift is precision times mean
+    posterior_mean, variance = mean, np.diag(covariance)
+    for _ in range(_SWEEPS):
+        rest = np.maximum(1.0 / variance - precision, _LEAST_PRECISION / variance)
+        rest_mean = (posterior_mean / variance - shift) / rest
+        inside, inside_variance = truncated_moments(rest_mean, rest**-0.5, bounds)
+        target = np.maximum(1.0 / inside_variance - rest, 0.0)
+        target_shift = inside / inside_variance - rest_mean * rest
+        target_shift = np.where(target > 0, target_shift, 0.0)
+        change = _STEP * (target - precision)
+        precision = precision + change
+        shift = shift + _STEP * (target_shift - shift)
+        previous = posterior_mean
+        posterior_mean, variance = _posterior(mean, covariance, precision, shift)
+        if np.max(np.abs(posterior_mean - previous)) < _TOLERANCE:
+            break
+    return posterior_mean
+
+
+def _posterior(
+    mean: Floats, covariance: Floats, precision: Floats, shift: Floats
+) -> tuple[Floats, Floats]:
+    """(row,) means and variances of normal variables times normal factors of each row."""
+    root = np.sqrt(precision)
+    system = root[:, None] * covariance * root
+    system[np.diag_indices_from(system)] += 1.0
+    factor = cho_factor(system, lower=True)
+    explained = cho_solve(factor, root[:, None] * covariance)
+    variance = np.diag(covariance) - np.einsum("ij,ji->i", covariance * root, explained)
+    residual = shift - precision * mean
+    posterior = mean + covariance @ residual - (covariance * root) @ (explained @ residual)
+    return posterior, np.maximum(variance, 1e-12 * np.diag(covariance))

@@ -1,0 +1,50 @@
+"""Exported headers on an emulated Cortex-M4: the self-test passes."""
+
+import pytest
+
+from benchmarks import cortex_m
+from twinned import TwinRegressor
+from twinned.export import to_c
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def board():
+    """The module that runs programs; skips where a program is missing."""
+    missing = cortex_m.missing_programs(cortex_m.COMPILER, "qemu-system-arm")
+    if missing:
+        reason = f"not installed: {', '.join(missing)}"
+        print(reason)
+        pytest.skip(reason)
+    return cortex_m
+
+
+@pytest.mark.parametrize("processor", cortex_m.PROCESSORS)
+@pytest.mark.parametrize("kind", ["trees", "twin", "int16", "plain"])
+def test_self_test(kind, processor, board, training_rows, neural_twin, plain_networks, tmp_path):
+    if kind == "trees":
+        model = TwinRegressor(random_state=0).fit(*training_rows)
+    else:
+        model = plain_networks if kind == "plain" else neural_twin
+    report = to_c(
+        model,
+        tmp_path / "model.h",
+        name="model",
+        dtype="int16" if kind == "int16" else "float32",
+        n_anchors=None if kind == "plain" else 4,
+    )
+    failed, instructions = board.run_self_test(report.text, processor)
+    assert failed == 0
+    assert instructions > 1000
+    flash = board.flash_bytes(report.text, processor)
+    assert 0 < flash - report.flash_bytes < 16_000  # code, beside the tables
+
+
+def test_failed_rows_are_counted(board, neural_twin, tmp_path):
+    report = to_c(neural_twin, tmp_path / "model.h", name="model", n_anchors=2)
+    start = report.text.index("model_test_values[10] = {")
+    first = report.text.index("\n", start) + 1
+    end = report.text.index(",", first)
+    wrong = f"{report.text[:first]}    1e9f{report.text[end:]}"
+    assert board.run_self_test(wrong, "M4F")[0] == 1

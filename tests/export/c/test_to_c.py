@@ -1,0 +1,230 @@
+"""Exported headers: compiled, they predict as the models do."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS, WARNINGS, with_activation
+from twinned import FixedWeights, NearestAnchors, TwinRegressor, conformal
+from twinned.export import thin, to_c
+
+BASES = {
+    "tree": DecisionTreeRegressor(max_depth=6, random_state=0),
+    "forest": RandomForestRegressor(5, min_samples_leaf=3, random_state=0),
+    "extra trees": ExtraTreesRegressor(5, min_samples_leaf=3, random_state=0),
+    "gradient boosting": GradientBoostingRegressor(n_estimators=10, random_state=0),
+    "boosting": HistGradientBoostingRegressor(max_iter=20),
+    "linear": Ridge(),
+}
+
+
+@pytest.fixture(scope="module")
+def boosted(training_rows):
+    return TwinRegressor(BASES["boosting"], random_state=0).fit(*training_rows)
+
+
+def assert_close(compiled, model, queries, tolerance=1e-5):
+    mean, std = model.predict(queries, return_std=True)
+    spread = np.std(mean)
+    # a difference that is rounded may cross a threshold; that is rare
+    apart = np.abs(compiled.mean - mean)
+    assert np.quantile(apart, 0.995) < tolerance * spread
+    assert np.quantile(np.abs(compiled.std - std), 0.995) < 10 * tolerance * spread
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_twins_over_scikit_learn_regressors(base, training_rows, queries, run_c):
+    twin = TwinRegressor(BASES[base], pairs=20, random_state=0).fit(*training_rows)
+    assert_close(run_c(twin, queries, flags=SANITIZERS), twin, queries)
+
+
+@pytest.mark.parametrize("kind", ["concat", "difference"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_pair_features_and_orders(kind, symmetric, training_rows, queries, run_c):
+    twin = TwinRegressor(
+        BASES["tree"], pair_features=kind, symmetric=symmetric, random_state=0
+    ).fit(*training_rows)
+    assert_close(run_c(twin, queries), twin, queries)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_neural_twin(compiler, neural_twin, queries, run_c):
+    gates = np.asarray(neural_twin._gates)
+    assert 0 < gates.sum() < len(gates)  # or one branch of the code is not tested
+    flags = SANITIZERS if compiler == "gcc" else ()
+    compiled = run_c(neural_twin, queries, compiler, flags)
+    assert_close(compiled, neural_twin, queries)
+    nearest = neural_twin.explain(queries, n=1)["anchor"].to_numpy()
+    np.testing.assert_array_equal(compiled.nearest, nearest)
+
+
+def test_plain_networks(plain_networks, queries, run_c):
+    compiled = run_c(plain_networks, queries, flags=SANITIZERS)
+    assert_close(compiled, plain_networks, queries)
+    assert (compiled.nearest == -1).all()
+
+
+@pytest.mark.parametrize("activation", ["relu", "mish", "tanh"])
+def test_activations(activation, queries, run_c, neural_twin):
+    twin = with_activation(neural_twin, activation)
+    assert_close(run_c(twin, queries), twin, queries)
+
+
+def test_sample_weights_and_fixed_weights(training_rows, queries, run_c):
+    X, y = training_rows
+    weight = np.random.RandomState(0).uniform(size=len(y))
+    twin = TwinRegressor(BASES["tree"], random_state=0).fit(X, y, sample_weight=weight)
+    twin.set_params(weights=FixedWeights(weight[::-1].copy()))
+    assert_close(run_c(twin, queries), twin, queries)
+
+
+def test_thinned_twin_and_its_comparables(boosted, queries, run_c):
+    compiled = run_c(boosted, queries, n_anchors=8)
+    small = thin(boosted, 8)
+    assert compiled.report.n_anchors == 8
+    assert_close(compiled, small, queries)
+    anchors = small._anchors.features
+    metric = small._metric()
+    apart = metric.transform(queries)[:, None] - metric.transform(anchors)
+    np.testing.assert_array_equal(compiled.nearest, (apart**2).sum(axis=2).argmin(axis=1))
+
+
+def test_categories_missing_values_and_unknown_categories(run_c):
+    rng = np.random.RandomState(0)
+    kind = rng.choice(["brick", 'clay */ "?', "wood"], size=80)
+    size = rng.uniform(1, 3, size=80).astype(np.float32)
+    X = pd.DataFrame({"kind": pd.Categorical(kind), "size": size, 'odd "name" \\ ü': size**2})
+    y = X["size"] * (1.0 + (X["kind"] == "wood"))
+    X.loc[:15, "size"] = np.nan
+    twin = TwinRegressor(HistGradientBoostingRegressor(max_iter=20), random_state=0).fit(X, y)
+    codes = np.column_stack([rng.randint(4, size=200), rng.uniform(0, 4, size=(200, 2))])
+    codes[:40, 1] = codes[20:60, 0] = np.nan
+    codes = codes.astype(np.float32).astype(np.float64)
+    names = np.array(["brick", 'clay */ "?', "wood", "straw"], dtype=object)
+    known = pd.Categorical(
+        [None if np.isnan(code) else names[int(code)] for code in codes[:, 0]], categories=names
+    )
+    table = pd.DataFrame({"kind": known, "size": codes[:, 1], 'odd "name" \\ ü': codes[:, 2]})
+    with pytest.warns(UserWarning, match="straw"):
+        expected = twin.predict(table)
+    compiled = run_c(twin, codes, flags=SANITIZERS)
+    assert np.quantile(np.abs(compiled.mean - expected), 0.99) < 1e-5 * np.std(expected)
+
+
+def test_missing_value_gives_nan_where_networks_have_no_use_for_it(neural_twin, queries, run_c):
+    rows = queries[:4].copy()
+    rows[1, 2] = np.nan
+    for dtype in ("float32", "int16"):
+        compiled = run_c(neural_twin, rows, flags=SANITIZERS, dtype=dtype)
+        np.testing.assert_array_equal(np.isnan(compiled.mean), [False, True, False, False])
+
+
+def test_intervals_are_those_of_split_conformal_prediction(neural_twin, queries, run_c):
+    X, y = queries[:150], np.sin(queries[:150, 0])
+    compiled = run_c(neural_twin, queries, X_cal=X, y_cal=y)
+    assert (compiled.interval_status == 0).all()
+    expected = conformal(neural_twin, X, y, width="constant").predict_interval(queries, 0.9)
+    width = np.diff(compiled.interval, axis=1).mean()
+    assert 0.3 < width / np.diff(expected, axis=1).mean() < 3
+    inside = (compiled.interval[:150, 0] <= y) & (y <= compiled.interval[:150, 1])
+    assert 0.9 <= inside.mean() < 0.93  # rows of the calibration: exact up to one rank
+
+
+def test_interval_without_calibration(boosted, queries, run_c):
+    assert (run_c(boosted, queries[:2]).interval_status == 1).all()
+
+
+def test_features_far_from_zero(training_rows, queries, run_c, neural_twin):
+    X, y = training_rows
+    shift = np.float64(np.float32(1000.0))
+    twin = type(neural_twin)((8,), n_members=1, max_steps=20, n_folds=1, random_state=0)
+    twin.fit((X + shift).astype(np.float32).astype(float), y)
+    rows = (queries + shift).astype(np.float32).astype(float)
+    assert_close(run_c(twin, rows), twin, rows)
+
+
+def test_report_and_defines(boosted, tmp_path):
+    report = to_c(boosted, tmp_path / "a.h", name="pump", n_anchors=4)
+    text = (tmp_path / "a.h").read_text()
+    assert f"#define PUMP_FLASH_BYTES {report.flash_bytes}\n" in text
+    assert f"#define PUMP_RAM_BYTES {report.ram_bytes}\n" in text
+    assert report.max_difference < 1e-5
+    every = to_c(boosted, tmp_path / "b.h")
+    assert every.n_anchors == 60
+    # three features, a value and a weight in float32
+    assert every.flash_bytes - report.flash_bytes == 56 * 4 * 5
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_program_of_the_documentation(training_rows, tmp_path):
+    page = Path(__file__).parents[3] / "docs" / "microcontrollers.md"
+    (program,) = re.findall(r"^```c\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    X, y = training_rows
+    twin = TwinRegressor(BASES["linear"]).fit(X[:, :2], y)
+    to_c(twin, tmp_path / "valve.h", name="valve", n_anchors=4, X_cal=X[:, :2], y_cal=y)
+    (tmp_path / "main.c").write_text(program)
+    command = ["gcc", *WARNINGS, "-o", tmp_path / "main", tmp_path / "main.c", "-lm"]
+    subprocess.run(command, check=True)
+    done = subprocess.run([tmp_path / "main"], check=True, capture_output=True, text=True)
+    predicted = float(done.stdout.split(",")[0])
+    assert predicted == pytest.approx(thin(twin, 4).predict([[0.3, -1.2]])[0], abs=1e-5)
+    assert "90 % interval" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a b", "while", "naïve"])
+def test_name_must_be_an_identifier(name, boosted, tmp_path):
+    with pytest.raises(ValueError, match="identifier"):
+        to_c(boosted, tmp_path / "a.h", name=name)
+
+
+def test_refusals_name_the_reason(training_rows, boosted, plain_networks, tmp_path):
+    X, y = training_rows
+    path = tmp_path / "a.h"
+    with pytest.raises(TypeError, match="KNeighborsRegressor"):
+        to_c(TwinRegressor(KNeighborsRegressor(), pairs=4).fit(X, y), path)
+    with pytest.raises(ValueError, match="int16"):
+        to_c(boosted, path, dtype="int16")
+    with pytest.raises(ValueError, match="n_anchors"):
+        to_c(plain_networks, path, n_anchors=3)
+    with pytest.raises(ValueError, match="single output"):
+        to_c(TwinRegressor(BASES["linear"]).fit(X, np.column_stack([y, y])), path)
+    nearest = TwinRegressor(BASES["linear"], anchors=NearestAnchors(3)).fit(X, y)
+    with pytest.raises(ValueError, match="NearestAnchors"):
+        to_c(nearest, path)
+    with pytest.raises(ValueError, match="distance"):
+        to_c(TwinRegressor(BASES["linear"], weights="distance").fit(X, y), path)
+    assert not path.exists()
+    assert to_c(nearest, path, n_anchors=5).n_anchors == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("kind", ["boosted", "neural_twin", "plain_networks", "int16"])
+def test_no_access_outside_of_arrays(kind, compiler, queries, run_c, request):
+    options = {"dtype": "int16"} if kind == "int16" else {}
+    model = request.getfixturevalue("neural_twin" if kind == "int16" else kind)
+    run_c(model, queries, compiler, ADDRESS_SANITIZER, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["forest", "neural"])
+def test_ten_thousand_rows(kind, training_rows, neural_twin, run_c):
+    twin = neural_twin
+    if kind == "forest":
+        twin = TwinRegressor(BASES["forest"], random_state=0).fit(*training_rows)
+    rows = np.random.RandomState(2).uniform(-2.5, 2.5, size=(10_000, 3)).astype(np.float32)
+    assert_close(run_c(twin, rows, n_anchors=None), twin, rows.astype(np.float64))

@@ -1,0 +1,50 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twinned.export.onnx.graph import Graph, _compact
+
+decimals = st.integers(-(10**7), 10**7).flatmap(
+    lambda n: st.integers(0, 7).map(lambda digits: n / 10**digits)
+)
+columns = st.one_of(
+    st.lists(decimals, min_size=1),
+    st.lists(st.floats(allow_nan=True, allow_infinity=False), min_size=1),
+    st.lists(st.floats(width=32), min_size=1),
+)
+
+
+@given(columns)
+def test_a_compact_column_has_the_same_bits(values):
+    column = np.array(values)
+    stored, divisor = _compact(column)
+    restored = stored.astype(np.float64) / divisor
+    known = ~np.isnan(column)
+    assert np.array_equal(np.isnan(restored), ~known)
+    assert restored[known].tobytes() == column[known].tobytes()
+
+
+def test_decimals_are_stored_as_integers():
+    assert _compact(np.array([0.25, 1.5]))[0].dtype == np.int16
+    assert _compact(np.array([0.1, 0.7]))[0].dtype == np.int8
+    assert _compact(np.array([np.pi]))[0].dtype == np.float64
+
+
+def test_a_matrix_has_its_columns_in_order(evaluate, rng):
+    values = np.column_stack([rng.normal(size=5), np.arange(5), np.arange(5) / 100, np.ones(5)])
+    found = evaluate(lambda graph, X: graph.add("Add", graph.matrix(values), X), 0.0)
+    np.testing.assert_array_equal(found, values)
+
+
+def test_equal_constants_are_stored_once():
+    graph = Graph()
+    assert graph.constant(np.ones(3)) == graph.constant(np.ones(3))
+    assert graph.constant(np.ones(3)) != graph.constant(np.ones(3, dtype=np.float32))
+    assert len(graph.constants) == 2
+
+
+def test_rows_are_mapped_one_by_one(evaluate):
+    def add(graph, X):
+        return graph.map_rows(lambda body, row: [body.reduce("ReduceSum", row, 0)], X)[0]
+
+    np.testing.assert_array_equal(evaluate(add, [[1.0, 2.0], [3.0, 4.0]]), [3.0, 7.0])

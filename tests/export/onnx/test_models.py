@@ -1,0 +1,83 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
+
+from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
+from twinned.export import to_onnx
+
+SMALL = TwinRegressor(HistGradientBoostingRegressor(max_iter=10), pairs=10, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.RandomState(0)
+
+    def make(n):
+        X = pd.DataFrame(
+            {
+                "a": rng.normal(size=n).astype(np.float32).astype(np.float64),
+                "b": rng.normal(size=n).astype(np.float32).astype(np.float64),
+                "wall": rng.choice(["brick", "clay", "wood"], n),
+            }
+        )
+        X.loc[rng.rand(n) < 0.1, "b"] = np.nan
+        X.loc[rng.rand(n) < 0.1, "wall"] = None
+        return X
+
+    X, new = make(100), make(200)
+    new.loc[:20, "wall"] = "glass"
+    y = X["a"] ** 2 + X["b"].fillna(1.0) + 3.0 * (X["wall"] == "wood")
+    return X, y.to_numpy(), new
+
+
+@pytest.fixture(scope="module")
+def blend(table):
+    trees = ExtraTreesRegressor(20, min_samples_leaf=2)
+    members = ["ridge", "gp_matern:fast", "boosting:fast", ("trees", trees), ("twin", SMALL)]
+    return AutoTwinRegressor(members=members, cv=3, random_state=0).fit(*table[:2])
+
+
+def test_a_blend_with_its_intervals(check, table, blend):
+    new = table[2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check(blend, new, std=1e-4, confidence=0.9)
+        expected = blend.predict_interval(new, confidence=0.9)
+    intervals = np.column_stack([found["lower"], found["upper"]])
+    np.testing.assert_allclose(intervals, expected, rtol=0, atol=1e-4)
+
+
+def test_the_mean_alone_needs_fewer_members(table, blend, tmp_path):
+    to_onnx(blend, tmp_path / "all.onnx")
+    to_onnx(blend, tmp_path / "mean.onnx", outputs="mean")
+    sizes = [(tmp_path / name).stat().st_size for name in ("all.onnx", "mean.onnx")]
+    assert sizes[1] < 0.9 * sizes[0]
+
+
+@pytest.mark.parametrize("width", ["learned", "std", "constant"])
+def test_a_twin_with_stored_intervals(check, rows, width):
+    X, y, new = rows
+    twin = TwinRegressor(Ridge(), random_state=0).fit(X, y)
+    own = cross_conformal(twin, X, y, cv=3, width=width, random_state=0).store_in()
+    found = check(own, new, confidence=0.8)
+    intervals = np.column_stack([found["lower"], found["upper"]])
+    np.testing.assert_allclose(intervals, own.predict_interval(new, 0.8), rtol=0, atol=1e-4)
+
+
+def test_intervals_need_a_calibration(tmp_path, rows):
+    X, y, _ = rows
+    with pytest.raises(TypeError, match=r"stores no calibration.*cross_conformal"):
+        to_onnx(TwinRegressor(Ridge()).fit(X, y), tmp_path / "model.onnx", confidence=0.9)
+
+
+def test_members_of_unknown_kind_are_refused(tmp_path, rows):
+    from sklearn.svm import SVR
+
+    X, y, _ = rows
+    blend = AutoTwinRegressor(members=["ridge", ("svr", SVR())], cv=3, random_state=0).fit(X, y)
+    with pytest.raises(TypeError, match=r"the member 'svr'.*SVR is not a kind"):
+        to_onnx(blend, tmp_path / "model.onnx")

@@ -1,0 +1,35 @@
+import numpy as np
+import pytest
+
+from twinned import NearestAnchors, NeuralRegressor, TwinNeuralRegressor
+from twinned.export.onnx.graph import DOUBLE, FLOAT
+from twinned.export.onnx.networks import _activate
+from twinned.models.neural.network import ACTIVATIONS
+
+SMALL = {"hidden_sizes": (8, 6), "n_members": 2, "max_steps": 20, "random_state": 0}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activations(evaluate, rng, activation):
+    values = np.concatenate([rng.normal(size=50) * 10, [0.0]]).astype(np.float32)
+
+    def add(graph, X):
+        return graph.cast(_activate(graph, activation, graph.cast(X, FLOAT)), DOUBLE)
+
+    expected = ACTIVATIONS[activation](values)
+    np.testing.assert_allclose(evaluate(add, values), expected, rtol=1e-5, atol=5e-6)
+
+
+def test_plain_networks_of_two_outputs(check, rows):
+    X, y, new = rows
+    model = NeuralRegressor(embedding=1.0, **SMALL).fit(X, np.column_stack([y, X[:, 0]]))
+    check(model, new, 5e-6, 5e-6)
+
+
+def test_twins_of_selected_features(check, rows):
+    X, y, new = rows
+    twin = TwinNeuralRegressor(max_features=2, **SMALL).fit(X, y + 1e4)
+    assert twin._gates.any()
+    check(twin, new, 5e-6, 5e-6)
+    twin.set_params(anchors=NearestAnchors(3), weights="distance")
+    check(twin, new, 5e-6, 5e-6)

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
+from sklearn.model_selection import GridSearchCV
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.svm import SVR
+
+from twinned.estimators.gaussian_process import GPRegressor
+from twinned.export.onnx.regressors import _add_stored_pairs, add_regressor
+
+REGRESSORS = [
+    LinearRegression(),
+    RidgeCV(),
+    GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2),
+    MultiOutputRegressor(Ridge()),
+    make_pipeline(StandardScaler(), RobustScaler(), MinMaxScaler(), MaxAbsScaler(), Ridge()),
+    make_pipeline(StandardScaler(with_mean=False), StandardScaler(with_std=False), Ridge()),
+    KNeighborsRegressor(3),
+    KNeighborsRegressor(3, weights="distance", metric="manhattan"),
+    KNeighborsRegressor(3, p=1),
+    GPRegressor("matern"),
+    GPRegressor("rbf"),
+]
+
+
+@pytest.mark.parametrize("estimator", REGRESSORS, ids=str)
+def test_predictions_are_the_same(evaluate, rows, estimator):
+    X, y, new = rows
+    is_multiple = isinstance(estimator, MultiOutputRegressor)
+    estimator.fit(X, np.column_stack([y, -y]) if is_multiple else y)
+    new = np.concatenate([new, X[:5]])  # at distance 0 from known rows
+    found = evaluate(lambda graph, X: add_regressor(graph, estimator, X), new)
+    expected = estimator.predict(new).reshape(found.shape)
+    # the coefficients of a process almost without noise are large
+    tolerance = 1e-6 if isinstance(estimator, GPRegressor) else 1e-9
+    np.testing.assert_allclose(found, expected, rtol=tolerance)
+
+
+def test_categories_of_boosting(evaluate, rng):
+    X = np.column_stack([rng.normal(size=300), rng.randint(0, 40, 300), rng.randint(0, 3, 300)])
+    X[rng.rand(300) < 0.2, 1] = np.nan
+    y = X[:, 0] + np.isin(X[:, 1], [3, 7, 35]) * 5 + (X[:, 2] == 1)
+    boosting = HistGradientBoostingRegressor(
+        max_iter=20, min_samples_leaf=3, categorical_features=[1, 2]
+    ).fit(X, y)
+    X[:30, 1] = 41.0  # a new category
+    found = evaluate(lambda graph, X: add_regressor(graph, boosting, X), X)
+    np.testing.assert_allclose(found[:, 0], boosting.predict(X), rtol=1e-12)
+    assert np.ptp(boosting.predict(X)) > 3
+
+
+def test_pairs_are_stored_by_their_rows(evaluate, rng):
+    rows = rng.normal(size=(10, 2))
+    i, j = rng.randint(0, 10, (2, 200))
+    pairs = np.column_stack([rows[i], rows[j], rows[i] - rows[j]])
+    for stored in (pairs, pairs[:, :4], pairs[:, 4:], pairs[:3]):
+        found = evaluate(lambda g, X, p=stored: g.add("Add", _add_stored_pairs(g, p), X), 0.0)
+        np.testing.assert_array_equal(found, stored)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "reason"),
+    [
+        (SVR(), "SVR is not a kind of regressor that the exporter knows; use trees"),
+        (make_pipeline(PolynomialFeatures(), Ridge()), "the pipeline step PolynomialFeatures"),
+        (KNeighborsRegressor(2, weights=lambda d: d + 1), "KNeighborsRegressor has weights"),
+        (KNeighborsRegressor(2, metric="canberra"), "the metric 'canberra' is not supported; use"),
+        (
+            HistGradientBoostingRegressor(loss="gamma", max_iter=2),
+            "boosting with loss='gamma' has a link function",
+        ),
+    ],
+    ids=["svr", "pipeline", "weights", "metric", "loss"],
+)
+def test_unknown_regressors_are_refused(evaluate, rows, estimator, reason):
+    X, y, _ = rows
+    estimator.fit(X, y)
+    with pytest.raises(TypeError, match=reason):
+        evaluate(lambda graph, X: add_regressor(graph, estimator, X), X)

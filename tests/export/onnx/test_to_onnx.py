@@ -1,0 +1,134 @@
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import twinned
+from twinned import TwinRegressor
+from twinned.export import to_onnx
+from twinned.export.onnx.runtime import predict_onnx
+
+BOOSTING = HistGradientBoostingRegressor(max_iter=10, learning_rate=0.3)
+
+
+@pytest.mark.parametrize("base", [BOOSTING, ExtraTreesRegressor(5)], ids=str)
+def test_ten_thousand_rows_and_the_size_of_the_file(tmp_path, rng, base):
+    X = rng.normal(size=(80, 3))
+    twin = TwinRegressor(base, pairs=20, anchors=twinned.RandomAnchors(8), random_state=0)
+    twin.fit(X, X[:, 0] * X[:, 1] + X[:, 2])
+    to_onnx(twin, tmp_path / "model.onnx")
+    twinned.save(twin, tmp_path / "model.twin")
+    sizes = [(tmp_path / f"model.{kind}").stat().st_size for kind in ("onnx", "twin")]
+    assert sizes[0] < 1.5 * sizes[1]
+    rows = rng.normal(size=(10_000, 3))
+    exact = rows.astype(np.float32).astype(np.float64)
+    mean, std = twin.predict(exact, return_std=True)
+    found = predict_onnx(tmp_path / "model.onnx", exact)
+    assert np.abs(found["mean"] - mean).max() < 1e-5 * mean.std()
+    assert np.abs(found["std"] - std).max() < 1e-4 * mean.std()
+    # other rows are rounded to float32, which may move a value across a threshold
+    apart = np.abs(predict_onnx(tmp_path / "model.onnx", rows)["mean"] - twin.predict(rows))
+    assert np.mean(apart > 1e-5 * mean.std()) <= 0.001
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_any_number_of_rows(tmp_path, rows, n):
+    X, y, new = rows
+    to_onnx(TwinRegressor(Ridge()).fit(X, y), tmp_path / "model.onnx")
+    assert predict_onnx(tmp_path / "model.onnx", pd.DataFrame(new[:n]))["mean"].shape == (n,)
+
+
+def test_outputs_are_chosen_and_ordered(tmp_path, rows):
+    X, y, new = rows
+    twin = TwinRegressor(Ridge()).fit(X, y)
+    for outputs in (["std", "mean"], ["std"], "mean"):
+        to_onnx(twin, tmp_path / "model.onnx", outputs=outputs)
+        expected = [outputs] if isinstance(outputs, str) else outputs
+        assert list(predict_onnx(tmp_path / "model.onnx", new)) == expected
+
+
+@pytest.mark.parametrize(
+    ("outputs", "error", "reason"),
+    [
+        (["mean", "median"], ValueError, "outputs must be one of 'mean', 'std', not 'median'"),
+        ([], ValueError, "outputs must be one or both"),
+        (["mean", "mean"], ValueError, "each once"),
+        ([3], TypeError, "outputs must be one of"),
+    ],
+)
+def test_bad_outputs(tmp_path, rows, outputs, error, reason):
+    X, y, _ = rows
+    with pytest.raises(error, match=reason):
+        to_onnx(TwinRegressor(Ridge()).fit(X, y), tmp_path / "model.onnx", outputs=outputs)
+
+
+def test_bad_paths_and_models(tmp_path, rows):
+    X, y, _ = rows
+    twin = TwinRegressor(Ridge())
+    with pytest.raises(NotFittedError):
+        to_onnx(twin, tmp_path / "model.onnx")
+    twin.fit(X, y)
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        to_onnx(twin, tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        to_onnx(twin, tmp_path / "missing" / "model.onnx")
+    with pytest.raises(TypeError, match="Ridge is not a model of twinned; use skl2onnx"):
+        to_onnx(Ridge().fit(X, y), tmp_path / "model.onnx")
+
+
+def test_scalers_and_imputers_before_a_twin(check, rows, rng):
+    X, y, new = rows
+    twin = TwinRegressor(BOOSTING, pairs=10, random_state=0)
+    pipeline = make_pipeline(SimpleImputer(strategy="median"), StandardScaler(), twin)
+    new = np.where(rng.rand(*new.shape) < 0.2, np.nan, new)
+    check(pipeline.fit(np.where(rng.rand(*X.shape) < 0.2, np.nan, X), y), new)
+
+
+def test_encoders_before_a_twin_are_refused(tmp_path, rng):
+    X = rng.randint(0, 3, size=(40, 1)).astype(float)
+    pipeline = make_pipeline(OneHotEncoder(sparse_output=False), TwinRegressor(Ridge()))
+    with pytest.raises(TypeError, match=r"step OneHotEncoder .*; apply it before the model"):
+        to_onnx(pipeline.fit(X, X[:, 0]), tmp_path / "model.onnx")
+
+
+def test_the_logarithm_of_the_target(tmp_path, rows):
+    X, y, new = rows
+    twin = TwinRegressor(BOOSTING, pairs=10, random_state=0)
+    model = TransformedTargetRegressor(twin, func=np.log, inverse_func=np.exp).fit(X, y)
+    mean, std = model.regressor_.predict(new, return_std=True)
+    to_onnx(model, tmp_path / "model.onnx", outputs=["std", "mean"])
+    found = predict_onnx(tmp_path / "model.onnx", new)
+    np.testing.assert_allclose(found["mean"], model.predict(new))
+    np.testing.assert_allclose(found["std"], np.exp(mean) * std)  # by the delta method
+    model.set_params(func=np.sqrt, inverse_func=np.square).fit(X, y)
+    with pytest.raises(TypeError, match=r"another function than the logarithm; use func=np.log"):
+        to_onnx(model, tmp_path / "model.onnx")
+
+
+def test_the_same_model_gives_the_same_file(tmp_path, rows):
+    X, y, _ = rows
+    twin = TwinRegressor(BOOSTING, pairs=10, random_state=0).fit(X, y)
+    for name in ("a", "b"):
+        to_onnx(twin, tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_without_onnx_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.delitem(sys.modules, "twinned.export.onnx")
+    with pytest.raises(ImportError, match=r"pip install 'twinned\[onnx\]'"):
+        twinned.export.to_onnx  # noqa: B018
+
+
+def test_unknown_names():
+    with pytest.raises(AttributeError, match="'to_pmml'"):
+        twinned.export.to_pmml  # noqa: B018
+    assert "to_onnx" in dir(twinned.export)

@@ -1,0 +1,154 @@
+"""Thinning: few anchors and members that predict as all of them do."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import Ridge
+
+from twinned import NearestAnchors, NeuralRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned.datasets import make_tf
+from twinned.export import thin, thin_members
+from twinned.export.thinning import choose_anchors, fit_weights
+
+QUICK = {"max_steps": 40, "n_folds": 1, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = make_tf(110, random_state=0)
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def forest_twin(rows):
+    forest = RandomForestRegressor(8, min_samples_leaf=2, random_state=0)
+    return TwinRegressor(forest, pairs=20, random_state=0).fit(rows[0][:80], rows[1][:80])
+
+
+@pytest.fixture(scope="module")
+def neural_twin(rows):
+    twin = TwinNeuralRegressor((8,), n_members=4, selection="mean", **QUICK)
+    return twin.fit(rows[0][:80], rows[1][:80])
+
+
+@given(st.integers(0, 1000), st.integers(1, 3))
+def test_choice_is_nearly_the_best_subset(seed, n_anchors):
+    deviations = np.random.RandomState(seed).normal(size=(12, 6)) + 0.3
+    gram = deviations.T @ deviations
+
+    def error(subset):
+        return np.mean(deviations[:, list(subset)].mean(axis=1) ** 2)
+
+    chosen = choose_anchors(gram, n_anchors)
+    assert len(set(chosen)) == n_anchors
+    every = sorted(error(subset) for subset in combinations(range(6), n_anchors))
+    assert error(chosen) <= every[len(every) // 4] + 1e-12
+
+
+@given(st.integers(0, 1000), st.sampled_from([0.0, 0.01, 1.0]))
+def test_weights_minimize_the_penalized_error(seed, shrinkage):
+    rng = np.random.RandomState(seed)
+    deviations = rng.normal(size=(20, 4)) + rng.normal(size=4)
+    gram = deviations.T @ deviations
+    size = np.mean(np.diag(gram))
+
+    def objective(w):
+        return w @ gram @ w + shrinkage * size * np.sum((w - 0.25) ** 2)
+
+    weights = fit_weights(gram, shrinkage)
+    assert weights.min() >= 0
+    assert weights.sum() == pytest.approx(1)
+    others = rng.dirichlet(np.ones(4), size=300)
+    assert objective(weights) <= min(map(objective, others)) * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["forest_twin", "neural_twin"])
+def test_closer_to_all_anchors_than_random_ones(kind, rows, request):
+    twin = request.getfixturevalue(kind)
+    X = rows[0][80:]
+    whole = twin.predict(X)
+    small = thin(twin, 8)
+    apart = np.sqrt(np.mean((small.predict(X) - whole) ** 2))
+    _, estimates = twin.predict_anchors(X)
+    rng = np.random.RandomState(0)
+    random = [
+        np.sqrt(np.mean((estimates[:, rng.permutation(80)[:8]].mean(axis=1) - whole) ** 2))
+        for _ in range(50)
+    ]
+    assert apart < 0.7 * np.mean(random)
+    assert len(twin.anchors_X_) == 80  # the original is unchanged
+
+
+def test_result_is_a_subset_with_weights(forest_twin, rows):
+    small = thin(forest_twin, 5)
+    index = [list(forest_twin.anchor_rows_).index(row) for row in small.anchor_rows_]
+    np.testing.assert_array_equal(small.anchors_X_, forest_twin.anchors_X_[index])
+    np.testing.assert_array_equal(small.anchors_y_, forest_twin.anchors_y_[index])
+    _, estimates = forest_twin.predict_anchors(rows[0][80:])
+    expected = estimates[:, index] @ small.anchor_weights_
+    np.testing.assert_allclose(small.predict(rows[0][80:]), expected, rtol=1e-9)
+    np.testing.assert_allclose(small.feature_relevance_, forest_twin.feature_relevance_)
+
+
+def test_labels_of_held_out_rows_count(forest_twin, rows):
+    X, y = rows[0][80:], rows[1][80:]
+    # labels that only the anchors of low value can explain
+    shifted = y - 3 * np.std(y)
+    small = thin(forest_twin, 4, X, shifted)
+    plain = thin(forest_twin, 4, X)
+    assert np.mean(small.predict(X)) < np.mean(plain.predict(X))
+
+
+def test_more_anchors_than_there_are(forest_twin, rows):
+    every = thin(forest_twin, 500)
+    assert len(every.anchors_X_) == 80
+    X = rows[0][80:]
+    np.testing.assert_allclose(
+        every.predict(X), forest_twin.predict(X), atol=0.05 * np.std(rows[1])
+    )
+
+
+def test_nearest_anchors_are_replaced_by_fixed_ones(rows):
+    twin = TwinRegressor(Ridge(), anchors=NearestAnchors(5), weights="distance")
+    twin.fit(rows[0][:80], rows[1][:80])
+    small = thin(twin, 6)
+    assert small.predict_anchors(rows[0][80:])[0].shape == (30, 6)
+
+
+def test_chosen_members_predict_as_the_ensemble(neural_twin, rows):
+    X = rows[0][80:]
+    small = thin_members(neural_twin, 2)
+    assert small.predict_members(X).shape == (2, 30)
+    whole = neural_twin.predict(X)
+    apart = np.mean((small.predict(X) - whole) ** 2)
+    members = neural_twin.predict_members(X)
+    pairs = [np.mean((members[list(p)].mean(0) - whole) ** 2) for p in combinations(range(4), 2)]
+    assert apart <= np.median(pairs) * 1.1
+    assert len(neural_twin.member_weights_) == 4
+
+
+def test_members_of_plain_networks_need_rows(rows):
+    model = NeuralRegressor((8,), n_members=3, selection="mean", **QUICK)
+    model.fit(rows[0][:80], rows[1][:80])
+    with pytest.raises(ValueError, match="stores no rows"):
+        thin_members(model, 2)
+    small = thin_members(model, 1, rows[0][80:], rows[1][80:])
+    errors = np.mean((model.predict_members(rows[0][80:]) - rows[1][80:].to_numpy()) ** 2, axis=1)
+    best = model.predict_members(rows[0][80:])[np.argmin(errors)]
+    np.testing.assert_allclose(small.predict(rows[0][80:]), best, rtol=1e-6)
+
+
+def test_bad_input(forest_twin, rows):
+    with pytest.raises(TypeError, match="TwinRegressor"):
+        thin(Ridge(), 3)
+    with pytest.raises(ValueError, match="belong together"):
+        thin(forest_twin, 3, y=rows[1])
+    with pytest.raises(TypeError, match="NeuralRegressor"):
+        thin_members(forest_twin, 2)
+    several = TwinRegressor(Ridge()).fit(rows[0], np.column_stack([rows[1], rows[1]]))
+    with pytest.raises(ValueError, match="single output"):
+        thin(several, 3)
