@@ -117,8 +117,9 @@ async function predict(event) {
     output.className = "";
     output.textContent = `${target}: ${format(withinBound(value))}`;
     output.dataset.value = value;
+    const cut = lowerBound !== null && intervals && low[0] < lowerBound ? " (no known value is negative)" : "";
     byId("interval").textContent = intervals
-      ? `${100 * CONFIDENCE} % prediction interval: ${format(withinBound(low[0]))} to ${format(withinBound(high[0]))}`
+      ? `${100 * CONFIDENCE} % prediction interval: ${format(withinBound(low[0]))} to ${format(withinBound(high[0]))}${cut}`
       : "";
     byId("std").textContent = `Standard deviation (not calibrated): ${format(std)}`;
     byId("applicability").textContent = describeApplicability(applicability);
