@@ -19,7 +19,7 @@ QUICK := -m "not slow and not browser"
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-browser lint format bench bench-accuracy bench-neural paper-quick docs constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-browser lint format bench bench-accuracy bench-neural paper-quick notebooks docs constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -129,6 +129,9 @@ bench-neural: $(VENV)/.bench  ## training steps and fits beside PyTorch and Real
 paper-quick: $(VENV)/.core  ## the paper's tables and figures with small models, in out/paper/quick
 	$(BIN)/python -m paper run all --quick --results out/paper
 	$(BIN)/python -m paper report --quick --results out/paper
+
+notebooks: $(VENV)/.core  ## run the notebooks and write their pages in docs/notebooks
+	OMP_NUM_THREADS=1 $(BIN)/python examples/render_notebooks.py
 
 docs: $(VENV)/.docs  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict

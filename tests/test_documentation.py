@@ -251,7 +251,8 @@ def test_every_page_is_in_the_navigation():
         assert inside or not deep, f"{line!r} is indented below a page"
         inside = deep or page is None
         listed += [page] if page else []
-    assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    pages = (path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
+    assert sorted(listed) == sorted(pages)
 
 
 def test_neural_figures_match_the_results():

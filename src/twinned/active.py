@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
-from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -25,6 +24,7 @@ from twinned._table import Floats
 from twinned._validation import check_bool, check_choice, check_integer, check_real, count_rows
 from twinned.estimators.acquisition import ACQUISITIONS, select_best
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.pipelines import Transform, unwrap
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 
 _N_REFERENCES = 64  # points of the pool at which the effect of a label is computed
@@ -122,18 +122,13 @@ def query(
     return select_batch(score, pool, known, n, power, learned)
 
 
-def _unwrap(model: Any) -> tuple[BaseTwin, Callable[[Any], Any]]:
+def _unwrap(model: Any) -> tuple[BaseTwin, Transform]:
     """The fitted twin inside a model, and the transformation of the rows for it."""
-    if isinstance(model, Pipeline):
-        check_is_fitted(model)
-        twin, inner = _unwrap(model.steps[-1][1])
-        steps = model[:-1]
-        return twin, lambda X: inner(steps.transform(X) if len(steps) else X)
-    if not isinstance(model, _TWINS):
-        raise TypeError(f"model must be a twin, not {model!r}.")
-    check_is_fitted(model)
-    twin = model.twin_ if isinstance(model, SemiSupervisedTwinRegressor) else model
-    return twin, lambda X: X
+    twin, transform = unwrap(model)
+    if not isinstance(twin, _TWINS):
+        raise TypeError(f"model must be a twin, not {twin!r}.")
+    check_is_fitted(twin)
+    return twin.twin_ if isinstance(twin, SemiSupervisedTwinRegressor) else twin, transform
 
 
 def _encoded(twin: BaseTwin, X: Any) -> Floats:

@@ -351,8 +351,9 @@ def test_swapped_arguments_are_recognized(tmp_path):
     model = tmp_path / "m.twin"
     fitted = run("fit", table, "-t", "y", "-m", "ridge", "-o", model, "--no-check")
     assert fitted.exit_code == 0, fitted.output
-    swapped = run("predict", table, model)
-    assert swapped.exit_code == 2
-    assert f"the model comes first: twinned predict {model} {table}." in swapped.stderr
+    for command in ("predict", "query"):
+        swapped = run(command, table, model)
+        assert swapped.exit_code == 2
+        assert f"the model comes first: twinned {command} {model} {table}." in swapped.stderr
     wrong = run("fit", model, "-t", "y", "-o", tmp_path / "n.twin")
     assert (wrong.exit_code, "is a saved model, not a table" in wrong.stderr) == (2, True)

@@ -184,14 +184,14 @@ def test_new_rows_outside(table, rng):
 
 def test_errors_in_words_have_the_unit_and_error_bars(rng):
     y = rng.normal(size=400)
-    errors = summarize_errors(y, y + 0.3 * rng.normal(size=400) + 0.2, np.arange(400) % 5)
+    errors = summarize_errors(y, y + 0.3 * rng.normal(size=400) + 0.2)
     words = errors.describe("R [ohm]")
     assert words.startswith(f"Predictions of R are typically off by ± {errors.median:.3g} ohm: ")
     assert f"too high by {errors.bias:.3g} ohm on average" in words
     assert f"MAE {errors.mae:.3g} ± {errors.mae_se:.2g}" in words
     assert errors.describe("f(x)").startswith("Predictions of f(x) are typically off by")
     # standard errors against many draws
-    draws = [summarize_errors(y, y + 0.3 * rng.normal(size=400), np.arange(400) % 5)
+    draws = [summarize_errors(y, y + 0.3 * rng.normal(size=400))
              for _ in range(100)]  # fmt: skip
     for name in ("rmse", "mae", "bias", "r2"):
         spread = np.std([getattr(own, name) for own in draws])

@@ -1,6 +1,7 @@
 """The HTTP service returns the predictions of the model, and one sentence for a bad request."""
 
 import asyncio
+import copy
 import csv
 import io
 import json
@@ -54,6 +55,15 @@ def client(twin):
 def json_of(response, status=200):
     assert response.status_code == status, response.text
     return response.json()
+
+
+def test_about_names_the_target_and_its_bound(twin):
+    about = json_of(client_of(twin, "bridge.twin").get("/about"))
+    assert (about["target"], about["lower_bound"]) == ("y", None)
+    named = copy.copy(twin)
+    named.target_name_, named.anchors_y_ = "voltage", np.abs(twin.anchors_y_)
+    about = json_of(client_of(named, "bridge.twin").get("/about"))
+    assert (about["target"], about["lower_bound"]) == ("voltage", 0.0)
 
 
 def post_concurrently(twin, requests):

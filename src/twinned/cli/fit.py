@@ -198,6 +198,7 @@ def fit_command(
             seconds_allowed,
         )
         fitted, seconds, scores = _fit(chosen, data, check)
+        (fitted.regressor_ if log_target else fitted).target_name_ = target
 
         from twinned import save
 

@@ -131,7 +131,7 @@ class ModelOptions:
         fitted: Any,
         begin_step: Callable[[str], None],
     ) -> dict[str, Any]:
-        """Cross-validate the twin, the plain base estimator and the mean of the training rows.
+        """Cross-validate the twin, the plain base estimator and the mean of the other rows.
 
         `folds` are those of the known rows; the twins of all folds are fitted to the rows with a
         limit, too. The errors of the held-out rows also calibrate the prediction intervals that are
@@ -146,12 +146,13 @@ class ModelOptions:
         import numpy as np
 
         from twinned.diagnostics.baselines import describe, plain_estimator
+        from twinned.diagnostics.errors import predict_mean
         from twinned.intervals.conformal import calibrate_from_folds
 
         censored = np.flatnonzero(np.isnan(data.y))
         known = np.flatnonzero(~np.isnan(data.y))
         X, y = data.X.iloc[known], data.y[known]
-        errors: dict[str, list[np.ndarray]] = {"rmse_twin": [], "rmse_plain": [], "rmse_mean": []}
+        errors: dict[str, list[np.ndarray]] = {"rmse_twin": [], "rmse_plain": []}
         twins = []
         with warnings.catch_warnings():
             # A category may be absent from the training rows of a fold; the saved model knows it.
@@ -165,10 +166,10 @@ class ModelOptions:
                 plain = self.make_plain(X, twins[-1]).fit(X.iloc[train], y[train])
                 errors["rmse_twin"].append(twin.predict(X.iloc[test]) - y[test])
                 errors["rmse_plain"].append(plain.predict(X.iloc[test]) - y[test])
-                errors["rmse_mean"].append(y[train].mean() - y[test])
             whole = fitted.regressor_ if self.log_target else fitted
             fitted_y = np.log(y) if self.log_target else y
             calibrate_from_folds(twins, whole, X, fitted_y, folds).store_in()
+        errors["rmse_mean"] = [predict_mean(y) - y]  # the same as in `twinned advise`
         rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
         plain = describe(plain_estimator(whole, whole, len(y), self.seed))
         return {"folds": len(folds), "plain": plain} | {k: float(v) for k, v in rmse.items()}

@@ -89,7 +89,7 @@ def predict_command(
             raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {interval:g}.")
         keep = keep or []
         resolved = None if output is None else options.check_output_path(output, [model, table])
-        tables.check_argument_order(model, table)
+        tables.check_argument_order(model, table, "predict")
         reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
         rows = tables.read_table(table, reading)
         rows.require(keep, "--keep")

@@ -83,7 +83,7 @@ def query_command(
         options.check_seed(seed)
         inputs = [model, table] if pending is None else [model, table, pending]
         resolved = None if output is None else options.check_output_path(output, inputs)
-        tables.check_argument_order(model, table)
+        tables.check_argument_order(model, table, "query")
         reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
         rows = tables.read_table(table, reading)
         with print_warnings():

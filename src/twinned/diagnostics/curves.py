@@ -50,7 +50,7 @@ def anchor_curve(
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
     rng = np.random.RandomState(0)
-    sizes = _anchor_counts(cv)
+    sizes = _counts_of_folds(cv)
     errors = []
     for rows, anchors, estimates in cv.anchor_estimates:
         by_anchor = np.take_along_axis(estimates, np.argsort(anchors, axis=1), axis=1)
@@ -83,7 +83,7 @@ def neighbor_curve(
         interval, and `numbers["fold_k"]` the k of each fold.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    sizes = _anchor_counts(cv)
+    sizes = _counts_of_folds(cv)
     at_k = [_predict_nearest(estimates, sizes) for _, _, estimates in cv.anchor_estimates]
     rows = [own.rows for own in cv.anchor_estimates]
     errors = np.array(
@@ -243,9 +243,17 @@ def _power(sizes: Floats, errors: Floats) -> float:
     return float(min(slope, 0.0))
 
 
-def _anchor_counts(cv: CrossValidation) -> list[int]:
+def _counts_of_folds(cv: CrossValidation) -> list[int]:
     """1, 2, 4, … and the number of anchors that the twins of all folds have."""
-    most = min(len(twin.anchors_y_) for twin in cv.twins)
+    return anchor_counts(min(len(twin.anchors_y_) for twin in cv.twins))
+
+
+def anchor_counts(most: int) -> list[int]:
+    """Return 1, 2, 4, … and the largest number of anchors.
+
+    >>> anchor_counts(6)
+    [1, 2, 4, 6]
+    """
     return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
 
 

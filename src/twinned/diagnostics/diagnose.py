@@ -14,6 +14,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 
 from twinned._compat import safe_indexing
+from twinned._formatting import bullets, details, paragraph, preformatted, table, view
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import count_rows
@@ -25,6 +26,7 @@ from twinned.diagnostics.recommendation import Recommendation, python_code, reco
 from twinned.diagnostics.result import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.plan import affordable_rows
+from twinned.estimators.blending.results import LEADERBOARD_FORMATS
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning
 from twinned.models.censoring import TargetBounds, validate_bounds
@@ -114,6 +116,30 @@ class Diagnosis:
         lines += [str(check) for check in self.checks.values()]
         lines += [f"Skipped: {name} ({reason})." for name, reason in self.skipped.items()]
         return "\n".join([*lines, *self.notes])
+
+    def _repr_html_(self) -> str:
+        board = {
+            name: self.leaderboard[name].tolist()
+            for name in ("model", "rmse", "rmse_se", "weight", "fit_seconds")
+        }
+        recommended = self.leaderboard["recommended"].tolist()
+        skipped = [f"Skipped: {name} ({reason})." for name, reason in self.skipped.items()]
+        sections = {
+            "Data checks": [str(finding) for finding in self.findings],
+            "Further checks": [str(check) for check in self.checks.values()],
+            "Limits": [*skipped, *self.notes],
+        }
+        return view(
+            paragraph(self.summary, "strong"),
+            paragraph(self.describe_errors()),
+            table(board, LEADERBOARD_FORMATS, strong=recommended),
+            *(
+                details(f"{name}: {len(own)}", bullets(own))
+                for name, own in sections.items()
+                if own
+            ),
+            details("Code of the recommended model", preformatted(self.code)),
+        )
 
 
 def diagnose(
@@ -216,7 +242,7 @@ def diagnose(
     progress("calibrating the recommended model")
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
     out_of_fold = _in_units_of_target(twin.out_of_fold(), log_target)
-    predicted, fold = out_of_fold["prediction"].to_numpy(), out_of_fold["fold"].to_numpy()
+    predicted = out_of_fold["prediction"].to_numpy()
     run = CheckRun(blend, twin, labels, codes, time_budget, progress)
     run.run(X, values, log_target)
     subset = None
@@ -234,7 +260,7 @@ def diagnose(
             censored=table.n_censored > 0,
         ),
         recommendation=recommendation,
-        errors=summarize_errors(values, predicted, fold),
+        errors=summarize_errors(values, predicted),
         leaderboard=comparison_table(blend, twin, log_target, run.comparisons),
         out_of_fold=out_of_fold,
         findings=findings,

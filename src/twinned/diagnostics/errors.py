@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from twinned._neighbors import Indices
+from twinned._formatting import ResultTable, format_significant
 from twinned._table import Floats
-from twinned.diagnostics.result import format_significant
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.results import rmse_and_error
+from twinned.estimators.blending.results import LEADERBOARD_FORMATS, rmse_and_error
 
 BLEND, MEAN = "blend", "mean of y"
 
@@ -32,7 +31,7 @@ class ErrorSummary(NamedTuple):
     bias_se: float
     r2: float
     r2_se: float
-    mean_rmse: float  # of always predicting the mean
+    mean_rmse: float  # of always predicting the mean of the other rows
 
     def describe(self, target: str) -> str:
         """Return the errors in words; a unit in brackets at the end of `target` is used."""
@@ -73,11 +72,11 @@ def split_unit(target: str) -> tuple[str, str]:
     return found[1], f" {(found[2] or found[3]).strip()}"
 
 
-def summarize_errors(y: Floats, predicted: Floats, fold: Indices) -> ErrorSummary:
+def summarize_errors(y: Floats, predicted: Floats) -> ErrorSummary:
     """Return the errors of (n,) out-of-fold predictions.
 
-    >>> y, fold = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 0, 1])
-    >>> errors = summarize_errors(y, y + [1.0, -1.0, 0.0, 0.0], fold)
+    >>> y = np.array([1.0, 2.0, 3.0, 4.0])
+    >>> errors = summarize_errors(y, y + [1.0, -1.0, 0.0, 0.0])
     >>> errors.mae, errors.median, round(errors.r2, 2)
     (0.5, 0.5, 0.6)
     """
@@ -96,20 +95,17 @@ def summarize_errors(y: Floats, predicted: Floats, fold: Indices) -> ErrorSummar
         bias_se=float(residual.std() / root_n),
         r2=float(1 - np.mean(residual**2) / variance),
         r2_se=float(2 * rmse * error / variance),  # of the error, for this variance of y
-        mean_rmse=rmse_and_error(predict_mean(y, fold), y, None)[0],
+        mean_rmse=rmse_and_error(predict_mean(y), y, None)[0],
     )
 
 
-def predict_mean(y: Floats, fold: Indices) -> Floats:
-    """Return (n,) the mean of y in the other folds.
+def predict_mean(y: Floats) -> Floats:
+    """Return (n,) the mean of all other values, which does not depend on folds.
 
-    >>> predict_mean(np.array([1.0, 2.0, 6.0]), np.array([0, 1, 1]))
-    array([4., 1., 1.])
+    >>> predict_mean(np.array([1.0, 2.0, 6.0]))
+    array([4. , 3.5, 1.5])
     """
-    predicted = np.empty_like(y)
-    for number in np.unique(fold):
-        predicted[fold == number] = y[fold != number].mean()
-    return predicted
+    return np.asarray((y.sum() - y) / (len(y) - 1))
 
 
 class Comparison(NamedTuple):
@@ -133,7 +129,7 @@ def comparison_table(
     """
     table, own = blend.out_of_fold(), recommended.out_of_fold()
     back = np.exp if log_target else np.asarray
-    y, fold = back(own["y"].to_numpy()), own["fold"].to_numpy()
+    y = back(own["y"].to_numpy())
     weights = dict(zip(recommended.member_names_, recommended.member_weights_, strict=True))
     seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
     single = len(weights) == 1
@@ -149,6 +145,8 @@ def comparison_table(
     for name, other in others.items():
         errors = rmse_and_error(other.prediction, y, None)
         rows.append((name, *errors, np.nan, other.fit_seconds, False))
-    rows.append((MEAN, *rmse_and_error(predict_mean(y, fold), y, None), np.nan, 0.0, False))
+    rows.append((MEAN, *rmse_and_error(predict_mean(y), y, None), np.nan, 0.0, False))
     names = ["model", "rmse", "rmse_se", "weight", "fit_seconds", "recommended"]
-    return pd.DataFrame(rows, columns=names).sort_values("rmse", kind="stable", ignore_index=True)
+    board = pd.DataFrame(rows, columns=names)
+    board = board.sort_values("rmse", kind="stable", ignore_index=True)
+    return ResultTable.create(board, LEADERBOARD_FORMATS)

@@ -36,7 +36,7 @@ class CheckResult:
     title: str
     summary: str
     numbers: Numbers
-    draw: Callable[[Axes, Numbers], None]
+    draw: Callable[[Axes, Numbers], Any]
     model: str = ""
 
     @property
@@ -58,12 +58,18 @@ class CheckResult:
         return f"{self.heading} {self.summary}"
 
 
-def draw_curve(axes: Axes, numbers: Numbers) -> None:
-    """Draw RMSE with standard errors against `numbers["x"]`, on a logarithmic scale."""
-    axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], marker="o", capsize=3)
+def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> Any:
+    """Draw RMSE with standard errors against `numbers["x"]`, on a logarithmic scale.
+
+    Returns the container of the error bars; `options` are those of `Axes.errorbar`.
+    """
+    style = {"marker": "o", "capsize": 3, **options}
+    bars = axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], **style)
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(numbers["x_label"])
     axes.set_ylabel("RMSE of held-out rows")
+    return bars
 
 
 def format_percent(share: float) -> str:
@@ -76,15 +82,3 @@ def format_percent(share: float) -> str:
     if size < 0.05:
         return "0 %"
     return f"{size:.1f} %" if size < 10 else f"{size:.0f} %"
-
-
-def format_significant(value: float, digits: int = 3) -> str:
-    """Return a number with significant digits and separators of thousands.
-
-    >>> format_significant(12345.6), format_significant(0.01234567), format_significant(2.0)
-    ('12,300', '0.0123', '2')
-    """
-    if value == 0 or not 1e-4 <= abs(value) < 1e9:
-        return f"{value:.{digits}g}"
-    rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.{digits}g}"

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._formatting import ResultTable
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned._validation import (
@@ -31,6 +32,7 @@ from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.plan import MemberFits, MemberResult
 from twinned.estimators.blending.replicates import include_known_values, replicate_correlation
 from twinned.estimators.blending.results import (
+    LEADERBOARD_FORMATS,
     FitRecord,
     blend_members,
     leaderboard,
@@ -340,7 +342,7 @@ class AutoTwinRegressor(BaseTwin):
     @property
     def leaderboard_(self) -> pd.DataFrame:
         """Errors, weight, seconds and size of each member, the best first."""
-        return pd.DataFrame(self._leaderboard)
+        return ResultTable.create(self._leaderboard, LEADERBOARD_FORMATS)
 
     def out_of_fold(self) -> pd.DataFrame:
         """Out-of-fold predictions of the blend and of each member; a saved model has none.

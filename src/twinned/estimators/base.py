@@ -64,6 +64,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
     # Labels of the training rows, set by the validation of `fit`, and of the anchors.
     _row_labels: list[Any] | None = None
     anchor_labels_: list[Any] | None = None
+    target_name_: str  # only of a model that the command line fitted
 
     @abstractmethod
     def _make_model(self) -> DifferenceModel:

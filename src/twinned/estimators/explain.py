@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from twinned._formatting import ResultTable
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.pairing.differences import difference
+
+COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance")
+_FORMATS = {"weight": ".1%", "distance": ".3g"}
 
 
 def comparables(
@@ -77,6 +81,8 @@ def label_rows(
     if anchors is not None:
         table = table.assign(label=[anchors[i] for i in table["anchor"]])
     if features is None or adjustments is None:
-        return table
-    names = [f"{name} (feature)" if name in table.columns else name for name in features]
-    return pd.concat([table, pd.DataFrame(adjustments, columns=names)], axis=1)
+        return ResultTable.create(table, _FORMATS)
+    reserved = {*COLUMNS, "label", "output"}
+    names = [f"{name} (feature)" if name in reserved else name for name in features]
+    own = pd.DataFrame(adjustments, columns=names)
+    return ResultTable.create(pd.concat([table, own], axis=1), _FORMATS)

@@ -39,6 +39,7 @@ from twinned.intervals.error_scale import (
     scale_features,
     std_floor,
 )
+from twinned.intervals.half_widths import calibration_view
 from twinned.intervals.stored import check_confidence, quantile_rank, store_intervals
 from twinned.pairing.splits import Folds
 
@@ -206,6 +207,8 @@ class _BaseCalibrated(ABC):
     """Base class of models with the scores of held-out rows."""
 
     scores: Floats  # (row,)
+    _scales: Floats  # (row,) error scales of the same rows
+    width: str
 
     @abstractmethod
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
@@ -223,6 +226,13 @@ class _BaseCalibrated(ABC):
             return mean
         return mean, scales.mean(axis=1) * np.sqrt(np.mean(self.scores**2))
 
+    @abstractmethod
+    def _describe(self) -> str:
+        """The calibrated model, for the view in notebooks."""
+
+    def _repr_html_(self) -> str:
+        return calibration_view(self.scores, self._scales, self.width, self._describe())
+
 
 class Calibrated(_BaseCalibrated):
     """A fitted model with the scores of calibration rows."""
@@ -234,8 +244,12 @@ class Calibrated(_BaseCalibrated):
         inputs = predict_with_std(model, X_cal)
         self._floor = std_floor(model, inputs.std) if width == "std" else 0.0
         scale = positive_scale(inputs.std, self._floor)
+        self._scales = scale
         self.scores = np.abs(y_cal - inputs.mean) / scale
         self._regressor = ConformalRegressor().fit(y_cal - inputs.mean, sigmas=scale)
+
+    def _describe(self) -> str:
+        return repr(self.model)
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         inputs = predict_with_std(self.model, X)
@@ -281,7 +295,8 @@ class CrossCalibrated(_BaseCalibrated):
             for k in range(n_folds)
         ]
         expected = [scale.predict(own) for scale, own in zip(scales, inputs, strict=True)]
-        self.scores = np.concatenate(errors) / np.concatenate(expected)
+        self._scales = np.concatenate(expected)
+        self.scores = np.concatenate(errors) / self._scales
         if final is None:
             self._predictors = list(zip(folds, scales, strict=True))
             self._fold = np.repeat(np.arange(n_folds), [len(own) for own in errors])
@@ -381,6 +396,10 @@ class CrossCalibrated(_BaseCalibrated):
         scores = np.sort(self.scores[included])
         own = FoldModel.create(model, *training, "euclidean").predict(X)
         return own.mean, scale.predict(own) * scores[-quantile_rank(level, len(scores))]
+
+    def _describe(self) -> str:
+        models = f"{len(self._folds)} models of folds: {self.models[0]!r}"
+        return models if self._final is None else repr(self.final)
 
     def _predict(self, X: Any) -> tuple[Floats, Floats]:
         inputs = [fold.predict(X) for fold, _ in self._predictors]

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
+from twinned._formatting import format_number
+
 WIDTH, HEIGHT = 520, 320
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
 _MAX_LETTERS = 20  # of a name beside a bar
@@ -171,16 +173,3 @@ def powers(low: float, high: float) -> list[float]:
     first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
     step = max(1, math.ceil((last - first + 1) / 8))
     return [2.0**i for i in range(first, last + 1, step)]
-
-
-def format_number(value: float) -> str:
-    """Return a number with four significant digits and separators of thousands.
-
-    >>> format_number(12345.6), format_number(0.01234567), format_number(2.0)
-    ('12,346', '0.01235', '2')
-    """
-    if value == 0:
-        return "0"
-    if not 1e-4 <= abs(value) < 1e9:
-        return f"{value:.3g}"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned._formatting import format_number
 from twinned._neighbors import Indices
 from twinned._table import Floats, column_list, is_numeric_dtype, is_table, to_numeric
 from twinned._version import __version__
@@ -18,7 +19,6 @@ from twinned.diagnostics.result import CheckResult
 from twinned.estimators.adjustments import from_logarithm, scale_to
 from twinned.estimators.blending.results import rmse_and_error
 from twinned.intervals.applicability import LABELS
-from twinned.report.charts import format_number
 
 Content = dict[str, Any]  # what JSON holds
 

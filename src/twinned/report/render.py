@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
+from twinned._formatting import format_number, format_significant
 from twinned.diagnostics.recommendation import describe_member
-from twinned.diagnostics.result import format_significant
 from twinned.report import charts
-from twinned.report.charts import format_number
 from twinned.report.collect import Content
 
 CURVES = ("learning", "multiplier", "anchors")

@@ -1,13 +1,24 @@
 "use strict";
 const byId = (id) => document.getElementById(id);
 const CONFIDENCE = 0.9;
-let columns = [], intervals = false;
+let columns = [], intervals = false, target = "y", lowerBound = null;
 
 function format(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
   const size = Math.abs(value);
   return size !== 0 && (size < 1e-4 || size >= 1e9) ? value.toExponential(3)
-    : value.toLocaleString("en", { maximumSignificantDigits: 6 });
+    : value.toLocaleString("en", size >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 });
+}
+
+function withinBound(value) {
+  return lowerBound === null ? value : Math.max(value, lowerBound);
+}
+
+function ticks(low, high) {
+  let step = 10 ** Math.floor(Math.log10((high - low) / 4));
+  step *= [1, 2, 5, 10].find((factor) => (high - low) / (step * factor) <= 6);
+  const first = Math.ceil(low / step), last = Math.floor(high / step);
+  return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
 }
 
 function signed(value) {
@@ -42,21 +53,28 @@ function readForm() {
 }
 
 function drawComparables(comparables, prediction) {
-  const width = 520, step = 26, height = step * comparables.length + 40;
+  const width = 520, step = 26, bottom = step * comparables.length + 12, height = bottom + 44;
   const values = comparables.flatMap((one) => [one.known, one.estimate]).concat(prediction);
   const low = Math.min(...values), span = Math.max(...values) - low || 1;
   const x = (value) => 20 + (value - low) / span * (width - 40);
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
-  const draw = (kind, attributes) => {
+  const draw = (kind, attributes, text = "") => {
     const shape = document.createElementNS(namespace, kind);
+    shape.textContent = text;
     for (const [name, value] of Object.entries(attributes)) shape.setAttribute(name, value);
     svg.append(shape);
   };
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", "Known value of each comparable case and its estimate for the input");
-  draw("line", { class: "line guide", x1: x(prediction), x2: x(prediction), y1: 4, y2: height - 8 });
+  draw("line", { class: "line guide", x1: x(prediction), x2: x(prediction), y1: 4, y2: bottom });
+  draw("line", { class: "grid", x1: 20, x2: width - 20, y1: bottom, y2: bottom });
+  for (const value of ticks(low, low + span)) {
+    draw("line", { class: "grid", x1: x(value), x2: x(value), y1: bottom, y2: bottom + 5 });
+    draw("text", { class: "tick", x: x(value), y: bottom + 18, "text-anchor": "middle" }, format(value));
+  }
+  draw("text", { class: "label", x: width / 2, y: bottom + 38, "text-anchor": "middle" }, target);
   comparables.forEach((one, index) => {
     const y = 18 + step * index;
     draw("line", { class: "reach", x1: x(one.known), x2: x(one.estimate), y1: y, y2: y });
@@ -97,10 +115,11 @@ async function predict(event) {
     const { comparables: [comparables], share: [share], applicability: [applicability] } =
       await (await post("/explain", JSON.stringify({ rows }))).json();
     output.className = "";
-    output.textContent = format(value);
+    output.textContent = `${target}: ${format(withinBound(value))}`;
     output.dataset.value = value;
+    const cut = lowerBound !== null && intervals && low[0] < lowerBound ? " (no known value is negative)" : "";
     byId("interval").textContent = intervals
-      ? `${100 * CONFIDENCE} % prediction interval: ${format(low[0])} to ${format(high[0])}`
+      ? `${100 * CONFIDENCE} % prediction interval: ${format(withinBound(low[0]))} to ${format(withinBound(high[0]))}${cut}`
       : "";
     byId("std").textContent = `Standard deviation (not calibrated): ${format(std)}`;
     byId("applicability").textContent = describeApplicability(applicability);
@@ -137,7 +156,7 @@ async function predictFile() {
 
 async function start() {
   const about = await (await fetch("/about")).json();
-  ({ columns, intervals } = about);
+  ({ columns, intervals, target, lower_bound: lowerBound } = about);
   byId("about").textContent = `${about.anchors} anchors, ${columns.length} features`;
   const inputs = columns.map((column, index) => {
     const group = createElement("div", "");

@@ -59,7 +59,10 @@ class PredictionService:
         self._intervals = StoredIntervals(twin) if hasattr(twin, "intervals_") else None
 
     def about(self) -> dict[str, Any]:
-        """Return the number of anchors, whether there are intervals, and the features."""
+        """Return the target, the number of anchors, whether there are intervals, and the features.
+
+        `lower_bound` is 0 where no known value is negative, and else None.
+        """
         known = np.asarray(self._twin.anchors_X_).T
         columns = [
             {"name": each.name, "choices": each.labels, "middle": _initial_value(each, values)}
@@ -67,6 +70,8 @@ class PredictionService:
         ]
         return {
             "name": self.name,
+            "target": getattr(self._twin, "target_name_", "y"),
+            "lower_bound": 0.0 if self._to_target(self._twin.anchors_y_).min() >= 0 else None,
             "anchors": len(self._twin.anchors_y_),
             "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
             "columns": columns,

@@ -44,13 +44,13 @@ def is_model(data: bytes) -> bool:
     return data.startswith(b"PK\x03\x04") and b"twinned.json" in data[:60]
 
 
-def check_argument_order(model: Path, table: Path) -> None:
+def check_argument_order(model: Path, table: Path, command: str) -> None:
     """Raise a ValueError where the table is given as the model and the model as the table."""
     given_as_table, given_as_model = _first_bytes(table), _first_bytes(model)
     if is_model(given_as_table) and not is_model(given_as_model):
         raise ValueError(
             f"{table} is a model and {model} is not; the model comes first: "
-            f"twinned predict {table} {model}."
+            f"twinned {command} {table} {model}."
         )
 
 

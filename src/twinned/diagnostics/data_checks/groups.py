@@ -9,6 +9,7 @@ from scipy.sparse import coo_array, hstack
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata
 
+from twinned._formatting import format_significant
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.diagnostics.data_checks.duplicates import GROUP_ADVICE, find_near_duplicates
@@ -18,7 +19,7 @@ from twinned.diagnostics.data_checks.quick_model import (
     quick_predictions,
     tree_predictions,
 )
-from twinned.diagnostics.result import format_percent, format_significant
+from twinned.diagnostics.result import format_percent
 
 _LEAST_SHARE = 0.1  # of rows in groups
 _LEAST_RATIO = 1.1  # of errors with groups held out together and with random folds

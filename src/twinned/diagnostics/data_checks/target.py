@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from twinned._formatting import format_significant
 from twinned._neighbors import Indices
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
-from twinned.diagnostics.result import format_percent, format_significant
+from twinned.diagnostics.result import format_percent
 
 _LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value

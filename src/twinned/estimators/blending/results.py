@@ -14,6 +14,15 @@ from twinned.estimators.blending.plan import MemberResult
 from twinned.estimators.blending.rows import SharedRows
 from twinned.estimators.blending.weights import Blend, fit_blend, ratio_of_rmse
 
+# of the numbers of a leaderboard in notebooks
+LEADERBOARD_FORMATS = {
+    "weight": ".2f",
+    "fit_seconds": ".1f",
+    "predict_seconds": ".2g",
+    "bytes": ",",
+    "rmse_se": ".2g",
+}
+
 
 class FitRecord(NamedTuple):
     """Results of the fit of a blend that a saved blend does not have."""

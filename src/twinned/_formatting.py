@@ -1,0 +1,148 @@
+"""Numbers as text, and HTML views of results in notebooks.
+
+All colors of the views are those of the notebook, so that they are readable in light and dark
+themes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+_STYLE = (
+    "<style>.twinned{color:inherit;line-height:1.45;max-width:60rem;overflow-x:auto}"
+    ".twinned table{border-collapse:collapse;margin:.4em 0;background:transparent;color:inherit}"
+    ".twinned th,.twinned td{padding:.2em .7em;text-align:right;color:inherit;"
+    "border:0;border-bottom:1px solid rgba(128,128,128,.35);font-variant-numeric:tabular-nums}"
+    ".twinned th{font-weight:600}.twinned .text{text-align:left}"
+    ".twinned .soft{opacity:.7}.twinned .strong{font-weight:600}"
+    ".twinned pre{background:rgba(128,128,128,.12);padding:.5em .8em;color:inherit}</style>"
+)
+_MAX_ROWS = 60  # of a table that is shown
+
+
+def format_significant(value: float, digits: int = 3) -> str:
+    """Return a number with significant digits and separators of thousands.
+
+    >>> format_significant(12345.6), format_significant(0.01234567), format_significant(2.0)
+    ('12,300', '0.0123', '2')
+    """
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{digits}g}"
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.{digits}g}"
+
+
+def format_number(value: float) -> str:
+    """Return a number with four significant digits and separators of thousands.
+
+    >>> format_number(12345.6), format_number(0.01234567), format_number(2.0)
+    ('12,346', '0.01235', '2')
+    """
+    if value == 0:
+        return "0"
+    if not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def view(*parts: str) -> str:
+    """Return parts of HTML as one view with its style."""
+    return f'{_STYLE}<div class="twinned">{"".join(parts)}</div>'
+
+
+def paragraph(text: str, style: str = "") -> str:
+    """Return an escaped paragraph.
+
+    >>> paragraph("a < b")
+    '<p>a &lt; b</p>'
+    """
+    return f'<p class="{style}">{escape(text)}</p>' if style else f"<p>{escape(text)}</p>"
+
+
+def details(title: str, *parts: str) -> str:
+    """Return a section that is closed at first."""
+    return f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"
+
+
+def preformatted(text: str) -> str:
+    """Return escaped text in lines as they are."""
+    return f"<pre>{escape(text)}</pre>"
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Return an escaped list."""
+    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
+
+
+def table(
+    columns: Mapping[str, Sequence[Any]],
+    formats: Mapping[str, str] | None = None,
+    strong: Sequence[bool] | None = None,
+) -> str:
+    """Return columns as a table.
+
+    Text is at the left; numbers are at the right with four significant digits, or by a `formats`
+    string of their column. Missing values are empty. `strong` marks rows.
+
+    >>> table({"name": ["a<b"], "rmse": [0.123456]}, {"rmse": ".2f"})
+    '<table><thead><tr><th class="text">name</th><th>rmse</th></tr></thead>...
+    """
+    formats = formats or {}
+    cells = [[_format(value, formats.get(name)) for value in own] for name, own in columns.items()]
+    is_text = [any(isinstance(value, str) for value in own) for own in columns.values()]
+    kinds = [' class="text"' if text else "" for text in is_text]
+    head = "".join(
+        f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True)
+    )
+    rows = []
+    for i, own in enumerate(zip(*cells, strict=True)):
+        mark = ' class="strong"' if strong is not None and strong[i] else ""
+        shown = (f"<td{kind}>{cell}</td>" for cell, kind in zip(own, kinds, strict=True))
+        rows.append(f"<tr{mark}>{''.join(shown)}</tr>")
+    body = "".join(rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _format(value: Any, spec: str | None) -> str:
+    """Return a value as escaped text."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        shown = format(value, spec) if spec else _plain_number(value)
+        return shown.replace("-", "−")
+    return escape(str(value))
+
+
+def _plain_number(value: float) -> str:
+    return f"{value}" if isinstance(value, int) else format_number(value)
+
+
+class ResultTable(pd.DataFrame):
+    """A DataFrame whose view in notebooks has rounded values.
+
+    Every operation on it returns a plain DataFrame.
+    """
+
+    _metadata = ["html_formats"]  # noqa: RUF012 (as pandas has it)
+    html_formats: Mapping[str, str]
+
+    @classmethod
+    def create(cls, data: Any, formats: Mapping[str, str]) -> ResultTable:
+        """Return a table with a format string for the numbers of each of these columns."""
+        made = cls(data)
+        made.html_formats = formats
+        return made
+
+    def _repr_html_(self) -> str:
+        formats = getattr(self, "html_formats", None) or {}
+        shown = self.head(_MAX_ROWS)
+        columns = {str(name): shown.iloc[:, j].tolist() for j, name in enumerate(shown.columns)}
+        parts = [table(columns, formats)]
+        if len(self) > _MAX_ROWS:
+            parts.append(paragraph(f"The first {_MAX_ROWS} of {len(self):,} rows.", "soft"))
+        return view(*parts)

@@ -1,0 +1,210 @@
+"""AnchorCurveDisplay: error against the number of anchors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils import check_consistent_length, check_random_state
+
+from twinned._table import Floats
+from twinned._validation import check_choice, check_integer
+from twinned.diagnostics.cross_validation import cross_validate_twin
+from twinned.diagnostics.curves import anchor_counts, anchor_curve, neighbor_curve
+from twinned.diagnostics.result import Numbers, draw_curve
+from twinned.displays.axes import Options, make_axes
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.results import rmse_and_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+ORDERS = ("random", "nearest")
+
+
+class AnchorCurveDisplay:
+    """Error of predictions from 1, 2, 4, … anchors, and from all.
+
+    A twin predicts from as many anchors as it has. The curve shows how many are enough, and with
+    `order="nearest"` whether the nearest ones alone predict better than all.
+
+    Make it with `from_estimator` or `from_predictions`.
+
+    Parameters
+    ----------
+    n_anchors : list of int
+        Numbers of anchors.
+    rmse : list of float
+        Root mean squared errors.
+    standard_error : list of float
+        Their standard errors.
+    order : {"random", "nearest"}, default="random"
+        Which anchors are used first.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    errorbar_ : matplotlib ErrorbarContainer
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from twinned import AnchorCurveDisplay, TwinRegressor
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(60, random_state=0)
+    >>> display = AnchorCurveDisplay.from_estimator(TwinRegressor(Ridge()), X, y)
+    >>> display.n_anchors
+    [1, 2, 4, 8, 16, 32, 48]
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+
+    def __init__(
+        self, *, n_anchors: Any, rmse: Any, standard_error: Any, order: str = "random"
+    ) -> None:
+        self.n_anchors, self.rmse, self.standard_error = n_anchors, rmse, standard_error
+        self.order = order
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: BaseTwin,
+        X: Any,
+        y: Any,
+        *,
+        order: str = "random",
+        random_state: int = 0,
+        ax: Axes | None = None,
+        errorbar_kwargs: Options = None,
+    ) -> Self:
+        """Cross-validate a twin, and draw the mean error over five folds.
+
+        Parameters
+        ----------
+        estimator : twin
+            Cloned and fitted in each fold, as in `sklearn.model_selection.LearningCurveDisplay`.
+        X : table or array of shape (n_samples, n_features)
+            All rows.
+        y : array of shape (n_samples,)
+            Their values.
+        order : {"random", "nearest"}, default="random"
+            Whether the anchors are random, or the nearest to each row.
+        random_state : int, default=0
+            Draws the folds.
+        ax : matplotlib Axes, default=None
+            Axes to draw into; None makes a figure.
+        errorbar_kwargs : dict, default=None
+            Options of `Axes.errorbar`.
+
+        Returns
+        -------
+        display : AnchorCurveDisplay
+            The standard errors are those over folds.
+        """
+        compute = {"random": anchor_curve, "nearest": neighbor_curve}
+        check_choice("order", order, ORDERS)
+        if not isinstance(estimator, BaseTwin):
+            raise TypeError(f"estimator must be a twin, not {estimator!r}.")
+        folds = cross_validate_twin(X, y, estimator, random_state=random_state)
+        numbers = compute[order](X, y, estimator, cross_validation=folds).numbers
+        display = cls(
+            n_anchors=numbers["x"],
+            rmse=numbers["rmse"],
+            standard_error=numbers["standard_error"],
+            order=order,
+        )
+        return display.plot(ax, errorbar_kwargs=errorbar_kwargs)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        estimates: Any,
+        *,
+        order: str = "random",
+        n_repeats: int = 10,
+        random_state: Any = 0,
+        ax: Axes | None = None,
+        errorbar_kwargs: Options = None,
+    ) -> Self:
+        """Draw the error of the means of the first 1, 2, 4, … estimates.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_queries,)
+            Known values of rows that were not fitted.
+        estimates : array of shape (n_queries, n_anchors)
+            Their estimates by each anchor: the second result of `predict_anchors`. For
+            `order="nearest"` they must be those of a twin with `NearestAnchors`, nearest first.
+        order : {"random", "nearest"}, default="random"
+            Whether to use the anchors in random orders, or as they are.
+        n_repeats : int, default=10
+            Number of random orders.
+        random_state : int, RandomState or None, default=0
+            Draws these orders.
+        ax, errorbar_kwargs
+            As in `from_estimator`.
+
+        Returns
+        -------
+        display : AnchorCurveDisplay
+            The standard errors are those over rows.
+        """
+        check_choice("order", order, ORDERS)
+        check_consistent_length(y_true, estimates)
+        y, values = (np.asarray(part, dtype=np.float64) for part in (y_true, estimates))
+        if values.ndim != 2:
+            raise ValueError(
+                f"estimates must have the shape (n_queries, n_anchors), not {values.shape}."
+            )
+        rng, sizes = check_random_state(random_state), anchor_counts(values.shape[1])
+        n_repeats = 1 if order == "nearest" else check_integer("n_repeats", n_repeats)
+        found = []
+        for _ in range(n_repeats):
+            columns = slice(None) if order == "nearest" else rng.permutation(values.shape[1])
+            found.append(_errors(y, values[:, columns], sizes))
+        rmse, standard_error = np.mean(found, axis=0)
+        display = cls(
+            n_anchors=sizes,
+            rmse=rmse.tolist(),
+            standard_error=standard_error.tolist(),
+            order=order,
+        )
+        return display.plot(ax, errorbar_kwargs=errorbar_kwargs)
+
+    def plot(self, ax: Axes | None = None, *, errorbar_kwargs: Options = None) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw into; None makes a figure. Two displays in the same axes are compared.
+        errorbar_kwargs : dict, default=None
+            Options of `Axes.errorbar`.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = ax = make_axes(ax)
+        self.figure_ = ax.figure
+        numbers: Numbers = {
+            "x": self.n_anchors,
+            "rmse": self.rmse,
+            "standard_error": self.standard_error,
+            "x_label": "anchors",
+        }
+        options = {"label": f"{self.order} anchors", **(errorbar_kwargs or {})}
+        self.errorbar_ = draw_curve(ax, numbers, **options)
+        ax.legend()
+        return self
+
+
+def _errors(y: Floats, estimates: Floats, sizes: list[int]) -> Floats:
+    """(2, size): RMSE, and its standard error, of the means of the first estimates."""
+    totals = np.cumsum(estimates, axis=1)
+    found = [rmse_and_error(totals[:, size - 1] / size, y, None) for size in sizes]
+    return np.array(found).T

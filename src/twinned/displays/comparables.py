@@ -1,0 +1,276 @@
+"""ComparablesDisplay: the anchors behind one prediction, and how each is adjusted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+
+from twinned._compat import safe_indexing
+from twinned._formatting import format_number, format_significant
+from twinned._table import Floats
+from twinned._validation import check_integer, count_rows
+from twinned.displays.axes import GUIDE, Options, make_axes, merge
+from twinned.estimators.explain import COLUMNS
+from twinned.estimators.pipelines import explain, predict_interval, unwrap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+_TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
+_LEAST_SHARE = 0.01  # of the largest adjustment of an anchor, for one that is written
+
+
+class ComparablesDisplay:
+    """Comparable anchors of one query: known values, adjustments and estimates.
+
+    Each anchor has an arrow from its known value to its estimate of the query. The largest
+    adjustments, which sum to the length of the arrow with those not written, are below it. A
+    vertical line is the prediction, and a band its interval where there is one.
+
+    Make it with `from_estimator` or `from_predictions`.
+
+    Parameters
+    ----------
+    comparables : DataFrame
+        Rows of one query in the table of `explain`; the most important first.
+    y_pred : float or None, default=None
+        Prediction of the query.
+    interval : array of shape (2,) or None, default=None
+        Its prediction interval.
+    target : str, default="y"
+        Name of the target, for the label of the axis.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    known_, estimates_ : matplotlib PathCollection
+        Points of the known values and of the estimates.
+    line_ : matplotlib Line2D or None
+        The prediction.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from twinned import ComparablesDisplay, TwinRegressor
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(40, random_state=0)
+    >>> twin = TwinRegressor(Ridge()).fit(X[:30], y[:30])
+    >>> display = ComparablesDisplay.from_estimator(twin, X[30:], query=2, n=4, target="V")
+    >>> len(display.comparables)
+    4
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+
+    def __init__(
+        self,
+        *,
+        comparables: pd.DataFrame,
+        y_pred: float | None = None,
+        interval: Any = None,
+        target: str = "y",
+    ) -> None:
+        self.comparables, self.y_pred, self.target = comparables, y_pred, target
+        self.interval = None if interval is None else np.asarray(interval, dtype=np.float64)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        query: int = 0,
+        n: int = 5,
+        adjustments: bool = True,
+        confidence: float = 0.9,
+        ax: Axes | None = None,
+        target: str = "y",
+        **options: Any,
+    ) -> Self:
+        """Explain the prediction of one row, and draw it.
+
+        Parameters
+        ----------
+        estimator : fitted twin or Pipeline
+            A pipeline must end with a twin.
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict.
+        query : int, default=0
+            Which row of X to explain: its position.
+        n : int, default=5
+            Number of anchors.
+        adjustments : bool, default=True
+            Whether to write what the features add.
+        confidence : float, default=0.9
+            Confidence of the interval, where the twin stores a calibration.
+        ax : matplotlib Axes, default=None
+            Axes to draw into; None makes a figure.
+        target : str, default="y"
+            Name of the target.
+        **options
+            As those of `plot`.
+
+        Returns
+        -------
+        display : ComparablesDisplay
+        """
+        if check_integer("query", query, 0) >= count_rows(X):
+            raise ValueError(f"query={query} must be less than the {count_rows(X)} rows of X.")
+        row = safe_indexing(X, np.array([query]))
+        interval = None
+        if hasattr(unwrap(estimator)[0], "intervals_"):
+            interval = predict_interval(estimator, row, confidence)[0]
+        display = cls(
+            comparables=explain(estimator, row, n, adjustments=adjustments),
+            y_pred=float(np.ravel(estimator.predict(row))[0]),
+            interval=interval,
+            target=target,
+        )
+        return display.plot(ax, **options)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        comparables: pd.DataFrame,
+        y_pred: float | None = None,
+        *,
+        query: Any = None,
+        interval: Any = None,
+        ax: Axes | None = None,
+        target: str = "y",
+        **options: Any,
+    ) -> Self:
+        """Draw the rows of one query in the table of `explain`.
+
+        Parameters
+        ----------
+        comparables : DataFrame
+            The table of `explain`, with or without adjustments.
+        y_pred : float, default=None
+            Prediction of the query.
+        query : label, default=None
+            Which query, as in the column `query`; None is the first.
+        interval : array of shape (2,), default=None
+            Prediction interval of the query.
+        ax, target, **options
+            As in `from_estimator`.
+
+        Returns
+        -------
+        display : ComparablesDisplay
+        """
+        if missing := [name for name in COLUMNS if name not in comparables.columns]:
+            raise ValueError(f"comparables has no columns {missing}; it must be that of explain.")
+        query = comparables["query"].iloc[0] if query is None else query
+        rows = comparables[comparables["query"] == query]
+        if rows.empty:
+            raise ValueError(f"query={query!r} is not in the column `query` of comparables.")
+        display = cls(comparables=rows, y_pred=y_pred, interval=interval, target=target)
+        return display.plot(ax, **options)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        max_features: int = 3,
+        scatter_kwargs: Options = None,
+        arrow_kwargs: Options = None,
+        line_kwargs: Options = None,
+    ) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw into; None makes a figure.
+        max_features : int, default=3
+            Number of adjustments that are written for each anchor.
+        scatter_kwargs, arrow_kwargs, line_kwargs : dict, default=None
+            Options of `Axes.scatter`, of the arrows of `Axes.annotate`, and of `Axes.axvline`.
+
+        Returns
+        -------
+        self
+        """
+        table, position = self.comparables, np.arange(len(self.comparables))
+        self.ax_ = ax = make_axes(ax, (7.0, 1.4 + 0.62 * len(table)))
+        self.figure_ = ax.figure
+        known, estimates = (table[name].to_numpy() for name in ("anchor_y", "estimate"))
+        self._draw_prediction(ax, line_kwargs)
+        arrow = merge({"arrowstyle": "->", "color": "0.5", "linewidth": 1.3}, arrow_kwargs)
+        for at, start, end in zip(position, known, estimates, strict=True):
+            ax.annotate("", xy=(end, at), xytext=(start, at), arrowprops=arrow, zorder=2)
+        points = {"s": 34, "zorder": 3}
+        hollow = merge({**points, "facecolors": "none", "edgecolors": "C0"}, scatter_kwargs)
+        self.known_ = ax.scatter(known, position, **hollow, label="known value")
+        filled = merge({**points, "color": "C0"}, scatter_kwargs)
+        self.estimates_ = ax.scatter(estimates, position, **filled, label="adjusted: estimate")
+        self._write_adjustments(ax, max_features)
+        ax.set_yticks(position, self._labels())
+        ax.set_ylim(len(table) - 0.35, -0.55)
+        ax.set_xlabel(self.target)
+        query = table["query"].iloc[0]
+        ax.set_title(f"Comparables of {query if isinstance(query, str) else f'row {query}'}")
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+        return self
+
+    def _draw_prediction(self, ax: Axes, line_kwargs: Options) -> None:
+        self.line_ = None
+        if self.interval is not None:
+            ax.axvspan(*self.interval, color="C1", alpha=0.15, zorder=0, label="interval")
+        if self.y_pred is not None:
+            shown = format_number(self.y_pred).replace("-", "−")
+            style = {**GUIDE, "color": "C1", "label": f"prediction: {shown}"}
+            self.line_ = ax.axvline(self.y_pred, **merge(style, line_kwargs))
+
+    def _labels(self) -> list[str]:
+        """Name and weight of each anchor."""
+        table = self.comparables
+        labelled = "label" in table.columns
+        names = table["label"] if labelled else [f"row {anchor}" for anchor in table["anchor"]]
+        return [
+            f"{name}\nweight {weight:.1%}"
+            for name, weight in zip(names, table["weight"], strict=True)
+        ]
+
+    def _write_adjustments(self, ax: Axes, max_features: int) -> None:
+        table = self.comparables
+        features = [name for name in table.columns if name not in (*COLUMNS, "label", "output")]
+        middles = table[["anchor_y", "estimate"]].to_numpy().mean(axis=1)
+        low, high = ax.get_xlim()
+        ax.set_xlim(low, high)
+        # a text as wide as half of the axes stays within them
+        middles = np.clip((middles - low) / (high - low), _TEXT_MARGIN, 1 - _TEXT_MARGIN)
+        for at, own in enumerate(table[features].to_numpy(dtype=np.float64)):
+            text = describe_adjustments(features, own, max_features)
+            if text:
+                ax.annotate(
+                    text,
+                    xy=(middles[at], at),
+                    xycoords=("axes fraction", "data"),
+                    xytext=(0, -6),
+                    textcoords="offset points",
+                    ha="center",
+                    va="top",
+                    fontsize="small",
+                )
+
+
+def describe_adjustments(names: list[str], values: Floats, most: int) -> str:
+    """Return the largest of (feature,) adjustments in words.
+
+    >>> describe_adjustments(["area", "age", "floor"], np.array([12.0, -3.456, 0.0]), 2)
+    'area +12, age −3.46'
+    """
+    largest = np.abs(values).max(initial=0.0)
+    order = np.argsort(-np.abs(values), kind="stable")[:most]
+    shown = [i for i in order if abs(values[i]) > _LEAST_SHARE * largest]
+    return ", ".join(
+        f"{names[i]} {'+' if values[i] > 0 else '−'}{format_significant(abs(values[i]))}"
+        for i in shown
+    )

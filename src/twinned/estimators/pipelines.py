@@ -1,0 +1,97 @@
+"""Methods of a twin at the end of a pipeline: comparables and prediction intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from twinned._table import Floats, is_table, row_labels
+
+Transform = Callable[[Any], Any]
+
+
+def unwrap(model: Any) -> tuple[Any, Transform]:
+    """The last step of a fitted pipeline, and the transformation of the rows for it.
+
+    Another model is returned itself.
+    """
+    if not isinstance(model, Pipeline):
+        return model, lambda X: X
+    check_is_fitted(model)
+    last, inner = unwrap(model.steps[-1][1])
+    steps = model[:-1]
+    return last, lambda X: inner(steps.transform(X) if len(steps) else X)
+
+
+def explain(model: Any, X: Any, n: int = 5, *, adjustments: bool = False) -> pd.DataFrame:
+    """Comparable anchors of each query, also of a twin at the end of a pipeline.
+
+    Parameters
+    ----------
+    model : fitted twin or Pipeline
+        A pipeline must end with a twin.
+    X : table or array of shape (n_queries, n_features)
+        Rows to explain, as the pipeline expects them.
+    n : int, default=5
+        Number of anchors per query.
+    adjustments : bool, default=False
+        Whether to add a column for each feature that the twin gets, that is, after the
+        transformations of the pipeline.
+
+    Returns
+    -------
+    DataFrame as that of `TwinRegressor.explain`. `query` has the labels of X.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from twinned import TwinRegressor, explain
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(40, random_state=0)
+    >>> model = make_pipeline(StandardScaler(), TwinRegressor(Ridge())).fit(X[:30], y[:30])
+    >>> explain(model, X[30:], n=2).shape
+    (20, 7)
+    """
+    twin, transform = unwrap(model)
+    if not hasattr(twin, "explain"):
+        raise TypeError(f"model must be a twin or a pipeline that ends with one, not {model!r}.")
+    rows = transform(X)
+    table = twin.explain(rows, n, adjustments=adjustments)
+    labels = row_labels(X)
+    if labels is not None and not is_table(rows):
+        table["query"] = [labels[i] for i in table["query"]]
+    return table
+
+
+def predict_interval(model: Any, X: Any, confidence: float = 0.9) -> Floats:
+    """Prediction intervals, also of a model at the end of a pipeline.
+
+    Parameters
+    ----------
+    model : fitted model or Pipeline
+        An `AutoTwinRegressor`, a twin that stores its calibration, the result of `conformal` or
+        `cross_conformal`, or a pipeline that ends with one of these.
+    X : table or array of shape (n_queries, n_features)
+        Rows to predict, as the pipeline expects them.
+    confidence : float, default=0.9
+        Probability with which an interval covers y.
+
+    Returns
+    -------
+    intervals : ndarray of shape (n_queries, 2)
+        Lower and upper ends.
+    """
+    last, transform = unwrap(model)
+    if not hasattr(last, "predict_interval"):
+        raise TypeError(
+            f"model has no prediction intervals: {model!r}. Use an AutoTwinRegressor, or "
+            "cross_conformal(model, X, y)."
+        )
+    intervals: Floats = last.predict_interval(transform(X), confidence)
+    return intervals

@@ -1,0 +1,100 @@
+"""HTML views: rounded, escaped, and without colors of their own."""
+
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+
+from twinned import AutoTwinRegressor, TwinRegressor, conformal, cross_conformal, diagnose
+from twinned._formatting import ResultTable, table
+from twinned.datasets import make_wsb
+
+
+class Parser(HTMLParser):
+    """Collects the text, and fails at tags that are not closed."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.texts = [], []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    X, y = make_wsb(60, random_state=0)
+    return X.rename(columns={X.columns[0]: "<b>&"}), y
+
+
+def test_cells_are_escaped_and_rounded():
+    html = table({"a<b": ["x&y", "z"], "value": [1234.5678, -0.000123456], "n": [3, None]})
+    texts = Parser(html).texts
+    assert texts == ["a<b", "value", "n", "x&y", "1,235", "3", "z", "−0.0001235"]
+    assert "&lt;" in html
+
+
+def test_result_table_is_a_plain_frame_after_an_operation():
+    made = ResultTable.create(pd.DataFrame({"weight": [0.123456, 1.0]}), {"weight": ".1%"})
+    assert "12.3%" in made._repr_html_()
+    assert type(made.head(1)) is type(made[made["weight"] < 1]) is pd.DataFrame
+    pd.testing.assert_frame_equal(pd.DataFrame(made), pd.DataFrame({"weight": [0.123456, 1.0]}))
+
+
+def test_long_tables_are_cut():
+    html = ResultTable.create({"x": range(1000)}, {})._repr_html_()
+    assert html.count("<tr>") == 61
+    assert "The first 60 of 1,000 rows." in html
+
+
+def test_comparables(rows):
+    X, y = rows
+    twin = TwinRegressor(Ridge()).fit(X[:40], y[:40])
+    html = twin.explain(X[40:42], 2, adjustments=True)._repr_html_()
+    texts = Parser(html).texts
+    assert "<b>&" in texts
+    assert texts.count("2.5%") == 4  # weights of 40 anchors
+
+
+def test_calibrated_models(rows, five_trees):
+    X, y = rows
+    twin = TwinRegressor(Ridge()).fit(X[:30], y[:30])
+    for model in (conformal(twin, X[30:], y[30:]), cross_conformal(TwinRegressor(Ridge()), X, y)):
+        texts = Parser(model._repr_html_()).texts
+        assert "typical half width" in texts
+        assert "95%" in texts
+        assert "99%" not in texts  # needs 99 rows
+        assert any("TwinRegressor(estimator=Ridge())" in text for text in texts)
+
+
+def test_leaderboard(rows, five_trees):
+    model = AutoTwinRegressor(members=["ridge"], random_state=0).fit(*rows)
+    texts = Parser(model.leaderboard_._repr_html_()).texts
+    assert {"member", "ridge", "1.00"} <= set(texts)
+
+
+def test_diagnosis(rows, five_trees, without_catboost):
+    blend = AutoTwinRegressor(members=["ridge", "extra_trees:fast"], random_state=0)
+    result = diagnose(*rows, estimator=blend, budget=5.0)
+    html = result._repr_html_()
+    texts = Parser(html).texts
+    assert result.summary in texts
+    assert result.code in texts
+    assert html.count('<tr class="strong">') == 1
+
+
+def test_views_have_no_colors_of_their_own():
+    style = ResultTable.create({"x": [1.0]}, {})._repr_html_()
+    colors = re.findall(r"(?:color|background):([^;}]+)", style)
+    assert set(colors) <= {"inherit", "transparent", "rgba(128,128,128,.12)"}
