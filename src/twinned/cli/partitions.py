@@ -113,15 +113,18 @@ def _plan_parquet(
     partitions: list[Partition] = []
     types: dict[str, Any] = {}
     ignored: list[str] = []
+    first = files[0]  # that has rows: without any, the types of columns mean nothing
     for path, output in zip(files, outputs, strict=True):
         with open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
             used = _used_columns(header_table(path, schema.names), features, keep)
-            if not types:
-                types = {name: schema.field(name).type for name in used}
+            if not ignored:
                 ignored = [name for name in schema.names if name not in used]
-            for name, expected in types.items():
-                _check_type(path, name, schema.field(name).type, files[0], expected)
+            if not types and metadata.num_rows:
+                types = {name: schema.field(name).type for name in used}
+                first = path
+            for name, expected in types.items() if metadata.num_rows else ():
+                _check_type(path, name, schema.field(name).type, first, expected)
             sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         partitions += _group_rows(path, output, sizes)
     return Plan(PARQUET, files, partitions, reading, ignored)
@@ -142,7 +145,8 @@ def _group_rows(path: Path, output: str, sizes: list[int]) -> Iterator[Partition
 
 
 def _check_type(path: Path, name: str, found: Any, first: Path, expected: Any) -> None:
-    if found != expected and is_numeric(found) != is_numeric(expected):
+    absent = str(found) == "null" or str(expected) == "null"  # all values are missing
+    if not absent and is_numeric(found) != is_numeric(expected):
         raise ValueError(
             f"{path}, column {name!r} is of type {found}, but of type {expected} in {first}; write "
             "all files with the same types."
