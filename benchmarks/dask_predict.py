@@ -27,7 +27,7 @@ from paper import harness
 from twinned import TwinRegressor, load, save
 
 N_ANCHORS, N_FEATURES = 500, 10
-ROWS_PER_FILE, ROWS_PER_GROUP = 1_000_000, 100_000
+N_FILES, ROWS_PER_GROUP = 20, 100_000
 CHECKED_ROWS = 500  # of each partition
 NAMES = [f"x{j}" for j in range(N_FEATURES)]
 
@@ -46,12 +46,12 @@ def write_inputs(folder, n_rows):
         y = X[:, 0] + np.sin(6 * X[:, 1]) + X[:, 2] * X[:, 3]
         twin = TwinRegressor(random_state=0).fit(pd.DataFrame(X, columns=NAMES), y)
         save(twin, folder / "model.twin")
-    for number, start in enumerate(range(0, n_rows, ROWS_PER_FILE)):
+    for number in range(N_FILES):
         path = folder / "data" / f"{number:04}.parquet"
         if not path.exists():
-            rows = make_rows(min(ROWS_PER_FILE, n_rows - start), number + 1)
-            size = min(ROWS_PER_GROUP, max(1, len(rows) // 10))
-            parquet.write_table(pa.table(list(rows.T), names=NAMES), path, row_group_size=size)
+            rows = make_rows(n_rows // N_FILES, number + 1)
+            table = pa.table(list(rows.T), names=NAMES)
+            parquet.write_table(table, path, row_group_size=ROWS_PER_GROUP)
 
 
 def start_command(folder, output, address):
@@ -92,7 +92,7 @@ def measure(folder, n_workers, *, kill, restart):
             n_workers=n_workers,
             threads_per_worker=1,
             memory_limit="2GB",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=50,
         ) as cluster,
         Client(cluster) as client,

@@ -27,7 +27,7 @@ X, y = make_wsb(60, random_state=0)
 def client() -> Any:
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -129,7 +129,7 @@ def test_a_lost_worker_costs_its_task_only(tmp_path: Any) -> None:
     members = ["ridge", ("mean", ExitsOnce(str(flag)))]
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster),
         parallel_config(backend="dask"),

@@ -2,7 +2,12 @@
 
 import errno
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +43,7 @@ def model() -> Any:
 @pytest.fixture(scope="module")
 def address() -> Any:
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
     ) as cluster:
         yield cluster.scheduler_address
 
@@ -216,3 +221,60 @@ def test_arguments(predict: Any, folder: Path) -> None:
     assert "is not empty" in error_line(predict())
     result = CliRunner().invoke(app, ["predict", "m.twin", "data/*.parquet"])
     assert "give one with -o" in error_line(result)
+
+
+def start_command(folder: Path, *arguments: str) -> Any:
+    source = str(Path(twinned.__file__).resolve().parents[1])
+    env = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "twinned.cli", "predict", "m.twin", "data", "-o", "out"]
+    return subprocess.Popen(
+        [*command, *arguments, "--json"], cwd=folder, env=env, stdout=subprocess.PIPE, text=True
+    )
+
+
+def wait_for_partitions(folder: Path, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(list((folder / "out").glob("*.parquet"))) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_killed_command_is_continued(folder: Path, model: Any) -> None:
+    frames = [rows(2000, seed) for seed in range(30)]
+    for i, frame in enumerate(frames):
+        write(folder, frame, f"{i:02}.parquet")
+    command = start_command(folder, "--workers", "1", "--keep", "id")
+    wait_for_partitions(folder, 2)
+    command.kill()
+    command.wait()
+    time.sleep(1)  # for the worker, which ends with its parent
+    before = {path: path.stat().st_mtime_ns for path in (folder / "out").glob("*.parquet")}
+    printed, _ = start_command(folder, "--workers", "1", "--keep", "id").communicate(timeout=120)
+    facts = json.loads(printed)
+    assert facts["finished_before"] == len(before) == 30 - facts["partitions"]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    found, known = results(folder, "parquet"), pd.concat(frames)
+    assert found["id"].tolist() == known["id"].tolist()
+    np.testing.assert_array_equal(found["prediction"], expected(model, known))
+
+
+@pytest.mark.slow
+def test_killed_worker_changes_nothing(folder: Path, model: Any) -> None:
+    frames = [rows(2000, seed) for seed in range(30)]
+    for i, frame in enumerate(frames):
+        write(folder, frame, f"{i:02}.parquet")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        pid = next(iter(client.run(os.getpid).values()))
+        command = start_command(folder, "--scheduler", cluster.scheduler_address)
+        wait_for_partitions(folder, 2)
+        os.kill(pid, signal.SIGKILL)
+        printed, _ = command.communicate(timeout=120)
+    assert json.loads(printed)["rows"] == 60_000
+    found = results(folder, "parquet")["prediction"]
+    np.testing.assert_array_equal(found, expected(model, pd.concat(frames)))
