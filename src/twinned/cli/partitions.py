@@ -17,7 +17,7 @@ from twinned.cli.tables.numbers import NumberFormat
 from twinned.exceptions import MissingExtraError
 
 TEXT, PARQUET = "csv", "parquet"
-ROWS_PER_PARTITION = 250_000  # of Parquet files, unless a row group has more
+ROWS_PER_PARTITION = 100_000  # of Parquet files, unless a row group has more
 BYTES_PER_PARTITION = 8 * 2**20  # of text, which takes about ten times as much as Python objects
 _HEAD_BYTES = 2**16  # of each text file, to compare its header
 
