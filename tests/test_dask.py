@@ -111,12 +111,12 @@ def test_predictions_are_identical_and_lazy(forest: Any) -> None:
 def test_empty_partitions(forest: Any) -> None:
     frame = table(12, seed=3)
     lazy = partitioned(frame)
-    some = lazy[lazy["a"] > 0.2]
-    lengths = some.map_partitions(len).compute().tolist()
+    subset = lazy[lazy["a"] > 0.2]
+    lengths = subset.map_partitions(len).compute().tolist()
     none = lazy[lazy["a"] > 1e9]
     assert 0 in none.map_partitions(len).compute().tolist(), lengths
     expected = forest.predict(frame[frame["a"] > 0.2])
-    assert_array_equal(forest.predict(some).compute(), expected)
+    assert_array_equal(forest.predict(subset).compute(), expected)
     assert len(forest.predict(none).compute()) == 0
     explained = forest.explain(none, n=2).compute()
     assert list(explained.columns) == list(forest.explain(frame, n=2).columns)

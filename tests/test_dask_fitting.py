@@ -124,7 +124,7 @@ class ExitsOnce(RegressorMixin, BaseEstimator):
 
 
 @pytest.mark.slow
-def test_a_lost_worker_costs_its_task_only(tmp_path: Any) -> None:
+def test_a_worker_that_dies_costs_its_task_only(tmp_path: Any) -> None:
     flag = tmp_path / "exited"
     members = ["ridge", ("mean", ExitsOnce(str(flag)))]
     with (

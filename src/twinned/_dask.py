@@ -2,7 +2,7 @@
 
 The fitted model is pickled when the method is called and is one task of the graph, on which the
 tasks of all partitions depend: it is sent to each worker once, and it is computed again where the
-worker that held it is lost. Dask is imported only where an argument is one of its collections.
+worker that held it dies. Dask is imported only where an argument is one of its collections.
 """
 
 from __future__ import annotations

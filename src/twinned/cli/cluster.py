@@ -120,7 +120,7 @@ def predict_partitions(
     """Predict partitions; few of them are submitted at a time, and the model once.
 
     The model is the result of a task, not scattered data, so that it is computed again where the
-    workers that held it are lost.
+    workers that held it die.
     """
     import cloudpickle
     from distributed import as_completed
@@ -145,7 +145,7 @@ def predict_partitions(
 
 
 def _result(future: Any, partition: Partition) -> Finished:
-    """The result of a task; a lost worker or scheduler is a ValueError of one line."""
+    """The result of a task; a worker or scheduler that dies is a ValueError of one line."""
     from concurrent.futures import CancelledError
 
     from distributed.scheduler import KilledWorker
@@ -155,9 +155,9 @@ def _result(future: Any, partition: Partition) -> Finished:
         found: Finished = future.result()
     except (KilledWorker, MemoryError):
         raise ValueError(
-            f"{partition.path}: workers were lost while they predicted {partition.output}, "
+            f"{partition.path}: workers died while they predicted {partition.output}, "
             f"probably for lack of memory; {again} with more memory for each worker."
         ) from None
     except CancelledError:
-        raise ValueError(f"the connection to the scheduler was lost; {again}.") from None
+        raise ValueError(f"the scheduler cannot be reached any more; {again}.") from None
     return found

@@ -121,8 +121,8 @@ def _predict_parquet(
             notes += batch_notes
             row += batch.num_rows
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    kept = pa.concat_tables(copied)
-    result: dict[str, Any] = {name: kept.column(name) for name in keep}
+    copies = pa.concat_tables(copied)
+    result: dict[str, Any] = {name: copies.column(name) for name in keep}
     for name, values in columns.items():
         result[name] = pa.array(values, pa.string() if values.dtype.kind == "O" else None)
     stream = io.BytesIO()
