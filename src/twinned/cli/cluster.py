@@ -79,10 +79,7 @@ def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Any]:
         raise MissingExtraError(
             "partitions are predicted with Dask: pip install 'twinned[dask]'."
         ) from error
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)  # errors are reported in one line
-    try:
+    with _silence("distributed"):
         if scheduler is None:
             with (
                 LocalCluster(
@@ -106,8 +103,21 @@ def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Any]:
             except TimeoutError:
                 raise ValueError(f"--scheduler {scheduler} has no workers; start some.") from None
             yield client
+
+
+@contextmanager
+def _silence(library: str) -> Iterator[None]:
+    """Context in which loggers of a library log nothing: errors are reported in one line."""
+    names = [library, *logging.root.manager.loggerDict]
+    loggers = [logging.getLogger(name) for name in names if name.split(".")[0] == library]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def predict_partitions(
