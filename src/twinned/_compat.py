@@ -88,6 +88,17 @@ def boosting_categories(estimator: Any) -> BoostingCategories:
     )
 
 
+# --- joblib 1.4 to 1.6 ----------------------------------------------------------------------------
+
+
+def is_remote_backend() -> bool:
+    """Whether tasks of joblib run on a cluster, as in `parallel_config(backend="dask")`."""
+    from joblib.parallel import get_active_backend
+
+    backend, _ = get_active_backend()
+    return not type(backend).__module__.startswith("joblib._parallel_backends")
+
+
 # --- jax 0.5 to 0.10 ------------------------------------------------------------------------------
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
+from twinned._compat import is_remote_backend
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
 from twinned.models.neural.fitting import fit_problems
 from twinned.models.neural.problem import TrainingProblem, build_problem
+from twinned.models.threads import one_thread_if_remote
 
 __all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]
 
@@ -25,6 +27,9 @@ _PER_PROBLEM = {"pairs", "anchors", "weights", "random_state"}
 
 def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     """Fit one estimator to many training sets at once.
+
+    With `joblib.parallel_config(backend="dask")`, the problems are spread over the cluster: as many
+    tasks as it has cores, each of which trains its share at once on the device of its worker.
 
     Parameters
     ----------
@@ -58,10 +63,30 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     for problem in problems:
         if not 2 <= len(problem) <= 7:
             raise ValueError(f"a problem has 2 to 7 parts (X, y, …), not {len(problem)}.")
-    built = Parallel(n_jobs=each[0].n_jobs)(
-        delayed(_build)(clone(one), problem) for one, problem in zip(each, problems, strict=True)
+    pairs = list(zip(each, problems, strict=True))
+    if not is_remote_backend():
+        return _fit_together(pairs, twin)
+    n_tasks = min(len(pairs), effective_n_jobs(each[0].n_jobs))
+    shares = [pairs[i::n_tasks] for i in range(n_tasks)]
+    fitted: list[Any] = [None] * len(pairs)
+    results = Parallel()(delayed(_fit_share)(share, twin) for share in shares)
+    for i, models in enumerate(results):
+        fitted[i::n_tasks] = models
+    return fitted
+
+
+def _fit_share(pairs: list[tuple[Any, Any]], twin: bool) -> list[Any]:
+    with one_thread_if_remote():
+        return _fit_together(pairs, twin)
+
+
+def _fit_together(pairs: list[tuple[Any, Any]], twin: bool) -> list[Any]:
+    """Fit clones of the estimators to their problems as one compiled program."""
+    first = pairs[0][0]
+    built = Parallel(n_jobs=first.n_jobs)(
+        delayed(_build)(clone(one), problem) for one, problem in pairs
     )
-    ensembles = fit_problems(each[0], [problem for _, problem in built], twin)
+    ensembles = fit_problems(first, [problem for _, problem in built], twin)
     for (one, problem), ensemble in zip(built, ensembles, strict=True):
         one._set_fitted(problem, ensemble)
     return [one for one, _ in built]

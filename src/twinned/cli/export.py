@@ -11,7 +11,7 @@ import typer
 
 from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
-from twinned.cli.predict import load_twin
+from twinned.cli.prediction import load_twin
 from twinned.exceptions import MissingExtraError
 
 

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from twinned.cli import options, tables
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
+from twinned.cli._progress import progress_bar
+from twinned.cli.prediction import (
+    ModelFeatures,
+    ResultColumns,
+    load_twin,
+    predict_columns,
+    read_features,
+    to_csv,
+)
 
-if TYPE_CHECKING:
-    import numpy as np
+
+class ClusterOptions(NamedTuple):
+    """Address of a scheduler, or the number of processes of this computer."""
+
+    scheduler: str | None
+    n_workers: int | None
 
 
 def predict_command(
@@ -22,13 +33,18 @@ def predict_command(
     table: Annotated[
         Path,
         typer.Argument(
-            help="A CSV, Excel (.xlsx) or Parquet file with the features of the model.",
+            help="A CSV, Excel (.xlsx) or Parquet file with the features of the model; or a folder "
+            "or a quoted pattern, such as 'data/*.parquet', of CSV or Parquet files.",
             metavar="TABLE",
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File of the predictions; printed without it."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="File of the predictions; printed without it. Of several files, a folder.",
+        ),
     ] = None,
     std: Annotated[
         bool,
@@ -64,6 +80,25 @@ def predict_command(
     encoding: options.Encoding = None,
     sheet: options.Sheet = None,
     key_file: options.KeyFile = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            help="Address of the scheduler of a Dask cluster, such as tcp://host:8786. Its workers "
+            "need twinned and the same paths of files. By default, processes of this computer.",
+            metavar="ADDRESS",
+            rich_help_panel="Many files",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            help="Number of processes; the number of cores by default.",
+            min=1,
+            rich_help_panel="Many files",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, options.flag_option("--json", help="Print JSON; with -o, without the predictions.")
     ] = False,
@@ -83,42 +118,47 @@ def predict_command(
         twinned predict houses.twin new.csv --interval 0.9 --keep address
 
         twinned predict houses.twin new.xlsx --sheet 2025 -o prices.csv
+
+    A folder or a pattern of CSV or Parquet files is predicted partition by partition with Dask, on
+    all cores or on a cluster; -o is a folder with one file for each partition. A command that was
+    interrupted continues where it was when it is started again:
+
+        twinned predict houses.twin 'data/*.parquet' -o prices
+
+        twinned predict houses.twin 'data/*.csv' -o prices --scheduler tcp://host:8786
     """
+    wanted = ResultColumns(std, interval, applicability, tuple(keep or ()))
+    reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
     with exit_on_bad_input():
         if interval is not None and not 0 < interval < 1:
             raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {interval:g}.")
+        if tables.is_pattern(table) or scheduler or workers:
+            with print_warnings():
+                fitted = load_twin(model, key_file)
+            cluster = ClusterOptions(scheduler, workers)
+            _predict_many(fitted, model, table, output, wanted, reading, cluster, as_json)
+            return
         keep = keep or []
         resolved = None if output is None else options.check_output_path(output, [model, table])
         tables.check_argument_order(model, table, "predict")
-        reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
         rows = tables.read_table(table, reading)
         rows.require(keep, "--keep")
         with print_warnings():
             fitted = load_twin(model, key_file)
-        X, ignored, notes = read_features(rows, fitted, model)
+        X, ignored, notes = read_features(rows, ModelFeatures.of(fitted, model))
         ignored = [name for name in ignored if name not in keep]
         for note in (*tables.reading_note(rows), *notes):
             print_message("note", note)
         with print_warnings():
-            columns = _predict(fitted, X, std, model)
-            if interval is not None:
-                columns |= _predict_interval(fitted, X, interval, model)
-            if applicability:
-                columns["applicability"] = inner_twin(fitted).applicability(X)["label"].to_numpy()
-                if n_outside := int((columns["applicability"] == "outside").sum()):
-                    outside = f"{n_outside:,} of {len(X):,} rows are outside of the known rows"
-                    print_message("note", f"{outside}: their predictions are extrapolations.")
-        for name in keep:
-            if name in columns:
-                raise ValueError(f"--keep {name}: the result has a column of that name.")
+            columns = predict_columns(fitted, X, wanted, model)
+        if applicability:
+            _note_outside(int((columns["applicability"] == "outside").sum()), len(X))
         copied = {name: rows.column(name) for name in keep}
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
             write_atomically(resolved, to_csv(copied, columns).encode())
-    if ignored:
-        names = tables.join_names(ignored)
-        print_message("note", f"columns that are not features of the model are ignored: {names}.")
+    _note_ignored(ignored)
     if as_json:
         facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
         facts |= {"ignored_columns": ignored, "output": None if output is None else str(output)}
@@ -129,121 +169,73 @@ def predict_command(
     elif output is None:
         typer.echo(to_csv(copied, columns), nl=False)
     else:
-        typer.echo(f"{len(X):,} prediction{'' if len(X) == 1 else 's'} in {output}")
+        typer.echo(f"{_count(len(X), 'prediction')} in {output}")
 
 
-def load_twin(path: Path, key_file: Path | None = None) -> Any:
-    """Load a saved twin, or the regressor with a log-transformed target around one.
+def _predict_many(
+    fitted: Any,
+    model: Path,
+    table: Path,
+    output: Path | None,
+    wanted: ResultColumns,
+    reading: tables.ReadOptions,
+    cluster: ClusterOptions,
+    as_json: bool,
+) -> None:
+    """Predict the partitions of files on a Dask cluster, those that are not finished."""
+    from twinned.cli.cluster import connect, predict_partitions, prepare_output
+    from twinned.cli.partition_tasks import Finished, Job
+    from twinned.cli.partitions import Partition, find_files, make_plan
 
-    With a key file, the signature of the model is verified.
-    """
-    from twinned import load
-    from twinned.estimators.base import BaseTwin
-
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
-    if not path.exists():
-        raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
-    model = load(path, key=options.read_key(key_file))
-    if not isinstance(inner_twin(model), BaseTwin):
-        raise ValueError(
-            f"{path} holds a {type(model).__name__}, not a twin; use twinned.load in Python."
+    if output is None:
+        raise ValueError(f"{table}: partitions are written to a folder; give one with -o.")
+    if not output.parent.is_dir():
+        raise FileNotFoundError(
+            f"-o {output}: there is no folder {output.parent}; create it first."
         )
-    return model
+    plan = make_plan(find_files(table), ModelFeatures.of(fitted, model), wanted.keep, reading)
+    job = Job.of(plan, model, output.resolve(), wanted)
+    missing = prepare_output(output, job, plan)
+    n_finished = len(plan.partitions) - len(missing)
+    if plan.detected:
+        print_message("note", f"{plan.files[0]} is read with {', '.join(plan.detected)}.")
+    _note_ignored(plan.ignored)
+    results: list[Finished] = []
+    if missing:
+        with progress_bar(len(missing)) as step, connect(*cluster) as client:
 
+            def report(partition: Partition, finished: Finished) -> None:
+                results.append(finished)
+                step(partition.output)
 
-def inner_twin(model: Any) -> Any:
-    """Return the twin inside a regressor with a transformed target, else the model itself."""
-    return getattr(model, "regressor_", model)
-
-
-def read_features(table: tables.Table, model: Any, path: Path) -> tuple[Any, list[str], list[str]]:
-    """Return the features of the model, the columns of the file that are none, and notes."""
-    from sklearn.utils import get_tags
-
-    twin = inner_twin(model)
-    schema = twin._schema
-    categories = [
-        values if kind != "numeric" else None
-        for kind, values in zip(schema.kinds, schema.categories, strict=True)
-    ]
-    has_names = hasattr(twin, "feature_names_in_")
-    if has_names:
-        names = [str(name) for name in twin.feature_names_in_]
-        sources = tables.source_columns(table, names)
-        table.require(sources, f"features of {path}")
-        ignored = [name for name in table.names if name not in sources]
-    else:
-        # fitted in Python to an array: features have an order, but no names
-        names, ignored = table.names, []
-        if len(names) != schema.n_features or "" in names:
-            raise ValueError(
-                f"{path} was fitted to {schema.n_features} columns without names, but "
-                f"{table.path} has {len(names)}: {tables.join_names(names)}."
-            )
-    X, notes = tables.prediction_frame(table, names, categories)
-    missing = tables.first_missing(table, X)
-    if missing and not get_tags(twin).input_tags.allow_nan:
-        raise ValueError(f"{missing} has no value, and {path} takes no missing values.")
-    return (X if has_names else X.to_numpy()), ignored, notes
-
-
-def _predict(model: Any, X: Any, std: bool, path: Path) -> dict[str, np.ndarray]:
-    """Return the columns of the result; a model of several outputs has one for each output."""
-    import numpy as np
-
-    if std:
-        twin = inner_twin(model)
-        check_transform(model, "--std", path)
-        mean, deviation = twin.predict(X, return_std=True)
-        if model is not twin:
-            mean = np.exp(mean)
-            deviation = mean * deviation
-        columns = {"prediction": mean, "std": deviation}
-    else:
-        columns = {"prediction": model.predict(X)}
-    if columns["prediction"].ndim == 1:
-        return columns
-    return {
-        f"{name}_{output}": values[:, output]
-        for name, values in columns.items()
-        for output in range(values.shape[1])
-    }
-
-
-def _predict_interval(model: Any, X: Any, confidence: float, path: Path) -> dict[str, np.ndarray]:
-    import numpy as np
-
-    twin = inner_twin(model)
-    if not hasattr(twin, "intervals_"):
-        raise ValueError(
-            f"--interval: {path} has no stored calibration; fit it with its check (without "
-            "--no-check), or save it with twinned advise."
-        )
-    check_transform(model, "--interval", path)
-    ends = twin.predict_interval(X, confidence)
-    low, high = ends.T if model is twin else np.exp(ends).T
-    return {"low": low, "high": high}
-
-
-def check_transform(model: Any, option: str, path: Path) -> None:
-    """Raise a ValueError if the target of the model is transformed by more than the logarithm."""
-    import numpy as np
-
-    if model is inner_twin(model) or (model.func is np.log and model.inverse_func is np.exp):
+            predict_partitions(client, fitted, job, missing, report)
+    for kind in ("note", "warning"):
+        texts = [text for each in results for text in getattr(each, f"{kind}s")]
+        for text in dict.fromkeys(texts):
+            print_message(kind, text)
+    n_rows = sum(each.n_rows for each in results)
+    _note_outside(sum(each.n_outside for each in results), n_rows)
+    if as_json:
+        facts = {"model": str(model), "table": str(table), "rows": n_rows, "output": str(output)}
+        facts |= {"partitions": len(missing), "finished_before": n_finished}
+        typer.echo(json.dumps(facts | {"ignored_columns": plan.ignored}, ensure_ascii=False))
         return
-    raise ValueError(f"{option}: the target of {path} is transformed, but not by the logarithm.")
+    before = f", {n_finished:,} finished before" if n_finished else ""
+    done = f"{_count(n_rows, 'prediction')} of {_count(len(missing), 'partition')}"
+    typer.echo(f"{done} in {output}{before}")
 
 
-def to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
-    """Return the text of a CSV file with copied and computed columns."""
-    # repr of a float is the shortest text that parses to the same number
-    numbers = [
-        [value if isinstance(value, str) else repr(value) for value in values.tolist()]
-        for values in columns.values()
-    ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*copied, *columns])
-    writer.writerows(zip(*copied.values(), *numbers, strict=True))
-    return text.getvalue()
+def _note_ignored(names: list[str]) -> None:
+    if names:
+        shown = tables.join_names(names)
+        print_message("note", f"columns that are not features of the model are ignored: {shown}.")
+
+
+def _note_outside(n_outside: int, n_rows: int) -> None:
+    if n_outside:
+        outside = f"{n_outside:,} of {n_rows:,} rows are outside of the known rows"
+        print_message("note", f"{outside}: their predictions are extrapolations.")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -10,7 +10,14 @@ import typer
 
 from twinned.cli import options, tables
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
-from twinned.cli.predict import check_transform, inner_twin, load_twin, read_features, to_csv
+from twinned.cli.prediction import (
+    ModelFeatures,
+    check_transform,
+    inner_twin,
+    load_twin,
+    read_features,
+    to_csv,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,14 +96,15 @@ def query_command(
         with print_warnings():
             fitted = load_twin(model, key_file)
         check_transform(fitted, "query", model)
-        X, _, notes = read_features(rows, fitted, model)
+        features = ModelFeatures.of(fitted, model)
+        X, _, notes = read_features(rows, features)
         for note in (*tables.reading_note(rows), *notes):
             print_message("note", note)
         pending_X = None
         if pending is not None:
             # of another kind of file, perhaps: its sheet is the first
             read = tables.read_table(pending, tables.ReadOptions(separator, decimal, thousands))
-            pending_X = read_features(read, fitted, model)[0]
+            pending_X = read_features(read, features)[0]
         with print_warnings():
             columns = _select(fitted, X, n, strategy, not minimize, pending_X, seed)
         selected = columns["row"] - 1

@@ -8,7 +8,7 @@ import typer
 
 from twinned.cli._errors import exit_on_bad_input, printable
 from twinned.cli.options import KeyFile, SavedModel
-from twinned.cli.predict import load_twin
+from twinned.cli.prediction import load_twin
 from twinned.exceptions import MissingExtraError
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._dask import is_dask, predict_lazily
 from twinned._formatting import ResultTable
 from twinned._neighbors import Indices
 from twinned._table import Floats
@@ -390,7 +391,7 @@ class AutoTwinRegressor(BaseTwin):
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
-            Rows to predict.
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy.
         return_std : bool, default=False
             Whether to return a standard deviation, too. It is calibrated: the error scale of
             `predict_interval` times the root mean square of the out-of-fold scores.
@@ -401,7 +402,10 @@ class AutoTwinRegressor(BaseTwin):
         std : ndarray of shape (n_queries,), only with `return_std`
         """
         check_is_fitted(self)
-        if check_bool("return_std", return_std):
+        check_bool("return_std", return_std)
+        if is_dask(X):
+            return predict_lazily(self, X, return_std, self._n_outputs)
+        if return_std:
             return self._predict_error_scale(X, StoredIntervals(self))[:2]
         matrix, used = self._validate_queries(X).matrix, np.flatnonzero(self.member_weights_)
         return self._mean(matrix, self._predict_by(matrix, used), self.member_weights_[used])

@@ -14,6 +14,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
+from twinned._dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
 from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, check_metric
 from twinned._table import Floats, Rows, TableSchema, row_labels
 from twinned._validation import (
@@ -24,7 +25,7 @@ from twinned._validation import (
 )
 from twinned.estimators.applicability import ApplicabilityMixin
 from twinned.estimators.blocks import Queries
-from twinned.estimators.explain import feature_labels, label_rows
+from twinned.estimators.explain import feature_labels, label_rows, no_comparables
 from twinned.estimators.predictor import TwinPredictor
 from twinned.estimators.sampling import SamplingMixin
 from twinned.intervals.applicability import ApplicabilityDomain
@@ -76,7 +77,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
-            Rows to predict.
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy.
         return_std : bool, default=False
             Whether to return a raw standard deviation, too: that of the estimates of all anchors
             by all members of the model. Use `conformal` to calibrate it.
@@ -86,8 +87,11 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         y : ndarray of shape (n_queries,) or (n_queries, n_outputs)
         std : ndarray of the same shape, only with `return_std`
         """
-        queries = self._validate_queries(X)
+        check_is_fitted(self)
         check_bool("return_std", return_std)
+        if is_dask(X):
+            return predict_lazily(self, X, return_std, self._n_outputs)
+        queries = self._validate_queries(X)
         predictor = self._predictor()
         mean, std = predictor.predict(queries, return_std=return_std)
         if not return_std:
@@ -116,7 +120,8 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
-            Rows to predict.
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the columns
+            `low` and `high`.
         confidence : float, default=0.9
             Probability with which an interval covers y.
         X_shifted : table or array of shape (n, n_features), default=None
@@ -136,6 +141,10 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
                 "This twin stores no calibration, which prediction intervals need; "
                 "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
             )
+        if is_dask(X):
+            check_in_memory(X_shifted, "X_shifted")
+            options = {"confidence": confidence, "X_shifted": X_shifted}
+            return map_rows(self, "predict_interval", X, ["low", "high"], **options)
         stored = StoredIntervals(self)
         mean, _, scale = self._predict_error_scale(X, stored)
         self._warn_of_shift(X)
@@ -206,7 +215,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
-            Rows to explain.
+            Rows to explain. Of a Dask DataFrame or Array, the result is lazy and has its index.
         n : int, default=5
             Number of anchors per query.
         metric : str, default="learned"
@@ -227,12 +236,17 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         column `label` has the labels of the anchors. With several outputs, each has rows of its
         own, with a column `output`.
         """
-        queries = self._validate_queries(X)
+        check_is_fitted(self)
         check_integer("n", n)
         check_bool("adjustments", adjustments)
+        names = feature_labels(self, self._schema.n_features) if adjustments else None
+        if is_dask(X):
+            meta = no_comparables(self.anchors_y_, self.anchor_labels_, names)
+            options = {"n": n, "metric": check_metric(metric), "adjustments": adjustments}
+            return explain_lazily(self, X, meta, **options)
+        queries = self._validate_queries(X)
         predictor = self._predictor()
         table = predictor.explain(queries, n, check_metric(metric))
-        names = feature_labels(self, queries.matrix.shape[1]) if adjustments else None
         anchors = self._known_queries(slice(None))
         values = predictor.adjustments(queries, table, anchors) if adjustments else None
         return label_rows(table, row_labels(X), self.anchor_labels_, names, values)
@@ -354,6 +368,11 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "anchors_X_")
+
+    @property
+    def _n_outputs(self) -> int | None:
+        """Number of outputs, None where y is one-dimensional."""
+        return None if self.anchors_y_.ndim == 1 else self.anchors_y_.shape[1]
 
     def _predictor(self) -> TwinPredictor:
         """The model and the anchors, with the present parameters."""

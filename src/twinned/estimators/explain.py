@@ -59,6 +59,21 @@ def comparables(
     return table if n_outputs > 1 else table.drop(columns="output")
 
 
+def no_comparables(
+    anchors_y: Floats, labels: list[Any] | None, features: list[str] | None
+) -> pd.DataFrame:
+    """A table of comparables without rows, of which the columns and dtypes are known.
+
+    `labels` are those of the anchors, and `features` the names of the columns of adjustments.
+    """
+    values, indices = np.empty((0, 1)), np.empty((0, 1), dtype=np.intp)
+    outputs = np.empty((0, 1, 1 if anchors_y.ndim == 1 else anchors_y.shape[1]))
+    table = comparables(indices, outputs, outputs, values, values, 1)
+    adjustments = None if features is None else np.empty((0, len(features)))
+    table = label_rows(table, None, labels, features, adjustments)
+    return table if labels is None else table.astype({"label": pd.Series(labels).dtype})
+
+
 def feature_labels(estimator: Any, n_features: int) -> list[str]:
     """Names of the features, or x0, x1, … where the training table had none."""
     names = getattr(estimator, "feature_names_in_", None)

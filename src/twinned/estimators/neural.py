@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from twinned._dask import is_dask, predict_lazily
 from twinned._table import Floats
 from twinned._validation import check_bool, validate_table
 from twinned.estimators.neural_base import BaseNeural
@@ -54,7 +55,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         Parameters
         ----------
         X : table or array of shape (n_queries, n_features)
-            The points to predict.
+            The points to predict. Of a Dask DataFrame or Array, the result is lazy.
         return_std : bool, default=False
             Also return the standard deviation over the members.
 
@@ -65,6 +66,9 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         """
         check_is_fitted(self)
         check_bool("return_std", return_std)
+        if is_dask(X):
+            n_outputs = None if self._one_dimensional else self._shape["n_outputs"]
+            return predict_lazily(self, X, return_std, n_outputs)
         weights = self.member_weights_[:, None, None]
 
         def mean_and_std(members: Floats) -> tuple[Floats, Floats]:

@@ -19,6 +19,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.validation import check_is_fitted
@@ -41,6 +42,7 @@ from twinned.intervals.error_scale import (
 )
 from twinned.intervals.half_widths import calibration_view
 from twinned.intervals.stored import check_confidence, quantile_rank, store_intervals
+from twinned.models.threads import one_thread_if_remote
 from twinned.pairing.splits import Folds
 
 _BLOCK = 4_000_000  # queries × scores at once
@@ -97,6 +99,8 @@ def cross_conformal(
 ) -> CrossCalibrated:
     """Calibrate a model without a calibration set, by cross-validation.
 
+    Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
+
     Parameters
     ----------
     model : a regressor, fitted or not
@@ -147,11 +151,18 @@ def cross_conformal(
     held_out = np.concatenate([rows for _, rows in folds])
     if len(folds) < 2 or len(np.unique(held_out)) < len(held_out):
         raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
-    models = [clone(model).fit(safe_indexing(X, rows), values[rows]) for rows, _ in folds]
-    final = clone(model).fit(X, values) if method == "refit" else None
+    trainings = [(safe_indexing(X, rows), values[rows]) for rows, _ in folds]
+    trainings += [(X, values)] if method == "refit" else []
+    models = Parallel(prefer="threads")(delayed(_fit_clone)(model, *each) for each in trainings)
+    final = models.pop() if method == "refit" else None
     return calibrate_from_folds(
         models, final, X, values, folds, width=width, metric=metric, random_state=random_state
     )
+
+
+def _fit_clone(model: Any, X: Any, y: Floats) -> Any:
+    with one_thread_if_remote():
+        return clone(model).fit(X, y)
 
 
 def calibrate_from_folds(

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed
 
 from twinned.exceptions import MemoryLimitError
-from twinned.models.threads import limit_openmp
+from twinned.models.threads import count_threads, limit_openmp
 
 Result = TypeVar("Result")
 
@@ -50,13 +50,13 @@ class MemoryBudget(NamedTuple):
 
     def fits(self, n_bytes: int) -> bool:
         """Whether so many bytes fit for each thread."""
-        return self.limit is None or n_bytes * effective_n_jobs(self.n_jobs) <= self.limit
+        return self.limit is None or n_bytes * count_threads(self.n_jobs) <= self.limit
 
     def at_most(self, maximum: int, bytes_each: int) -> int:
         """The number of items of that size, up to `maximum`, that fit for each thread."""
         if self.limit is None:
             return maximum
-        n_threads = effective_n_jobs(self.n_jobs)
+        n_threads = count_threads(self.n_jobs)
         count = self.limit // n_threads // bytes_each
         if count < 1:
             raise MemoryLimitError(
@@ -77,7 +77,7 @@ def map_row_blocks(
 ) -> list[Result]:
     """`function(rows)` of all blocks of rows, in order, on `n_jobs` threads."""
     blocks = list(row_blocks(n_rows, rows_per_block))
-    if len(blocks) == 1 or effective_n_jobs(n_jobs) == 1:
+    if len(blocks) == 1 or count_threads(n_jobs) == 1:
         return [function(rows) for rows in blocks]
 
     def one(rows: slice) -> Result:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 
@@ -19,7 +18,7 @@ from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
 from twinned.models.lightgbm import LazyPairMatrix, fit_in_blocks
 from twinned.models.protocol import AnchoredModel
-from twinned.models.threads import limit_threads
+from twinned.models.threads import count_threads, limit_threads
 from twinned.models.trees import AnchoredTrees, anchored_trees, enough_work
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairFeatures
@@ -87,7 +86,7 @@ def fit_on_pairs(
         base.set_params(cv=folds)
     set_threads = parameters.get("n_jobs", 1) is None
     if set_threads:
-        base.set_params(n_jobs=effective_n_jobs(n_jobs))
+        base.set_params(n_jobs=count_threads(n_jobs))
     # HistGradientBoosting has no n_jobs: it uses all cores unless OpenMP is limited
     with limit_threads(n_jobs):
         if isinstance(training.pairs, LazyPairMatrix):

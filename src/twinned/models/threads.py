@@ -11,8 +11,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
-from joblib import effective_n_jobs
+from joblib import effective_n_jobs, parallel_config
 from threadpoolctl import ThreadpoolController
+
+from twinned._compat import is_remote_backend
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """The number of threads of this process for `n_jobs`; None means 1.
+
+    A cluster, as of `parallel_config(backend="dask")`, has no threads here.
+    """
+    if not is_remote_backend():
+        return int(effective_n_jobs(n_jobs))
+    with parallel_config(backend="threading", n_jobs=1):
+        return int(effective_n_jobs(n_jobs))
+
+
+@contextmanager
+def one_thread_if_remote() -> Iterator[None]:
+    """Context of a task: on a worker of a cluster, one thread and no further tasks of the cluster.
+
+    Elsewhere it changes nothing.
+    """
+    if not is_remote_backend():
+        yield
+        return
+    with parallel_config(backend="sequential"), limit_threads(1):
+        yield
 
 
 @contextmanager
@@ -22,7 +48,7 @@ def limit_threads(n_jobs: int | None) -> Iterator[None]:
     The limit of OpenMP is that of the calling thread. OpenBLAS has one limit for the process, which
     threadpoolctl lets only one thread set.
     """
-    with _find_libraries(None, len(sys.modules)).limit(limits=effective_n_jobs(n_jobs)):
+    with _find_libraries(None, len(sys.modules)).limit(limits=count_threads(n_jobs)):
         yield
 
 

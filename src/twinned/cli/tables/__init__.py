@@ -13,7 +13,13 @@ from twinned.cli.tables.frames import (
     source_columns,
     training_frame,
 )
-from twinned.cli.tables.reader import check_argument_order, read_table, reading_note
+from twinned.cli.tables.reader import (
+    check_argument_order,
+    is_pattern,
+    read_table,
+    reading_note,
+    table_from_text,
+)
 from twinned.cli.tables.table import ReadOptions, Table, is_missing, join_names
 
 __all__ = [
@@ -24,11 +30,13 @@ __all__ = [
     "check_argument_order",
     "first_missing",
     "is_missing",
+    "is_pattern",
     "join_names",
     "prediction_frame",
     "read_table",
     "reading_note",
     "source_columns",
+    "table_from_text",
     "target_column",
     "training_frame",
 ]

@@ -53,7 +53,7 @@ def read_excel(path: Path, data: bytes, sheet: str | None) -> Cells:
     _check_header_row(path, rows)
     width = max(len(row) for _, row in rows)
     full = [row + [None] * (width - len(row)) for _, row in rows]
-    names = [_as_text(value) for value in full[0]]
+    names = [cell_text(value) for value in full[0]]
     return _to_cells(names, full[1:], [number for number, _ in rows[1:]], detected)
 
 
@@ -102,7 +102,7 @@ def _check_header_row(path: Path, rows: list[tuple[int, list[Any]]]) -> None:
     (number, first), width = rows[0], max(len(row) for _, row in rows)
     if width > 1 and len([value for value in first if value is not None]) == 1:
         raise ValueError(
-            f"{path}, row {number} holds {_as_text(first[-1])!r} only, which is not a header of "
+            f"{path}, row {number} holds {cell_text(first[-1])!r} only, which is not a header of "
             f"{width} columns; delete the rows above the names of the columns."
         )
 
@@ -112,7 +112,7 @@ def _to_cells(
 ) -> Cells:
     columns: Iterable[Sequence[Any]] = zip(*rows, strict=True)
     typed = [j for j, column in enumerate(columns) if any(map(_is_number, column))]
-    text = [[_as_text(value) for value in row] for row in rows]
+    text = [[cell_text(value) for value in row] for row in rows]
     return Cells([name.strip() for name in names], text, numbers, frozenset(typed), detected)
 
 
@@ -120,7 +120,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _as_text(value: Any) -> str:
+def cell_text(value: Any) -> str:
+    """The text of a cell with a value of any type."""
     if value is None:
         return ""
     if isinstance(value, datetime.datetime):

@@ -11,6 +11,7 @@ from twinned.cli.tables.table import ReadOptions, Table, distinct_values
 from twinned.cli.tables.text_files import check_names, decode, split_records
 
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
+_WILDCARDS = "*?["
 # First bytes of files that are no table.
 _OTHERS = {
     b"\xd0\xcf\x11\xe0": "an .xls file of an old Excel; save it as .xlsx or CSV",
@@ -36,7 +37,7 @@ def read_table(path: Path, options: ReadOptions | None = None) -> Table:
         _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet")
         return _from_cells(path, read_parquet(path, data), options)
     _refuse(options, path, "a text file", "sheet")
-    return _from_text(path, data, options)
+    return table_from_text(path, data, options)
 
 
 def is_model(data: bytes) -> bool:
@@ -52,6 +53,13 @@ def check_argument_order(model: Path, table: Path, command: str) -> None:
             f"{table} is a model and {model} is not; the model comes first: "
             f"twinned {command} {table} {model}."
         )
+
+
+def is_pattern(table: Path) -> bool:
+    """Whether an argument is a folder or a pattern of files instead of a file."""
+    if table.exists():
+        return table.is_dir()
+    return any(each in str(table) for each in _WILDCARDS)
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -94,7 +102,8 @@ def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
             raise ValueError(f"--{name} does not apply to {path}, which is {kind}.")
 
 
-def _from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
+def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
+    """Split the bytes of a text file into named columns of text."""
     text, encoding = decode(path, data, options.encoding)
     records, separator = split_records(path, text, options.separator)
     header = next(records, None)

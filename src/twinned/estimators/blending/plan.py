@@ -18,8 +18,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from threadpoolctl import ThreadpoolController
 
+from twinned._compat import is_remote_backend
 from twinned._table import Floats
 from twinned.estimators.blending.censored import impute_folds
 from twinned.estimators.blending.members import (
@@ -42,6 +42,7 @@ from twinned.exceptions import SkippedMemberWarning
 from twinned.intervals.error_scale import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
 from twinned.models.relevance import MAX_ROWS as RELEVANCE_ROWS
+from twinned.models.threads import limit_openmp, limit_threads, one_thread_if_remote
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
 # Expected gain: roughly the weight of a member in blends of the paper's data sets.
@@ -75,6 +76,9 @@ class MemberResult(NamedTuple):
     fit_seconds: float  # of all folds and of the final fit
     predict_seconds: float  # of as many rows as were fitted
     censored: Floats | None = None  # (censored row,): out-of-fold predictions
+
+
+_Arguments = tuple[MemberSpec, MemberContext, TrainingRows, int, Floats | None]  # of `_run_task`
 
 
 class _TaskResult(NamedTuple):
@@ -207,54 +211,24 @@ class MemberFits:
         """Results of the tasks as they arrive, or the reason why one failed.
 
         Each task has a single thread, so that results do not depend on `n_jobs`; those that have
-        threads of their own follow one by one.
+        threads of their own follow one by one, unless the tasks run on a cluster.
         """
-        controller = ThreadpoolController()
-
-        def one(spec: MemberSpec, fold: int) -> tuple[MemberSpec, _TaskResult | str]:
-            try:
-                with controller.limit(limits=1, user_api="openmp"):
-                    return spec, self._fit(spec, fold)
-            except _FAILURES as error:
-                return spec, f"failed: {error}"
-
-        with controller.limit(limits=1, user_api="blas"):
+        remote = is_remote_backend()
+        pooled = [task for task in tasks if remote or not task[0].has_threads]
+        specs = {spec.label: spec for spec, _ in tasks}
+        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator_unordered")
+        with limit_threads(1):
             self._impute(spec for spec, _ in tasks)
-            yield from Parallel(
-                n_jobs=self.n_jobs, require="sharedmem", return_as="generator_unordered"
-            )(delayed(one)(*task) for task in tasks if not task[0].has_threads)
+            results = parallel(delayed(_run_task)(*self._arguments(*task)) for task in pooled)
+            for label, result in results:
+                yield specs[label], result
             for task in tasks:
-                if task[0].has_threads:
-                    yield one(*task)
+                if task[0].has_threads and not remote:
+                    label, result = _run_task(*self._arguments(*task))
+                    yield specs[label], result
 
-    def _fit(self, spec: MemberSpec, fold: int) -> _TaskResult:
-        context, rows = self.contexts[spec.name], self.rows
-        start = time.perf_counter()
-        member = fit_member(spec, context, rows.without(fold), self.imputed.get(fold))
-        fitted = time.perf_counter()
-        prediction: Floats | None = None
-        n_predicted = 1
-        if spec.one_fit:
-            prediction = np.asarray(member.estimator.out_of_fold_prediction_, dtype=np.float64)
-            member.predict(rows.matrix[:_TIMED_ROWS])
-            n_predicted = min(_TIMED_ROWS, len(rows.y))
-        elif fold >= 0:
-            matrix = rows.matrix[rows.fold == fold]
-            if rows.censored is not None:
-                censored = rows.censored
-                matrix = np.concatenate([matrix, censored.matrix[censored.fold == fold]])
-            prediction = member.predict(matrix)
-            n_predicted = len(prediction)
-        if prediction is not None and not np.isfinite(prediction).all():
-            raise ValueError("its out-of-fold predictions are not finite")
-        share = n_predicted / len(rows.y) if spec.one_fit else 1.0
-        return _TaskResult(
-            fold,
-            member if fold < 0 else None,
-            prediction,
-            fitted - start,
-            (time.perf_counter() - fitted) / share,
-        )
+    def _arguments(self, spec: MemberSpec, fold: int) -> _Arguments:
+        return spec, self.contexts[spec.name], self.rows, fold, self.imputed.get(fold)
 
     def _join(self, spec: MemberSpec, parts: list[_TaskResult]) -> MemberResult:
         rows, n_known = self.rows, len(self.rows.y)
@@ -277,6 +251,49 @@ class MemberFits:
         )
         self.report(result)
         return result
+
+
+def _run_task(
+    spec: MemberSpec, context: MemberContext, rows: TrainingRows, fold: int, imputed: Floats | None
+) -> tuple[str, _TaskResult | str]:
+    """The label of a member, and the result of its fit or the reason why it failed."""
+    try:
+        with one_thread_if_remote(), limit_openmp(1):
+            return spec.label, _fit_fold(spec, context, rows, fold, imputed)
+    except _FAILURES as error:
+        return spec.label, f"failed: {error}"
+
+
+def _fit_fold(
+    spec: MemberSpec, context: MemberContext, rows: TrainingRows, fold: int, imputed: Floats | None
+) -> _TaskResult:
+    """Fit a member without a fold, or to all rows (fold −1), and predict the held-out rows."""
+    start = time.perf_counter()
+    member = fit_member(spec, context, rows.without(fold), imputed)
+    fitted = time.perf_counter()
+    prediction: Floats | None = None
+    n_predicted = 1
+    if spec.one_fit:
+        prediction = np.asarray(member.estimator.out_of_fold_prediction_, dtype=np.float64)
+        member.predict(rows.matrix[:_TIMED_ROWS])
+        n_predicted = min(_TIMED_ROWS, len(rows.y))
+    elif fold >= 0:
+        matrix = rows.matrix[rows.fold == fold]
+        if rows.censored is not None:
+            censored = rows.censored
+            matrix = np.concatenate([matrix, censored.matrix[censored.fold == fold]])
+        prediction = member.predict(matrix)
+        n_predicted = len(prediction)
+    if prediction is not None and not np.isfinite(prediction).all():
+        raise ValueError("its out-of-fold predictions are not finite")
+    share = n_predicted / len(rows.y) if spec.one_fit else 1.0
+    return _TaskResult(
+        fold,
+        member if fold < 0 else None,
+        prediction,
+        fitted - start,
+        (time.perf_counter() - fitted) / share,
+    )
 
 
 class CostModel:

@@ -16,9 +16,9 @@ from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
-from joblib import effective_n_jobs
 
 from twinned._compat import jax_is_initialized, make_cpu_client
+from twinned.models.threads import count_threads
 
 _CACHE_OPTIONS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 _MIN_COMPILE_SECONDS = 0.3  # programs that compile faster are not stored
@@ -44,7 +44,7 @@ def on_device(device: str, n_jobs: int | None) -> Iterator[None]:
     """
     _refuse_forked_process()
     with _compilation_cache:
-        chosen = _choose_device(device, effective_n_jobs(n_jobs))
+        chosen = _choose_device(device, count_threads(n_jobs))
         if chosen is None:
             yield
             return

@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from twinned.models.neural.network import Parameters
@@ -26,6 +25,7 @@ from twinned.models.neural.training import (
     initial_state,
     train_to_check,
 )
+from twinned.models.threads import count_threads
 
 # Arguments of one call of a program: a problem, a member, and other data of that member.
 Part = tuple[Any, ...]
@@ -127,7 +127,7 @@ def _run_parts(
             return jax.block_until_ready(program(*part))
 
     n_alone = 0 if compiled else 1
-    n_threads = effective_n_jobs(n_jobs)
+    n_threads = count_threads(n_jobs)
     if n_threads == 1:
         return [one(part) for part in parts]
     results = [one(part) for part in parts[:n_alone]]

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from twinned._neighbors import Indices
 from twinned._table import Floats, Rows
+from twinned.models.threads import count_threads
 from twinned.models.trees.anchor_masks import (
     PairLayout,
     anchor_positions,
@@ -225,7 +226,7 @@ class AnchoredTrees:
                 allocate_workspace(batch_size, len(trees.distinct_split), per_anchor=per_anchor),
             )
 
-        n_threads = effective_n_jobs(n_jobs)
+        n_threads = count_threads(n_jobs)
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
             for trees in self._packed_groups():
                 for anchors, batch in self._chunks(terms, indices, per_anchor=per_anchor):

@@ -1,0 +1,169 @@
+"""Lazy predictions of Dask DataFrames and Arrays, partition by partition.
+
+The fitted model is pickled when the method is called and is one task of the graph, on which the
+tasks of all partitions depend: it is sent to each worker once, and it is computed again where the
+worker that held it dies. Dask is imported only where an argument is one of its collections.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import validate_data
+
+_COLLECTIONS = (("dask.dataframe", "DataFrame"), ("dask.array", "Array"))
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask DataFrame or Array; Dask is not imported to find out."""
+    return any(_is_instance(X, module, name) for module, name in _COLLECTIONS)
+
+
+def predict_lazily(model: Any, X: Any, return_std: bool, n_outputs: int | None) -> Any:
+    """`model.predict` of a Dask collection; `n_outputs` is None where y is one-dimensional.
+
+    Of a DataFrame, a Series `prediction`, or a DataFrame `prediction_0`, … with several outputs; of
+    an Array, an Array. With `return_std`, a tuple of two, which are computed together.
+    """
+    suffixes = [""] if n_outputs is None else [f"_{output}" for output in range(n_outputs)]
+    parts = ["prediction", "std"] if return_std else ["prediction"]
+    names = [f"{part}{suffix}" for part in parts for suffix in suffixes]
+    table = map_rows(model, "predict", X, names, return_std=return_std)
+
+    def select(start: int) -> Any:
+        if _is_array(table):
+            return table[:, start] if n_outputs is None else table[:, start : start + n_outputs]
+        chosen = names[start : start + len(suffixes)]
+        return table[chosen[0] if n_outputs is None else chosen]
+
+    return (select(0), select(len(suffixes))) if return_std else select(0)
+
+
+def map_rows(model: Any, method: str, X: Any, names: list[str], **options: Any) -> Any:
+    """Columns of numbers, one row for each row of a Dask collection.
+
+    `model.method(rows, **options)` of each partition is an array, or a tuple of arrays, with as
+    many columns as there are names. Returns a DataFrame with the index and divisions of X, or an
+    Array of shape (n_queries, n_columns) with its chunks of rows.
+    """
+    _check_features(model, X)
+    call = _delay_call(model, method, options)
+    if not _is_array(X):
+        meta = pd.DataFrame({name: np.empty(0) for name in names}, index=X._meta.index[:0])
+        return X.map_partitions(_rows_of_frame, call, meta, meta=meta)
+    X = X.rechunk({1: X.shape[1]})
+    return X.map_blocks(
+        _rows_of_block,
+        call=call,
+        n_columns=len(names),
+        chunks=(X.chunks[0], (len(names),)),
+        dtype=np.float64,
+        meta=np.empty((0, 0)),
+    )
+
+
+def explain_lazily(model: Any, X: Any, meta: pd.DataFrame, **options: Any) -> Any:
+    """`model.explain` of a Dask collection; `meta` is a table of comparables without rows.
+
+    The DataFrame has the index of X, in which the label of a query is repeated for its anchors, and
+    so its divisions; rows of an Array are numbered.
+    """
+    import dask.dataframe as dd
+
+    _check_features(model, X)
+    as_array = _is_array(X)
+    if as_array:
+        if np.isnan(X.shape[0]):
+            raise ValueError("X has chunks of unknown size; call X.compute_chunk_sizes() first.")
+        X = dd.from_dask_array(X.rechunk({1: X.shape[1]}))
+    index = X._meta.index[:0]
+    meta = meta.assign(query=_query_labels(index)).set_index(index)
+    call = _delay_call(model, "explain", options)
+    return X.map_partitions(_explain_frame, call, meta, as_array, meta=meta)
+
+
+# --- tasks ------------------------------------------------------------------------------------
+
+
+def _delay_call(model: Any, method: str, options: dict[str, Any]) -> Any:
+    """A task whose result is the model, the name of its method and options."""
+    import cloudpickle
+    from dask.base import tokenize
+    from dask.delayed import delayed
+
+    content = cloudpickle.dumps((model, method, options))
+    name = f"{type(model).__name__}-{method}-{tokenize(content)}"
+    return delayed(pickle.loads, pure=True)(content, dask_key_name=name)
+
+
+def _call(call: tuple[Any, str, dict[str, Any]], rows: Any) -> Any:
+    model, method, options = call
+    return getattr(model, method)(rows, **options)
+
+
+def _stack(result: Any) -> np.ndarray:
+    """(row, column) float64: an array or a tuple of arrays, side by side."""
+    parts = result if isinstance(result, tuple) else (result,)
+    return np.column_stack(parts).astype(np.float64, copy=False)
+
+
+def _rows_of_frame(frame: pd.DataFrame, call: Any, meta: pd.DataFrame) -> pd.DataFrame:
+    if len(frame) == 0:
+        return meta.set_index(frame.index)
+    return pd.DataFrame(_stack(_call(call, frame)), columns=meta.columns, index=frame.index)
+
+
+def _rows_of_block(block: np.ndarray, call: Any, n_columns: int) -> np.ndarray:
+    if len(block) == 0:
+        return np.empty((0, n_columns))
+    return _stack(_call(call, block))
+
+
+def _explain_frame(
+    frame: pd.DataFrame, call: Any, meta: pd.DataFrame, as_array: bool
+) -> pd.DataFrame:
+    if len(frame) == 0:
+        return meta
+    rows = frame.to_numpy() if as_array else frame.reset_index(drop=True)
+    table = _call(call, rows)
+    index = frame.index.take(table["query"].to_numpy())
+    table = table.assign(query=_query_labels(index)).set_index(index)
+    return table.astype(meta.dtypes.to_dict())
+
+
+def _query_labels(index: pd.Index) -> Any:
+    """Labels of queries: integers as they are, others as text."""
+    if index.dtype.kind in "iu":
+        return index.to_numpy()
+    return pd.Index([str(value) for value in index]).astype(str)
+
+
+# --- validation -------------------------------------------------------------------------------
+
+
+def check_in_memory(X: Any, name: str) -> None:
+    """Raise for a Dask collection where a table or array is needed."""
+    if is_dask(X):
+        raise TypeError(f"{name} must be in memory, not a Dask collection; use {name}.compute().")
+
+
+def _check_features(model: Any, X: Any) -> None:
+    """Raise for columns that are not those of the model, before any partition is computed."""
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got a Dask Array of shape {X.shape} instead.")
+    example = np.empty((1, X.shape[1])) if _is_array(X) else X._meta
+    validate_data(model, example, reset=False, skip_check_array=True)
+
+
+def _is_array(X: Any) -> bool:
+    return _is_instance(X, "dask.array", "Array")
+
+
+def _is_instance(X: Any, module: str, name: str) -> bool:
+    """Whether X is an instance of a class of a module, where that has been imported."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(X, kind)

@@ -1,0 +1,187 @@
+"""Predictions of the command line: loading a twin, its features in a table, columns of results."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinned.cli import options, tables
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class ResultColumns:
+    """The columns of a result besides the prediction: options of `twinned predict`."""
+
+    std: bool = False
+    interval: float | None = None
+    applicability: bool = False
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelFeatures:
+    """Names, categories and missing values that a fitted model takes.
+
+    `names` is None for a model fitted to an array. `categories` has the known ones of each feature,
+    None for a numeric one. `path` is that of the model, for messages.
+    """
+
+    names: list[str] | None
+    categories: list[Sequence[Any] | None]
+    allow_nan: bool
+    path: Path
+
+    @classmethod
+    def of(cls, model: Any, path: Path) -> ModelFeatures:
+        """The features of a loaded model."""
+        from sklearn.utils import get_tags
+
+        twin = inner_twin(model)
+        schema = twin._schema
+        categories = [
+            values if kind != "numeric" else None
+            for kind, values in zip(schema.kinds, schema.categories, strict=True)
+        ]
+        names = None
+        if hasattr(twin, "feature_names_in_"):
+            names = [str(name) for name in twin.feature_names_in_]
+        return cls(names, categories, bool(get_tags(twin).input_tags.allow_nan), path)
+
+    def select(self, table: tables.Table) -> tuple[list[str], list[str]]:
+        """The names of the features and the columns of the table that they are computed from."""
+        if self.names is not None:
+            sources = tables.source_columns(table, self.names)
+            table.require(sources, f"features of {self.path}")
+            return self.names, sources
+        # fitted in Python to an array: features have an order, but no names
+        if len(table.names) != len(self.categories) or "" in table.names:
+            raise ValueError(
+                f"{self.path} was fitted to {len(self.categories)} columns without names, but "
+                f"{table.path} has {len(table.names)}: {tables.join_names(table.names)}."
+            )
+        return table.names, table.names
+
+    def check_missing(self, table: tables.Table, X: Any) -> None:
+        """Raise a ValueError for a missing value, where the model takes none."""
+        missing = None if self.allow_nan else tables.first_missing(table, X)
+        if missing:
+            raise ValueError(f"{missing} has no value, and {self.path} takes no missing values.")
+
+    def as_input(self, X: Any) -> Any:
+        """A DataFrame as the model takes it."""
+        return X if self.names is not None else X.to_numpy()
+
+
+def read_features(table: tables.Table, features: ModelFeatures) -> tuple[Any, list[str], list[str]]:
+    """Return the features of the model, the columns of the file that are none, and notes."""
+    names, sources = features.select(table)
+    X, notes = tables.prediction_frame(table, names, features.categories)
+    features.check_missing(table, X)
+    ignored = [name for name in table.names if name not in sources]
+    return features.as_input(X), ignored, notes
+
+
+def load_twin(path: Path, key_file: Path | None = None) -> Any:
+    """Load a saved twin, or the regressor with a log-transformed target around one.
+
+    With a key file, the signature of the model is verified.
+    """
+    from twinned import load
+    from twinned.estimators.base import BaseTwin
+
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
+    if not path.exists():
+        raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
+    model = load(path, key=options.read_key(key_file))
+    if not isinstance(inner_twin(model), BaseTwin):
+        raise ValueError(
+            f"{path} holds a {type(model).__name__}, not a twin; use twinned.load in Python."
+        )
+    return model
+
+
+def inner_twin(model: Any) -> Any:
+    """Return the twin inside a regressor with a transformed target, else the model itself."""
+    return getattr(model, "regressor_", model)
+
+
+def predict_columns(model: Any, X: Any, wanted: ResultColumns, path: Path) -> dict[str, np.ndarray]:
+    """Return the columns of the result, without those that are copied."""
+    columns = _predict(model, X, wanted.std, path)
+    if wanted.interval is not None:
+        columns |= _predict_interval(model, X, wanted.interval, path)
+    if wanted.applicability:
+        columns["applicability"] = inner_twin(model).applicability(X)["label"].to_numpy()
+    for name in wanted.keep:
+        if name in columns:
+            raise ValueError(f"--keep {name}: the result has a column of that name.")
+    return columns
+
+
+def _predict(model: Any, X: Any, std: bool, path: Path) -> dict[str, np.ndarray]:
+    """Return the columns of the result; a model of several outputs has one for each output."""
+    import numpy as np
+
+    if std:
+        twin = inner_twin(model)
+        check_transform(model, "--std", path)
+        mean, deviation = twin.predict(X, return_std=True)
+        if model is not twin:
+            mean = np.exp(mean)
+            deviation = mean * deviation
+        columns = {"prediction": mean, "std": deviation}
+    else:
+        columns = {"prediction": model.predict(X)}
+    if columns["prediction"].ndim == 1:
+        return columns
+    return {
+        f"{name}_{output}": values[:, output]
+        for name, values in columns.items()
+        for output in range(values.shape[1])
+    }
+
+
+def _predict_interval(model: Any, X: Any, confidence: float, path: Path) -> dict[str, np.ndarray]:
+    import numpy as np
+
+    twin = inner_twin(model)
+    if not hasattr(twin, "intervals_"):
+        raise ValueError(
+            f"--interval: {path} has no stored calibration; fit it with its check (without "
+            "--no-check), or save it with twinned advise."
+        )
+    check_transform(model, "--interval", path)
+    ends = twin.predict_interval(X, confidence)
+    low, high = ends.T if model is twin else np.exp(ends).T
+    return {"low": low, "high": high}
+
+
+def check_transform(model: Any, option: str, path: Path) -> None:
+    """Raise a ValueError if the target of the model is transformed by more than the logarithm."""
+    import numpy as np
+
+    if model is inner_twin(model) or (model.func is np.log and model.inverse_func is np.exp):
+        return
+    raise ValueError(f"{option}: the target of {path} is transformed, but not by the logarithm.")
+
+
+def to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
+    """Return a CSV of copied columns and results."""
+    # repr of a float is the shortest text that parses to the same number
+    numbers = [
+        [value if isinstance(value, str) else repr(value) for value in values.tolist()]
+        for values in columns.values()
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*copied, *columns])
+    writer.writerows(zip(*copied.values(), *numbers, strict=True))
+    return text.getvalue()
