@@ -166,7 +166,7 @@ def test_explanations(forest: Any, adjustments: bool, labels: str) -> None:
     assert lazy.divisions == partitioned(frame).divisions
     found = lazy.compute()
     assert list(found.index) == list(frame.index.repeat(2))
-    expected = forest.explain(frame, n=2, adjustments=adjustments)
+    expected = pd.DataFrame(forest.explain(frame, n=2, adjustments=adjustments))
     assert_frame_equal(found.reset_index(drop=True), expected)
     assert_frame_equal(lazy._meta, found.iloc[:0])
 
@@ -175,7 +175,7 @@ def test_explanations_of_arrays() -> None:
     X = np.random.default_rng(0).normal(size=(20, 2))
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(X, X[:, 0])
     found = twin.explain(da.from_array(X, chunks=(6, 1)), n=3).compute()
-    assert_frame_equal(found.reset_index(drop=True), twin.explain(X, n=3))
+    assert_frame_equal(found.reset_index(drop=True), pd.DataFrame(twin.explain(X, n=3)))
 
 
 def test_columns_are_checked_before_any_work(forest: Any) -> None:
