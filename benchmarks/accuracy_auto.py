@@ -179,7 +179,8 @@ def summary(runs):
         "LightGBM, XGBoost, RealMLP and random forests (300 trees) have their default parameters. "
         "With *thorough*, members of BC, CS and TF were cross-validated in five folds, not ten, "
         "and plain networks of splits 0 to 14 of BC, CS, RCL, TF and WN are of an earlier version "
-        "with larger batches. "
+        "with larger batches. Of the tables outside the paper, all but the last eight of "
+        "`benchmarks.tables` were measured with five folds and networks of that version. "
         "`python -m benchmarks.accuracy_auto`.",
     ]
     for effort, own in runs.groupby("effort"):

@@ -21,7 +21,7 @@ Neural models of all splits and folds are fitted at once (`fit_many`), best on a
     python -m benchmarks.uncertainty --models neural             # minutes of one GPU
     python -m benchmarks.uncertainty --only-table
     python -m benchmarks.uncertainty --output benchmarks/results/uncertainty_others.csv \\
-        --datasets circuit "wing weight" "steps and slopes" "reaction yield" borehole --splits 10
+        --datasets borehole "robot arm" Franke cantilever circuit --splits 10
 """
 
 import os
