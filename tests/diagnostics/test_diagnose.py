@@ -74,6 +74,7 @@ def test_every_check_names_its_model(diagnosis):
         assert check.model in check.plot().get_title()
 
 
+@pytest.mark.slow
 def test_checks_of_a_twin_are_done_where_it_is_recommended(bridge, monkeypatch):
     monkeypatch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 20)
     monkeypatch.setattr("twinned.diagnostics.curves._BOOSTING_ITERATIONS", 20)
@@ -180,6 +181,7 @@ def test_model_that_is_not_better_than_the_mean():
     assert diagnosis.describe_errors().startswith("No model predicts y better than always its mean")
 
 
+@pytest.mark.slow
 def test_groups_are_held_out_together():
     """Repeated measurements of one sample in the training set would make errors too small."""
     rng = np.random.RandomState(0)
@@ -202,6 +204,7 @@ def test_groups_are_held_out_together():
         diagnose(X, y, groups=np.full(80, "s"))
 
 
+@pytest.mark.slow
 def test_missing_values_and_categories():
     X, y = make_wsb(60, random_state=0)
     X = X.assign(maker=pd.Categorical(["a", "b", "c"] * 20))

@@ -1,5 +1,6 @@
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from twinned.models.neural import counter_rng
 
@@ -42,6 +43,7 @@ def test_integers_cover_the_range_and_stay_within_it():
     assert huge.max() <= 2**24
 
 
+@pytest.mark.slow
 def test_derived_keys_are_distinct():
     keys = {int(counter_rng.fold_in(KEY, number)) for number in range(2000)}
     assert len(keys) == 2000

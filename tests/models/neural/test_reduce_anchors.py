@@ -59,9 +59,10 @@ def slowly(shape, members, queries, anchors, anchor_y, weight):
         ((16,), "silu"),
         ((16, 12), "silu"),
         ((8, 16, 8), "silu"),
-        ((16, 12), "relu"),
-        ((16, 12), "mish"),
-        ((16, 12), "tanh"),
+        *(
+            pytest.param((16, 12), activation, marks=pytest.mark.slow)
+            for activation in ("relu", "mish", "tanh")
+        ),
     ],
 )
 def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
@@ -72,6 +73,7 @@ def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
     np.testing.assert_allclose(fast[1], slow[1], rtol=1e-5)
 
 
+@pytest.mark.slow
 @given(pairs=st.integers(1, 5000), rows=st.integers(N_QUERIES, 200) | st.just(10**6))
 @settings(max_examples=8)
 def test_tile_size_does_not_matter(grid, pairs, rows):
