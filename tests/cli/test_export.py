@@ -86,10 +86,12 @@ def test_c_header(model, tmp_path):
     facts = json.loads(result.stdout)
     assert facts["anchors"] == 5
     assert facts["largest_difference"] < 1e-5
-    assert "twin_predict(" in (tmp_path / "houses.h").read_text()
-    result = run(model, "-o", tmp_path / "houses.h")
+    assert "houses_predict(" in (tmp_path / "houses.h").read_text()
+    result = run(model, "-o", tmp_path / "2.h")
+    assert "twin_interval gives no intervals" in result.stderr
     assert f"{facts['ram_bytes']:,} bytes of RAM" in result.stdout
     assert "tables of 40 anchors" in result.stdout
+    assert "twin_predict(" in (tmp_path / "2.h").read_text()
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,8 @@ CASES = [
          ("column 'nr' counts the rows and is not used; --label nr", "--numeric nr")),
     Case("counter as a feature", lines("nr,y", lambda i: f"{i + 1},{i * i}"),
          {"nr": range(1, 26)}, options={"numeric": ["nr"]}),
+    Case("index with gaps", "__index_level_0__,a,y\n0,1.5,3\n4,2.5,4\n", A,
+         ("column '__index_level_0__' is the index of a DataFrame and is not used",)),
     Case("index of pandas", ",a,y\n0,1.5,3\n1,2.5,4\n", A, ("column 1 (no name) counts the rows",)),
     Case("column without a name", ",a,y\n7,1.5,3\n3,2.5,4\n", error=("column 1 has no name",)),
     Case("identifier of numbers", lines("sample_id,a,y", lambda i: f"{7 * i * i + 1},{i * i},{i}"),

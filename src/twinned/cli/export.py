@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -51,8 +52,12 @@ def _write_c(model: Any, path: Path, settings: Settings) -> Facts:
     from twinned.export.c import to_c
 
     if settings.confidence is not None:
-        raise ValueError("--confidence is for ONNX; a C header has all confidences.")
-    report = to_c(model, path, dtype="int16" if settings.int16 else "float32")
+        raise ValueError("--confidence is for ONNX; intervals of C are those that a twin stores.")
+    name = path.stem if re.fullmatch(r"[A-Za-z]\w*", path.stem, re.ASCII) else "twin"
+    report = to_c(model, path, dtype="int16" if settings.int16 else "float32", name=name)
+    if not report.has_intervals:
+        reason = "they have a learned width, anchors were dropped, or none are stored"
+        print_message("note", f"{name}_interval gives no intervals: {reason}.")
     spread = float(np.std(model.anchors_y_)) or 1.0
     return {
         "largest_difference": report.max_difference / spread,

@@ -7,7 +7,7 @@ const headings = [...document.querySelectorAll("#anchors thead th")].map((cell) 
 function format(value) {
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(2);
-  return value.toLocaleString("en", { maximumSignificantDigits: size >= 1000 ? 15 : 4, maximumFractionDigits: size >= 1000 ? 0 : 20 });
+  return value.toLocaleString("en", size >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 });
 }
 
 function signed(value) {

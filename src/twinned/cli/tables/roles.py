@@ -13,8 +13,9 @@ from twinned.cli.tables.table import Table, distinct_values, quoted
 
 # In smaller tables, different texts and consecutive numbers are taken for features.
 MIN_DISTINCT = 20
-# Names of the index that pandas writes.
-_INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__", "index")
+# Names of the index that pandas writes, the second kind to Parquet files.
+_INDEX_NAMES = ("", "Unnamed: 0", "index")
+_STORED_INDEX = re.compile(r"__index_level_\d+__")
 _IDENTIFIER_NAME = re.compile(r"(?:.*[\W_])?(?:id|nr|no|key|uuid|index|#)\.?|.*[a-z]I[dD]", re.I)
 
 
@@ -50,7 +51,8 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     column = table.column(name)
     if n_distinct < len(column):
         return None
-    is_index = name in _INDEX_NAMES
+    is_stored_index = _STORED_INDEX.fullmatch(name) is not None
+    is_index = is_stored_index or name in _INDEX_NAMES
     if len(column) <= MIN_DISTINCT and not is_index:
         return None
     numbers = table.numbers(name)
@@ -60,6 +62,8 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     if _counts_rows(whole):
         shown = f"column {name!r}" if name else f"column {table.names.index('') + 1} (no name)"
         reason = f"{shown} counts the rows"
+    elif is_stored_index:
+        reason = f"column {name!r} is the index of a DataFrame"
     elif _IDENTIFIER_NAME.fullmatch(name):
         reason = f"column {name!r} is an identifier, with a different whole number in each row,"
     else:

@@ -67,6 +67,8 @@ class CExport:
         Bytes of the tables that a prediction uses; code takes 1 to 4 kB more.
     ram_bytes : int
         Bytes of the arrays on the stack.
+    has_intervals : bool
+        Whether `NAME_interval` gives intervals.
     max_difference, rms_difference : float
         Largest and root mean square difference to `predict`, in units of y, on the stored anchors
         and rows between them.
@@ -80,6 +82,7 @@ class CExport:
     n_members: int
     flash_bytes: int
     ram_bytes: int
+    has_intervals: bool
     max_difference: float
     rms_difference: float
     text: str = field(repr=False)
@@ -185,6 +188,7 @@ def to_c(
         n_members=len(members),
         flash_bytes=flash_bytes,
         ram_bytes=core.ram_bytes,
+        has_intervals=parts.intervals is not None,
         max_difference=float(apart.max()),
         rms_difference=float(np.sqrt(np.mean(apart**2))),
         text=text,

@@ -109,7 +109,7 @@ def _read_score(estimator: Any, unit: float) -> PairScore:
         return LinearScore(coefficients.astype(np.float32), np.float32(intercept))
     raise TypeError(
         f"C export supports trees, their ensembles and linear models, not "
-        f"{type(estimator).__name__}; use twinned.export.to_onnx, or another base estimator."
+        f"{type(estimator).__name__}; use to_onnx, or a single twin (twinned fit --model twin)."
     )
 
 
