@@ -67,7 +67,8 @@ def read_parquet(path: Path, data: bytes) -> Cells:
             "save the table as CSV."
         ) from error
     try:
-        table = parquet.read_table(io.BytesIO(data))
+        # without threads, which may abort a process that exits with an error
+        table = parquet.ParquetFile(io.BytesIO(data)).read(use_threads=False)
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")
         raise ValueError(f"{path} cannot be read as a Parquet file: {reason}.") from None
