@@ -114,6 +114,7 @@ def test_networks_of_a_wide_table(rng):
     np.testing.assert_allclose(plain.predict(X), twin.predict_anchors(X)[1][:, 3], rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
 def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
     monkeypatch.setattr(inputs, "MAX_RELEVANT_FEATURES", 5)
@@ -148,6 +149,7 @@ def test_all_features_are_used_without_a_maximum(monkeypatch, rng):
     assert problem.n_columns == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
 def test_out_of_fold_predictions_do_not_depend_on_the_rows_they_predict(estimator, rng):
     X, y = rng.uniform(size=(48, 40)), rng.normal(size=48)

@@ -35,7 +35,9 @@ def test_tables_increase(activation):
 
 
 @pytest.mark.parametrize("kind", ["twin", "plain"])
-@pytest.mark.parametrize("activation", ["silu", "relu", "tanh"])
+@pytest.mark.parametrize(
+    "activation", ["silu", *(pytest.param(own, marks=pytest.mark.slow) for own in ("relu", "tanh"))]
+)
 def test_c_equals_the_arithmetic_in_numpy(
     kind, activation, training_rows, neural_twin, plain_networks, queries, run_c
 ):

@@ -8,6 +8,7 @@ from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
 from twinned.export import to_onnx
+from twinned.export.onnx.runtime import predict_onnx
 
 SMALL = TwinRegressor(HistGradientBoostingRegressor(max_iter=10), pairs=10, random_state=0)
 
@@ -81,3 +82,15 @@ def test_members_of_unknown_kind_are_refused(tmp_path, rows):
     blend = AutoTwinRegressor(members=["ridge", ("svr", SVR())], cv=3, random_state=0).fit(X, y)
     with pytest.raises(TypeError, match=r"the member 'svr'.*SVR is not a kind"):
         to_onnx(blend, tmp_path / "model.onnx")
+
+
+def test_known_values_of_replicates_are_refused(tmp_path):
+    X = np.repeat(np.arange(25.0), 2)[:, None]
+    y = np.repeat(np.random.RandomState(0).normal(size=25), 2)
+    blend = AutoTwinRegressor(members=["ridge"], random_state=0).fit(X, y)
+    with pytest.raises(TypeError, match=r"replicate_correlation_ = 0\.0"):
+        to_onnx(blend, tmp_path / "blend.onnx")
+    blend.replicate_correlation_ = 0.0
+    to_onnx(blend, tmp_path / "blend.onnx")
+    found = predict_onnx(tmp_path / "blend.onnx", X)["mean"].ravel()
+    np.testing.assert_allclose(found, blend.predict(X))

@@ -78,6 +78,7 @@ def test_initial_weights_are_those_of_glorot():
     assert not np.asarray(parameters["bias_0"]).any()
 
 
+@pytest.mark.slow
 def test_the_rate_halves_on_a_plateau_of_the_training_loss():
     # at a rate near zero the loss never falls: 20 epochs without a fall halve the rate
     estimator = short(NeuralRegressor, learning_rate=1e-12)
@@ -94,6 +95,7 @@ def test_the_rate_halves_on_a_plateau_of_the_training_loss():
     np.testing.assert_allclose(rates, [1, 1, 0.5, 0.5, 0.5, 0.25], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [TwinNeuralRegressor, NeuralRegressor])
 def test_training_stops_when_the_validation_loss_has_not_fallen_for_long(cls):
     model = short(cls, patience=6, max_epochs=400)
@@ -120,6 +122,7 @@ def test_everything_is_a_constructor_parameter(cls):
     assert {name for name in code if code[name] != written[name]} == {"recipe", "max_epochs"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cls", "recipe"), [(TwinNeuralRegressor, "as_published"), (NeuralRegressor, "as_written")]
 )
@@ -135,6 +138,7 @@ def test_fit_many_equals_fit(cls, recipe):
         np.testing.assert_allclose(together.predict(X[TEST]), alone.predict(X[TEST]), atol=2e-4)
 
 
+@pytest.mark.slow
 def test_nearest_neighbor_twin_of_the_paper():
     model = short(
         TwinNeuralRegressor,

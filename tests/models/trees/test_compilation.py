@@ -56,6 +56,7 @@ def test_a_changed_constant_of_another_module_is_compiled_again(tmp_path):
     assert output_of(start(code, **cache)) == ["41", "1"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="locks between processes need fcntl")
 def test_processes_that_start_together_compile_once(tmp_path):
     code = write_module(tmp_path, SIZE=1)
@@ -71,6 +72,7 @@ def test_processes_that_start_together_compile_once(tmp_path):
     assert outputs == [["2", "0"], ["2", "1"]]
 
 
+@pytest.mark.slow
 def test_without_a_folder_for_the_cache_functions_are_compiled_all_the_same(tmp_path):
     code = (
         "import numba.core.caching as caching\n"

@@ -65,6 +65,12 @@ def _add_blend(
     graph: Graph, model: AutoTwinRegressor, matrix: Tensor, *, with_spread: bool
 ) -> Prediction:
     """Weighted mean of the members, and their weighted standard deviation."""
+    if model.replicate_correlation_ > 0:
+        refuse(
+            "the blend moves predictions of known rows towards their values "
+            "(replicate_correlation_ > 0)",
+            "set model.replicate_correlation_ = 0.0 to predict them as other rows",
+        )
     weights, spread_weights = model.member_weights_, np.asarray(model._spread_weights)
     members = model._members
     with_spread = with_spread and len(members) > 1
