@@ -50,6 +50,7 @@ def blend() -> AutoTwinRegressor:
     return AutoTwinRegressor(members=["ridge", "extra_trees:fast"], cv=3, random_state=0)
 
 
+@pytest.mark.slow
 def test_blend(tasks: Any) -> None:
     expected = blend().fit(X, y)
     with parallel_config(backend="dask"):

@@ -70,7 +70,13 @@ def empty_folder(tmp_path, monkeypatch):
 
 
 # The code of these pages fits several models with the shipped defaults.
-LONG_PAGES = {"trees-or-networks.md", "neural.md"}
+LONG_PAGES = {
+    "trees-or-networks.md",
+    "neural.md",
+    "prediction-intervals.md",
+    "scaling-out.md",
+    "advice.md",
+}
 
 
 @pytest.mark.parametrize(

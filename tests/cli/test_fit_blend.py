@@ -69,7 +69,7 @@ def test_summary_and_progress(table):
     assert str(path) in lines[-1]
 
 
-@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("log", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_json_and_saved_model_equal_the_python_api(table, log):
     options = ["--log-target"] if log else []
     result, path = fit(table, "--group", "batch", "--seed", "3", "--jobs", "2", "--json", *options)

@@ -301,6 +301,7 @@ def test_the_check_is_cross_validation(folder, log):
     np.testing.assert_allclose(predicted[["low", "high"]], expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_plain_base_estimator_of_the_check_has_the_settings_of_the_twin(folder):
     from twinned.diagnostics.baselines import describe, plain_estimator
 

@@ -43,6 +43,7 @@ def test_check_has_numbers_summary_and_plot(check, bridge, bridge_cv):
     assert axes.has_data()
 
 
+@pytest.mark.slow
 def test_check_without_cross_validation_computes_its_own(bridge, bridge_cv, tree_twin):
     alone = learning_curve(*bridge, tree_twin)
     assert alone.numbers == learning_curve(*bridge, cross_validation=bridge_cv).numbers
@@ -155,6 +156,7 @@ def test_curves_use_a_sample_of_many_rows(bridge, bridge_cv, monkeypatch):
     assert nearest[-1] == pytest.approx(sampled[-1])
 
 
+@pytest.mark.slow
 def test_more_pairs_and_more_labels_help(tree_twin):
     X, y = make_tf(200, random_state=0)
     cv = cross_validate_twin(X, y, tree_twin)

@@ -118,6 +118,7 @@ def test_affordable_rows():
     assert subset < affordable_rows(200_000, 30, 600.0, 2)
 
 
+@pytest.mark.slow
 def test_logarithm_of_the_target(bridge):
     X, voltage = bridge
     y = np.exp(3 * voltage)

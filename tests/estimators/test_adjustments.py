@@ -119,6 +119,7 @@ def test_adjustments_of_twins_add_up_and_labels_are_retained(twin, table):
     assert (explained["label"] == "lot " + explained["anchor"].astype(str)).all()
 
 
+@pytest.mark.slow
 def test_adjustments_of_networks_add_up(table):
     X, y = table[0][["area", "age"]].to_numpy(), table[1]
     twin = TwinNeuralRegressor((8,), n_members=2, max_steps=20, device="cpu", random_state=0)

@@ -58,6 +58,7 @@ def test_classes_do_not_depend_on_units(table):
     assert set(plain["label"]) == {"inside", "edge", "outside"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["trees", "blend"])
 def test_measured_classes_are_stated_and_saved(name, table, tmp_path):
     X, y = table

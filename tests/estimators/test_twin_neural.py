@@ -143,6 +143,7 @@ def test_out_of_fold_predictions_do_not_leak(data, estimator, rng):
     assert np.corrcoef(learnable.out_of_fold_prediction_, data[1])[0, 1] > 0.9
 
 
+@pytest.mark.slow
 def test_nearest_pairs_and_anchors(data):
     """The paper's NNTNNR: the same number of neighbors for training and for inference."""
     X, y = data
@@ -225,6 +226,7 @@ def test_fit_many_refuses_other_estimators_and_mixed_parameters(data):
     assert fit_many(TwinNeuralRegressor(), []) == []
 
 
+@pytest.mark.slow
 def test_fit_many_with_different_pairs(data):
     """Tables of different widths are padded: that changes nothing but the last bits."""
     X, y = data

@@ -174,6 +174,7 @@ def test_coverage_of_split_intervals_over_many_draws():
     assert np.mean(covered) < 0.8 + 1 / 31 + 3 * spread
 
 
+@pytest.mark.slow
 def test_cross_intervals_cover_and_are_wider_where_noise_is_larger():
     inside, narrow, wide = [], [], []
     for seed in range(6):

@@ -53,6 +53,7 @@ def expected():
     return single_differences(model(), QUERIES, ANCHORS)
 
 
+@pytest.mark.slow
 def test_a_grid_of_sides_equals_single_pairs(expected):
     grid = model().differences(QUERIES.as_queries(), ANCHORS.as_anchors())
     np.testing.assert_allclose(grid, expected, atol=1e-4)

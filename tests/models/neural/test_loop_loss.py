@@ -26,6 +26,7 @@ def half_labelled(n_labelled=30):
     return known
 
 
+@pytest.mark.slow
 def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     shape = Shape(4, 2, (8, 8), 0, "silu", True)
     config = training.TrainingConfig(shape, 6, 4, False, "adamw", True)

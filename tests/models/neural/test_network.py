@@ -64,6 +64,7 @@ def test_silu_equals_that_of_jax(rng):
     np.testing.assert_allclose(*slopes, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_padded_features_change_nothing(rng):
     narrow, wide = (Shape(d, 1, (6,), 3, "relu", twin=False) for d in (2, 5))
     X = rng.normal(size=(4, 2)).astype(np.float32)

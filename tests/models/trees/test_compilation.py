@@ -48,6 +48,7 @@ def write_module(folder, **constants):
     )
 
 
+@pytest.mark.slow
 def test_a_changed_constant_of_another_module_is_compiled_again(tmp_path):
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     code = write_module(tmp_path, SIZE=1)
