@@ -36,7 +36,8 @@ from benchmarks.tables import split_table
 from paper import harness
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.intervals.conformal import Calibrated, calibrate_from_folds
+from twinned.intervals.calibrated import Calibrated
+from twinned.intervals.conformal import calibrate_from_folds
 
 LEVELS = (0.8, 0.9, 0.95)
 COLUMNS = ["dataset", "seed", "model", "what", "value:.6g"]

@@ -27,7 +27,7 @@ from twinned import (
 )
 from twinned.datasets import make_wsb
 from twinned.exceptions import IntegrityError
-from twinned.intervals.conformal import cross_intervals
+from twinned.intervals.calibrated import cross_intervals
 from twinned.intervals.error_scale import (
     ErrorScale,
     NeighborFeatures,
@@ -148,7 +148,7 @@ def test_results_do_not_depend_on_blocks_of_queries(monkeypatch, rng):
     means, sigmas = rng.normal(size=(50, 3)), rng.uniform(1, 2, size=(50, 3))
     scores, fold = rng.exponential(size=90), rng.randint(0, 3, 90)
     whole = cross_intervals(means, sigmas, scores, fold, 0.8)
-    monkeypatch.setattr("twinned.intervals.conformal._BLOCK", 7 * 90)
+    monkeypatch.setattr("twinned.intervals.calibrated._BLOCK", 7 * 90)
     np.testing.assert_array_equal(cross_intervals(means, sigmas, scores, fold, 0.8), whole)
     parts = [cross_intervals(means[[i]], sigmas[[i]], scores, fold, 0.8)[0] for i in range(50)]
     np.testing.assert_array_equal(whole, parts)

@@ -16,6 +16,7 @@ from twinned.cli.prediction import (
     ResultColumns,
     load_twin,
     predict_columns,
+    print_columns,
     read_features,
     to_csv,
 )
@@ -159,17 +160,10 @@ def predict_command(
 
             write_atomically(resolved, to_csv(copied, columns).encode())
     _note_ignored(ignored)
-    if as_json:
-        facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
-        facts |= {"ignored_columns": ignored, "output": None if output is None else str(output)}
-        if output is None:
-            facts |= {"copied_columns": copied} if copied else {}
-            facts |= {name: values.tolist() for name, values in columns.items()}
-        typer.echo(json.dumps(facts, ensure_ascii=False))
-    elif output is None:
-        typer.echo(to_csv(copied, columns), nl=False)
-    else:
-        typer.echo(f"{_count(len(X), 'prediction')} in {output}")
+    facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
+    facts |= {"ignored_columns": ignored, "output": None if output is None else str(output)}
+    written = None if output is None else f"{_count(len(X), 'prediction')} in {output}"
+    print_columns(facts, copied, columns, written, as_json)
 
 
 def _predict_many(

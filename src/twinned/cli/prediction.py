@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from twinned.cli import options, tables
 
@@ -185,3 +188,22 @@ def to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
     writer.writerow([*copied, *columns])
     writer.writerows(zip(*copied.values(), *numbers, strict=True))
     return text.getvalue()
+
+
+def print_columns(
+    facts: dict[str, Any],
+    copied: dict[str, list[str]],
+    columns: dict[str, np.ndarray],
+    written: str | None,
+    as_json: bool,
+) -> None:
+    """Print a result as JSON or CSV; where it was `written` to a file, that and the facts."""
+    if as_json:
+        if written is None:
+            facts |= {"copied_columns": copied} if copied else {}
+            facts |= {name: values.tolist() for name, values in columns.items()}
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+    elif written is None:
+        typer.echo(to_csv(copied, columns), nl=False)
+    else:
+        typer.echo(written)

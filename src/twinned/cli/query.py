@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from twinned.cli.prediction import (
     check_transform,
     inner_twin,
     load_twin,
+    print_columns,
     read_features,
     to_csv,
 )
@@ -116,17 +116,10 @@ def query_command(
             from twinned.persistence.archive import write_atomically
 
             write_atomically(resolved, to_csv(copied, columns).encode())
-    if as_json:
-        facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
-        facts |= {"strategy": strategy, "output": None if output is None else str(output)}
-        if output is None:
-            facts |= {"copied_columns": copied}
-            facts |= {name: values.tolist() for name, values in columns.items()}
-        typer.echo(json.dumps(facts, ensure_ascii=False))
-    elif output is None:
-        typer.echo(to_csv(copied, columns), nl=False)
-    else:
-        typer.echo(f"{n:,} of {len(X):,} row{'' if len(X) == 1 else 's'} in {output}")
+    facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
+    facts |= {"strategy": strategy, "output": None if output is None else str(output)}
+    written = f"{n:,} of {len(X):,} row{'' if len(X) == 1 else 's'} in {output}"
+    print_columns(facts, copied, columns, None if output is None else written, as_json)
 
 
 def _select(

@@ -20,7 +20,8 @@ from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ignore_table_warnings
 from twinned.intervals.applicability import LABELS, ClassStatistics
-from twinned.intervals.conformal import CrossCalibrated, calibrate_from_folds
+from twinned.intervals.calibrated import CrossCalibrated
+from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals, check_confidence, quantile_rank
 
 _EXTREME_SHARE = 0.2  # of the rows, held out at each end

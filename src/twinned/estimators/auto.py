@@ -23,6 +23,7 @@ from twinned._validation import (
     restore_on_failure,
 )
 from twinned.estimators.base import BaseTwin
+from twinned.estimators.blending.calibration import calibrate_blend, spread_around
 from twinned.estimators.blending.members import (
     FittedMember,
     MemberSpec,
@@ -49,7 +50,6 @@ from twinned.estimators.blending.rows import (
 )
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import ignore_table_warnings
-from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
 from twinned.models.threads import limit_threads
@@ -207,10 +207,7 @@ class AutoTwinRegressor(BaseTwin):
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, groups: Any, *, calibrate: bool = True
     ) -> Self:
-        """Fit; without calibration there are no intervals until `select_members`.
-
-        y may be `TargetArguments`.
-        """
+        """Fit to y or `TargetArguments`; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1):
@@ -307,22 +304,7 @@ class AutoTwinRegressor(BaseTwin):
 
     def _calibrate(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
         """Store prediction intervals from the out-of-fold errors of the blend."""
-        predictions = np.column_stack([result.prediction for result in results])
-        mean = self.out_of_fold_prediction_
-        spread = self._spread(predictions[shared.merged_into], mean)
-        folds = shared.folds
-        calibrated = calibrate_from_folds(
-            [self] * len(folds),
-            self,
-            self.anchors_X_,
-            self.anchors_y_,
-            folds,
-            random_state=seed,
-            predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
-        )
-        calibrated.store_in(self)
-        scores = np.empty(len(mean))
-        scores[np.concatenate([rows for _, rows in folds])] = calibrated.scores
+        scores = calibrate_blend(self, results, shared, seed)
         self._record = self._record._replace(scores=scores)
 
     def _set_members(self, members: list[FittedMember]) -> None:
@@ -453,15 +435,9 @@ class AutoTwinRegressor(BaseTwin):
         matrix = self._validate_queries(X).matrix
         predictions = self._predict_by(matrix, np.arange(len(self.members_)))
         mean = self._mean(matrix, predictions, self.member_weights_)
-        scale = stored.error_scale(matrix, mean, self._spread(predictions, mean))
+        spread = spread_around(mean, predictions, self._spread_weights)
+        scale = stored.error_scale(matrix, mean, spread)
         return mean, scale * np.sqrt(np.mean(stored.scores**2)), scale
-
-    def _spread(self, predictions: Floats, mean: Floats) -> Floats:
-        """(row,): weighted standard deviation of (row, member) predictions around the blend."""
-        if predictions.shape[1] == 1:
-            return np.zeros(len(mean))  # without rounding errors, of which none may be a scale
-        spread: Floats = np.sqrt((predictions - mean[:, None]) ** 2 @ self._spread_weights)
-        return spread
 
     def _make_model(self) -> BlendModel:
         used, members = np.flatnonzero(self.member_weights_), self._members
