@@ -13,7 +13,9 @@ EXTRAS = ("boost", "test")
 requirements = [*PROJECT["dependencies"]]
 for extra in EXTRAS:
     requirements += PROJECT["optional-dependencies"][extra]
-bounds = [re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement) for requirement in requirements]
+bounds = [
+    re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)", requirement) for requirement in requirements
+]
 for requirement, bound in zip(requirements, bounds, strict=True):
     if bound is None:
         raise SystemExit(f"{requirement!r} in pyproject.toml has no lower bound of the form >=.")
