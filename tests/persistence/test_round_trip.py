@@ -309,7 +309,7 @@ def test_other_libraries_are_refused_by_type(library, data, saved):
     module = pytest.importorskip(library)
     base = module.LGBMRegressor(verbose=-1) if library == "lightgbm" else module.XGBRegressor()
     base.set_params(n_estimators=2)
-    with pytest.raises(TypeError, match=rf"estimator=<{library}\.sklearn\..*skops"):
+    with pytest.raises(TypeError, match=rf"estimator_=<{library}\.sklearn\..*skops"):
         saved(TwinRegressor(base).fit(X, y))
 
 
