@@ -13,6 +13,7 @@ chosen on folds of the training rows.
 Results: `benchmarks/results/learned_metric.csv` and `.md`.
 
     python -m benchmarks.learned_metric --splits 3     # ten minutes of two cores
+    python -m benchmarks.learned_metric --splits 25 --jobs 16
     python -m benchmarks.learned_metric --only-table
 """
 
