@@ -177,8 +177,7 @@ def summary(runs):
         "model with the lowest mean test error on that set, so it is chosen by test rows; the "
         "blend is not. In parentheses, the difference to it in paired standard errors. CatBoost, "
         "LightGBM, XGBoost, RealMLP and random forests (300 trees) have their default parameters. "
-        "With *thorough*, members of BC, CS and TF were cross-validated in five folds, not ten, "
-        "and plain networks of splits 0 to 14 of BC, CS, RCL, TF and WN are of an earlier version "
+        "With *thorough*, plain networks of splits 0 to 14 of RCL and WN are of an earlier version "
         "with larger batches. Of the tables outside the paper, all but the last eight of "
         "`benchmarks.tables` were measured with five folds and networks of that version. "
         "`python -m benchmarks.accuracy_auto`.",
