@@ -43,8 +43,8 @@ RETIRED = {
     "behaviour": "behavior",
     **dict.fromkeys(["symmetrise", "symmetrised"], "symmetric"),
 }
-# Words that are retired as names only.
-RETIRED_NAMES = {
+# Also words that are retired as names only.
+RETIRED_IN_NAMES = RETIRED | {
     **dict.fromkeys(["some", "who", "whose", "whom"], "sample, subset, rows, models"),
     **dict.fromkeys(["place", "places"], "index, indices, position"),
 }
@@ -90,9 +90,9 @@ def retired_words(text, retired):
     return [word for word in (*words, *phrases) if word in retired]
 
 
-def defined_names(tree):
+def defined_names(nodes):
     """(line, name) of all classes, functions, parameters, variables and attributes of a module."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):
@@ -103,9 +103,9 @@ def defined_names(tree):
             yield node.lineno, node.asname
 
 
-def texts(source, tree):
+def texts(source, nodes):
     """(line, text) of all strings and comments of a module, docstrings included."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             for offset, line in enumerate(node.value.splitlines()):
                 yield node.lineno + offset, line
@@ -120,10 +120,10 @@ def passages(path, names_only):
     if path.suffix != ".py":
         yield from ((n, line, RETIRED) for n, line in enumerate(source.splitlines(), 1))
         return
-    tree = ast.parse(source)
-    yield from ((n, name, RETIRED | RETIRED_NAMES) for n, name in defined_names(tree))
+    nodes = list(ast.walk(ast.parse(source)))
+    yield from ((n, name, RETIRED_IN_NAMES) for n, name in defined_names(nodes))
     if not names_only:
-        yield from ((n, text, RETIRED) for n, text in texts(source, tree))
+        yield from ((n, text, RETIRED) for n, text in texts(source, nodes))
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ def check(path, names_only=False, root=ROOT):
     file = str(path.relative_to(root))
     lines = path.read_text(encoding="utf-8").splitlines()
     found = {
-        Finding(file, 0, word, (RETIRED | RETIRED_NAMES)[word])
-        for word in retired_words(path.stem, RETIRED | RETIRED_NAMES)
+        Finding(file, 0, word, RETIRED_IN_NAMES[word])
+        for word in retired_words(path.stem, RETIRED_IN_NAMES)
     }
     for number, text, retired in passages(path, names_only):
         line = lines[min(number, len(lines)) - 1] if lines else ""

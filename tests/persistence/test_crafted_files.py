@@ -113,7 +113,7 @@ def test_altered_trees(data, saved, model, path, name, change, match):
 
 def test_deep_tree_is_refused_quickly(data, saved):
     file = saved(DecisionTreeRegressor(max_depth=1, random_state=0).fit(*data))
-    n_inner = 500_000
+    n_inner = 200_000
     left, right = np.full(2 * n_inner + 1, -1, np.int32), np.full(2 * n_inner + 1, -1, np.int32)
     left[0 : 2 * n_inner : 2] = np.arange(1, 2 * n_inner, 2)
     right[0 : 2 * n_inner : 2] = np.arange(2, 2 * n_inner + 1, 2)
@@ -195,7 +195,7 @@ def test_deeply_nested_json(data, saved):
 
 def test_long_list(data, saved):
     file = saved(Ridge().fit(*data))
-    file.set([0] * 1_000_000, "params", "fit_intercept")
+    file.set([0] * 300_000, "params", "fit_intercept")
     assert file.path.stat().st_size < 20_000
     start = time.process_time()
     file.assert_refused("parameter of Ridge|items|bytes")
@@ -205,8 +205,8 @@ def test_long_list(data, saved):
 def test_many_categories(data, saved):
     frame = pd.DataFrame({"a": data[0][:, 0], "kind": pd.Categorical(np.resize(["u", "v"], 40))})
     file = saved(TwinRegressor(Ridge()).fit(frame, data[1]))
-    file.set(list(range(200_000)), "_schema", "categories", 1)
-    file.set(200_000, "_schema", "n_indicators", 1)
+    file.set(list(range(80_000)), "_schema", "categories", 1)
+    file.set(80_000, "_schema", "n_indicators", 1)
     start = time.process_time()
     file.assert_refused("pair features|too many indicators")
     assert time.process_time() - start < 10
