@@ -71,6 +71,10 @@ class Panels:
         self._note = note
         self._legend: dict[str, Any] = {}
 
+    def add_note(self, note: str) -> None:
+        """Print a further line below the panels."""
+        self._note += f"\n{note}"
+
     def set_log_y(self) -> None:
         """Make the vertical axes logarithmic, with plain numbers at several ticks.
 
@@ -86,14 +90,19 @@ class Panels:
             axis.yaxis.set_major_formatter("{x:.3g}")
             axis.yaxis.set_minor_locator(NullLocator())
 
-    def draw_curve(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
-        """Draw a curve in each panel: `rows` has dataset, x and value, averaged over the rest."""
+    def draw_curve(
+        self, rows: pd.DataFrame, name: str, standard_error: bool = True, **style: Any
+    ) -> None:
+        """Draw a curve in each panel: `rows` has dataset, x and value, averaged over the rest.
+
+        The band is one standard error of the mean, or one standard deviation.
+        """
         for dataset, own in rows.groupby("dataset"):
             grouped = own.groupby("x")["value"]
             mean: Any = grouped.mean()
             # the band may be of a paired difference instead
             spread = own.groupby("x")["difference"] if "difference" in own else grouped
-            error: Any = spread.std(ddof=0) / np.sqrt(spread.count())
+            error: Any = spread.std(ddof=0) / (np.sqrt(spread.count()) if standard_error else 1.0)
             (drawn,) = self.axes[dataset].plot(
                 mean.index, mean, markersize=3, marker="o", linewidth=1.4, **style
             )
@@ -124,6 +133,15 @@ class Panels:
                 color = next(iter(hidden))[2]
                 axis.text(0.99, 0.98, f"above: {text}", ha="right", va="top", fontsize=7,
                           color=color, transform=axis.transAxes)  # fmt: skip
+
+    def note_missing(self, datasets: list[str], text: str) -> None:
+        """Write into the panels of some data sets what has no records."""
+        for dataset in datasets:
+            self.axes[dataset].text(
+                0.5, 0.55, text, ha="center", va="center", fontsize=8, color=GREY,
+                transform=self.axes[dataset].transAxes,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+            )  # fmt: skip
 
     def draw_level(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
         """Draw a horizontal line in each panel: `rows` has dataset and value."""

@@ -1,7 +1,8 @@
 """The paper's conclusions, each with a result that is computed from records.
 
-A conclusion quotes the paper and has a check, which is evaluated for each variant. A check whose
-records do not exist gives "not run yet" and what is missing; it is filled in once they do.
+A conclusion quotes the paper and has a check, which is evaluated for each variant, on the data sets
+that have the records it needs. Where these are few, it gives "not run yet" and what is missing; it
+is filled in once the records exist.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from paper.conclusions import costs, ensembles, forests, neighbors
-from paper.conclusions.measured import Measured, MissingRecordsError, Outcome, Status
+from paper.conclusions.evaluation import evaluate_check
+from paper.conclusions.measured import Measured, Outcome
 from paper.experiments import STUDIES, current_records
 from paper.records import Record, Records
 
@@ -40,10 +42,7 @@ class Conclusion:
 
     def evaluate(self, measured: Measured) -> Outcome:
         """Return the outcome for one variant."""
-        try:
-            return self.check(measured)
-        except MissingRecordsError as error:
-            return Outcome(Status.MISSING, f"missing: {error}")
+        return evaluate_check(self.check, measured)
 
 
 CONCLUSIONS = (
@@ -301,8 +300,10 @@ def evaluate(records: Records) -> dict[Conclusion, dict[str, Outcome]]:
             return []
         return current_records(records, study, variant)
 
-    measured = {variant: Measured(variant, partial(read, variant)) for variant in VARIANTS}
     return {
-        conclusion: {variant: conclusion.evaluate(measured[variant]) for variant in VARIANTS}
+        conclusion: {
+            variant: conclusion.evaluate(Measured(variant, partial(read, variant)))
+            for variant in VARIANTS
+        }
         for conclusion in CONCLUSIONS
     }
