@@ -23,7 +23,7 @@ from paper.harness import write_file
 from paper.page import write_pages
 from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
-from paper.tables import RecordsByStudy
+from paper.tables import RecordsByStudy, shown_records
 from twinned._validation import check_choice
 from twinned.datasets import KEYS, PAPER_SEEDS, fetch
 
@@ -286,7 +286,7 @@ def _read(
 def _table_text(experiment: Experiment, variant: str, records: RecordsByStudy) -> str:
     assert experiment.table is not None
     compared = compare(experiment.key, experiment.table(records))
-    earlier = name_earlier_commits(records, KEYS)
+    earlier = name_earlier_commits(shown_records(records), KEYS)
     return as_markdown(experiment.key, experiment.title, variant, compared, earlier)
 
 

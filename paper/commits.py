@@ -14,7 +14,9 @@ import pandas as pd
 from paper.records import NOT_RECORDED, Record, origin
 
 # The studies that train networks.
-TRAINED = ("plain-networks", "twin-networks", "paired-networks", "weighted-anchors")
+TRAINED = (
+    "plain-networks", "twin-networks", "paired-networks", "weighted-anchors", "decomposition",
+)  # fmt: skip
 
 
 def mixed_datasets(records: dict[str, list[Record]], datasets: Sequence[str]) -> list[str]:

@@ -142,7 +142,7 @@ def as_markdown(
     if missing := missing_cells(key, compared):
         lines += ["", f"Not run yet: {missing}."]
     if note:
-        lines += ["", f"{note[0].upper()}{note[1:]}."]
+        lines += ["", f"Records {note}."]
     return "\n".join([*lines, ""])
 
 

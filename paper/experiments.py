@@ -139,8 +139,8 @@ def draw_figure(experiment: Experiment, records: RecordsByStudy, variant: str) -
     """Return the figure of an experiment, which names the records of an earlier commit."""
     assert experiment.draw is not None
     panels = experiment.draw(records, variant)
-    if earlier := name_earlier_commits(records, KEYS):
-        panels.add_note(earlier)
+    if earlier := name_earlier_commits(tables.shown_records(records), KEYS):
+        panels.add_note(f"records {earlier}")
     return panels
 
 

@@ -158,9 +158,10 @@ def figure_c(records: RecordsByStudy, variant: str) -> Panels:
         ("plain", ORANGE, "plain network"),
         ("all", BLUE, "twin of all pairs"),
     ):
-        panels.draw_level(_training_rows(records, kind), f"{name}: training", color=color)
+        rows = _training_rows(records, kind)
+        panels.draw_level(rows, f"{name}: training", band=True, color=color)
         rows = _prediction_rows(records, kind, "all")
-        panels.draw_level(rows, f"{name}: prediction", color=color, linestyle="-.")
+        panels.draw_level(rows, f"{name}: prediction", band=True, color=color, linestyle="-.")
     curves = {
         "twins of nearest pairs: training": (_training_rows(records, "nearest"), GREEN, "--"),
         "twins of nearest pairs: prediction": (_prediction_rows(records, "nearest"), GREEN, ":"),

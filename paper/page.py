@@ -27,6 +27,7 @@ from paper.harness import RESULTS, ROOT, markdown_table, write_figure, write_fil
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS
 from paper.records import Record, Records, origin
+from paper.tables import shown_records
 from twinned.datasets import KEYS, PAPER_SEEDS, info
 from twinned.models.neural.ensemble import EFFORTS
 
@@ -131,7 +132,7 @@ def _table_text(
 ) -> str:
     """The page of a table without its title."""
     own = {key: current_records(records, key, variant) for key in experiment.studies}
-    earlier = name_earlier_commits(own, KEYS)
+    earlier = name_earlier_commits(shown_records(own), KEYS)
     text = as_markdown(experiment.key, experiment.title, variant, compared, earlier)
     return text.split("\n", 2)[2].strip()
 

@@ -140,15 +140,24 @@ class Panels:
             self.axes[dataset].text(
                 0.5, 0.55, text, ha="center", va="center", fontsize=8, color=GREY,
                 transform=self.axes[dataset].transAxes,
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+                zorder=1, bbox={"facecolor": "white", "edgecolor": "none"},
             )  # fmt: skip
 
-    def draw_level(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
-        """Draw a horizontal line in each panel: `rows` has dataset and value."""
-        for dataset, value in rows.groupby("dataset")["value"].mean().items():
-            if dataset in self.axes:
-                drawn = self.axes[dataset].axhline(value, **{"linewidth": 1.4, **style})
-                self.add_to_legend(name, drawn)
+    def draw_level(self, rows: pd.DataFrame, name: str, band: bool = False, **style: Any) -> None:
+        """Draw a horizontal line in each panel: `rows` has dataset and value.
+
+        With a band of one standard deviation, where that is requested.
+        """
+        for dataset, own in rows.groupby("dataset")["value"]:
+            if dataset not in self.axes:
+                continue
+            value, spread = own.mean(), own.std(ddof=0)
+            drawn = self.axes[dataset].axhline(value, **{"linewidth": 1.4, **style})
+            self.add_to_legend(name, drawn)
+            if band:
+                self.axes[dataset].axhspan(
+                    value - spread, value + spread, color=drawn.get_color(), alpha=0.15, lw=0
+                )
 
     def draw_published(self, table: str, method: str, color: str, x: float | None = None) -> None:
         """Draw the published value: a diamond at x, or a dotted horizontal line."""
@@ -171,7 +180,7 @@ class Panels:
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write the figure as SVG and PNG."""
-        self.figure.legend(
+        legend = self.figure.legend(
             self._legend.values(),
             self._legend.keys(),
             loc="outside lower center",
@@ -181,6 +190,7 @@ class Panels:
             title=self._note,
             title_fontsize=8,
         )
+        legend.get_title().set_multialignment("center")
         paths = [folder / f"{name}.{kind}" for kind in ("svg", "png")]
         for path in paths:
             # without a date or random identifiers: the same figure is the same file

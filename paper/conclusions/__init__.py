@@ -91,7 +91,8 @@ CONCLUSIONS = (
     Conclusion(
         "sections 5 and 13, figure 2",
         "an ensemble of single anchor TNNs converges towards an ensemble of full anchor TNNs at "
-        "around 32 ensemble members",
+        "around 32 ensemble members. Increasing the number of anchors would not yield any "
+        "additional gain",
         ensembles.single_anchors_meet_all_anchors,
     ),
     Conclusion(
@@ -196,6 +197,12 @@ CONCLUSIONS = (
         ensembles.same_sets_beat_networks_and_neighbors,
     ),
     Conclusion(
+        "section 9, figures 2 and 5",
+        "the reformulation to a dual problem itself tends to have a positive effect on accuracy on "
+        "most data sets",
+        ensembles.reformulation_helps,
+    ),
+    Conclusion(
         "section 13",
         "twinned regression methods perform best on continuous data sets where the label can be "
         "approximated through a deterministic function",
@@ -234,6 +241,11 @@ CONCLUSIONS = (
         forests.loops_help_everywhere,
     ),
     Conclusion(
+        "section 13, figure 7",
+        "This method yielded a clearly visible improvement over their supervised counterparts",
+        forests.loops_help_clearly,
+    ),
+    Conclusion(
         "section 11, figure 7",
         "Tuning Λ≈1 reduces the RMSE on almost all data sets compared to purely supervised "
         "learning",
@@ -256,7 +268,8 @@ CONCLUSIONS = (
     Conclusion(
         "section 12",
         "[Weighting anchors by ensemble standard deviation or loop consistency]: While we observed "
-        "some benefit, we could not consistently show that this process improved the accuracy",
+        "some benefit, we could not consistently show that this process improved the accuracy in a "
+        "statistically significant manner",
         costs.uncertainty_weights_do_not_help,
     ),
     Conclusion(
@@ -266,7 +279,7 @@ CONCLUSIONS = (
     ),
     Conclusion(
         "section 12",
-        "[Iterated relabelling] would either not converge for Λ>1/3,",
+        "many times this process [iterated relabelling] would either not converge for Λ>1/3,",
         forests.iteration_diverges,
     ),
     Conclusion(

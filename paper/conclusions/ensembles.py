@@ -141,6 +141,17 @@ def same_sets_beat_networks_and_neighbors(m: Measured) -> Outcome:
     return Outcome(Status.HOLDS if holds else grade(both, NEVER, 5), details)
 
 
+def reformulation_helps(m: Measured) -> Outcome:
+    """Section 9: as many twins as networks; one anchor of one twin is a network itself."""
+    gain, single = 1 - m.twins[SIZE] / m.plain[SIZE], 1 - m.one_anchor / m.plain[1]
+    details = (
+        f"{SIZE} twins are better than {SIZE} networks on {on(gain > 0)}; one twin with one "
+        f"anchor, which is a network trained on the dual problem, than one network on "
+        f"{on(single > 0)}, by {spread(single)}"
+    )
+    return Outcome(grade(gain > 0, 5, 4), details)
+
+
 def deterministic_sets_gain_most(m: Measured) -> Outcome:
     """Section 13: where the label is nearly a deterministic function."""
     m.require_datasets(FORMULAS)

@@ -220,6 +220,34 @@ def test_on_every_set_a_worse_twin_fails():
     assert find(ensembles.twin_beats_network).evaluate(measured(results)).status == Status.HOLDS
 
 
+def test_gains_of_loops_count_where_they_exceed_two_standard_errors():
+    def records(gain, noise):
+        rng = np.random.RandomState(0)
+        return [
+            {
+                "config": {
+                    "dataset": key, "split": split, "settings": {}, "variant": "as_published",
+                },
+                "result": {
+                    "supervised": 1.0,
+                    "loops": {"0": 1.0, "1": 1.0 - gain - noise * rng.normal()},
+                },
+            }
+            for key in KEYS
+            for split in range(25)
+        ]  # fmt: skip
+
+    conclusion = find(forest_checks.loops_help_clearly)
+    for gain, noise, status in (
+        (0.01, 0.001, Status.HOLDS),
+        (0.001, 0.1, Status.FAILS),
+        (-0.01, 0.001, Status.FAILS),
+    ):
+        found = records(gain, noise)
+        outcome = conclusion.evaluate(Measured("as_published", lambda study, own=found: own))
+        assert outcome.status == status
+
+
 def test_weights_that_help_contradict_the_paper():
     result = {"equal": 1.0, "members": 0.9, "loops": 1.0, "distance": 1.0}
     conclusion = find(cost_checks.uncertainty_weights_do_not_help)
