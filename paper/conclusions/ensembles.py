@@ -199,6 +199,7 @@ def one_partner_is_best_on_two(m: Measured) -> Outcome:
 
 def failures_coincide(m: Measured) -> Outcome:
     """Section 6: the multiplier check finds the sets where other methods are better."""
+    m.require_datasets(NO_GAIN)
     one_partner = m.paired("random", sizes=[1])[1]
     found = {
         "one partner is better than all pairs": names(one_partner < m.all_pairs),

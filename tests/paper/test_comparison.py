@@ -37,9 +37,9 @@ def test_cells_without_records_are_named():
 
 
 def test_twins_of_other_members_are_not_shown_beside_those_of_the_same():
-    twins, some = [{"config": {}}], [{"config": {"settings": {"pairs": "nearest"}}}]
-    records = {"twin-networks": twins, "paired-networks": some}
+    twins, nearest = [{"config": {}}], [{"config": {"settings": {"pairs": "nearest"}}}]
+    records = {"twin-networks": twins, "paired-networks": nearest}
     assert shown_records(records) == records
     assert shown_records({"twin-networks": twins}) == {"twin-networks": twins}
-    same = [*some, {"config": {"settings": {"pairs": "all"}}}]
+    same = [*nearest, {"config": {"settings": {"pairs": "all"}}}]
     assert set(shown_records(records | {"paired-networks": same})) == {"paired-networks"}
