@@ -20,10 +20,12 @@ PARTS = ((X[:30], y[:30]), (X[30:40], y[30:40]), (X[40:], y[40:]))
 
 
 class FakeNetwork:
-    """An estimator that advances a clock: by 7 in the first training, which compiles."""
+    """An estimator that advances a clock: by 7 in the first training of all, which compiles."""
+
+    random_state = 0
 
     def __init__(self, clock):
-        self.clock, self.fits, self.anchors, self.seeds = clock, 0, "all", []
+        self.clock, self.anchors, self.max_epochs = clock, "all", 100
 
     def set_params(self, **options):
         self.__dict__.update(options)
@@ -31,15 +33,15 @@ class FakeNetwork:
 
     def fit(self, *arguments):
         assert len(arguments) == 5  # X, y, sample_weight, X_val, y_val
-        self.seeds.append(self.random_state)
-        self.clock.now += 1.0 + self.random_state + 7.0 * (self.fits == 0)
-        self.fits += 1
+        self.clock.now += 1.0 + self.random_state + 7.0 * (not self.clock.fits)
+        self.clock.fits.append((self.random_state, self.max_epochs))
 
     def predict(self, queries):
         assert len(queries) == 20
         self.clock.now += 0.5 if self.anchors == "all" else 0.01 * self.anchors.k
 
 
+@pytest.mark.parametrize(("variant", "first"), [("modern", (0, 100)), ("as_published", (0, 1))])
 @pytest.mark.parametrize(
     ("pairs", "partners", "expected"),
     [
@@ -48,16 +50,15 @@ class FakeNetwork:
         ("nearest", 8, {"8": 0.08}),
     ],
 )
-def test_the_first_training_is_not_counted(pairs, partners, expected, monkeypatch):
-    clock = SimpleNamespace(now=0.0)
-    network = FakeNetwork(clock)
+def test_the_first_training_is_not_counted(pairs, partners, expected, variant, first, monkeypatch):
+    clock = SimpleNamespace(now=0.0, fits=[])
     monkeypatch.setattr(timing, "split_rows", lambda dataset, split: PARTS)
-    monkeypatch.setattr(timing, "make_estimator", lambda trial, kind: network)
+    monkeypatch.setattr(timing, "make_estimator", lambda trial, kind: FakeNetwork(clock))
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     settings = {"pairs": pairs, "partners": partners, "repetitions": 3}
-    ((_, result),) = timing.run_timing([Trial("timing", "modern", "TF", 0, settings)])
+    ((_, result),) = timing.run_timing([Trial("timing", variant, "TF", 0, settings)])
     assert result["training"] == [1.0, 2.0, 3.0]
-    assert network.seeds == [0, 0, 1, 2]
+    assert clock.fits == [first, (0, 100), (1, 100), (2, 100)]
     assert {name: np.mean(own) for name, own in result["prediction"].items()} == pytest.approx(
         expected
     )
