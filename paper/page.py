@@ -321,7 +321,7 @@ def _epoch_values(records: Records) -> dict[str, str]:
     ).groupby("k").mean()  # fmt: skip
     return {
         "EE_epochs_all": f"{every.mean():.0f}",
-        "EE_epochs_nearest": f"{frame.loc[frame['error'].idxmin(), 'epochs']:.0f}",
+        "EE_epochs_nearest": f"{frame.sort_values('error')['epochs'].iloc[0]:.0f}",
     }
 
 
