@@ -15,14 +15,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from paper.commits import name_earlier_commits
 from paper.comparison import as_markdown, compare
 from paper.conclusions import VARIANTS, evaluate
-from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
+from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records, draw_figure
 from paper.harness import write_file
 from paper.page import write_pages
 from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
-from paper.tables import RecordsByStudy
+from paper.tables import RecordsByStudy, shown_records
 from twinned._validation import check_choice
 from twinned.datasets import KEYS, PAPER_SEEDS, fetch
 
@@ -100,8 +101,8 @@ def run_command(
         bool | None,
         typer.Option(
             "--together/--one-by-one",
-            help="Train all networks of a study as one program; default: where JAX has a GPU, and "
-            "with --quick (there, those of one data set).",
+            help="Train all networks of a study and data set as one program; default: where JAX "
+            "has a GPU, and with --quick.",
         ),
     ] = None,
     scheduler: Annotated[
@@ -185,7 +186,8 @@ def show_command(
     elif experiment.table is not None:
         print(_table_text(experiment, name, found))
     elif experiment.draw is not None:
-        print(*experiment.draw(found, name).save(records.folder, f"{key}-{name}"), sep="\n")
+        panels = draw_figure(experiment, found, name)
+        print(*panels.save(records.folder, f"{key}-{name}"), sep="\n")
 
 
 @app.command("report")
@@ -204,7 +206,8 @@ def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = Fal
                 write_file(path, _table_text(experiment, name, found).encode())
                 written.append(path)
             if found and experiment.draw is not None:
-                written += experiment.draw(found, name).save(folder, f"{experiment.key}-{name}")
+                panels = draw_figure(experiment, found, name)
+                written += panels.save(folder, f"{experiment.key}-{name}")
     with _exit_on_bad_input():
         if not written:
             raise ValueError(f"There are no records in {folder}; see python -m paper run --help.")
@@ -283,7 +286,8 @@ def _read(
 def _table_text(experiment: Experiment, variant: str, records: RecordsByStudy) -> str:
     assert experiment.table is not None
     compared = compare(experiment.key, experiment.table(records))
-    return as_markdown(experiment.key, experiment.title, variant, compared)
+    earlier = name_earlier_commits(shown_records(records), KEYS)
+    return as_markdown(experiment.key, experiment.title, variant, compared, earlier)
 
 
 def _complete_splits(records: Records, study: Study, variant: str) -> dict[int, bool]:

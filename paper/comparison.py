@@ -77,7 +77,7 @@ def gain_columns(key: str, compared: pd.DataFrame) -> dict[str, dict[str, str]]:
         ours = 100 * (1 - errors[method] / errors[reference])
         columns[f"gain of {method}"] = {
             str(dataset): _gain_cell(gain, published_gains().get((key, str(dataset), method)))
-            for dataset, gain in ours.items()
+            for dataset, gain in ours.dropna().items()
         }
     return columns
 
@@ -101,8 +101,23 @@ def count_near(compared: pd.DataFrame) -> tuple[int, int, int]:
     return int(near.sum()), int(by_share.sum()), len(known)
 
 
-def as_markdown(key: str, title: str, variant: str, compared: pd.DataFrame) -> str:
-    """Return a page with one column per method; ⚠ marks differences of over two standard errors."""
+def missing_cells(key: str, compared: pd.DataFrame) -> str | None:
+    """Return which values of a table of the paper have no records; None: all have."""
+    found = set(zip(compared["dataset"], compared["method"], strict=True))
+    missing: dict[str, list[str]] = {}
+    for row in published().query("table == @key").itertuples():
+        if (row.dataset, row.method) not in found:
+            missing.setdefault(str(row.method), []).append(str(row.dataset))
+    return "; ".join(f"{m} on {', '.join(sets)}" for m, sets in missing.items()) or None
+
+
+def as_markdown(
+    key: str, title: str, variant: str, compared: pd.DataFrame, note: str | None = None
+) -> str:
+    """Return a page with one column per method; ⚠ marks differences of over two standard errors.
+
+    `note` names which records are of an earlier commit.
+    """
     fewest, most = int(compared["splits"].min()), int(compared["splits"].max())
     n_splits = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     methods = list(dict.fromkeys(compared["method"]))
@@ -124,6 +139,10 @@ def as_markdown(key: str, title: str, variant: str, compared: pd.DataFrame) -> s
         f"{near} of {n_known} figures are within {NEAR:.0%} of the published one, or within two of "
         f"its standard errors; {by_share} are within {NEAR:.0%}.",
     ]
+    if missing := missing_cells(key, compared):
+        lines += ["", f"Not run yet: {missing}."]
+    if note:
+        lines += ["", f"Records {note}."]
     return "\n".join([*lines, ""])
 
 

@@ -19,6 +19,7 @@ from paper import (
     tables,
     timing,
 )
+from paper.commits import name_earlier_commits
 from paper.panels import Panels
 from paper.records import Record, Records
 from paper.studies import Study, list_trials
@@ -134,6 +135,15 @@ class Experiment:
         return tuple(name for name in first if all(name in other for other in others))
 
 
+def draw_figure(experiment: Experiment, records: RecordsByStudy, variant: str) -> Panels:
+    """Return the figure of an experiment, which names the records of an earlier commit."""
+    assert experiment.draw is not None
+    panels = experiment.draw(records, variant)
+    if earlier := name_earlier_commits(tables.shown_records(records), KEYS):
+        panels.add_note(f"records {earlier}")
+    return panels
+
+
 EXPERIMENTS = {
     experiment.key: experiment
     for experiment in (
@@ -186,7 +196,7 @@ EXPERIMENTS = {
             "C",
             "figure",
             "training and prediction time, by the number of neighbors",
-            ("timing", "plain-networks", "twin-networks", "paired-networks"),
+            ("timing",),
             draw=figures.figure_c,
         ),
         Experiment(

@@ -6,7 +6,7 @@ and dotted lines are the values that the paper's tables print, where they print 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,10 @@ from paper.anchor_weights import KINDS
 from paper.comparison import published
 from paper.decomposition import expected_error
 from paper.loop_relabelling import ROUND_WEIGHTS, weight_name
-from paper.panels import BANDS, GREY, Panels, full_name
-from paper.records import NOT_RECORDED, Record, origin
+from paper.panels import GREY, Panels, full_name
+from paper.records import Record, origin
 from paper.tables import RecordsByStudy, all_pair_results, neighbor_curves
 from twinned.datasets import KEYS
-from twinned.models.neural.ensemble import EFFORTS
 
 BLUE, ORANGE, GREEN, RED = "#1f6fb4", "#e07b1a", "#2a8f4f", "#c4373b"
 
@@ -31,6 +30,8 @@ NUMBERS = {
     "G": "Figure 7", "C": "Figure 8", "I": "Section 12", "W": "Section 12", "V": "Appendix B",
 }  # fmt: skip
 TRAINING = {"as_published": "as published", "as_written": "as written", "modern": "our training"}
+NO_ALL_PAIRS = "all pairs with the same members:\nnot run yet"
+NO_NEAREST_PAIRS = "nearest pairs: not run yet"
 LOOP_TICKS = (0.001, 0.01, 0.1, 1, 10)
 
 
@@ -116,6 +117,15 @@ def _draw_neighbor_curves(panels: Panels, records: RecordsByStudy) -> None:
         ("nn_train_and_inference", "nearest pairs, nearest anchors", ORANGE),
     ):
         panels.draw_curve(curves[curves["method"] == method], name, color=color, linestyle="--")
+    panels.note_missing(_without_all_pairs(records, curves["dataset"]), NO_ALL_PAIRS)
+    paired = {record["config"]["dataset"] for record in records["paired-networks"]}
+    panels.note_missing([key for key in panels.axes if key not in paired], NO_NEAREST_PAIRS)
+
+
+def _without_all_pairs(records: RecordsByStudy, datasets: Iterable[str]) -> list[str]:
+    """Those of the data sets that have no twins of all pairs with the same members."""
+    present = set(_all_pairs(records)["dataset"])
+    return sorted(set(datasets) - present)
 
 
 def figure_b(records: RecordsByStudy, variant: str) -> Panels:
@@ -133,58 +143,62 @@ def figure_b(records: RecordsByStudy, variant: str) -> Panels:
 
 
 def figure_c(records: RecordsByStudy, variant: str) -> Panels:
-    """Seconds of training and prediction of one network."""
-    devices = {origin(record)["device"] for record in records["timing"]} - {NOT_RECORDED}
+    """Seconds of whole trainings and of predictions of one network."""
+    devices = {origin(record)["device"] for record in records["timing"]}
+    n = max(len(record["result"]["training"]) for record in records["timing"])
     panels = Panels(
         _datasets(records),
         _title("C", "Training and prediction time", variant),
         "neighbors",
         "seconds",
-        note=f"time of a step on one {', '.join(devices) or 'NVIDIA H200'}, times the number of "
-        f"steps, and of predicting the test rows; {BANDS}",
+        note=f"whole trainings of one network alone, and predictions of the test rows, on one "
+        f"{', '.join(sorted(devices))}; bands: ± one standard deviation over {n} repetitions",
     )
-    unit = {record["config"]["dataset"]: record["result"] for record in records["timing"]}
-    for name, study, color in (
-        ("plain network", "plain-networks", ORANGE),
-        ("twin network", "twin-networks", BLUE),
+    for kind, color, name in (
+        ("plain", ORANGE, "plain network"),
+        ("all", BLUE, "twin of all pairs"),
     ):
-        rows = curve(records[study], lambda r: r["epochs"])
-        rows = rows[rows["dataset"].isin(unit)].copy()
-        kind = name.split()[0]
-        rows["value"] = [
-            _training_length(variant, epochs) * unit[dataset][f"{kind}_unit"]
-            + unit[dataset][f"{kind}_predict"]
-            for dataset, epochs in zip(rows["dataset"], rows["value"], strict=True)
-        ]
-        panels.draw_level(rows, name, color=color)
-    nearest = []
-    for record in records["paired-networks"]:
-        settings, dataset = record["config"]["settings"], record["config"]["dataset"]
-        if settings["pairs"] == "nearest" and dataset in unit:
-            own, k = unit[dataset], settings["partners"]
-            seconds = prediction_seconds(own["nearest_predict"], k)
-            seconds += _training_length(variant, record["result"]["epochs"]) * own["twin_unit"]
-            nearest.append((dataset, record["config"]["split"], k, seconds))
-    panels.draw_curve(_curve_frame(nearest), "nearest pairs and anchors", color=BLUE, linestyle=":")
-    for axis in panels.axes.values():
-        if np.isfinite(axis.dataLim.y1):  # not finite: no records yet
-            axis.set_ylim(0, 1.06 * axis.dataLim.y1)
+        rows = _training_rows(records, kind)
+        panels.draw_level(rows, f"{name}: training", band=True, color=color)
+        rows = _prediction_rows(records, kind, "all")
+        panels.draw_level(rows, f"{name}: prediction", band=True, color=color, linestyle="-.")
+    curves = {
+        "twins of nearest pairs: training": (_training_rows(records, "nearest"), GREEN, "--"),
+        "twins of nearest pairs: prediction": (_prediction_rows(records, "nearest"), GREEN, ":"),
+        "twin of all pairs: prediction, nearest anchors": (
+            _prediction_rows(records, "all"), BLUE, ":",
+        ),
+    }  # fmt: skip
+    for name, (rows, color, style) in curves.items():
+        panels.draw_curve(rows, name, standard_error=False, color=color, linestyle=style)
+    panels.set_log_y()
     return panels
 
 
-def prediction_seconds(measured: dict[str, float], k: int) -> float:
-    """Return the seconds with k anchors, interpolated between the measured numbers of anchors.
+def _training_rows(records: RecordsByStudy, kind: str) -> pd.DataFrame:
+    """Seconds of the trainings of a kind of network, by the number of nearest pairs."""
+    return _curve_frame(
+        [
+            (record["config"]["dataset"], i, record["config"]["settings"]["partners"], seconds)
+            for record in records["timing"]
+            if record["config"]["settings"]["pairs"] == kind
+            for i, seconds in enumerate(record["result"]["training"])
+        ]
+    )
 
-    >>> prediction_seconds({"1": 1.0, "16": 16.0, "4": 4.0}, 10)  # sorted as text
-    10.0
-    """
-    sizes = sorted(measured, key=int)
-    return float(np.interp(k, [int(size) for size in sizes], [measured[size] for size in sizes]))
 
-
-def _training_length(variant: str, epochs: float) -> float:
-    """Return the length of a training in units of the timing study: epochs, or steps of ours."""
-    return EFFORTS["balanced"].max_steps if variant == "modern" else epochs
+def _prediction_rows(records: RecordsByStudy, kind: str, name: str | None = None) -> pd.DataFrame:
+    """Seconds of predictions of a kind of network: with all anchors, or by their number."""
+    return _curve_frame(
+        [
+            (record["config"]["dataset"], i, float(n) if name is None else 0.0, seconds)
+            for record in records["timing"]
+            if record["config"]["settings"]["pairs"] == kind
+            for n, own in record["result"]["prediction"].items()
+            if (n == name if name is not None else n != "all")
+            for i, seconds in enumerate(own)
+        ]
+    )
 
 
 def figure_d(records: RecordsByStudy, variant: str) -> Panels:
@@ -227,7 +241,9 @@ def figure_e(records: RecordsByStudy, variant: str) -> Panels:
         if config["settings"]["pairs"] == "random":
             partners, error = config["settings"]["partners"], record["result"]["test"]
             rows.append((config["dataset"], config["split"], partners, error))
-    panels.draw_curve(_curve_frame(rows), "fixed random pairs", color=BLUE, linestyle="--")
+    partners = _curve_frame(rows)
+    panels.draw_curve(partners, "fixed random pairs", color=BLUE, linestyle="--")
+    panels.note_missing(_without_all_pairs(records, partners["dataset"]), NO_ALL_PAIRS)
     panels.draw_published("T2", "tnnr_all_anchors", BLUE)
     return panels
 

@@ -76,13 +76,11 @@ def extent(variant: str, quick: bool) -> dict[str, Any]:
 
 
 def training_batch(trial: Trial) -> Any:
-    """Return which trials train as one program: those of a data set, or all of `modern`.
+    """Return which trials train as one program: those of a data set.
 
-    The length of the paper's epochs depends on the data set; that of our steps does not. A quick
-    run goes from data set to data set, so that little is repeated where it is interrupted.
+    The length of the paper's epochs depends on the data set. That of our steps does not, but the
+    records of a program are written when it ends: an interruption costs those of one data set.
     """
-    if trial.variant == "modern" and "max_rows" not in trial.settings:
-        return True
     return trial.dataset
 
 
@@ -173,15 +171,16 @@ def fit_trials(
     """
     rows = [split_rows(trial.dataset, trial.split) for trial in batch]
     problems = [(*train, None, *validation) for train, validation, _ in rows]
-    models = fit_many([_estimator(trial, kind) for trial in batch], problems)
+    models = fit_many([make_estimator(trial, kind) for trial in batch], problems)
     for trial, model, (_, validation, test) in zip(batch, models, rows, strict=True):
         n = trial.settings.get("max_rows")
         yield trial, model, ((validation[0][:n], validation[1][:n]), (test[0][:n], test[1][:n]))
 
 
-def _estimator(trial: Trial, kind: Any) -> Any:
+def make_estimator(trial: Trial, kind: Any) -> Any:
+    """Return the estimator of a trial, of the class `kind`."""
     options: dict[str, Any] = {"n_members": trial.settings["members"], "random_state": trial.split}
-    if trial.settings.get("pairs", "all") != "all":
+    if trial.settings.get("pairs") in ("nearest", "random"):
         options["pairs"] = _pairs(trial)
     if trial.variant == "modern":
         options |= {"n_folds": 1, "selection": "mean", "effort": trial.settings["effort"]}

@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from paper.commits import name_earlier_commits
 from paper.comparison import NEAR, as_markdown, compare, count_near, published
 from paper.conclusions import VARIANTS, evaluate
+from paper.conclusions.evaluation import MIN_DATASETS
 from paper.conclusions.measured import Outcome, Status, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
@@ -23,12 +27,14 @@ from paper.harness import RESULTS, ROOT, markdown_table, write_figure, write_fil
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS
 from paper.records import Record, Records, origin
-from twinned.datasets import PAPER_SEEDS, info
+from paper.tables import shown_records
+from twinned.datasets import KEYS, PAPER_SEEDS, info
 from twinned.models.neural.ensemble import EFFORTS
 
 TEMPLATES = ROOT / "paper" / "pages"
 DOCS = ROOT / "docs"
-NETWORK_TABLES = ("T1", "T2", "T3")
+NETWORK_TABLES, WRITTEN_TABLES = ("T1", "T2", "T3"), ("T1", "T2")
+FIXED_VARIANTS = ("as_published", "as_written")
 LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 ON_GPU = ("timing", "decomposition")  # besides the studies that train in batches
@@ -97,12 +103,13 @@ def page_values(records: Records) -> dict[str, str]:
     values = conclusion_values(evaluate(records))
     values |= cell_values(tables)
     values |= {
-        f"{key}_{variant}": _table_text(EXPERIMENTS[key], variant, compared)
+        f"{key}_{variant}": _table_text(records, EXPERIMENTS[key], variant, compared)
         for (key, variant), compared in tables.items()
     }
     values |= time_values(records) | setting_values()
     values["origins"] = origin_table(records)
     values["loss_scale_table"] = loss_scale_table()
+    values["figure_C"] = time_figures(records)
     return values
 
 
@@ -120,21 +127,28 @@ def comparisons(records: Records) -> dict[tuple[str, str], pd.DataFrame]:
     return found
 
 
-def _table_text(experiment: Experiment, variant: str, compared: pd.DataFrame) -> str:
+def _table_text(
+    records: Records, experiment: Experiment, variant: str, compared: pd.DataFrame
+) -> str:
     """The page of a table without its title."""
-    text = as_markdown(experiment.key, experiment.title, variant, compared)
+    own = {key: current_records(records, key, variant) for key in experiment.studies}
+    earlier = name_earlier_commits(shown_records(own), KEYS)
+    text = as_markdown(experiment.key, experiment.title, variant, compared, earlier)
     return text.split("\n", 2)[2].strip()
 
 
 def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
     """Return counts of the cells that are near the published ones, and those that are not."""
-    counts = [count_near(tables[key, "as_published"]) for key in NETWORK_TABLES]
-    near, by_share, total = (sum(column) for column in zip(*counts, strict=True))
+    near, by_share, total = _count_cells(tables, NETWORK_TABLES, "as_published")
+    both = {name: _count_cells(tables, WRITTEN_TABLES, name) for name in FIXED_VARIANTS}
     loops, _, n_loops = count_near(tables["T4", "as_published"])
     forests = tables["T5", "as_published"].set_index(["dataset", "method"])["ratio"]
     twins = forests.xs("twinned_rf", level="method")
     far = [row for key in NETWORK_TABLES for row in _far_rows(key, tables[key, "as_published"])]
     return {
+        "cells_of_both": str(both["as_written"][2]),
+        **{f"cells_{name}": str(counts[0]) for name, counts in both.items()},
+        **{f"cells_by_share_{name}": str(counts[1]) for name, counts in both.items()},
         "cells": str(total),
         "cells_near": str(near),
         "cells_near_by_share": str(by_share),
@@ -154,6 +168,15 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
         "T5_CS": f"{forests['CS', 'rf']:.3f}",
         "T5_YH": f"{forests['YH', 'twinned_rf']:.3f}",
     }
+
+
+def _count_cells(
+    tables: dict[tuple[str, str], pd.DataFrame], keys: Sequence[str], variant: str
+) -> tuple[int, int, int]:
+    """Cells of some tables: near the published ones by share or errors, by share, all."""
+    counts = [count_near(tables[key, variant]) for key in keys]
+    near, by_share, total = (sum(column) for column in zip(*counts, strict=True))
+    return near, by_share, total
 
 
 def loss_scale_table() -> str:
@@ -183,15 +206,13 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
     """Return the summary and the details of all conclusions."""
     summary, details = [], []
     for number, (conclusion, own) in enumerate(outcomes.items(), 1):
-        statuses = [_emphasize(own[variant].status) for variant in VARIANTS]
+        statuses = [_status_cell(own[variant]) for variant in VARIANTS]
         summary.append([str(number), f"“{conclusion.quote}”", conclusion.source, *statuses])
         note = f" {conclusion.note}" if conclusion.note else ""
         details.append(f"**{number}.** “{conclusion.quote}” ({conclusion.source}).{note}\n")
         for variant in VARIANTS:
             outcome = own[variant]
-            # without records of a whole variant, the summary is enough
-            if variant != "as_written" or outcome.status != Status.MISSING:
-                details.append(f"- *{LABELS[variant]}*: {outcome.status}. {outcome.details}.")
+            details.append(f"- *{LABELS[variant]}*: {outcome.status}. {outcome.details}.")
         details.append("")
     header = ["", "the paper", "where", *(LABELS[variant] for variant in VARIANTS)]
     values = {
@@ -207,8 +228,16 @@ def conclusion_values(outcomes: dict[Any, dict[str, Outcome]]) -> dict[str, str]
     return values
 
 
-def _emphasize(status: Status) -> str:
-    return f"**{status}**" if status in (Status.FAILS, Status.IN_PART) else str(status)
+def _status_cell(outcome: Outcome) -> str:
+    """The status, emphasized where it is not "holds", and the number of data sets where not all.
+
+    >>> _status_cell(Outcome(Status.FAILS, "", 6))
+    '**does not hold** (6 sets)'
+    """
+    status = outcome.status
+    text = f"**{status}**" if status in (Status.FAILS, Status.IN_PART) else str(status)
+    is_part = status != Status.MISSING and outcome.n_datasets < len(KEYS)
+    return f"{text} ({outcome.n_datasets} sets)" if is_part else text
 
 
 # --- settings, times, origins ---------------------------------------------------------------------
@@ -218,20 +247,23 @@ def setting_values() -> dict[str, str]:
     """Return constants of the studies."""
     return {
         "splits": str(len(PAPER_SEEDS)),
+        "min_datasets": str(MIN_DATASETS),
         "members": str(N_MEMBERS),
         "round_trees": str(ROUND_TREES),
-        "steps": f"{EFFORTS['balanced'].max_steps:,}",
         "bc_features": str(info("BC").features),
     }
 
 
 def time_values(records: Records) -> dict[str, str]:
     """Return the seconds of each study, epochs, and seconds of one training."""
-    rows, minutes, hours = [], dict.fromkeys(("as_published", "modern"), 0.0), 0.0
+    rows, minutes, hours = [], dict.fromkeys(VARIANTS, 0.0), 0.0
     networks = [key for key, study in STUDIES.items() if study.batch_key or key in ON_GPU]
-    for key in STUDIES:
+    for key, study in STUDIES.items():
         cells = []
         for variant in minutes:
+            if variant not in study.variants:
+                cells.append("")
+                continue
             seconds = sum(r["seconds"] for r in current_records(records, key, variant))
             cells.append(f"{seconds:.0f}")
             if key in networks:
@@ -241,23 +273,36 @@ def time_values(records: Records) -> dict[str, str]:
         shown = ", ".join(e.key for e in EXPERIMENTS.values() if key in e.studies)
         device = "GPU" if key in networks else "CPU core"
         rows.append([STUDY_NAMES[key], shown, device, *cells])
-    header = ["study", "for", "on", "as published, s", "our training, s"]
-    timing = [r["result"] for r in current_records(records, "timing", "modern")]
-    steps = EFFORTS["balanced"].max_steps
-    own = {
-        kind: [steps * t[f"{kind}_unit"] + t[f"{kind}_predict"] for t in timing]
-        for kind in ("twin", "plain")
-    }
-    predict = [1000 * t["twin_predict"] for t in timing]
+    header = ["study", "for", "on", *(f"{LABELS[variant]}, s" for variant in minutes)]
     return {
         "time_table": "\n".join(markdown_table(header, rows)),
-        "gpu_minutes_as_published": f"{minutes['as_published']:.1f}",
-        "gpu_minutes_modern": f"{minutes['modern']:.1f}",
+        **{f"gpu_minutes_{variant}": f"{minutes[variant]:.1f}" for variant in minutes},
         "core_hours": f"{hours:.1f}",
-        "twin_seconds": f"{min(own['twin']):.2f} to {max(own['twin']):.2f}",
-        "plain_seconds": f"{min(own['plain']):.2f} to {max(own['plain']):.2f}",
-        "predict_milliseconds": f"{min(predict):.0f} to {max(predict):.0f}",
+        "one_training": one_training(current_records(records, "timing", "modern")),
     } | _epoch_values(records)
+
+
+def one_training(timing: list[Record]) -> str:
+    """Return the seconds of one training and of predictions, over the data sets."""
+    if not timing:
+        return "Times of single trainings (figure 8) are not measured yet: `python -m paper run C`."
+
+    def range_of(kind: str, values: Callable[[Record], list[float]], unit: float = 1.0) -> str:
+        means = [
+            unit * float(np.mean(values(record["result"])))
+            for record in timing
+            if record["config"]["settings"]["pairs"] == kind
+        ]
+        return f"{min(means):.2g} to {max(means):.2g}"
+
+    devices = ", ".join(sorted({origin(record)["device"] for record in timing}))
+    return (
+        f"One training of {EFFORTS['balanced'].max_steps:,} steps, alone on one {devices}, takes "
+        f"{range_of('all', lambda r: r['training'])} seconds for a twin and "
+        f"{range_of('plain', lambda r: r['training'])} for a plain network, and predicting the "
+        "test rows of a data set with all anchors "
+        f"{range_of('all', lambda r: r['prediction']['all'], 1000.0)} milliseconds."
+    )
 
 
 def _epoch_values(records: Records) -> dict[str, str]:
@@ -276,8 +321,20 @@ def _epoch_values(records: Records) -> dict[str, str]:
     ).groupby("k").mean()  # fmt: skip
     return {
         "EE_epochs_all": f"{every.mean():.0f}",
-        "EE_epochs_nearest": f"{frame.loc[frame['error'].idxmin(), 'epochs']:.0f}",
+        "EE_epochs_nearest": f"{frame.sort_values('error')['epochs'].iloc[0]:.0f}",
     }
+
+
+def time_figures(records: Records) -> str:
+    """Return the pictures of figure 8, or that it has no records."""
+    pictures = [
+        f"![Figure 8, {LABELS[variant]}](pictures/paper-C-{variant}.png)"
+        for variant in STUDIES["timing"].variants
+        if current_records(records, "timing", variant)
+    ]
+    return "\n\n".join(pictures) or (
+        "Not measured yet: `python -m paper run C` on a machine that does nothing else."
+    )
 
 
 def origin_table(records: Records) -> str:
@@ -290,11 +347,23 @@ def origin_table(records: Records) -> str:
                 rows.append([key, LABELS[variant], "0", "", "", "", ""])
                 continue
             origins = pd.DataFrame([origin(r) for r in own])
-            cells = [", ".join(sorted(set(origins[name]))) for name in origins]
+            cells = [_counts(origins[name]) for name in origins]
             versions = sorted({_versions(r["versions"]) for r in own})
             rows.append([key, LABELS[variant], str(len(own)), *cells, "; ".join(versions)])
     header = ["study", "variant", "records", "device", "date", "commit", "versions"]
     return "\n".join(markdown_table(header, rows))
+
+
+def _counts(values: pd.Series) -> str:
+    """The distinct values, each with its number where there are several.
+
+    >>> _counts(pd.Series(["a", "b", "a"])), _counts(pd.Series(["a", "a"]))
+    ('a (2), b (1)', 'a')
+    """
+    counts = values.value_counts().sort_index()
+    if len(counts) == 1:
+        return str(counts.index[0])
+    return ", ".join(f"{value} ({n})" for value, n in counts.items())
 
 
 def _versions(versions: dict[str, str]) -> str:

@@ -71,6 +71,10 @@ class Panels:
         self._note = note
         self._legend: dict[str, Any] = {}
 
+    def add_note(self, note: str) -> None:
+        """Print a further line below the panels."""
+        self._note += f"\n{note}"
+
     def set_log_y(self) -> None:
         """Make the vertical axes logarithmic, with plain numbers at several ticks.
 
@@ -86,14 +90,19 @@ class Panels:
             axis.yaxis.set_major_formatter("{x:.3g}")
             axis.yaxis.set_minor_locator(NullLocator())
 
-    def draw_curve(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
-        """Draw a curve in each panel: `rows` has dataset, x and value, averaged over the rest."""
+    def draw_curve(
+        self, rows: pd.DataFrame, name: str, standard_error: bool = True, **style: Any
+    ) -> None:
+        """Draw a curve in each panel: `rows` has dataset, x and value, averaged over the rest.
+
+        The band is one standard error of the mean, or one standard deviation.
+        """
         for dataset, own in rows.groupby("dataset"):
             grouped = own.groupby("x")["value"]
             mean: Any = grouped.mean()
             # the band may be of a paired difference instead
             spread = own.groupby("x")["difference"] if "difference" in own else grouped
-            error: Any = spread.std(ddof=0) / np.sqrt(spread.count())
+            error: Any = spread.std(ddof=0) / (np.sqrt(spread.count()) if standard_error else 1.0)
             (drawn,) = self.axes[dataset].plot(
                 mean.index, mean, markersize=3, marker="o", linewidth=1.4, **style
             )
@@ -125,12 +134,30 @@ class Panels:
                 axis.text(0.99, 0.98, f"above: {text}", ha="right", va="top", fontsize=7,
                           color=color, transform=axis.transAxes)  # fmt: skip
 
-    def draw_level(self, rows: pd.DataFrame, name: str, **style: Any) -> None:
-        """Draw a horizontal line in each panel: `rows` has dataset and value."""
-        for dataset, value in rows.groupby("dataset")["value"].mean().items():
-            if dataset in self.axes:
-                drawn = self.axes[dataset].axhline(value, **{"linewidth": 1.4, **style})
-                self.add_to_legend(name, drawn)
+    def note_missing(self, datasets: list[str], text: str) -> None:
+        """Write into the panels of some data sets what has no records."""
+        for dataset in datasets:
+            self.axes[dataset].text(
+                0.5, 0.55, text, ha="center", va="center", fontsize=8, color=GREY,
+                transform=self.axes[dataset].transAxes,
+                zorder=1, bbox={"facecolor": "white", "edgecolor": "none"},
+            )  # fmt: skip
+
+    def draw_level(self, rows: pd.DataFrame, name: str, band: bool = False, **style: Any) -> None:
+        """Draw a horizontal line in each panel: `rows` has dataset and value.
+
+        With a band of one standard deviation, where that is requested.
+        """
+        for dataset, own in rows.groupby("dataset")["value"]:
+            if dataset not in self.axes:
+                continue
+            value, spread = own.mean(), own.std(ddof=0)
+            drawn = self.axes[dataset].axhline(value, **{"linewidth": 1.4, **style})
+            self.add_to_legend(name, drawn)
+            if band:
+                self.axes[dataset].axhspan(
+                    value - spread, value + spread, color=drawn.get_color(), alpha=0.15, lw=0
+                )
 
     def draw_published(self, table: str, method: str, color: str, x: float | None = None) -> None:
         """Draw the published value: a diamond at x, or a dotted horizontal line."""
@@ -153,7 +180,7 @@ class Panels:
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Write the figure as SVG and PNG."""
-        self.figure.legend(
+        legend = self.figure.legend(
             self._legend.values(),
             self._legend.keys(),
             loc="outside lower center",
@@ -163,6 +190,7 @@ class Panels:
             title=self._note,
             title_fontsize=8,
         )
+        legend.get_title().set_multialignment("center")
         paths = [folder / f"{name}.{kind}" for kind in ("svg", "png")]
         for path in paths:
             # without a date or random identifiers: the same figure is the same file

@@ -74,6 +74,13 @@ def all_pair_results(records: RecordsByStudy) -> list[tuple[Record, float, dict[
     return [(record, result["members"]["1"], result["nearest"]) for record, result in twins]
 
 
+def shown_records(records: RecordsByStudy) -> RecordsByStudy:
+    """Return the records that a table or figure shows: those that `all_pair_results` uses."""
+    pairs = {r["config"]["settings"]["pairs"] for r in records.get("paired-networks", ())}
+    unused = {"twin-networks"} if "all" in pairs else set()
+    return {study: own for study, own in records.items() if study not in unused}
+
+
 def neighbor_curves(records: RecordsByStudy) -> pd.DataFrame:
     """Return dataset, split, method, neighbors, validation (error) and rmse (of test rows)."""
     rows = []

@@ -1,10 +1,9 @@
-"""Figure C: seconds of training and prediction, against the number of neighbors.
+"""Figure C: seconds of whole trainings and of predictions, measured with one network alone.
 
 The other studies train many networks at once, so their seconds do not show the time of one. Here
-one network trains alone, twice, for fewer and for more steps: the difference is the time of a step,
-without compilation. The figure multiplies it by the number of steps of the training. The number of
-neighbors enters training only through the number of epochs, and prediction through the number of
-anchors.
+one network trains at a time, until its own stopping rule ends the training: a plain network, a twin
+of all pairs, and twins of nearest pairs. A first training, which compiles, is not counted; each of
+the others has a seed of its own. The machine should do nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -14,62 +13,77 @@ from collections.abc import Iterator
 from typing import Any
 
 from paper.data import split_rows
+from paper.networks import extent, make_estimator
 from paper.records import Trial
 from twinned import NearestAnchors
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 VARIANTS = ("as_published", "modern")
-EPOCHS, STEPS = (8, 40), (200, 1000)  # of the shorter and the longer training
-ANCHORS = (1, 4, 16, 64)
-PREDICTIONS = 3  # of which the fastest is taken
+NEAREST_PAIRS = (2, 8, 32, 128)
+ANCHORS = (1, 4, 16, 64)  # nearest anchors of the twin of all pairs
+REPETITIONS, QUICK_REPETITIONS = {"as_published": 3, "modern": 5}, 2
 
 
 def timing_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:
-    """Return one trial per data set: the time of a step does not depend on the split."""
-    settings: dict[str, Any] = {"anchors": list(ANCHORS)}
+    """Return a trial for each kind of network on one split: repetitions differ in their seed.
+
+    A quick run has one data set.
+    """
+    if split > 0 or (quick and dataset != "TF"):
+        return []
+    kinds = [("plain", 0), ("all", 0), *(("nearest", k) for k in NEAREST_PAIRS)]
     if quick:
-        settings["lengths"] = [length // 4 for length in _lengths(variant)]
-    return [Trial("timing", variant, dataset, 0, settings)] if split == 0 else []
-
-
-def _lengths(variant: str) -> tuple[int, int]:
-    return STEPS if variant == "modern" else EPOCHS
+        kinds = [("plain", 0), ("all", 0), ("nearest", 8)]
+    settings: dict[str, Any] = {
+        "members": 1,
+        "repetitions": QUICK_REPETITIONS if quick else REPETITIONS[variant],
+        **extent(variant, quick),
+    }
+    return [
+        Trial("timing", variant, dataset, 0, settings | {"pairs": kind, "partners": partners})
+        for kind, partners in kinds
+    ]
 
 
 def run_timing(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
-    """Yield seconds of a step (modern) or an epoch, and of predicting the test rows."""
+    """Yield seconds of each training and of predicting the test rows, by the number of anchors."""
     for trial in batch:
         train, validation, (X_test, _) = split_rows(trial.dataset, trial.split)
-        kinds: dict[str, Any] = {"plain": NeuralRegressor, "twin": TwinNeuralRegressor}
-        result: dict[str, Any] = {}
-        for name, kind in kinds.items():
-            lengths = trial.settings.get("lengths", _lengths(trial.variant))
-            models = [_estimator(kind, trial.variant, length) for length in lengths]
-            for model in models:  # compile
-                model.fit(*train, None, *validation)
-            seconds = [_seconds(model.fit, *train, None, *validation) for model in models]
-            result[f"{name}_unit"] = (seconds[1] - seconds[0]) / (lengths[1] - lengths[0])
-            result[f"{name}_predict"] = _fastest_prediction(models[1], X_test)
-        result["nearest_predict"] = {
-            str(k): _fastest_prediction(models[1].set_params(anchors=NearestAnchors(k)), X_test)
-            for k in trial.settings["anchors"]
-        }
-        yield trial, result
+        plain, n = trial.settings["pairs"] == "plain", trial.settings["repetitions"]
+        kind: Any = NeuralRegressor if plain else TwinNeuralRegressor
+        _shorten(make_estimator(trial, kind), trial.variant).fit(*train, None, *validation)
+        model = make_estimator(trial, kind)
+        seconds = [
+            _seconds(model.set_params(random_state=seed).fit, *train, None, *validation)
+            for seed in range(n)
+        ]
+        predictions = {}
+        for name, anchors in _anchors(trial).items():
+            if not plain:
+                model.set_params(anchors=anchors)
+            predictions[name] = [_seconds(model.predict, X_test) for _ in range(n + 1)][1:]
+        yield trial, {"training": seconds, "prediction": predictions}
 
 
-def _estimator(kind: Any, variant: str, length: int) -> Any:
-    if variant == "modern":
-        options = {"n_members": 1, "n_folds": 1, "selection": "mean", "max_steps": length}
-        return kind(**options, random_state=0)
-    return kind.as_published(max_epochs=length, patience=length, random_state=0)
+def _shorten(model: Any, variant: str) -> Any:
+    """The estimator with the shortest training that has the same compiled program.
+
+    The number of epochs is data of the program; that of our steps is not.
+    """
+    return model if variant == "modern" else model.set_params(max_epochs=1, patience=1)
+
+
+def _anchors(trial: Trial) -> dict[str, Any]:
+    """The anchors that predictions are timed with, by the name of their number."""
+    if trial.settings["pairs"] == "nearest":
+        k = trial.settings["partners"]
+        return {str(k): NearestAnchors(k)}
+    if trial.settings["pairs"] == "plain":
+        return {"all": "all"}  # it has none
+    return {"all": "all"} | {str(k): NearestAnchors(k) for k in ANCHORS}
 
 
 def _seconds(call: Any, *arguments: Any) -> float:
     start = time.perf_counter()
     call(*arguments)
     return time.perf_counter() - start
-
-
-def _fastest_prediction(model: Any, X: Any) -> float:
-    model.predict(X)  # compile
-    return min(_seconds(model.predict, X) for _ in range(PREDICTIONS))

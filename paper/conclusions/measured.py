@@ -1,13 +1,14 @@
 """Mean errors from records, for the checks of the paper's conclusions.
 
-A mean is returned only where all 25 splits of all nine data sets have a record; what is missing
-raises `MissingRecordsError`, so that a conclusion without records is reported as not run yet.
+A mean is returned only where all 25 splits have a record. Data sets that lack one raise
+`MissingRecordsError`, which names them: a conclusion is then checked on the others, and reported as
+not run yet where these are too few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,7 @@ from paper.harness import RESULTS
 from paper.records import Record
 from twinned.datasets import KEYS, PAPER_SEEDS
 
+NEVER = len(KEYS) + 1  # more sets than there are, for statements that need more than a count
 EQUAL = 0.03  # two errors that differ by no more than this share are called equal
 Rows = Iterable[tuple[str, int, Any, float]]  # data set, split, size, value
 
@@ -34,14 +36,26 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A status and the figures behind it."""
+    """A status, the figures behind it, and on how many of the data sets it was checked."""
 
     status: Status
     details: str
+    n_datasets: int = len(KEYS)
 
 
 class MissingRecordsError(LookupError):
-    """Records that a conclusion needs do not exist."""
+    """Records that a conclusion needs do not exist.
+
+    Parameters
+    ----------
+    what : str
+    datasets : sequence of str, default=()
+        The data sets that lack them, where others have them; empty: none has them.
+    """
+
+    def __init__(self, what: str, datasets: Sequence[str] = ()) -> None:
+        super().__init__(what)
+        self.datasets = tuple(datasets)
 
 
 @dataclass(frozen=True)
@@ -53,29 +67,65 @@ class Measured:
     variant : str
     read : callable (study) → list of Record
         The records of the current trials of a study in this variant.
+    datasets : tuple of str, default=KEYS
+        The data sets that are looked at.
     """
 
     variant: str
     read: Callable[[str], list[Record]]
+    datasets: tuple[str, ...] = KEYS
+    studies: set[str] = field(default_factory=set)  # those that were read
+
+    def without(self, datasets: Sequence[str]) -> Measured:
+        """Return the same records without those of some data sets."""
+        return replace(self, datasets=tuple(key for key in self.datasets if key not in datasets))
+
+    def present(self, datasets: Sequence[str]) -> list[str]:
+        """Return those of the data sets that are looked at."""
+        return [key for key in datasets if key in self.datasets]
+
+    def require_datasets(self, datasets: Sequence[str]) -> None:
+        """Raise an error where a data set that the paper names is not looked at."""
+        missing = [key for key in datasets if key not in self.datasets]
+        if missing:
+            raise MissingRecordsError(f"records of {join(missing)}, which the statement is about")
 
     def records(self, study: str) -> list[Record]:
         """Return the records of a study."""
         found = self.read(study)
         if not found:
             raise MissingRecordsError(f"records of {study}")
+        self.studies.add(study)
         return found
 
-    def means(self, study: str, pick: Callable[[Record], dict[Any, float]]) -> pd.DataFrame:
+    def means(
+        self,
+        study: str,
+        pick: Callable[[Record], dict[Any, float]],
+        sizes: Sequence[Any] = (),
+        what: str | None = None,
+    ) -> pd.DataFrame:
         """Return data set × size: the mean over splits of what `pick` takes from each record.
 
-        Sizes that are not there for all splits of all data sets are dropped.
+        Sizes that are not there for all splits of all data sets are dropped; those of `sizes` are
+        required. `what` names the records in the error.
         """
         rows = (
             (record["config"]["dataset"], record["config"]["split"], size, value)
             for record in self.records(study)
             for size, value in pick(record).items()
         )
-        return _complete_means(rows)
+        means = _complete_means(rows).reindex(list(self.datasets))
+        means = means.reindex(columns=sorted({*means.columns, *sizes}))
+        lacking = means[list(sizes)].isna().any(axis=1) if sizes else means.isna().all(axis=1)
+        if lacking.any():
+            absent = means.loc[lacking, list(sizes)].isna().any()
+            numbers = ", ".join(f"{size:g}" for size in absent.index[absent])
+            raise MissingRecordsError(
+                f"{what or study} {numbers} on {join(names(lacking))}".replace("  ", " "),
+                () if lacking.all() else names(lacking),
+            )
+        return means.dropna(axis=1)
 
     # --- networks ---------------------------------------------------------------------------------
 
@@ -114,8 +164,11 @@ class Measured:
 
     # --- twins of a subset of the pairs -----------------------------------------------------------
 
-    def paired(self, kind: str, rows: str = "test") -> pd.DataFrame:
-        """Return errors of twins trained on nearest or random pairs, by the number of partners."""
+    def paired(self, kind: str, rows: str = "test", sizes: Sequence[int] = ()) -> pd.DataFrame:
+        """Return errors of twins trained on nearest or random pairs, by the number of partners.
+
+        The sizes are required.
+        """
 
         def pick(record: Record) -> dict[int, float]:
             settings = record["config"]["settings"]
@@ -123,10 +176,8 @@ class Measured:
                 return {}
             return {settings["partners"]: record["result"][rows]}
 
-        found = self.means("paired-networks", pick)
-        if found.empty:
-            raise MissingRecordsError(f"paired-networks with {kind} pairs")
-        return found
+        what = f"twins of {kind} pairs{', k =' * bool(sizes)}"
+        return self.means("paired-networks", pick, sizes, what)
 
     @cached_property
     def nearest(self) -> pd.DataFrame:
@@ -161,10 +212,8 @@ class Measured:
         def pick_all(record: Record) -> dict[Any, float]:
             return pick(record) if record["config"]["settings"]["pairs"] == "all" else {}
 
-        found = self.means("paired-networks", pick_all)
-        if found.empty:
-            raise MissingRecordsError("twins of all pairs with the members of the nearest pairs")
-        return found
+        what = "twins of all pairs with the members of those of nearest pairs"
+        return self.means("paired-networks", pick_all, what=what)
 
     def best_number(self, test: pd.DataFrame, validation: pd.DataFrame) -> pd.Series:
         """Return data set → number of neighbors: by test error as the paper, `modern` soundly."""
@@ -184,30 +233,28 @@ def _by_number(values: dict[str, float]) -> dict[int, float]:
 
 
 def _complete_means(rows: Rows) -> pd.DataFrame:
+    """Data set × size: means over splits, where there are all splits; NaN elsewhere."""
     frame = pd.DataFrame(rows, columns=["dataset", "split", "size", "value"])
     cells = frame.groupby(["dataset", "size"])["value"].agg(["mean", "count"]).reset_index()
     cells = cells[cells["count"] == len(PAPER_SEEDS)]
-    means = cells.pivot_table(index="dataset", columns="size", values="mean")
-    means = means.reindex(list(KEYS))
-    return means.dropna(axis=1).sort_index(axis=1)
+    return cells.pivot_table(index="dataset", columns="size", values="mean")
 
 
-def require(frame: pd.DataFrame, sizes: Sequence[Any], what: str) -> None:
-    """Raise an error where the frame lacks one of the sizes."""
-    missing = [f"{size:g}" for size in sizes if size not in frame]
-    if missing:
-        raise MissingRecordsError(f"{what} {', '.join(missing)}")
+def grade(condition: pd.Series, needed: int, at_least: int) -> Status:
+    """Return the status of a statement that is true on some data sets.
 
+    "holds" where it is on `needed` of nine or more, "holds in part" from `at_least` on; the same
+    shares of fewer data sets.
 
-def grade(n: int, needed: int, at_least: int) -> Status:
-    """Return "holds" from `needed` on, "holds in part" from `at_least` on.
-
-    >>> str(grade(6, 7, 5))
+    >>> str(grade(pd.Series([True] * 6 + [False] * 3), 7, 5))
     'holds in part'
+    >>> str(grade(pd.Series([True] * 5 + [False]), 7, 5))
+    'holds'
     """
-    if n >= needed:
+    n, nine = len(KEYS) * int(condition.sum()), len(condition)
+    if n >= needed * nine:
         return Status.HOLDS
-    return Status.IN_PART if n >= at_least else Status.FAILS
+    return Status.IN_PART if n >= at_least * nine else Status.FAILS
 
 
 def names(condition: Any) -> list[str]:

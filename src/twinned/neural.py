@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import joblib
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
@@ -16,6 +17,7 @@ from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
 from twinned.models.neural.fitting import fit_problems
 from twinned.models.neural.problem import TrainingProblem, build_problem
+from twinned.models.relevance import RelevanceCache
 from twinned.models.threads import one_thread_if_remote
 
 __all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]
@@ -83,18 +85,38 @@ def _fit_share(pairs: list[tuple[Any, Any]], twin: bool) -> list[Any]:
 def _fit_together(pairs: list[tuple[Any, Any]], twin: bool) -> list[Any]:
     """Fit clones of the estimators to their problems as one compiled program."""
     first = pairs[0][0]
-    built = Parallel(n_jobs=first.n_jobs)(
-        delayed(_build)(clone(one), problem) for one, problem in pairs
-    )
+    built = _build_all(pairs, first.n_jobs)
     ensembles = fit_problems(first, [problem for _, problem in built], twin)
     for (one, problem), ensemble in zip(built, ensembles, strict=True):
         one._set_fitted(problem, ensemble)
     return [one for one, _ in built]
 
 
-def _build(estimator: Any, problem: Sequence[Any]) -> tuple[Any, TrainingProblem]:
-    """Return the estimator, which now knows its features, and its training problem."""
-    return estimator, build_problem(estimator, *problem, twin=estimator._twin)
+def _build_all(pairs: list[tuple[Any, Any]], n_jobs: Any) -> list[tuple[Any, TrainingProblem]]:
+    """Return clones of the estimators, which now know their features, and their training problems.
+
+    Equal data are prepared by one process, which learns their relevance once.
+    """
+    is_parallel = effective_n_jobs(n_jobs) > 1
+    groups: dict[str, list[int]] = {}
+    for i, (_, problem) in enumerate(pairs):
+        groups.setdefault(joblib.hash(problem) if is_parallel else "", []).append(i)
+    results = Parallel(n_jobs=n_jobs)(
+        delayed(_build)([pairs[i] for i in group]) for group in groups.values()
+    )
+    built: dict[int, tuple[Any, TrainingProblem]] = {}
+    for group, own in zip(groups.values(), results, strict=True):
+        built.update(zip(group, own, strict=True))
+    return [built[i] for i in range(len(pairs))]
+
+
+def _build(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, TrainingProblem]]:
+    learn = RelevanceCache()
+    clones = [clone(estimator) for estimator, _ in pairs]
+    return [
+        (one, build_problem(one, *problem, twin=one._twin, learn=learn))
+        for one, (_, problem) in zip(clones, pairs, strict=True)
+    ]
 
 
 def _shared_parameters(estimator: Any) -> tuple[type, dict[str, Any]]:

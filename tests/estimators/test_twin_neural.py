@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -20,7 +21,9 @@ from twinned import (
 )
 from twinned.datasets import make_tf
 from twinned.models.neural.ensemble import SETTINGS, Setting
-from twinned.neural import fit_many
+from twinned.models.neural.problem import build_problem
+from twinned.models.relevance import learn_relevance
+from twinned.neural import _build_all, fit_many
 
 # 2 settings × 2 folds, then 2 members on all rows
 SMALL = {"hidden_sizes": (16, 16), "n_members": 2, "n_folds": 2, "max_steps": 60, "random_state": 0}
@@ -224,6 +227,29 @@ def test_fit_many_refuses_other_estimators_and_mixed_parameters(data):
     with pytest.raises(ValueError, match="differ in more than anchors, pairs"):
         fit_many([TwinNeuralRegressor(), TwinNeuralRegressor(max_steps=3)], [data, data])
     assert fit_many(TwinNeuralRegressor(), []) == []
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_relevance_of_equal_rows_is_learned_once(data, n_jobs, monkeypatch):
+    (X, y), learned = data, []
+
+    def count(features, *arguments, **options):
+        learned.append(len(features))
+        return learn_relevance(features, *arguments, **options)
+
+    monkeypatch.setattr("twinned.models.relevance.learn_relevance", count)
+    each = [TwinNeuralRegressor(**SMALL, pairs=NearestPairs(k)) for k in (3, 5, 9)]
+    problems = [(X, y), (X[:60], y[:60]), (X.copy(order="K"), y.copy())]
+    with parallel_config(backend="threading"):
+        built = _build_all(list(zip(each, problems, strict=True)), n_jobs)
+    # of all rows, and without each fold
+    assert sorted(learned) == [30, 30, 45, 45, 60, 90]
+    for (one, problem), own, (own_X, own_y) in zip(built, each, problems, strict=True):
+        assert one.pairs.k == own.pairs.k
+        alone = build_problem(clone(own), own_X, own_y, twin=True)
+        np.testing.assert_array_equal(problem.partners, alone.partners)
+        for inputs, expected in zip(problem.inputs, alone.inputs, strict=True):
+            np.testing.assert_array_equal(inputs.every.relevance, expected.every.relevance)
 
 
 @pytest.mark.slow

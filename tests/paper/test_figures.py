@@ -22,8 +22,7 @@ RESULTS = {
     },
     "neighbors": SIZES,
     "timing": {
-        "plain_unit": 1e-3, "twin_unit": 2e-3, "plain_predict": 0.01, "twin_predict": 0.02,
-        "nearest_predict": {"1": 0.01, "64": 0.02},
+        "training": [1.0, 1.2, 0.9], "prediction": {"all": [0.03, 0.02], "4": [0.01, 0.02]},
     },
     "decomposition": dict.fromkeys(("anchors", "twins", "networks"), PARTS),
     "semi-supervised-forests": {

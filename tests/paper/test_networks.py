@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paper import anchor_weights, loop_relabelling, member_predictions, networks, tables, timing
+from paper import anchor_weights, loop_relabelling, member_predictions, networks, tables
 from paper.decomposition import expected_error
 from paper.experiments import STUDIES
 from paper.member_predictions import FittedTwin
@@ -111,9 +111,9 @@ def test_errors_with_a_subset_of_anchors():
 def test_a_trial_has_the_same_result_in_a_batch_and_alone(key, variant, monkeypatch):
     study = STUDIES[key]
     short = {"max_epochs": 3, "patience": 3} if variant != "modern" else {"max_steps": 20}
-    make = networks._estimator
+    make = networks.make_estimator
     monkeypatch.setattr(
-        networks, "_estimator", lambda trial, kind: make(trial, kind).set_params(**short)
+        networks, "make_estimator", lambda trial, kind: make(trial, kind).set_params(**short)
     )
     trials = [trial for split in (0, 1) for trial in study.trials(variant, "TF", split, True)][:4]
     assert len({study.batch_key(trial) for trial in trials}) == 1
@@ -207,29 +207,3 @@ def test_the_weight_of_loops_is_chosen_on_labelled_rows():
         records = [record("s", 0, {}, test, variant), record("s", 0, {"fold": 0}, fold, variant)]
         chosen = tables.table4({"semi-supervised-forests": records}).set_index("method")["rmse"]
         assert chosen["twinned_rf_semi_supervised"] == expected
-
-
-@pytest.mark.parametrize(
-    ("variant", "length"), [("modern", "max_steps"), ("as_published", "max_epochs")]
-)
-def test_the_time_of_a_step_excludes_the_fixed_cost_of_a_training(monkeypatch, variant, length):
-    monkeypatch.setattr(timing, "STEPS", (2, 4))
-    monkeypatch.setattr(timing, "EPOCHS", (1, 3))
-    monkeypatch.setattr(timing, "split_rows", lambda dataset, split: PARTS)
-
-    def seconds(call, *arguments):
-        model = call.__self__
-        if call.__name__ == "predict":
-            # a plain network has no anchors
-            return 0.001 * getattr(getattr(model, "anchors", None), "k", 50)
-        call(*arguments)
-        return 7.0 + 0.25 * getattr(model, length)
-
-    monkeypatch.setattr(timing, "_seconds", seconds)
-    assert not timing.timing_trials(variant, "TF", 1, False)  # one split is enough
-    (trial,) = timing.timing_trials(variant, "TF", 0, False)
-    trial.settings["anchors"] = [1, 4]
-    ((_, found),) = timing.run_timing([trial])
-    assert found["plain_unit"] == pytest.approx(0.25)
-    assert found["twin_unit"] == pytest.approx(0.25)
-    assert found["nearest_predict"] == {"1": 0.001, "4": 0.004}

@@ -100,6 +100,17 @@ def test_batches_hold_all_trials_of_one_key(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "key", [key for key, study in STUDIES.items() if study.batch_key is not None]
+)
+def test_an_interruption_costs_one_data_set(key):
+    for variant in STUDIES[key].variants:
+        trials = list_trials(STUDIES[key], variant, ["TF", "YH"], range(3))
+        together = batches(STUDIES[key], trials, together=True)
+        assert [{trial.dataset for trial in batch} for batch in together] == [{"TF"}, {"YH"}]
+        assert sum(map(len, together)) == len(trials)
+
+
 def test_an_unknown_variant_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="toy has no variant 'as_written'; it has modern"):
         list_trials(toy_study(tmp_path), "as_written", ["A"], [0])

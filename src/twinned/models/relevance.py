@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import joblib
 import numpy as np
 
 from twinned._neighbors import LEARNED, LearnedMetric
@@ -78,6 +79,27 @@ def learn_relevance(
         noise=process.noise,
         slopes=spread * process.root_mean_square_slopes(),
     )
+
+
+class RelevanceCache:
+    """`learn_relevance` that learns from equal rows once.
+
+    >>> X, learn = np.random.RandomState(0).uniform(size=(30, 2)), RelevanceCache()
+    >>> learn(X, X[:, :1], np.ones(30)) is learn(X.copy(), X[:, :1], np.ones(30))
+    True
+    """
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, LearnedMetric] = {}
+
+    def __call__(
+        self, features: Floats, y: Floats, weight: Floats, similar: LearnedMetric | None = None
+    ) -> LearnedMetric:
+        """Return the learned metric of the rows."""
+        key = joblib.hash((features, y, weight, similar))
+        if key not in self._metrics:
+            self._metrics[key] = learn_relevance(features, y, weight, similar=similar)
+        return self._metrics[key]
 
 
 def fill_missing(features: Floats) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from twinned._neighbors import Indices, LearnedMetric
 from twinned._table import Floats, TableSchema
 from twinned.models.neural.parameters import MAX_RELEVANT_FEATURES, member_settings
-from twinned.models.relevance import learn_relevance, relevance_factors
+from twinned.models.relevance import RelevanceCache, relevance_factors
 from twinned.pairing.screening import distinct_features, relevant_features
 
 
@@ -34,6 +34,9 @@ class WeightedRows(NamedTuple):
 
     def take(self, indices: Indices) -> WeightedRows:
         return WeightedRows(self.X[indices], self.y[indices], self.weight[indices])
+
+    def select(self, columns: Indices) -> WeightedRows:
+        return self._replace(X=self.X[:, columns])
 
 
 class FeatureFactors(NamedTuple):
@@ -113,18 +116,19 @@ def learn_inputs(
     columns: list[SelectedColumns],
     training: list[NDArray[np.intp]],
     learned: LearnedMetric | None,
+    learn: RelevanceCache,
 ) -> list[NetworkInputs]:
     """The inputs of networks that are trained on each of these sets of rows, the last one of all.
 
-    `learned` is the metric of all rows and columns, where it is known.
+    `learned` is the metric of all rows and columns, where it is known; `learn` learns others.
     """
     is_wide = not all(own.is_relevant.all() for own in columns)
     every = [np.ones_like(own.is_relevant) for own in columns]
-    factors = _learn_factors(estimator, rows, columns, every, training, learned)
+    factors = _learn_factors(estimator, rows, columns, every, training, learned, learn)
     relevant = factors
     if is_wide:
         masks = [own.is_relevant for own in columns]
-        relevant = _learn_factors(estimator, rows, columns, masks, training, None)
+        relevant = _learn_factors(estimator, rows, columns, masks, training, None, learn)
     each = zip(columns, relevant, factors, strict=True)
     return [NetworkInputs(own.columns, *both) for own, *both in each]
 
@@ -136,18 +140,19 @@ def _learn_factors(
     masks: list[NDArray[np.bool_]],
     training: list[NDArray[np.intp]],
     learned: LearnedMetric | None,
+    learn: RelevanceCache,
 ) -> list[FeatureFactors]:
     """The factors of the columns in the masks, learned from each set of rows."""
     if not uses_relevance(estimator):
         return [FeatureFactors(mask.astype(np.float64), None) for mask in masks]
     used = [own.columns[mask] for own, mask in zip(columns, masks, strict=True)]
     if learned is None or len(used[-1]) < rows.X.shape[1]:
-        learned = _learn(rows.take(training[-1]), used[-1], None)
+        learned = learn(*rows.take(training[-1]).select(used[-1]))
     factors = []
     for own, mask, indices in zip(used, masks, training, strict=True):
         metric, is_same = learned, np.array_equal(own, used[-1])
         if len(indices) < len(training[-1]):
-            metric = _learn(rows.take(indices), own, learned if is_same else None)
+            metric = learn(*rows.take(indices).select(own), learned if is_same else None)
         relevance = np.zeros(len(mask))
         relevance[mask] = relevance_factors(1.0 / metric.length_scales)
         factors.append(FeatureFactors(mask.astype(np.float64), relevance))
@@ -157,7 +162,3 @@ def _learn_factors(
 def uses_relevance(estimator: Any) -> bool:
     """Whether any setting of the networks scales features by their relevance."""
     return any(setting.relevance for setting in member_settings(estimator))
-
-
-def _learn(rows: WeightedRows, columns: Indices, similar: LearnedMetric | None) -> LearnedMetric:
-    return learn_relevance(rows.X[:, columns], rows.y, rows.weight, similar=similar)

@@ -34,7 +34,7 @@ from twinned.models.neural.parameters import (
     refits_members,
     resolve_effort,
 )
-from twinned.models.relevance import learn_relevance, uses_learned_metric
+from twinned.models.relevance import RelevanceCache, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
 from twinned.pairing.splits import equal_features
@@ -175,11 +175,14 @@ def build_problem(
     *,
     twin: bool,
     fold_of_row: Indices | None = None,
+    learn: RelevanceCache | None = None,
 ) -> TrainingProblem:
     """Validate parameters and data, scale the data, draw folds and tabulate partners.
 
-    `fold_of_row` (table row,) numbers given folds from 0; None draws them.
+    `fold_of_row` (table row,) numbers given folds from 0; None draws them. Problems that share
+    `learn` learn the relevance of equal rows once.
     """
+    learn = learn or RelevanceCache()
     check_parameters(estimator, twin)
     bounds = None if y_lower is None and y_upper is None else (y_lower, y_upper)
     table = _validate_data(estimator, X, y, sample_weight, bounds, loop_weight(estimator, twin) > 0)
@@ -192,7 +195,7 @@ def build_problem(
     fold = None if fold_of_row is None else fold_of_row[table.indices]
     scale, rows, merged_bounds, merged_into = _scale_rows(estimator, table, fold)
     n_train = len(rows.X)
-    learned = _learn_metric(estimator, rows, table, twin)
+    learned = _learn_metric(estimator, rows, table, twin, learn)
     partners = _partner_table(estimator, rows.X, rng, learned) if twin else None
     if fold is not None:
         folds = _given_folds(fold, merged_into)
@@ -204,7 +207,7 @@ def build_problem(
     else:
         rows = rows.append(*_validation_rows(estimator, X_val, y_val, table, scale), weight=1.0)
         folds = [np.arange(n_train, len(rows.X))]
-    selected, inputs = _select_inputs(estimator, table, rows, merged_into, folds, learned)
+    selected, inputs = _select_inputs(estimator, table, rows, merged_into, folds, learned, learn)
     used = np.unique(np.concatenate([own.columns for own in inputs]))
     inputs = [own._replace(columns=np.searchsorted(used, own.columns)) for own in inputs]
     unlabelled = len(rows.X) + np.arange(len(table.unlabelled))
@@ -320,13 +323,13 @@ def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds
 
 
 def _learn_metric(
-    estimator: Any, rows: WeightedRows, table: TrainingTable, twin: bool
+    estimator: Any, rows: WeightedRows, table: TrainingTable, twin: bool, learn: RelevanceCache
 ) -> LearnedMetric | None:
     """The learned metric of all features, where a strategy needs it or networks can use it."""
     strategies = (estimator.pairs, estimator.anchors, estimator.weights) if twin else ()
     is_complete = not selects_features(estimator, table.schema)
     if uses_learned_metric(*strategies) or (uses_relevance(estimator) and is_complete):
-        return learn_relevance(*rows)
+        return learn(*rows)
     return None
 
 
@@ -337,6 +340,7 @@ def _select_inputs(
     merged_into: Indices,
     folds: list[NDArray[np.intp]],
     learned: LearnedMetric | None,
+    learn: RelevanceCache,
 ) -> tuple[Indices, list[NetworkInputs]]:
     """The features selected on all rows, and the inputs of the networks of each fold and of all.
 
@@ -351,7 +355,7 @@ def _select_inputs(
     selected, columns = select_columns(
         estimator, table.schema, table.matrix, table.y, table.weight, in_table
     )
-    return selected, learn_inputs(estimator, rows, columns, training, learned)
+    return selected, learn_inputs(estimator, rows, columns, training, learned, learn)
 
 
 def _merge_equal_rows(rows: WeightedRows, fold: Floats | Indices) -> tuple[WeightedRows, Indices]:
