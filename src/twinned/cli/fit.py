@@ -198,7 +198,9 @@ def fit_command(
             seconds_allowed,
         )
         fitted, seconds, scores = _fit(chosen, data, check)
-        (fitted.regressor_ if log_target else fitted).target_name_ = target
+        twin = fitted.regressor_ if log_target else fitted
+        twin.target_name_ = target
+        twin._store_metric()
 
         from twinned import save
 
@@ -206,7 +208,6 @@ def fit_command(
     if check and scores is None and model != "auto":
         few = f"{n_known} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
         print_message("note", few)
-    twin = fitted.regressor_ if log_target else fitted
     categories = {
         name: len(X[name].cat.categories) for name in X.columns if X[name].dtype == "category"
     }

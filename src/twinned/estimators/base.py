@@ -355,6 +355,10 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
                 )
         return self._cache.metric
 
+    def _store_metric(self) -> None:
+        """Make the learned metric part of the model, so that a saved one need not learn it."""
+        self._learned_metric = tuple(self._metric())
+
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         for derived in ("_cache", "_anchors", "_index"):

@@ -30,7 +30,7 @@ function describeApplicability({ label, score, error, coverage }) {
     outside: "Outside of the known cases: the prediction is an extrapolation" }[label];
   const measured = error === undefined ? "" : `; such rows had a root mean square error of ${format(error)}`;
   const covered = coverage === undefined ? "" : `; ${Math.round(100 * coverage)} % of them were within their interval`;
-  return `${where} (${score.toPrecision(2)} times the uncertainty of a typical one${measured}${covered}).`;
+  return `${where} (${score.toPrecision(2)} times the expected error of a typical one${measured}${covered}).`;
 }
 
 function createElement(kind, text, properties = {}) {
