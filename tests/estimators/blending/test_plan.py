@@ -62,7 +62,8 @@ def test_members_that_leave_time_for_others_come_first(fits, budget, fitted):
 def test_a_twin_and_its_plain_base_come_first(fits, monkeypatch, budget, fitted):
     expected = {
         "boosting": 5, "boosting:fast": 2, "boosting:small": 1, "tree_twin": 50,
-        "tree_twin:fast": 7, "tree_twin:small": 5, "ridge": 0.1, "ridge:fast": 0.1, "gp_matern": 4, "gp_matern:fast": 4,
+        "tree_twin:fast": 7, "tree_twin:small": 5,
+        "ridge": 0.1, "ridge:fast": 0.1, "gp_matern": 4, "gp_matern:fast": 4,
     }  # fmt: skip
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: expected[spec.label])
     names = ["ridge", "gp_matern", "tree_twin", "boosting"]
