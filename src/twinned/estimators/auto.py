@@ -239,6 +239,8 @@ class AutoTwinRegressor(BaseTwin):
         target = y if isinstance(y, TargetArguments) else TargetArguments(y)
         rows = validate_rows(self, X, target, sample_weight, groups, seed)
         self._set_anchors(rows.matrix, rows.y, rows.weight, rows.schema, rows.table_rows)
+        censored = rows.shared.training.censored
+        self._censored_X = None if censored is None else censored.matrix
         names = list(getattr(self, "feature_names_in_", range(rows.schema.n_features)))
         warn_of_unknown_features(rows.shared.training, names, stacklevel=4)
         return rows.shared
