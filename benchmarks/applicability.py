@@ -106,7 +106,8 @@ def summary(runs):
         "their coverage by 90 % intervals, and in brackets the coverage that "
         "`measure_applicability` states, from the training rows alone; the share of the withheld "
         "rows that are outside; the coverage of all rows by plain and by weighted intervals, and "
-        "the share of infinite ones. `python -m benchmarks.applicability`.",
+        "the share of infinite ones. Intervals are those of the first split only. "
+        "`python -m benchmarks.applicability`.",
     ]
     for kind, own in runs.groupby("held_out", sort=False):
         ratio = own["outside_error"] / own["inside_error"]
