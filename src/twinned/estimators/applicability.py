@@ -51,8 +51,8 @@ class ApplicabilityMixin:
         DataFrame with the index of X and the columns `score`, the expected error in units of that
         of the median anchor, and `label`. After `measure_applicability`, also `error` and
         `coverage` of held-out rows of that class: their root mean square error, and the share of
-        them within their prediction interval. Both are NaN for a row with a new category, of which
-        no held-out row can tell.
+        them within their prediction interval. Both are NaN for a row with a new category, which no
+        held-out row has.
         """
         queries = self._validate_queries(X)
         domain = self._applicability_domain()

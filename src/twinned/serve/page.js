@@ -57,8 +57,8 @@ function drawComparables(comparables, prediction) {
   const values = comparables.flatMap((one) => [one.known, one.estimate]).concat(prediction);
   const low = Math.min(...values), span = Math.max(...values) - low || 1;
   const marks = ticks(low, low + span);
-  const room = 7 * Math.max(...marks.map((value) => format(value).length), 1);
-  const margin = Math.max(20, room / 2 + 2);
+  const labelWidth = 7 * Math.max(...marks.map((value) => format(value).length), 1);
+  const margin = Math.max(20, labelWidth / 2 + 2);
   const x = (value) => margin + (value - low) / span * (width - 2 * margin);
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
@@ -73,7 +73,7 @@ function drawComparables(comparables, prediction) {
   svg.setAttribute("aria-label", "Known value of each comparable case and its estimate for the input");
   draw("line", { class: "line guide", x1: x(prediction), x2: x(prediction), y1: 4, y2: bottom });
   draw("line", { class: "grid", x1: margin, x2: width - margin, y1: bottom, y2: bottom });
-  const skip = Math.ceil((room + 7) * marks.length / width);
+  const skip = Math.ceil((labelWidth + 7) * marks.length / width);
   for (const [index, value] of marks.entries()) {
     draw("line", { class: "grid", x1: x(value), x2: x(value), y1: bottom, y2: bottom + 5 });
     if (index % skip === 0) draw("text", { class: "tick", x: x(value), y: bottom + 18, "text-anchor": "middle" }, format(value));
