@@ -8,7 +8,9 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
+import twinned
 from twinned import (
+    AutoTwinRegressor,
     NearestAnchors,
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
@@ -269,3 +271,24 @@ def test_twin_query_finds_the_smallest_value():
     )
     expected = query(fitted(), X[POOL], 3, strategy="improvement", maximize=False, random_state=0)
     np.testing.assert_array_equal(found, 25 + expected)
+
+
+@pytest.mark.parametrize("strategy", ["improvement", "uncertainty"])
+@pytest.mark.parametrize("kind", ["twin", "blend"])
+def test_censored_rows_count_as_known(strategy, kind, tmp_path):
+    X = np.linspace(0, 1, 30)[:, None]
+    y = 3 * X[:, 0]
+    y[25:] = np.nan  # above the limit
+    lower = np.where(np.isnan(y), 2.4, np.nan)
+    twin = TwinRegressor(Ridge()) if kind == "twin" else AutoTwinRegressor(members=["ridge"], cv=2)
+    twin.fit(X, y, y_lower=lower)
+    assert len(twin.anchors_y_) == 25
+    twinned.save(twin, tmp_path / "model.twin")
+    pool = np.append(X[25:], [[0.99]], axis=0)
+    for model in (twin, twinned.load(tmp_path / "model.twin")):
+        assert query(model, pool, 1, strategy=strategy, random_state=0).tolist() == [5]
+        if strategy == "improvement":
+            with pytest.raises(ValueError, match="exceeds the 1 different rows"):
+                query(model, pool, 2, strategy=strategy)
+    twin.fit(X[:25], y[:25])
+    assert query(twin, pool, 1, strategy=strategy, random_state=0).tolist() == [4]

@@ -30,7 +30,8 @@ class Rows:
     """Encoded rows of a table. All three arrays share their leading axes.
 
     `numeric` (..., n_numeric) are the numeric and ordinal features, `one_hot` (..., n_indicators)
-    the indicators of the categorical features, and `codes` (..., n_categorical) their codes.
+    the indicators of the categorical features and then those of missing numbers, and `codes`
+    (..., n_categorical) the codes of the categorical features.
     """
 
     numeric: Floats
@@ -79,7 +80,8 @@ class TableSchema:
 
     `kinds` are `"numeric"`, `"categorical"` or `"ordinal"`. `categories` are the known ones of each
     feature, none for numeric features; the first `n_indicators` of them have an indicator.
-    Categories that are added later, with new anchors, have a code but no indicator.
+    Categories that are added later, with new anchors, have a code but no indicator. A numeric
+    feature has an indicator of missing values where `mark_missing` adds one.
     """
 
     kinds: list[str]
@@ -104,6 +106,11 @@ class TableSchema:
         return [j for j, kind in enumerate(self.kinds) if kind == CATEGORICAL]
 
     @property
+    def marked(self) -> list[int]:
+        """Numeric features with an indicator of missing values."""
+        return [j for j in self.numeric if self.n_indicators[j]]
+
+    @property
     def n_encoded(self) -> int:
         return len(self.numeric) + sum(self.n_indicators)
 
@@ -120,12 +127,11 @@ class TableSchema:
         >>> schema.row_columns(np.array([1]))
         (array([], dtype=int64), array([0, 1]), array([0]))
         """
-        categorical = np.isin(self.categorical, features)
-        sizes = np.array([self.n_indicators[j] for j in self.categorical], dtype=np.intp)
+        of_indicators = [j for j in self.categorical for _ in range(self.n_indicators[j])]
         return (
             np.flatnonzero(np.isin(self.numeric, features)),
-            np.flatnonzero(np.repeat(categorical, sizes)),
-            np.flatnonzero(categorical),
+            np.flatnonzero(np.isin(of_indicators + self.marked, features)),
+            np.flatnonzero(np.isin(self.categorical, features)),
         )
 
     def encoded_columns(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -142,14 +148,15 @@ class TableSchema:
         array([[1.5, 1. , 0. ],
                [2.5, 0. , 1. ]])
         """
-        if not self.categorical:
+        if not self.categorical and not self.marked:
             empty = np.empty((len(matrix), 0))
             return Rows(matrix, empty, empty)
-        indicators = []
+        indicators = [np.empty((len(matrix), 0))]
         for j in self.categorical:
             codes = matrix[:, j, None]
             one_hot = (codes == np.arange(self.n_indicators[j])).astype(matrix.dtype)
             indicators.append(np.where(np.isnan(codes), np.nan, one_hot))
+        indicators.append(np.isnan(matrix[:, self.marked]).astype(matrix.dtype))
         one_hot = np.concatenate(indicators, axis=1)
         return Rows(matrix[:, self.numeric], one_hot, matrix[:, self.categorical])
 
@@ -225,6 +232,20 @@ def extend_schema(schema: TableSchema, values: list[Any]) -> TableSchema:
         for column, kind, known in zip(values, schema.kinds, schema.categories, strict=True)
     ]
     return TableSchema(schema.kinds, categories, schema.n_indicators)
+
+
+def mark_missing(schema: TableSchema, matrix: Floats) -> TableSchema:
+    """The schema with an indicator for each numeric feature that has missing values in the matrix.
+
+    >>> mark_missing(TableSchema.all_numeric(2), np.array([[1.0, np.nan], [2.0, 3.0]])).n_indicators
+    [0, 1]
+    """
+    missing = np.any(np.isnan(matrix), axis=0)
+    n_indicators = [
+        n if kind == CATEGORICAL else int(missing[j])
+        for j, (kind, n) in enumerate(zip(schema.kinds, schema.n_indicators, strict=True))
+    ]
+    return TableSchema(schema.kinds, schema.categories, n_indicators)
 
 
 def is_categorical_dtype(column: Any) -> bool:

@@ -110,7 +110,7 @@ def query(
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     check_choice("metric", metric, ["euclidean", LEARNED])
-    pool, known = _encoded(twin, X_pool), twin._anchors.features
+    pool, known = _encoded(twin, X_pool), twin._measured_features()
     if pending is not None:
         known = np.concatenate([known, _encoded(twin, pending)])
     compute_score = SCORES[_ALIASES.get(strategy, strategy)]

@@ -13,6 +13,7 @@ from twinned import load
 from twinned.cli import app
 from twinned.cli.options import parse_seconds
 from twinned.datasets import make_wsb
+from twinned.estimators.blending.members import TWIN_SIZES
 
 NAMES = [f"No. {i}" for i in range(40)]
 MEMBERS = ("ridge", "gp_rbf", "tree_twin")
@@ -24,7 +25,7 @@ def _fast(without_catboost):
     import_module("twinned.estimators.blending.plan")  # expects the time of the usual iterations
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
         patch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
-        patch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 5)
+        patch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=5))
         patch.setattr(
             "twinned.intervals.error_scale.ExtraTreesRegressor",
             lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),

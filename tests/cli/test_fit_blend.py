@@ -12,6 +12,7 @@ import twinned
 from twinned import AutoTwinRegressor
 from twinned.cli import app
 from twinned.datasets import make_wsb
+from twinned.estimators.blending.members import TWIN_SIZES
 
 MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 
@@ -20,7 +21,7 @@ MEMBERS = ("ridge", "gp_rbf", "tree_twin")
 def few_members(monkeypatch):
     """Blend three quick members, and fit the error scale with two trees."""
     monkeypatch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
-    monkeypatch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 5)
+    monkeypatch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=5))
     monkeypatch.setattr(
         "twinned.intervals.error_scale.ExtraTreesRegressor",
         lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),

@@ -415,7 +415,7 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         ("a,a,y\n1,2,3\n", (), ["several columns", "'a'"]),
         ("a;y\n1;2\n", ("--separator", ","), ["no column 'y'", "'a;y'"]),
         ("a,b\n1,2\n", (), ["no column 'y'", "--target", "'a', 'b'"]),
-        ("a,y\n1,2\n3,\n", (), ["line 3", "'y'", "no value"]),
+        ("a,y\n1,2\n3,\n", (), ["has 1 row", "a pair needs two"]),
         ("a,y\n1,2\n3,low\n", (), ["line 3", "'low'", "number"]),
         ("a,y\n1,2\n3,inf\n", (), ["line 3", "'inf'", "finite"]),
         ("a,y\n1,2\n3,4\nx,5\n", (), ["line 4", "'x'", "--categorical a"]),

@@ -32,7 +32,7 @@ def test_limits_become_bounds(table):
     data = read_training_data(table, TrainingOptions("lead"))
     lower, upper = data.bounds["y_lower"], data.bounds["y_upper"]
     assert data.n_censored == 16
-    assert set(upper[np.isneginf(lower)]) == {14.0}
+    assert set(upper[lower == 0]) == {14.0}
     assert set(lower[np.isposinf(upper)]) == {26.0}
     known = ~np.isnan(data.y)
     np.testing.assert_array_equal(lower[known], data.y[known])
@@ -78,3 +78,53 @@ def test_advise_fits_rows_with_a_limit(table, tmp_path):
     assert "y_lower=y_lower, y_upper=y_upper" in content["code"]
     assert any("16 rows whose value is only known" in note for note in content["notes"])
     assert len(load(out).anchors_y_) == 24
+
+
+def test_positive_values_have_the_lower_bound_0(table):
+    data = read_training_data(table, TrainingOptions("lead"))
+    censored_below = np.isnan(data.y) & (data.bounds["y_upper"] == 14)
+    assert (data.bounds["y_lower"][censored_below] == 0).all()
+    assert any("at least 0, as all values are positive" in note for note in data.notes)
+    for bound in (-np.inf, 3.0):
+        options = TrainingOptions("lead", lower_bound=bound)
+        given = read_training_data(table, options)
+        assert (given.bounds["y_lower"][censored_below] == bound).all()
+        namespace = {}
+        exec(reading_code(given, options), namespace)
+        np.testing.assert_array_equal(namespace["y_lower"], given.bounds["y_lower"])
+
+
+def test_values_of_both_signs_have_no_lower_bound(tmp_path):
+    path = tmp_path / "lab.csv"
+    path.write_text("a,y\n1,-3\n2,<5\n3,8\n4,0\n")
+    data = read_training_data(path, TrainingOptions("y"))
+    assert data.bounds["y_lower"][1] == -np.inf
+    assert not any("at least" in note for note in data.notes)
+    with pytest.raises(ValueError, match=r"line 2, column 'y': -3 is below the --lower-bound 0"):
+        read_training_data(path, TrainingOptions("y", lower_bound=0.0))
+    path.write_text("a,y\n1,0\n2,<5\n3,8\n4,0\n")
+    options = TrainingOptions("y", lower_bound=0.0)
+    data = read_training_data(path, options)
+    assert data.bounds["y_lower"][1] == 0
+    assert "lower_bound=0.0" in reading_code(data, options)
+
+
+def test_rows_without_a_target_are_dropped_and_counted(tmp_path):
+    path = tmp_path / "lab.csv"
+    path.write_text("a,kind,y\n1,u,3\n2,v,\n3,u,8\n4,u,?\n5,u,4\n")
+    options = TrainingOptions("y")
+    data = read_training_data(path, options)
+    assert data.y.tolist() == [3, 8, 4]
+    assert data.X["a"].tolist() == [1, 3, 5]
+    assert any("2 of 5 rows have no value of 'y' and are not used" in note for note in data.notes)
+    namespace = {}
+    exec(reading_code(data, options), namespace)
+    assert namespace["y"].tolist() == [3, 8, 4]
+    out = tmp_path / "m.twin"
+    result = run("fit", path, "-t", "y", "-m", "ridge", "--no-check", "-o", out, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["dropped_rows"] == 2
+    assert "2 of 5 rows have no value" in result.stderr
+    path.write_text("a,y\n1,\n2,\n")
+    with pytest.raises(ValueError, match="column 'y' has no value, and it is the --target"):
+        read_training_data(path, options)

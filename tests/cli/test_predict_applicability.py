@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
 import twinned
-from twinned import TwinRegressor
+from twinned import TwinRegressor, cross_conformal
 from twinned.cli import app
 
 
@@ -29,3 +29,31 @@ def test_rows_outside_are_marked_and_reported(tmp_path):
     shown = json.loads(CliRunner().invoke(app, [*command, "--applicability", "--json"]).stdout)
     assert shown["applicability"] == table["applicability"].tolist()
     assert "applicability" not in CliRunner().invoke(app, command).stdout
+
+
+def test_one_definition_of_outside(tmp_path):
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.uniform(size=(60, 2)), columns=["a", "b"]).assign(c=["u", "v", "w"] * 20)
+    X["c"] = X["c"].astype("category")
+    twin = cross_conformal(TwinRegressor(Ridge()), X, X["a"] + X["b"], cv=3).store_in()
+    twinned.save(twin, tmp_path / "model.twin")
+    # beyond the range of b, but not by much; far beyond that of a; a new category
+    new = X[:9].assign(b=[1.0001, *X["b"][1:9]], a=[*X["a"][:8], 9.0], c=["u"] * 7 + ["new", "u"])
+    new.to_csv(tmp_path / "new.csv", index=False)
+    command = [
+        "predict",
+        str(tmp_path / "model.twin"),
+        str(tmp_path / "new.csv"),
+        "--interval",
+        ".9",
+    ]
+    warned = CliRunner().invoke(app, command).stderr
+    assert "2 of 9 rows lie outside of the training rows" in warned
+    assert "1 of them have a category that no training row has" in warned
+    result = CliRunner().invoke(app, [*command, "--applicability"])
+    labels = pd.read_csv(io.StringIO(result.stdout))["applicability"]
+    assert labels.iloc[[0, 7, 8]].tolist() == ["edge", "outside", "outside"]
+    assert (labels == "outside").sum() == 2
+    assert "2 of 9 rows are outside of the known rows" in result.stderr
+    assert "the confidence of their intervals does not hold" in result.stderr
+    assert "lie outside" not in result.stderr  # the same fact, once

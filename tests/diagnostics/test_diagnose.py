@@ -12,8 +12,9 @@ from twinned import AutoTwinRegressor, TwinRegressor, diagnose
 from twinned.datasets import make_wsb
 from twinned.diagnostics.errors import MEAN
 from twinned.diagnostics.member_checks import logarithm_check, uncertainty_check
+from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.blending.members import MEMBERS as MEMBER_KINDS
-from twinned.estimators.blending.plan import affordable_rows
+from twinned.estimators.blending.members import TWIN_SIZES
 
 MEMBERS = ["ridge", "gp_rbf"]
 
@@ -76,7 +77,7 @@ def test_every_check_names_its_model(diagnosis):
 
 @pytest.mark.slow
 def test_checks_of_a_twin_are_done_where_it_is_recommended(bridge, monkeypatch):
-    monkeypatch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 20)
+    monkeypatch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=20))
     monkeypatch.setattr("twinned.diagnostics.curves._BOOSTING_ITERATIONS", 20)
     diagnosis = diagnose(*bridge, estimator=make_estimator(["ridge", "tree_twin:fast"]))
     assert "tree_twin:fast" in diagnosis.recommendation.members

@@ -15,6 +15,7 @@ from twinned import (
     TwinRegressor,
     measure_applicability,
 )
+from twinned.intervals.applicability import ClassStatistics
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def test_rows_are_classified(name, table):
     assert found["label"].iloc[1] == "outside"
     assert found["label"].iloc[3] != "inside"
     assert found["score"].idxmax() == "lot 1"
-    assert (model.applicability(X)["label"] == "inside").all()
+    assert not (model.applicability(X)["label"] == "outside").any()
 
 
 def test_classes_do_not_depend_on_units(table):
@@ -88,3 +89,23 @@ def test_anchors_must_be_the_rows(table):
         measure_applicability(twin, X, y)
     with pytest.raises(TypeError, match="not Ridge"):
         measure_applicability(Ridge(), X, y)
+
+
+def test_statements_are_void_for_a_new_category(table):
+    X, y = table
+    twin = TwinRegressor(Ridge()).fit(X, y)
+    twin._set_applicability(ClassStatistics(np.ones(3), np.arange(3.0), np.ones(3)), 0.9)
+    found = twin.applicability(X[:2].assign(kind=["w", "u"]))
+    assert found["label"].tolist()[0] == "outside"
+    assert found[["error", "coverage"]].isna().all(axis=1).tolist() == [True, False]
+
+
+def test_a_stored_metric_is_saved(table, tmp_path, monkeypatch):
+    X, y = table
+    twin = TwinRegressor(Ridge()).fit(X, y)
+    expected = twin.applicability(X)
+    twin._store_metric()
+    twinned.save(twin, tmp_path / "model.twin")
+    monkeypatch.setattr("twinned.estimators.base.learn_relevance", None)
+    loaded = twinned.load(tmp_path / "model.twin")
+    pd.testing.assert_frame_equal(loaded.applicability(X), expected)

@@ -20,8 +20,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned._table import TableSchema
 from twinned.datasets import make_wsb
-from twinned.estimators.blending.members import AUTO, MEMBERS, SIZES, MemberContext, resolve_members
-from twinned.estimators.blending.plan import CostModel, MemberFits
+from twinned.estimators.blending.costs import CostModel
+from twinned.estimators.blending.members import (
+    AUTO,
+    MEMBERS,
+    SIZES,
+    TWIN_SIZES,
+    MemberContext,
+    resolve_members,
+)
+from twinned.estimators.blending.plan import MemberFits
 from twinned.estimators.blending.rows import default_folds, share_rows
 from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
 
@@ -68,7 +76,7 @@ def few_steps(monkeypatch):
     smallest = EFFORTS["fast"]._replace(n_members=1, n_settings=1, max_steps=20)
     monkeypatch.setitem(EFFORTS, "fast", smallest)
     monkeypatch.setitem(SIZES, "fast", SIZES["fast"]._replace(trees=10, boosting_iterations=10))
-    monkeypatch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 10)
+    monkeypatch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=10))
 
 
 @pytest.mark.slow
@@ -257,7 +265,7 @@ def test_failed_member_is_skipped(data):
 
 @pytest.mark.parametrize("member", ["ridge", "gp_rbf", "extra_trees", "boosting", "tree_twin"])
 def test_categories_and_missing_values(member, rng, monkeypatch):
-    monkeypatch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 30)
+    monkeypatch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=30))
     n = 60
     kind = rng.choice(["a", "b", "c"], n)
     table = pd.DataFrame({"kind": pd.Categorical(kind), "size": rng.normal(size=n)})

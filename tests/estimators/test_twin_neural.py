@@ -19,9 +19,11 @@ from twinned import (
     RandomAnchors,
     TwinNeuralRegressor,
 )
+from twinned._table import TableSchema, mark_missing
 from twinned.datasets import make_tf
+from twinned.export import to_c
 from twinned.models.neural.ensemble import SETTINGS, Setting
-from twinned.models.neural.problem import build_problem
+from twinned.models.neural.problem import Scale, build_problem
 from twinned.models.relevance import learn_relevance
 from twinned.neural import _build_all, fit_many
 
@@ -188,11 +190,52 @@ def test_validation_set_given_to_fit(data):
         TwinNeuralRegressor(**SMALL).fit(X, y, X_val=X)
 
 
-def test_missing_values_are_refused_with_advice(data):
-    X, y = data[0].copy(), data[1]
-    X[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"row 3.*pipeline"):
-        TwinNeuralRegressor(**SMALL).fit(X, y)
+@pytest.mark.parametrize("kind", [TwinNeuralRegressor, NeuralRegressor])
+def test_missing_values_are_imputed_and_marked(kind, tmp_path):
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame(rng.normal(size=(80, 2)), columns=["a", "b"])
+    X["kind"] = pd.Categorical(rng.choice(["u", "v"], 80))
+    y = X["a"] + 3.0 * (np.arange(80) % 4 == 0)  # where b is missing
+    X.loc[np.arange(80) % 4 == 0, "b"] = np.nan
+    X.loc[5, "kind"] = None
+    model = kind((16,), n_members=2, max_steps=400, device="cpu", random_state=0).fit(X, y)
+    rows = pd.DataFrame({"a": [0.0, 0.0], "b": [np.nan, 0.1], "kind": ["u", None]})
+    marked, known = model.predict(rows)
+    assert marked - known > 2
+    # a feature without missing values in training has no indicator: the median counts
+    median = rows.assign(a=[np.nan, X["a"].median()], b=0.1, kind="u")
+    np.testing.assert_allclose(*model.predict(median))
+    twinned.save(model, tmp_path / "model.twin")
+    np.testing.assert_array_equal(
+        twinned.load(tmp_path / "model.twin").predict(rows), [marked, known]
+    )
+    with pytest.raises(ValueError, match=r"missing values, which the C code does not replace"):
+        to_c(model, tmp_path / "model.h")
+
+
+def test_scale_fills_missing_values():
+    rng = np.random.RandomState(0)
+    matrix = np.column_stack([rng.normal(size=(9, 2)), np.arange(9) % 2, np.full(9, np.nan)])
+    matrix[3, 0] = matrix[4, 2] = np.nan
+    plain = TableSchema(
+        ["numeric", "numeric", "categorical", "numeric"], [[], [], ["u", "v"], []], [0, 0, 2, 0]
+    )
+    schema = mark_missing(plain, matrix)
+    assert schema.marked == [0, 3]
+    assert schema.n_encoded == 3 + 2 + 2
+    assert schema.encoded_columns(np.array([0])).tolist() == [0, 5]
+    rows = schema.to_rows(matrix)
+    scale = Scale.fit(rows, np.arange(9.0)[:, None], np.ones(9), "standard")
+    features = scale.transform(rows).features
+    filled = matrix.copy()
+    filled[3, 0], filled[:, 3] = np.nanmedian(matrix[:, 0]), 0.0
+    for column, j in enumerate([0, 1]):
+        expected = (filled[:, j] - filled[:, j].mean()) / filled[:, j].std()
+        np.testing.assert_allclose(features[:, column], expected)
+    np.testing.assert_array_equal(features[:, 2], np.zeros(9))
+    np.testing.assert_array_equal(features[4, 3:5], [0, 0])  # a missing category
+    np.testing.assert_array_equal(features[:, 5], np.arange(9) == 3)
+    np.testing.assert_array_equal(features[:, 6], np.ones(9))
 
 
 def test_grid_search_over_anchors(data):

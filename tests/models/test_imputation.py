@@ -66,6 +66,20 @@ def test_small_values_of_a_skewed_target_are_imputed_by_the_logarithm(rng):
     assert errors.mean() < 0.3 * np.abs(bounds.limits() - y)[bounds.censored].mean()
 
 
+def test_the_lower_bound_0_of_positive_values_does_not_change_the_logarithm(rng):
+    X = rng.uniform(size=(60, 1))
+    y = np.exp(6 * X[:, 0] - 3)
+    bounds = censor_below(y, np.quantile(y, 0.4))
+    with_zero = bounds._replace(lower=np.where(bounds.censored, 0.0, bounds.lower))
+    expected = impute_target(X, bounds)
+    found = impute_target(X, with_zero)
+    assert found.uses_log == expected.uses_log == (True, found.uses_log[1])
+    np.testing.assert_allclose(found.y, expected.y)
+    finite = finite_bounds(X, with_zero)
+    np.testing.assert_allclose(finite.lower, np.maximum(finite_bounds(X, bounds).lower, 0.0))
+    np.testing.assert_allclose(finite.upper, bounds.upper)
+
+
 def test_positive_values_are_not_imputed_by_the_logarithm_of_a_linear_target(rng):
     X = rng.uniform(-1, 1, (60, 2))
     y = 2 * X[:, 0] + X[:, 1] + 0.05 * rng.normal(size=60)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 import twinned
 from twinned import AutoTwinRegressor, TwinNeuralRegressor, TwinRegressor
-from twinned.estimators.blending.members import SIZES
+from twinned.estimators.blending.members import SIZES, TWIN_SIZES
 
 SMALL = ["ridge", "gp_matern", "gp_rbf", "extra_trees", "boosting", "tree_twin"]
 
@@ -37,7 +37,7 @@ def blend(table):
     network = TwinNeuralRegressor((4,), n_members=1, max_steps=5, fold_steps=5, n_frequencies=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "fast", SIZES["fast"]._replace(trees=3, boosting_iterations=3))
-        patch.setattr("twinned.estimators.blending.members.FAST_TWIN_ITERATIONS", 3)
+        patch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=3))
         model = AutoTwinRegressor(
             members=[*SMALL, ("network", network)], effort="fast", cv=2, random_state=0
         )

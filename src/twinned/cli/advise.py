@@ -55,6 +55,7 @@ def advise_command(
         ),
     ] = "60s",
     log_target: options.LogTarget = False,
+    lower_bound: options.LowerBound = None,
     categorical: options.Categorical = None,
     numeric: options.Numeric = None,
     date: options.Date = None,
@@ -102,7 +103,9 @@ def advise_command(
         model_path = None if output is None else check_output_path(output, [table])
         reading = ReadOptions(separator, decimal, thousands, encoding, sheet)
         kinds = ColumnKinds(categorical or (), numeric or (), date or ())
-        training = TrainingOptions(target, log_target, drop or [], group, label, kinds, reading)
+        training = TrainingOptions(
+            target, log_target, drop or [], group, label, kinds, reading, lower_bound
+        )
         data = read_training_data(table, training)
         new_rows = None if test is None else read_new_rows(test, data, reading)
         for note in data.notes:
@@ -141,6 +144,8 @@ def advise_command(
         content["code"] = f"{reading_code(data, training)}\n{content['code']}"
         if model_path is not None:
             diagnosis.twin.target_name_ = target
+            if diagnosis.relevance is not None:
+                diagnosis.twin._store_metric()
             save(diagnosis.model, model_path)
             content["output"] = str(output)
         content["seconds"] = round(time.perf_counter() - start, 1)

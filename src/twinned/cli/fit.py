@@ -49,6 +49,7 @@ def fit_command(
         ),
     ] = "auto",
     log_target: options.LogTarget = False,
+    lower_bound: options.LowerBound = None,
     categorical: options.Categorical = None,
     numeric: options.Numeric = None,
     date: options.Date = None,
@@ -132,7 +133,8 @@ def fit_command(
     texts that differ in most rows and dates are not used; a note names each and the option that
     uses it. A missing value is an empty cell, NA, n/a, NaN, null, None, ? or -. A cell such as <5
     of a feature is read as half the limit, and a further feature marks it. In the target, <5 and
-    >100 are censored labels: values that are only known to lie below or above a limit.
+    >100 are censored labels: values that are only known to lie below or above a limit; <5 is at
+    least 0 if all values are positive. Rows without a value of the target are not used.
 
     Twins, networks, trees, Gaussian processes and ridge regression are
     cross-validated on the same folds and blended; the output has their errors and whether twins
@@ -170,7 +172,9 @@ def fit_command(
         resolved = options.check_output_path(output, [table])
         reading = ReadOptions(separator, decimal, thousands, encoding, sheet)
         kinds = ColumnKinds(categorical or (), numeric or (), date or ())
-        training = TrainingOptions(target, log_target, drop or [], group, label, kinds, reading)
+        training = TrainingOptions(
+            target, log_target, drop or [], group, label, kinds, reading, lower_bound
+        )
         data = read_training_data(table, training)
         X = data.X
         for note in data.notes:
@@ -198,7 +202,9 @@ def fit_command(
             seconds_allowed,
         )
         fitted, seconds, scores = _fit(chosen, data, check)
-        (fitted.regressor_ if log_target else fitted).target_name_ = target
+        twin = fitted.regressor_ if log_target else fitted
+        twin.target_name_ = target
+        twin._store_metric()
 
         from twinned import save
 
@@ -206,7 +212,6 @@ def fit_command(
     if check and scores is None and model != "auto":
         few = f"{n_known} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
         print_message("note", few)
-    twin = fitted.regressor_ if log_target else fitted
     categories = {
         name: len(X[name].cat.categories) for name in X.columns if X[name].dtype == "category"
     }
@@ -214,6 +219,7 @@ def fit_command(
         "table": str(table),
         "rows": len(X),
         "censored_rows": data.n_censored,
+        "dropped_rows": data.n_dropped,
         "target": target,
         "log_target": log_target,
         "numbers": [name for name in X.columns if name not in categories],

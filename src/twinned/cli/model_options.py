@@ -26,7 +26,7 @@ MODELS = {
     "ridge": "ridge regression",
     "neural": "neural networks",
 }
-MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost")
+MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost", "neural")
 # Random partners for each row of a twin of nearest neighbors with --pairs auto: it searches all
 # pairs for each pair that it predicts, which takes minutes for the 90,000 pairs of 300 rows.
 NEIGHBOR_PARTNERS = 8

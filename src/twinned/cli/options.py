@@ -27,6 +27,16 @@ Target = Annotated[str, typer.Option("--target", "-t", help="The column to predi
 LogTarget = Annotated[
     bool, flag_option("--log-target", help="Fit the logarithm of the target, as for prices.")
 ]
+LowerBound = Annotated[
+    float | None,
+    typer.Option(
+        "--lower-bound",
+        help="The least possible value of the target, for cells such as <5: 0 for a concentration. "
+        "It is 0 by default if all values are positive; -inf is none.",
+        metavar="NUMBER",
+        show_default=False,
+    ),
+]
 Categorical = Annotated[
     list[str] | None,
     _column_option(

@@ -71,7 +71,8 @@ def predict_command(
         options.flag_option(
             "--applicability",
             help="Add the column applicability: whether the row is inside, at the edge or outside "
-            "of the known rows. Outside, the prediction is an extrapolation.",
+            "of the known rows. Outside, the prediction is an extrapolation. A row with a category "
+            "that no known row has is outside.",
         ),
     ] = False,
     keep: options.Keep = None,
@@ -153,7 +154,7 @@ def predict_command(
         with print_warnings():
             columns = predict_columns(fitted, X, wanted, model)
         if applicability:
-            _note_outside(int((columns["applicability"] == "outside").sum()), len(X))
+            _note_outside(int((columns["applicability"] == "outside").sum()), len(X), wanted)
         copied = {name: rows.column(name) for name in keep}
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
@@ -208,7 +209,7 @@ def _predict_many(
         for text in dict.fromkeys(texts):
             print_message(kind, text)
     n_rows = sum(each.n_rows for each in results)
-    _note_outside(sum(each.n_outside for each in results), n_rows)
+    _note_outside(sum(each.n_outside for each in results), n_rows, wanted)
     if as_json:
         facts = {"model": str(model), "table": str(table), "rows": n_rows, "output": str(output)}
         facts |= {"partitions": len(missing), "finished_before": n_finished}
@@ -225,10 +226,12 @@ def _note_ignored(names: list[str]) -> None:
         print_message("note", f"columns that are not features of the model are ignored: {shown}.")
 
 
-def _note_outside(n_outside: int, n_rows: int) -> None:
+def _note_outside(n_outside: int, n_rows: int, wanted: ResultColumns) -> None:
     if n_outside:
         outside = f"{n_outside:,} of {n_rows:,} rows are outside of the known rows"
-        print_message("note", f"{outside}: their predictions are extrapolations.")
+        void = ", and the confidence of their intervals does not hold"
+        about = "" if wanted.interval is None else void
+        print_message("note", f"{outside}: their predictions are extrapolations{about}.")
 
 
 def _count(number: int, noun: str) -> str:

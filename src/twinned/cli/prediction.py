@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from twinned.cli import options, tables
+from twinned.exceptions import ShiftWarning
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,7 +122,10 @@ def predict_columns(model: Any, X: Any, wanted: ResultColumns, path: Path) -> di
     """Return the columns of the result, without those that are copied."""
     columns = _predict(model, X, wanted.std, path)
     if wanted.interval is not None:
-        columns |= _predict_interval(model, X, wanted.interval, path)
+        with warnings.catch_warnings():
+            if wanted.applicability:  # which marks the same rows
+                warnings.simplefilter("ignore", ShiftWarning)
+            columns |= _predict_interval(model, X, wanted.interval, path)
     if wanted.applicability:
         columns["applicability"] = inner_twin(model).applicability(X)["label"].to_numpy()
     for name in wanted.keep:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ class TrainingOptions:
     label: str | None = None
     kinds: ColumnKinds = field(default_factory=ColumnKinds)
     reading: ReadOptions = field(default_factory=ReadOptions)
+    lower_bound: float | None = None
 
     def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
@@ -55,6 +57,7 @@ class TrainingData:
     labels: list[str] | None
     notes: list[str]
     bounds: dict[str, np.ndarray] = field(default_factory=dict)
+    n_dropped: int = 0  # rows without a value of the target
 
     @property
     def n_censored(self) -> int:
@@ -69,9 +72,11 @@ def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingDa
     """
     table = tables.read_table(Path(path), options.reading)
     _check_columns(table, options)
+    n_rows = len(table)
+    table, dropped = _drop_unlabelled(table, options.target)
     excluded = [options.target, *options.drop, options.group, options.label]
     names = [name for name in table.names if name not in excluded]
-    target = _read_target(table, options)
+    target, bound_note = _read_target(table, options)
     X, notes = tables.training_frame(table, names, options.kinds)
     if "" in X.columns:
         raise ValueError(
@@ -83,10 +88,12 @@ def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingDa
         raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
     labels = None if options.label is None else table.column(options.label)
     groups = _read_groups(table, options.group)
-    n_limits = int((target.lower < target.upper).sum())
+    n_limits = int(target.is_limit.sum())
     bounds = {"y_lower": target.lower, "y_upper": target.upper} if n_limits else {}
-    notes = [*tables.reading_note(table), *_limit_note(table, options.target, n_limits), *notes]
-    return TrainingData(table, X, target.y, groups, labels, notes, bounds)
+    limits = _limit_note(table, options.target, n_limits, bound_note)
+    notes = [*tables.reading_note(table), *dropped, *limits, *notes]
+    n_dropped = n_rows - len(table)
+    return TrainingData(table, X, target.y, groups, labels, notes, bounds, n_dropped)
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
@@ -117,39 +124,81 @@ def _check_columns(table: Table, options: TrainingOptions) -> None:
                 raise ValueError(f"{other} and {option} both name {name!r}.")
 
 
-def _limit_note(table: Table, target: str, n_limits: int) -> list[str]:
+def _drop_unlabelled(table: Table, target: str) -> tuple[Table, list[str]]:
+    """Return the rows whose target has a value, and a note on the others, if there are any."""
+    rows = [row for row, cell in enumerate(table.column(target)) if not tables.is_missing(cell)]
+    n_dropped = len(table) - len(rows)
+    if not n_dropped:
+        return table, []
+    if not rows:
+        raise ValueError(f"{table.path}, column {target!r} has no value, and it is the --target.")
+    reason = f"have no value of {target!r} and are not used"
+    return table.take(rows), [f"{table.path}: {n_dropped:,} of {len(table):,} rows {reason}."]
+
+
+def _limit_note(table: Table, target: str, n_limits: int, bound_note: str) -> list[str]:
     """Return a note on limits in the target, if there are any."""
     if not n_limits:
         return []
     return [
         f"{table.path}, column {target!r}: {n_limits} of {len(table)} values are limits such as <5 "
         "or >100; they are fitted as censored labels, and errors are those of the other rows."
+        + bound_note
     ]
 
 
-def _read_target(table: Table, options: TrainingOptions) -> Target:
+def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, str]:
+    """Return the target, and a sentence on the lower bound of its limits."""
     target = tables.target_column(table, options.target)
     if len(table) < 2:
         raise ValueError(f"{table.path} has 1 row; a pair needs two.")
-    is_limit, y = target.lower < target.upper, target.y
-    if (~is_limit).sum() < 2:
+    n_known = int((~target.is_limit).sum())
+    if n_known < 2:
         raise ValueError(
-            f"{table.path}, column {options.target!r} has {(~is_limit).sum()} values that are not "
+            f"{table.path}, column {options.target!r} has {n_known} values that are not "
             "limits; at least 2 are needed."
         )
-    if options.log_target and is_limit.any():
-        row = int(is_limit.argmax())
-        raise ValueError(
-            f"{table.location(row, options.target)}: {table.column(options.target)[row]} is a "
-            "limit, which --log-target does not support; omit --log-target."
-        )
-    if options.log_target and (y <= 0).any():
-        row = int((y <= 0).argmax())
-        raise ValueError(
-            f"{table.location(row, options.target)}: {table.column(options.target)[row]} has no "
-            "logarithm; --log-target takes positive values only."
-        )
-    return target
+    if options.log_target:
+        _check_logarithm(table, target, options.target)
+    return _with_lower_bound(table, target, options)
+
+
+def _check_logarithm(table: Table, target: Target, name: str) -> None:
+    """Raise a ValueError for a cell whose logarithm cannot be fitted."""
+    reasons = (
+        (target.is_limit, "is a limit, which --log-target does not support; omit --log-target"),
+        (target.y <= 0, "has no logarithm; --log-target takes positive values only"),
+    )
+    for wrong, reason in reasons:
+        if wrong.any():
+            row = int(wrong.argmax())
+            cell = table.column(name)[row]
+            raise ValueError(f"{table.location(row, name)}: {cell} {reason}.")
+
+
+def _with_lower_bound(table: Table, target: Target, options: TrainingOptions) -> tuple[Target, str]:
+    """Return the target with the lower bound of values such as <5, and a sentence on it.
+
+    It is that of the option, or 0 if all values and limits are positive.
+    """
+    below = target.lower == -math.inf
+    bound = options.lower_bound
+    lowest = min(target.y[~target.is_limit].min(), target.upper.min())
+    if bound is None:
+        if not below.any() or lowest <= 0:
+            return target, ""
+        reason = "as all values are positive; --lower-bound sets another, such as -inf"
+        return target.with_lower_bound(0.0), f" Those below a limit are at least 0, {reason}."
+    if math.isnan(bound) or bound == math.inf:
+        raise ValueError(f"--lower-bound must be a number or -inf, not {bound}.")
+    wrong = (target.y < bound) | (target.is_limit & (target.upper <= bound))
+    if wrong.any():
+        row = int(wrong.argmax())
+        cell = f"{table.location(row, options.target)}: {table.column(options.target)[row]}"
+        raise ValueError(f"{cell} is below the --lower-bound {bound:g}.")
+    if not below.any() or bound == -math.inf:
+        return target, ""
+    return target.with_lower_bound(bound), f" Those below a limit are at least {bound:g}."
 
 
 def _read_groups(table: Table, group: str | None) -> np.ndarray | None:
@@ -175,10 +224,11 @@ def reading_code(data: TrainingData, options: TrainingOptions) -> str:
     table, X = data.table, data.X
     if not _is_plain(data):
         names = "X, y = data.X, data.y" if data.groups is None else "X, y, groups = data.X, data.y"
+        default = TrainingOptions("")
         given = [
-            f"{each.name}={value!r}"
+            f"{each.name}={_as_code(value)}"
             for each in fields(options)
-            if (value := getattr(options, each.name)) not in (None, False, [], each.default)
+            if (value := getattr(options, each.name)) != getattr(default, each.name)
         ]
         return "\n".join(
             [
@@ -203,10 +253,15 @@ def reading_code(data: TrainingData, options: TrainingOptions) -> str:
     return "\n".join(lines)
 
 
+def _as_code(value: object) -> str:
+    """Return a value as Python code."""
+    return f"float({str(value)!r})" if value == -math.inf else repr(value)
+
+
 def _is_plain(data: TrainingData) -> bool:
     """Whether `pandas.read_csv` reads the table in the same way."""
     table = data.table
-    if table.line_word != "line" or "" in table.names or data.bounds:
+    if table.line_word != "line" or "" in table.names or data.bounds or data.n_dropped:
         return False
     if any(name not in table.names for name in data.X.columns):
         return False  # made from limits or dates

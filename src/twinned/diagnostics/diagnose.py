@@ -25,7 +25,7 @@ from twinned.diagnostics.member_checks import CheckRun, TimeBudget
 from twinned.diagnostics.recommendation import Recommendation, python_code, recommend
 from twinned.diagnostics.result import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.plan import affordable_rows
+from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning

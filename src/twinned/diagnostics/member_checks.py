@@ -21,7 +21,7 @@ from twinned.diagnostics.noise import noise_estimate
 from twinned.diagnostics.ratio import rmse_ratio
 from twinned.diagnostics.result import CheckResult, Numbers
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.plan import member_seconds, relevance_seconds
+from twinned.estimators.blending.costs import member_seconds, relevance_seconds
 from twinned.pairing.splits import Folds
 
 if TYPE_CHECKING:

@@ -119,10 +119,10 @@ def best_of_samples(samples: Floats) -> Indices:
 
 
 def _find_new(twin: SamplingMixin, X: Any, pending: Any) -> NDArray[np.bool_]:
-    """(row,): whether a row of X differs from anchors, pending rows and rows of X before it."""
+    """(row,): whether a row of X differs from known, pending and earlier rows."""
     tables = [X] if pending is None else [pending, X]
     own = [twin._validate_queries(table).take(slice(None)).features for table in tables]
-    rows = np.concatenate([twin._anchors.features, *own])
+    rows = np.concatenate([twin._measured_features(), *own])
     _, first = np.unique(np.where(np.isnan(rows), np.inf, rows), axis=0, return_index=True)
     is_new = np.zeros(len(rows), dtype=bool)
     is_new[first] = True

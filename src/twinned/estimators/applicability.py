@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from twinned._neighbors import LearnedMetric
 from twinned.exceptions import ShiftWarning
 from twinned.intervals.applicability import LABELS, OUTSIDE, ApplicabilityDomain, ClassStatistics
-from twinned.intervals.shift import expected_share, is_unlikely, rows_outside
+from twinned.intervals.known_values import is_unlikely
 
 if TYPE_CHECKING:
+    from twinned._neighbors import LearnedMetric
     from twinned._table import Floats, Rows, TableSchema
 
 
@@ -23,6 +23,7 @@ class ApplicabilityMixin:
 
     if TYPE_CHECKING:
         anchors_X_: Floats
+        anchors_y_: Floats
         _anchors: Rows
         _schema: TableSchema
         _cache: Any
@@ -33,10 +34,12 @@ class ApplicabilityMixin:
     def applicability(self, X: Any) -> pd.DataFrame:
         """Whether each row is inside, at the edge, or outside of the anchors.
 
-        A Gaussian process with the learned length scales and noise gives the uncertainty of y at a
-        row, and at each anchor without itself. Rows up to the uncertainty of 90 % of the anchors
-        are `"inside"`, those beyond that of 97.5 % are `"outside"`, and others are at the `"edge"`,
-        as are rows inside with a feature beyond the range of the anchors or with a new category.
+        The expected error of a row is the standard deviation of a Gaussian process with the learned
+        length scales and noise, times the size of the errors of known rows near it; that of each
+        anchor is computed without itself. Rows up to the expected error of 70 % of the anchors are
+        `"inside"`, those beyond that of 97.5 % are `"outside"`, and others are at the `"edge"`. A
+        row with a feature beyond the range of the anchors is at least at the edge; one with a
+        category that no anchor has, or beyond the range by more than its width, is outside.
 
         Parameters
         ----------
@@ -45,10 +48,11 @@ class ApplicabilityMixin:
 
         Returns
         -------
-        DataFrame with the index of X and the columns `score`, the uncertainty in units of that of
-        the median anchor, and `label`. After `measure_applicability`, also `error` and `coverage`
-        of held-out rows of that class: their root mean square error, and the share of them within
-        their prediction interval.
+        DataFrame with the index of X and the columns `score`, the expected error in units of that
+        of the median anchor, and `label`. After `measure_applicability`, also `error` and
+        `coverage` of held-out rows of that class: their root mean square error, and the share of
+        them within their prediction interval. Both are NaN for a row with a new category, which no
+        held-out row has.
         """
         queries = self._validate_queries(X)
         domain = self._applicability_domain()
@@ -56,8 +60,9 @@ class ApplicabilityMixin:
         classes = domain.classify(queries.matrix, score)
         columns: dict[str, Any] = {"score": score, "label": np.array(LABELS, dtype=object)[classes]}
         if hasattr(self, "applicability_"):
-            columns["error"] = self.applicability_["error"][classes]
-            columns["coverage"] = self.applicability_["coverage"][classes]
+            new = domain.has_new_category(queries.matrix)
+            for name in ("error", "coverage"):
+                columns[name] = np.where(new, np.nan, self.applicability_[name][classes])
         index = getattr(X, "index", None)
         return pd.DataFrame(columns, index=index if isinstance(index, pd.Index) else None)
 
@@ -69,8 +74,13 @@ class ApplicabilityMixin:
     def _applicability_domain(self) -> ApplicabilityDomain:
         """The domain of the anchors, made when it is first needed."""
         if self._cache.domain is None:
-            features = self._anchors.features
-            self._cache.domain = ApplicabilityDomain(self.anchors_X_, features, self._metric())
+            self._cache.domain = ApplicabilityDomain(
+                self.anchors_X_,
+                self._anchors.features,
+                self._metric(),
+                self.anchors_y_,
+                self._schema.categorical,
+            )
         domain: ApplicabilityDomain = self._cache.domain
         return domain
 
@@ -79,27 +89,22 @@ class ApplicabilityMixin:
         self.applicability_ = {**statistics._asdict(), "confidence": confidence}
 
     def _warn_of_shift(self, X: Any) -> None:
-        """Warn where more rows lie outside of the anchors than exchangeable rows would.
-
-        Distances are by the metric of the stored intervals, as another one would have to be learned
-        first; without one, by that of standardized features.
-        """
-        matrix, known = self._validate_queries(X).matrix, self.anchors_X_
-        stored = getattr(self, "intervals_", {})
-        columns = stored.get("columns", self._schema.numeric)
-        metric = stored.get("metric")
-        transform = None if metric is None else LearnedMetric(*metric).transform
-        outside, beyond = rows_outside(matrix, known, columns, transform)
-        n_outside, n_rows = int(outside.sum()), len(matrix)
-        if not is_unlikely(n_outside, n_rows, expected_share(known)):
+        """Warn where more rows are outside than exchangeable rows would, or have a new category."""
+        queries, domain = self._validate_queries(X), self._applicability_domain()
+        classes = domain.classify(queries.matrix, domain.score(queries.take(slice(None)).features))
+        n_outside, n_rows = int(np.sum(classes == LABELS.index(OUTSIDE))), len(classes)
+        n_new = int(domain.has_new_category(queries.matrix).sum())
+        if not n_new and not is_unlikely(n_outside, n_rows, domain.expected_share()):
             return
-        names = list(getattr(self, "feature_names_in_", range(known.shape[1])))
+        beyond = domain.known_values.beyond(queries.matrix)
+        names = list(getattr(self, "feature_names_in_", range(beyond.shape[1])))
         features = [names[j] for j in np.argsort(-beyond.sum(axis=0))[:3] if beyond[:, j].any()]
         where = f" (in {', '.join(map(repr, features))})" if features else ""
+        new = f"; {n_new} of them have a category that no training row has" if n_new else ""
         warnings.warn(
-            f"{n_outside} of {n_rows} rows lie outside of the training rows{where}, where "
+            f"{n_outside} of {n_rows} rows lie outside of the training rows{where}{new}. There, "
             "prediction intervals may cover less than their confidence; "
-            "applicability(X) classifies them.",
+            "applicability(X) classifies the rows.",
             ShiftWarning,
             stacklevel=3,
         )

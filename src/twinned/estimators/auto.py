@@ -67,9 +67,9 @@ class AutoTwinRegressor(BaseTwin):
     effort : {"fast", "balanced", "thorough"}, default="balanced"
         Effort of the neural members and number of trees and iterations of the others.
     time_budget : float or None, default=None
-        Seconds for the fit. Members are fitted in the order of expected gain per second, and those
-        that are expected to take too long are fitted with less effort or skipped. At least one
-        member is always fitted. None is no limit.
+        Seconds for the fit. Gradient boosting and its twin are fitted first, then the others in the
+        order of expected gain per second; those that are expected to take too long are fitted with
+        less effort or skipped. At least one member is always fitted. None is no limit.
     members : "auto" or list, default="auto"
         Names of members, or tuples (name, regressor). The names are `"ridge"`, `"gp_matern"`,
         `"gp_rbf"`, `"extra_trees"`, `"boosting"`, `"tree_twin"`, `"neural"` and `"neural_twin"`,
@@ -239,6 +239,8 @@ class AutoTwinRegressor(BaseTwin):
         target = y if isinstance(y, TargetArguments) else TargetArguments(y)
         rows = validate_rows(self, X, target, sample_weight, groups, seed)
         self._set_anchors(rows.matrix, rows.y, rows.weight, rows.schema, rows.table_rows)
+        censored = rows.shared.training.censored
+        self._censored_X = None if censored is None else censored.matrix
         names = list(getattr(self, "feature_names_in_", range(rows.schema.n_features)))
         warn_of_unknown_features(rows.shared.training, names, stacklevel=4)
         return rows.shared

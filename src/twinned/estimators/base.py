@@ -62,6 +62,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
     # The parts of the metric that `fit` learned; None where no strategy needed it. Plain parts,
     # so that they can be saved.
     _learned_metric: tuple[Any, ...] | None = None
+    _censored_X: Floats | None = None  # (row, feature): rows of fit whose value is not known
     # Labels of the training rows, set by the validation of `fit`, and of the anchors.
     _row_labels: list[Any] | None = None
     anchor_labels_: list[Any] | None = None
@@ -344,6 +345,13 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         learned = self._metric() if metric == LEARNED else None
         return NeighborIndex(self._anchors.features, metric, self.n_jobs, learned)
 
+    def _measured_features(self) -> Floats:
+        """(row, encoded feature): the anchors and, after them, censored rows of the fit."""
+        if self._censored_X is None:
+            return self._anchors.features
+        censored = self._to_rows(self._schema, self._censored_X).features
+        return np.concatenate([self._anchors.features, censored])
+
     def _metric(self) -> LearnedMetric:
         """The learned metric, of `fit` or else of the anchors."""
         if self._learned_metric is not None:
@@ -354,6 +362,10 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
                     self._anchors.features, self.anchors_y_, self.anchor_weights_
                 )
         return self._cache.metric
+
+    def _store_metric(self) -> None:
+        """Make the learned metric part of the model, so that a saved one need not learn it."""
+        self._learned_metric = tuple(self._metric())
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())

@@ -100,7 +100,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
     def _map_members(self, function: Callable[[Floats], Result], X: Any) -> list[Result]:
         """Apply a function to blocks (member, query, output) of the members' predictions."""
         matrix, schema = validate_table(
-            self, X, self._schema, allow_nan=False, pair_dtype=np.dtype(np.float64)
+            self, X, self._schema, allow_nan=True, pair_dtype=np.dtype(np.float64)
         )
         networks = self._networks(PlainNetworks)
 

@@ -91,7 +91,9 @@ class BaseNeural(BaseEstimator):
         Epochs without a lower validation loss that end training in the paper's recipes; None is
         the recipe's own.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
-        As in `TwinRegressor`; categories are one-hot encoded.
+        As in `TwinRegressor`; categories are one-hot encoded. A missing number is replaced by the
+        median of the training rows, and a further input marks it where training rows have missing
+        values of the feature; a missing category is a category of its own.
     device : {"auto", "cpu", "gpu"}, default="auto"
         Where to train and predict.
     n_jobs : int or None, default=None
@@ -220,6 +222,7 @@ class BaseNeural(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = True
         return tags
 
     def fit(

@@ -287,6 +287,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             data.table_rows[stored],
             make_index if np.array_equal(stored, np.arange(n_rows)) else None,
         )
+        self._censored_X = None if data.censored is None else data.matrix[data.censored]
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")

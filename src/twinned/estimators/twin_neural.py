@@ -123,6 +123,8 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         self._set_anchors(
             table.matrix[rows], table.target[rows], weight, table.schema, table.indices[rows]
         )
+        bounds = table.bounds
+        self._censored_X = None if bounds is None else table.matrix[bounds.censored]
 
     def substitute_anchor(self, anchor: int) -> NeuralRegressor:
         """Return the plain networks that this twin is for one fixed anchor.

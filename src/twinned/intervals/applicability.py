@@ -1,28 +1,33 @@
 """Applicability domain: how far the known rows determine y at other rows.
 
-The uncertainty of a row is the standard deviation of a Gaussian process with the learned length
-scales and noise, given the nearest known rows: it grows with the distance from them, in relevant
-features more than in others, and where there is much noise it hardly grows. It is compared with the
-uncertainty of each known row given the others. Number of neighbors and limits were chosen on
-training rows of the paper's first split of each data set.
+The expected error of a row is the standard deviation of a Gaussian process with the learned length
+scales and noise, given the nearest known rows, times the size of the errors of the same process at
+known rows near it, each predicted from the others. The first grows with the distance from known
+rows, in relevant features more than in others; the second is large where y varies more than
+elsewhere. Both are compared with those of each known row without itself. Number of neighbors and
+limits were chosen on training rows of the paper's first split of each data set.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned._table import Floats
-from twinned.intervals.shift import outside_range
+from twinned.intervals.known_values import KnownValues
 from twinned.models.gaussian_process import KERNELS
 
 INSIDE, EDGE, OUTSIDE = LABELS = ("inside", "edge", "outside")
-_INSIDE_SHARE, _OUTSIDE_SHARE = 0.9, 0.025  # of the known rows, each without itself
+_INSIDE_SHARE, _OUTSIDE_SHARE = 0.7, 0.025  # of the known rows, each without itself
+_FAR = 1.0  # ranges of a feature, by which a value beyond its range is outside
 _N_NEIGHBORS = 30
-_MAX_REFERENCE = 1000  # known rows whose own uncertainty is computed
+_PRIOR_ROWS = 10  # with errors of mean size, added to the neighbors
+_MAX_REFERENCE = 1000  # known rows that are predicted from the others
 _JITTER = 1e-8
 _ROWS_PER_BLOCK = 1000
 
@@ -60,67 +65,121 @@ class ApplicabilityDomain:
         The same rows encoded.
     metric : LearnedMetric
         Length scales and noise of the encoded features.
+    y : ndarray of shape (n,) or (n, n_outputs)
+        Target values of the known rows.
+    categorical : sequence of int, default=()
+        Indices of the categorical features.
 
     Examples
     --------
     >>> known = np.linspace(0, 1, 40)[:, None]
     >>> one = np.ones(1)
-    >>> domain = ApplicabilityDomain(known, known, LearnedMetric(one, one, one / 4, 1e-4, one))
+    >>> metric = LearnedMetric(one, one, one / 4, 1e-4, one)
+    >>> domain = ApplicabilityDomain(known, known, metric, np.sin(9 * known[:, 0]))
     >>> rows = np.array([[0.51], [3.0]])
     >>> [LABELS[i] for i in domain.classify(rows, domain.score(rows))]
     ['inside', 'outside']
     """
 
-    def __init__(self, matrix: Floats, features: Floats, metric: LearnedMetric) -> None:
-        self._matrix, self._metric = matrix, metric
+    def __init__(
+        self,
+        matrix: Floats,
+        features: Floats,
+        metric: LearnedMetric,
+        y: Floats,
+        categorical: Sequence[int] = (),
+    ) -> None:
+        self.known_values = KnownValues(matrix, categorical)
+        self._categorical = list(categorical)
+        self._metric = metric
         self._features = metric.in_length_scales(features)
         self._index = NeighborIndex(self._features)
         n_known = len(features)
         reference = np.arange(n_known)
         if n_known > _MAX_REFERENCE:
             reference = np.random.RandomState(0).permutation(n_known)[:_MAX_REFERENCE]
-        own = self._uncertainty(self._features[reference], reference)
-        self._unit = float(np.median(own))
         self.known_rows = reference
+        rows = self._features[reference]
+        neighbors = _without(self._neighbors(rows, alone=True), reference)
+        weights, deviation = self._regress(rows, neighbors)
+        values = y.reshape(n_known, -1)
+        errors = values[reference] - np.einsum("ik,iko->io", weights, values[neighbors])
+        self._relative_squares = _relative_squares(errors / deviation[:, None])
+        self._reference_index = NeighborIndex(rows)
+        own = deviation * self._error_size(rows, np.arange(len(rows)))
+        self._unit = float(np.median(own))
         self.known_scores = own / self._unit
         limits = np.quantile(self.known_scores, [_INSIDE_SHARE, 1 - _OUTSIDE_SHARE])
-        # beyond rounding: the rows of a regular design all have the same uncertainty
+        # beyond rounding: the rows of a regular design all have the same expected error
         self._limits = limits * (1 + 1e-6)
 
     def score(self, features: Floats) -> Floats:
-        """(row,): uncertainty of encoded rows, in units of the median known row without itself."""
-        return self._uncertainty(self._metric.in_length_scales(features)) / self._unit
+        """(row,): expected error of encoded rows, in units of the median known row's."""
+        scores = np.empty(len(features))
+        for block in gen_batches(len(features), _ROWS_PER_BLOCK):
+            rows = self._metric.in_length_scales(features[block])
+            _, deviation = self._regress(rows, self._neighbors(rows))
+            scores[block] = deviation * self._error_size(rows) / self._unit
+        return scores
 
     def classify(self, matrix: Floats, scores: Floats) -> Indices:
         """(row,): indices of `LABELS` for rows with categories as codes, and their scores.
 
-        A row with a feature beyond the range of the known rows is at the edge or outside.
+        A row with a feature beyond the range of the known rows is at the edge or outside; one with
+        a new category, or far beyond the range, is outside.
         """
-        classes = np.searchsorted(self._limits, scores)
-        beyond = outside_range(matrix, self._matrix).any(axis=1)
-        return np.where(beyond, np.maximum(classes, LABELS.index(EDGE)), classes)
+        beyond = (self.known_values.beyond(matrix, margin) for margin in (0.0, _FAR))
+        return self._with_values(np.searchsorted(self._limits, scores), *beyond)
 
     def classify_known(self) -> Indices:
         """(known row,): indices of `LABELS` for `known_rows`, each without itself."""
-        return np.searchsorted(self._limits, self.known_scores)
+        beyond = (
+            self.known_values.beyond_others(self.known_rows, margin) for margin in (0.0, _FAR)
+        )
+        return self._with_values(np.searchsorted(self._limits, self.known_scores), *beyond)
 
-    def _uncertainty(self, rows: Floats, itself: Indices | None = None) -> Floats:
-        """(row,): standard deviation of y at scaled rows, in units of the process.
+    def has_new_category(self, matrix: Floats) -> NDArray[np.bool_]:
+        """(row,): whether a row has a category that no known row has."""
+        return np.any(self.known_values.beyond(matrix)[:, self._categorical], axis=1)
 
-        `itself` are the indices of the rows among the known ones, which do not count then.
+    def expected_share(self) -> float:
+        """The share of rows exchangeable with the known ones that are outside."""
+        n_outside = np.sum(self.classify_known() == LABELS.index(OUTSIDE))
+        return float((n_outside + 1) / (len(self.known_rows) + 1))
+
+    def _with_values(
+        self, classes: Indices, beyond: NDArray[np.bool_], far: NDArray[np.bool_]
+    ) -> Indices:
+        """(row,): classes by scores, raised by values beyond, and far beyond, the known ones."""
+        is_new = np.any(beyond[:, self._categorical], axis=1)
+        edge, outside = LABELS.index(EDGE), LABELS.index(OUTSIDE)
+        least = np.where(np.any(beyond, axis=1), edge, LABELS.index(INSIDE))
+        least[np.any(far, axis=1) | is_new] = outside
+        return np.maximum(classes, least)
+
+    def _error_size(self, rows: Floats, itself: Indices | None = None) -> Floats:
+        """(row,): size of the errors of known rows near scaled rows, each in its own deviation.
+
+        `itself` are the indices of the rows among the reference rows, which do not count then.
         """
-        k = min(_N_NEIGHBORS, len(self._features) - (itself is not None))
-        found = np.empty(len(rows))
-        for start in range(0, len(rows), _ROWS_PER_BLOCK):
-            block = slice(start, start + _ROWS_PER_BLOCK)
-            neighbors, _ = self._index.kneighbors(rows[block], k + (itself is not None))
-            if itself is not None:
-                neighbors = _without(neighbors, itself[block])
-            found[block] = self._deviation(rows[block], neighbors)
-        return found
+        alone = itself is not None
+        k = min(_N_NEIGHBORS, len(self._relative_squares) - alone)
+        neighbors, _ = self._reference_index.kneighbors(rows, k + alone)
+        if itself is not None:
+            neighbors = _without(neighbors, itself)
+        total = _PRIOR_ROWS + self._relative_squares[neighbors].sum(axis=1)
+        return np.sqrt(total / (_PRIOR_ROWS + k))
 
-    def _deviation(self, rows: Floats, neighbors: Indices) -> Floats:
-        """(row,): standard deviation of y at scaled rows, given these neighbors."""
+    def _neighbors(self, rows: Floats, *, alone: bool = False) -> Indices:
+        """(row, k): the nearest known rows of scaled rows; with `alone`, one more."""
+        k = min(_N_NEIGHBORS, len(self._features) - alone)
+        return self._index.kneighbors(rows, k + alone)[0]
+
+    def _regress(self, rows: Floats, neighbors: Indices) -> tuple[Floats, Floats]:
+        """(row, neighbor) weights of the values of neighbors, and (row,) standard deviation of y.
+
+        The mean of the process is unknown, so that the weights sum to 1.
+        """
         kernel, noise = KERNELS["matern"], self._metric.noise
         # relative to the row, so that the squares of distances have enough digits
         offsets = self._features[neighbors] - rows[:, None]
@@ -129,8 +188,20 @@ class ApplicabilityDomain:
         correlation = kernel(np.maximum(between, 0.0))[0]
         correlation += (noise + _JITTER) * np.eye(neighbors.shape[1])
         to_row = kernel(squares)[0]
-        explained = np.sum(to_row * np.linalg.solve(correlation, to_row[..., None])[..., 0], axis=1)
-        return np.sqrt(np.maximum(1.0 - explained, _JITTER) + noise)
+        right = np.stack([to_row, np.ones_like(to_row)], axis=2)
+        weights, of_mean = np.moveaxis(np.linalg.solve(correlation, right), 2, 0)
+        explained = np.sum(to_row * weights, axis=1)
+        of_mean = of_mean / of_mean.sum(axis=1, keepdims=True)
+        weights = weights + (1.0 - weights.sum(axis=1, keepdims=True)) * of_mean
+        return weights, np.sqrt(np.maximum(1.0 - explained, _JITTER) + noise)
+
+
+def _relative_squares(errors: Floats) -> Floats:
+    """(row,): squares of errors (row, output) in units of their means; ones where all are 0."""
+    squares = errors**2
+    mean = squares.mean(axis=0)
+    relative = np.divide(squares, mean, out=np.ones_like(squares), where=mean > 0)
+    return relative.mean(axis=1)
 
 
 def _without(neighbors: Indices, itself: Indices) -> Indices:

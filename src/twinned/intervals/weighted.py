@@ -15,7 +15,6 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from twinned._table import Floats
-from twinned.intervals.shift import standardization
 
 MAX_RATIO = 20.0  # a larger ratio, and a smaller one than its inverse, is an extrapolation
 
@@ -31,7 +30,7 @@ def likelihood_ratio(known: Floats, target: Floats) -> Callable[[Floats], Floats
     >>> ratio(np.array([[0.5], [1.5]])).round(1)  # exactly exp(0) and exp(1)
     array([1. , 2.8])
     """
-    transform = standardization(known)
+    transform = _standardization(known)
 
     def features(rows: Floats) -> Floats:
         return np.nan_to_num(transform(rows))
@@ -69,3 +68,12 @@ def weighted_quantiles(
     rank = np.searchsorted(sums, needed * (1 - 1e-12))
     quantiles: Floats = np.append(scores, np.inf)[rank]
     return quantiles
+
+
+def _standardization(known: Floats) -> Callable[[Floats], Floats]:
+    """Features minus their mean, by their standard deviation; constant features are dropped."""
+    missing = np.isnan(known)
+    count = np.maximum(1, (~missing).sum(axis=0))
+    mean = np.where(missing, 0.0, known).sum(axis=0) / count
+    std = np.sqrt((np.where(missing, 0.0, known - mean) ** 2).sum(axis=0) / count)
+    return lambda rows: (rows - mean)[:, std > 0] / std[std > 0]

@@ -58,7 +58,7 @@ def impute_target(
     """Known values and, for censored rows, expected values given the known ones and the bounds.
 
     The process is that of y or, where all known values and limits are positive, that of log y, if
-    it has the higher likelihood.
+    it has the higher likelihood. A lower bound of 0 is that of all positive values.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def impute_target(
         processes = {
             own: _fit_process(known, own, process) for own, process in similar.processes.items()
         }
-    below, above = (side[hidden] for side in bounds.beyond)
+    below, above = bounds.lower[hidden] <= 0, bounds.beyond[1][hidden]
     by_log = (below & uses_log[0]) | (above & uses_log[1])
     for logarithm, process in processes.items():
         own = hidden[by_log == logarithm]
@@ -114,16 +114,22 @@ def finite_bounds(
 ) -> TargetBounds:
     """Bounds without infinite ends: these are twice as far from the limit as is expected.
 
-    So a model that is trained with bounds cannot extrapolate arbitrarily far beyond a limit. The
-    arguments are those of `impute_target`.
+    So a model that is trained with bounds cannot extrapolate arbitrarily far beyond a limit. A
+    lower bound of 0, which all positive values have, is replaced, too, by one that is not lower.
+    The arguments are those of `impute_target`.
     """
-    limits, (below, above) = bounds.limits(), bounds.beyond
+    below, above = np.isneginf(bounds.lower) | _is_zero(bounds), bounds.beyond[1]
     least = _LEAST_REACH * np.std(bounds.lower[~bounds.censored])
+    limits = np.where(below, bounds.upper, bounds.limits())
     distance = np.abs(impute_target(features, bounds, sample_weight).y - limits)
     reach = _REACH * np.maximum(distance, least)
-    return TargetBounds(
-        np.where(below, limits - reach, bounds.lower), np.where(above, limits + reach, bounds.upper)
-    )
+    lower = np.where(below, np.maximum(limits - reach, bounds.lower), bounds.lower)
+    return TargetBounds(lower, np.where(above, limits + reach, bounds.upper))
+
+
+def _is_zero(bounds: TargetBounds) -> NDArray[np.bool_]:
+    """(row,): whether the lower bound of a censored value is 0, that of all positive values."""
+    return bounds.censored & (bounds.lower == 0)
 
 
 def _choose_processes(
@@ -135,7 +141,8 @@ def _choose_processes(
     it must be clearly better.
     """
     process = _fit_process(known, False)
-    if min(np.min(ends[np.isfinite(ends)]) for ends in bounds) <= 0:
+    ends = np.append(bounds.lower[~_is_zero(bounds)], bounds.upper)
+    if np.min(ends[np.isfinite(ends)]) <= 0:
         return {False: process}, (False, False)
     of_log = _fit_process(known, True)
     gain = _log_likelihood(of_log, True) - _log_likelihood(process, False)

@@ -132,7 +132,8 @@ def relevance_factors(inverse_lengths: Floats) -> Floats:
 def relevance_of_features(metric: LearnedMetric, schema: TableSchema) -> Floats:
     """(feature,) relevance of the features of a table: their slopes, which sum to 1.
 
-    That of a categorical feature is the root of the sum of squares over its indicators.
+    That of a categorical feature is the root of the sum of squares over its indicators, and an
+    indicator of missing values counts with its feature.
 
     >>> schema = TableSchema(["categorical", "numeric"], [["a", "b"], []], [2, 0])
     >>> slopes = np.array([1.0, 1.2, 1.6])  # the numeric feature is encoded first
@@ -146,6 +147,7 @@ def relevance_of_features(metric: LearnedMetric, schema: TableSchema) -> Floats:
         end = start + schema.n_indicators[j]
         relevance[j] = np.sqrt(np.sum(metric.slopes[start:end] ** 2))
         start = end
+    relevance[schema.marked] = np.hypot(relevance[schema.marked], metric.slopes[start:])
     total = relevance.sum()
     return relevance / total if total > 0 else np.full(len(relevance), 1.0 / len(relevance))
 

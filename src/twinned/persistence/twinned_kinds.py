@@ -22,7 +22,7 @@ def _build_table(parts: State, at: At) -> TableSchema:
     table = TableSchema(**parts)
     for kind, known, n in zip(table.kinds, table.categories, table.n_indicators, strict=True):
         at.ensure(len(set(known)) == len(known), "has a category twice")
-        at.ensure(n <= (len(known) if kind == CATEGORICAL else 0), f"has {n} indicators")
+        at.ensure(n <= (len(known) if kind == CATEGORICAL else 1), f"has {n} indicators")
         at.ensure(kind != NUMERIC or not known, "has categories of a numeric feature")
     at.bind("encoded", table.n_encoded)
     return table

@@ -12,6 +12,8 @@ from twinned._formatting import format_number
 WIDTH, HEIGHT = 520, 320
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
 _MAX_LETTERS = 20  # of a name beside a bar
+_LETTER = 7  # width of a digit
+_LARGE = 1e6  # numbers from here on have a power of ten
 
 
 class Chart:
@@ -29,10 +31,20 @@ class Chart:
         self.x_range, self.y_range = _padded(x_range, log_x), _padded(y_range, False)
         self._log, self._labels = log_x, (x_label, y_label)
         self._marks: list[str] = []
+        self._y_ticks = ticks(*self.y_range)
+        self._x_ticks = powers(*self.x_range) if log_x else ticks(*self.x_range)
+        longest = max(map(len, tick_labels(self._y_ticks)), default=0)
+        self._left = max(LEFT, 28 + _LETTER * longest)
+        widths = [_LETTER * len(label) for label in tick_labels(self._x_ticks)]
+        self._right = max(RIGHT, *(width // 2 for width in widths), 0)
+        # every second one, where labels would touch
+        space = (WIDTH - self._left - self._right) / max(1, len(widths))
+        if max(widths, default=0) + _LETTER > space:
+            self._x_ticks = self._x_ticks[::2]
 
     def x(self, value: float) -> float:
         low, high, value = (math.log2(v) if self._log else v for v in (*self.x_range, value))
-        return LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+        return self._left + (value - low) / (high - low) * (WIDTH - self._left - self._right)
 
     def y(self, value: float) -> float:
         low, high = self.y_range
@@ -66,7 +78,7 @@ class Chart:
         """Return the chart; `description` is its text for screen readers."""
         x_label, y_label = (escape(label) for label in self._labels)
         labels = (
-            f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" '
+            f'<text class="label" x="{(self._left + WIDTH - self._right) / 2}" y="{HEIGHT - 8}" '
             f'text-anchor="middle">{x_label}</text>'
             f'<text class="label" transform="translate(14 {(HEIGHT - BOTTOM) / 2}) rotate(-90)" '
             f'text-anchor="middle">{y_label}</text>'
@@ -74,17 +86,18 @@ class Chart:
         return _svg([*self._axes(), *self._marks, labels], HEIGHT, description)
 
     def _axes(self) -> Iterator[str]:
-        for value in ticks(*self.y_range):
+        left, right = self._left, WIDTH - self._right
+        for value, label in zip(self._y_ticks, tick_labels(self._y_ticks), strict=True):
             at = self.y(value)
             yield (
-                f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
-                f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">'
-                f"{format_number(value)}</text>"
+                f'<line class="grid" x1="{left}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>'
+                f'<text class="tick" x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">'
+                f"{label}</text>"
             )
-        for value in powers(*self.x_range) if self._log else ticks(*self.x_range):
+        for value, label in zip(self._x_ticks, tick_labels(self._x_ticks), strict=True):
             yield (
                 f'<text class="tick" x="{self.x(value):.1f}" y="{HEIGHT - BOTTOM + 16}" '
-                f'text-anchor="middle">{format_number(value)}</text>'
+                f'text-anchor="middle">{label}</text>'
             )
 
 
@@ -162,6 +175,24 @@ def ticks(low: float, high: float) -> list[float]:
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (step * factor) <= 6)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+
+
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Return the numbers of an axis as different texts, large ones with a power of ten.
+
+    >>> tick_labels([0.0, 1000.0]), tick_labels([0.0, 2e6, 2.5e6]), tick_labels([1e7, 10000001.0])
+    (['0', '1,000'], ['0', '2e6', '2.5e6'], ['10,000,000', '10,000,001'])
+    """
+    labels = [format_number(value) for value in values]
+    if max(map(abs, values), default=0.0) >= _LARGE:
+        short = [_with_power(value) for value in values]
+        labels = short if len(set(short)) == len(short) else labels
+    return labels
+
+
+def _with_power(value: float) -> str:
+    mantissa, _, exponent = f"{value:.3e}".partition("e")
+    return f"{float(mantissa):g}e{int(exponent)}" if value else "0"
 
 
 def powers(low: float, high: float) -> list[float]:

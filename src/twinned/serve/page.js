@@ -30,7 +30,7 @@ function describeApplicability({ label, score, error, coverage }) {
     outside: "Outside of the known cases: the prediction is an extrapolation" }[label];
   const measured = error === undefined ? "" : `; such rows had a root mean square error of ${format(error)}`;
   const covered = coverage === undefined ? "" : `; ${Math.round(100 * coverage)} % of them were within their interval`;
-  return `${where} (${score.toPrecision(2)} times the uncertainty of a typical one${measured}${covered}).`;
+  return `${where} (${score.toPrecision(2)} times the expected error of a typical one${measured}${covered}).`;
 }
 
 function createElement(kind, text, properties = {}) {
@@ -56,7 +56,10 @@ function drawComparables(comparables, prediction) {
   const width = 520, step = 26, bottom = step * comparables.length + 12, height = bottom + 44;
   const values = comparables.flatMap((one) => [one.known, one.estimate]).concat(prediction);
   const low = Math.min(...values), span = Math.max(...values) - low || 1;
-  const x = (value) => 20 + (value - low) / span * (width - 40);
+  const marks = ticks(low, low + span);
+  const labelWidth = 7 * Math.max(...marks.map((value) => format(value).length), 1);
+  const margin = Math.max(20, labelWidth / 2 + 2);
+  const x = (value) => margin + (value - low) / span * (width - 2 * margin);
   const namespace = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(namespace, "svg");
   const draw = (kind, attributes, text = "") => {
@@ -69,10 +72,11 @@ function drawComparables(comparables, prediction) {
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", "Known value of each comparable case and its estimate for the input");
   draw("line", { class: "line guide", x1: x(prediction), x2: x(prediction), y1: 4, y2: bottom });
-  draw("line", { class: "grid", x1: 20, x2: width - 20, y1: bottom, y2: bottom });
-  for (const value of ticks(low, low + span)) {
+  draw("line", { class: "grid", x1: margin, x2: width - margin, y1: bottom, y2: bottom });
+  const skip = Math.ceil((labelWidth + 7) * marks.length / width);
+  for (const [index, value] of marks.entries()) {
     draw("line", { class: "grid", x1: x(value), x2: x(value), y1: bottom, y2: bottom + 5 });
-    draw("text", { class: "tick", x: x(value), y: bottom + 18, "text-anchor": "middle" }, format(value));
+    if (index % skip === 0) draw("text", { class: "tick", x: x(value), y: bottom + 18, "text-anchor": "middle" }, format(value));
   }
   draw("text", { class: "label", x: width / 2, y: bottom + 38, "text-anchor": "middle" }, target);
   comparables.forEach((one, index) => {

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from twinned import AutoTwinRegressor
 from twinned.datasets import make_wsb
 from twinned.estimators.blending import plan
+from twinned.estimators.blending.costs import CostModel
 from twinned.estimators.blending.members import AUTO, resolve_members
-from twinned.estimators.blending.plan import CostModel, MemberFits
+from twinned.estimators.blending.plan import MemberFits
 
 EXPECTED = {"ridge": 2.0, "gp_rbf": 4.0, "gp_matern": 6.0}
 
@@ -47,6 +48,38 @@ def test_members_that_leave_time_for_others_come_first(fits, budget, fitted):
     assert fits.run_within(specs, budget, perf_counter()) == fitted
     names = {label.partition(":")[0] for label in fitted}
     assert set(fits.skipped) == set(EXPECTED) - names
+
+
+@pytest.mark.parametrize(
+    ("budget", "fitted"),
+    [
+        (1000.0, ["boosting", "tree_twin", "ridge", "gp_matern"]),
+        (30.0, ["boosting:fast", "tree_twin:fast", "ridge", "gp_matern"]),
+        (10.0, ["boosting:small", "tree_twin:small", "ridge", "gp_matern"]),
+        (4.0, ["boosting:small", "ridge"]),  # no twin fits
+    ],
+)
+def test_a_twin_and_its_plain_base_come_first(fits, monkeypatch, budget, fitted):
+    expected = {
+        "boosting": 5, "boosting:fast": 2, "boosting:small": 1, "tree_twin": 50,
+        "tree_twin:fast": 7, "tree_twin:small": 5,
+        "ridge": 0.1, "ridge:fast": 0.1, "gp_matern": 4, "gp_matern:fast": 4,
+    }  # fmt: skip
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: expected[spec.label])
+    names = ["ridge", "gp_matern", "tree_twin", "boosting"]
+    assert fits.run_within(resolve_members(names, "balanced"), budget, perf_counter()) == fitted
+    without = resolve_members(["ridge", "gp_matern", "tree_twin"], "balanced")
+    assert fits.run_within(without, 1000.0, perf_counter())[0] == "ridge"
+
+
+def test_the_small_tree_twin_is_a_member():
+    X, y = make_wsb(60, random_state=0)
+    members = ["ridge", "tree_twin:small"]
+    blend = AutoTwinRegressor(members=members, cv=2, random_state=0).fit(X, y)
+    assert blend.member_names_ == members
+    assert blend.members_["tree_twin:small"].estimator_.max_iter == 100
+    with pytest.raises(ValueError, match="the effort of ridge must be one of 'fast'"):
+        resolve_members(["ridge:small"], "fast")
 
 
 def test_remaining_time_is_less_on_a_slow_machine():

@@ -33,3 +33,11 @@ def test_twins_of_selected_features(check, rows):
     check(twin, new, 5e-6, 5e-6)
     twin.set_params(anchors=NearestAnchors(3), weights="distance")
     check(twin, new, 5e-6, 5e-6)
+
+
+def test_missing_values_of_networks(check, rows):
+    X, y, new = (part.copy() for part in rows)
+    X[::5, 1], new[::3, 1], new[::4, 0] = np.nan, np.nan, np.nan
+    check(NeuralRegressor(**SMALL).fit(X, y), new, 5e-6, 5e-6)
+    twin = TwinNeuralRegressor(**SMALL, anchors=NearestAnchors(3), weights="distance")
+    check(twin.fit(X, y), new, 5e-6, 5e-6)

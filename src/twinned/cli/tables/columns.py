@@ -142,16 +142,24 @@ class Target(NamedTuple):
     lower: np.ndarray
     upper: np.ndarray
 
+    @property
+    def is_limit(self) -> np.ndarray:
+        """(n_rows,): whether a cell is a limit."""
+        return self.lower < self.upper
+
+    def with_lower_bound(self, bound: float) -> Target:
+        """The target with this lower bound of values below a limit."""
+        import numpy as np
+
+        return self._replace(lower=np.where(np.isneginf(self.lower), bound, self.lower))
+
 
 def target_column(table: Table, name: str) -> Target:
-    """Convert the target to float64; a missing value raises a ValueError."""
+    """Convert the target to float64; the table has no row without a value."""
     import numpy as np
 
     hint = "; the target must be a number or a limit such as <5 in every row"
     values, sides = numeric_column(table, name, hint)
-    if np.isnan(values).any():
-        cell = table.location(int(np.isnan(values).argmax()), name)
-        raise ValueError(f"{cell} has no value; remove the rows without a target.")
     column, number_format = table.column(name), table.number_format(name)
     limits = values.copy()
     for row in np.flatnonzero(sides):  # the value is half of it

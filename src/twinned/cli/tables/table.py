@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -74,6 +74,12 @@ class Table:
         if name not in self._numbers:
             self._numbers[name] = _parse_column(self.column(name), self.number_format(name))
         return self._numbers[name]
+
+    def take(self, rows: Sequence[int]) -> Table:
+        """The table with these rows only."""
+        columns = [[column[row] for row in rows] for column in self.columns]
+        lines = [self.lines[row] for row in rows]
+        return replace(self, columns=columns, lines=lines, _numbers={})
 
     def location(self, row: int, name: str) -> str:
         """Description of the position of a cell, for messages."""

@@ -9,18 +9,25 @@ import numpy as np
 from twinned._table import Floats, column_list, encode, extend_schema, is_table
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, list_names
 from twinned.diagnostics.result import format_percent
-from twinned.intervals.shift import expected_share, is_unlikely, rows_outside
+from twinned.intervals.applicability import LABELS, OUTSIDE, ApplicabilityDomain
+from twinned.intervals.known_values import is_unlikely
+from twinned.models.relevance import learn_relevance
+
+_MAX_ROWS = 200  # of which the metric is learned
 
 
 def check_new_rows(table: CheckedTable, X_new: Any) -> list[Finding]:
-    """Find new rows beyond the ranges or the categories of the training rows, or far from all."""
-    matrix = _encode(table, X_new)
-    known = table.matrix
-    outside, beyond = rows_outside(matrix, known, table.schema.numeric)
-    n_outside, n_rows = int(outside.sum()), len(matrix)
-    if not is_unlikely(n_outside, n_rows, expected_share(known)):
+    """Find new rows that are outside of the training rows, as `applicability` of a twin does."""
+    matrix, schema = _encode(table, X_new), table.schema
+    known = schema.to_rows(table.matrix).features
+    metric = learn_relevance(known, table.y, max_rows=_MAX_ROWS)
+    domain = ApplicabilityDomain(table.matrix, known, metric, table.y, schema.categorical)
+    classes = domain.classify(matrix, domain.score(schema.to_rows(matrix).features))
+    n_outside, n_rows = int(np.sum(classes == LABELS.index(OUTSIDE))), len(matrix)
+    expected = domain.expected_share()
+    if not is_unlikely(n_outside, n_rows, expected):
         return []
-    counts = beyond.sum(axis=0)
+    counts = domain.known_values.beyond(matrix).sum(axis=0)
     features = [int(j) for j in np.argsort(-counts, kind="stable") if counts[j] > 0]
     where = f", most often in {list_names([table.names[j] for j in features])}" if features else ""
     return [
@@ -28,13 +35,13 @@ def check_new_rows(table: CheckedTable, X_new: Any) -> list[Finding]:
             "TW401",
             f"{n_outside:,} of {n_rows:,} new rows ({format_percent(n_outside / n_rows)}) lie "
             f"outside of the training rows{where}; of rows like those, "
-            f"{format_percent(expected_share(known))} would.",
+            f"{format_percent(expected)} would.",
             "Errors and intervals reported here do not hold there: label such rows and add them to "
             "the table (twinned.query selects them), or restrict predictions to rows inside.",
             {
                 "rows": n_outside,
                 "share": n_outside / n_rows,
-                "expected_share": expected_share(known),
+                "expected_share": expected,
                 "features": {table.names[j]: int(counts[j]) for j in features},
             },
         )

@@ -35,6 +35,8 @@ from twinned.models.base_estimator import (
 from twinned.pairing.pairs import HalfPairs
 
 EFFORTS = ["fast", "balanced", "thorough"]
+SMALL = "small"  # a further effort of the members that are compared first, for short budgets
+_SMALL_MEMBERS = ("boosting", "tree_twin")
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 
@@ -58,12 +60,22 @@ class Sizes(NamedTuple):
 
 
 SIZES = {
+    SMALL: Sizes(200, 60, 0.2, 1000),
     "fast": Sizes(200, 150, 0.1, 1000),
     "balanced": Sizes(500, 300, 0.05, 2000),
     "thorough": Sizes(1000, 600, 0.03, 2000),
 }
-# The tree twin is `TwinRegressor()`, but with effort="fast" has fewer iterations and pairs.
-FAST_TWIN_ITERATIONS, FAST_TWIN_PAIRS, FAST_TWIN_FEATURES = 250, 40_000, 20
+
+
+class TwinSizes(NamedTuple):
+    """Iterations and pairs of a tree twin that is smaller than `TwinRegressor()`."""
+
+    iterations: int
+    pairs: int
+    max_features: float  # of the table; with more, the tree twin is `TwinRegressor()`
+
+
+TWIN_SIZES = {SMALL: TwinSizes(100, 10_000, np.inf), "fast": TwinSizes(250, 40_000, 20)}
 # Steps of the networks that hold out a fold, as a share of those of the final networks: with fewer,
 # the out-of-fold predictions are worse than the final ones, and the weights of networks too small.
 FOLD_STEPS = {"fast": 1.0, "balanced": 0.25, "thorough": 1.0}
@@ -223,13 +235,14 @@ def _tree_twin(
     effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
 ) -> TwinRegressor:
     smaller: dict[str, Any] = {}
-    if effort == "fast" and context.schema.n_features <= FAST_TWIN_FEATURES:
+    sizes = TWIN_SIZES.get(effort)
+    if sizes is not None and context.schema.n_features <= sizes.max_features:
         base = default_estimator(n_rows, 1)
         # as many leaves as with all pairs of the default
-        share = min(1.0, FAST_TWIN_PAIRS / min(max(1, n_rows * (n_rows - 1) // 2), DEFAULT_PAIRS))
+        share = min(1.0, sizes.pairs / min(max(1, n_rows * (n_rows - 1) // 2), DEFAULT_PAIRS))
         leaf = max(1, int(base.min_samples_leaf * share))
-        base.set_params(max_iter=FAST_TWIN_ITERATIONS, min_samples_leaf=leaf)
-        smaller = {"estimator": base, "pairs": HalfPairs(FAST_TWIN_PAIRS)}
+        base.set_params(max_iter=sizes.iterations, min_samples_leaf=leaf)
+        smaller = {"estimator": base, "pairs": HalfPairs(sizes.pairs)}
     return TwinRegressor(
         **smaller,
         categorical_features=preparation.categorical_columns,
@@ -340,11 +353,16 @@ def resolve_members(members: Any, effort: str) -> list[MemberSpec]:
     return specs
 
 
+def efforts_of(name: str) -> list[str]:
+    """The efforts of a built-in member, the smallest first."""
+    return [SMALL, *EFFORTS] if name in _SMALL_MEMBERS else EFFORTS
+
+
 def _resolve(entry: Any, effort: str) -> MemberSpec:
     if isinstance(entry, str):
         name, _, own_effort = entry.partition(":")
         check_choice("a member", name, list(MEMBERS), " or a tuple (name, estimator)")
-        check_choice(f"the effort of {name}", own_effort or effort, EFFORTS)
+        check_choice(f"the effort of {name}", own_effort or effort, efforts_of(name))
         one_fit = name in ("neural", "neural_twin", "gp_matern", "gp_rbf")
         return MemberSpec(entry, own_effort or effort, *MEMBERS[name], entry, one_fit)
     if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], str):

@@ -1,8 +1,10 @@
 """Order, time budget and parallel fits of the members of a blend.
 
 Without a time budget, the fits of all members and folds are independent tasks of one pool of
-threads. With one, members are fitted one after another, in the order of expected gain per second;
-those that need more than half of the remaining time come last. A member is skipped where its
+threads. With one, members are fitted one after another: first gradient boosting and the tree twin,
+whose base it is, so that also a short fit shows whether twinning helps; then the others, in the
+order of expected gain per second. Those that need more than half of the remaining time come last. A
+member is skipped where its
 expected time exceeds the remaining time; a built-in member is tried with less effort first. The
 expected time is that of a cost model, corrected by the time of the members that have been fitted;
 where a member is fitted in each fold, the first fold corrects it once more.
@@ -14,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -22,26 +24,16 @@ from joblib import Parallel, delayed, effective_n_jobs
 from twinned._compat import is_remote_backend
 from twinned._table import Floats
 from twinned.estimators.blending.censored import impute_folds
+from twinned.estimators.blending.costs import CostModel, finishing_seconds
 from twinned.estimators.blending.members import (
-    EFFORTS,
-    FAST_TWIN_FEATURES,
-    FAST_TWIN_ITERATIONS,
-    FAST_TWIN_PAIRS,
-    FOLD_STEPS,
-    N_NETWORKS,
-    SIZES,
     FittedMember,
     MemberContext,
     MemberSpec,
     TrainingRows,
+    efforts_of,
     fit_member,
-    resolve_members,
 )
-from twinned.estimators.blending.rows import default_folds
 from twinned.exceptions import SkippedMemberWarning
-from twinned.intervals.error_scale import MAX_SPLIT_FEATURES
-from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
-from twinned.models.relevance import MAX_ROWS as RELEVANCE_ROWS
 from twinned.models.threads import limit_openmp, limit_threads, one_thread_if_remote
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
@@ -56,14 +48,11 @@ _GAIN = {
     "boosting": 1.0,
     "ridge": 0.5,
 }
-_NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step takes no longer
 _SAFETY = 1.15  # of expected times
 _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
-# Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
-# more; with fewer rows per feature, the search in a fold does not start from that of all rows.
-_COARSE_STEPS, _FINE_STEPS, _COARSE_ROWS, _ROWS_PER_FEATURE = 180, 30, 250, 15
-# Of the time budget: fewer rows are fitted where boosting and the calibration take longer.
-_SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
+# A plain model and a twin of the same base, which are compared first, and the shares of the
+# remaining time that they may take; with the least effort, they may take more.
+_COMPARISON, _LEAST_EFFORT_SHARE = {"boosting": 0.1, "tree_twin": 0.3}, 0.7
 _FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 
@@ -143,11 +132,17 @@ class MemberFits:
         )
         results: list[MemberResult] = []
         pending = sorted(specs, key=clock.seconds_per_gain)
+        for spec in self._comparison(specs):
+            limits = dict.fromkeys(self._efforts(spec), _COMPARISON[spec.name])
+            limits[self._efforts(spec)[-1]] = _LEAST_EFFORT_SHARE
+            fitting = [own for own in limits if clock.fits(own, limits[own])]
+            if fitting:
+                results += self._run_one(fitting[0], clock, required=not results)
+                pending.remove(spec)
         for share in (_FIRST_SHARE, 1.0):  # first those that leave time for others
             waiting, pending = pending, []
             for spec in waiting:
-                limit = share * clock.remaining / _SAFETY
-                fitting = [own for own in self._efforts(spec) if clock.expected(own) < limit]
+                fitting = [own for own in self._efforts(spec) if clock.fits(own, share)]
                 if fitting:
                     results += self._run_one(fitting[0], clock, required=not results)
                 else:
@@ -198,11 +193,18 @@ class MemberFits:
         """The fits of a member; −1 is that of all rows."""
         return [-1] if spec.one_fit else [*range(self.rows.n_folds), -1]
 
+    def _comparison(self, specs: list[MemberSpec]) -> list[MemberSpec]:
+        """The plain model and the twin that are compared first; none where one is missing."""
+        by_name = {spec.name: spec for spec in specs if isinstance(spec.entry, str)}
+        pair = [by_name[name] for name in _COMPARISON if name in by_name]
+        return pair if len(pair) == len(_COMPARISON) else []
+
     def _efforts(self, spec: MemberSpec) -> list[MemberSpec]:
         """A built-in member with its own effort and with each smaller one, largest first."""
         if not isinstance(spec.entry, str):
             return [spec]
-        smaller = EFFORTS[: EFFORTS.index(spec.effort)]
+        efforts = efforts_of(spec.name)
+        smaller = efforts[: efforts.index(spec.effort)]
         return [spec, *(spec.with_effort(effort) for effort in reversed(smaller))]
 
     def _run_tasks(
@@ -296,82 +298,6 @@ def _fit_fold(
     )
 
 
-class CostModel:
-    """Expected seconds of the fits of a member on a recent machine."""
-
-    def __init__(self, n_rows: int, n_columns: int, n_folds: int, n_jobs: int) -> None:
-        self.n_rows, self.n_columns = n_rows, n_columns
-        self.n_folds, self.n_jobs = n_folds, n_jobs
-
-    @classmethod
-    def of(cls, rows: TrainingRows, n_jobs: int) -> Self:
-        n_rows, n_columns = rows.matrix.shape
-        return cls(n_rows, n_columns, rows.n_folds, n_jobs)
-
-    def seconds(self, spec: MemberSpec) -> float:
-        """Expected seconds of all fits of a member, with `n_jobs`."""
-        if spec.name in ("neural", "neural_twin"):
-            return self._networks(spec)
-        if spec.name in ("gp_matern", "gp_rbf"):
-            return self._gaussian_processes(SIZES[spec.effort].gp_rows)
-        if spec.one_fit:
-            return self._one_fit(spec) * (1 + self.n_folds / 2)
-        n_fits = self.n_folds + 1
-        return self._one_fit(spec) * -(-n_fits // self.n_jobs) + 0.05
-
-    def _one_fit(self, spec: MemberSpec) -> float:
-        n, p, sizes = self.n_rows, self.n_columns, SIZES[spec.effort]
-        if spec.name == "ridge":
-            return 8e-9 * n * p**2 + 0.02
-        if spec.name == "extra_trees":
-            return sizes.trees * (2e-8 * n * np.log2(n + 1) * p + 1.2e-3)
-        if spec.name == "boosting":
-            return sizes.boosting_iterations * (4e-8 * n * p + 1e-4 * p + 1e-3)
-        if spec.name == "tree_twin":
-            p = min(p, MAX_FEATURES)
-            fast = spec.effort == "fast" and p <= FAST_TWIN_FEATURES
-            pairs = min(FAST_TWIN_PAIRS if fast else default_n_pairs(p), n * n / 2)
-            iterations = FAST_TWIN_ITERATIONS if fast else default_iterations(n)
-            return iterations * (6e-9 * pairs * 3 * p + 2e-3) + 2e-6 * n * n
-        if spec.name == "catboost":
-            return 0.8 + (0.1 + 2e-4 * n) * p
-        return 1e-6 * n * p + 0.5
-
-    def _gaussian_processes(self, max_rows: int) -> float:
-        """A process of all rows, and one of each fold, whose search starts there."""
-        n, p = self.n_rows, self.n_columns
-        in_fold = int(n * (1 - 1 / self.n_folds))
-        if in_fold < _ROWS_PER_FEATURE * p:
-            fold = gp_seconds(in_fold, p)
-        else:
-            fold = _FINE_STEPS * _likelihood_seconds(min(in_fold, 1000), p)
-        predicting = 2 * _likelihood_seconds(min(n, max_rows), p)
-        return gp_seconds(n, p) + self.n_folds * fold + (1 + self.n_folds) * predicting
-
-    def _networks(self, spec: MemberSpec) -> float:
-        from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
-
-        sizes = NEURAL_EFFORTS[spec.effort]
-        n_steps = N_NETWORKS[spec.effort] * sizes.max_steps
-        n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
-        per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
-        per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30
-        return 10.0 + n_steps * per_step / self.n_jobs
-
-
-def gp_seconds(n_rows: int, n_columns: int) -> float:
-    """Expected seconds of the search for the hyperparameters of a Gaussian process."""
-    seconds = _COARSE_STEPS * _likelihood_seconds(min(n_rows, _COARSE_ROWS), n_columns)
-    if n_rows > _COARSE_ROWS:
-        seconds += _FINE_STEPS * _likelihood_seconds(min(n_rows, 1000), n_columns)
-    return seconds
-
-
-def _likelihood_seconds(n_rows: int, n_columns: int) -> float:
-    """Expected seconds of a likelihood and its gradient."""
-    return 2.1e-11 * n_rows**3 + (1e-7 + 7e-10 * n_columns) * n_rows**2
-
-
 class _Clock:
     """Remaining time, and expected times corrected by those of the members so far."""
 
@@ -383,6 +309,10 @@ class _Clock:
     def remaining(self) -> float:
         """Seconds until the blend must be computed; more for that on a slow or busy machine."""
         return self._deadline - time.perf_counter() - self._finishing * max(1.0, self._slowness)
+
+    def fits(self, spec: MemberSpec, share: float) -> bool:
+        """Whether a member is expected to take at most this share of the remaining time."""
+        return self.expected(spec) < share * self.remaining / _SAFETY
 
     def expected(self, spec: MemberSpec) -> float:
         return self._model.seconds(spec) * self._slowness
@@ -397,36 +327,3 @@ class _Clock:
     def calibrate(self, spec: MemberSpec, seconds: float) -> None:
         self._expected += self._model.seconds(spec)
         self._actual += seconds
-
-
-def finishing_seconds(n_rows: int, n_columns: int) -> float:
-    """Expected seconds of the blend and of the calibration of intervals."""
-    features = min(n_columns + 7, 2 * MAX_SPLIT_FEATURES)
-    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * features
-
-
-def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | None) -> int:
-    """How many of `n_rows` rows can be fitted and calibrated within `seconds`, at least 1,000."""
-    least = min(n_rows, _LEAST_SUBSET)
-    (spec,) = resolve_members(["boosting:fast"], "fast")
-    size = n_rows
-    while size > least:
-        cost = CostModel(size, n_columns, 5, effective_n_jobs(n_jobs))
-        if finishing_seconds(size, n_columns) + cost.seconds(spec) <= _SUBSET_SHARE * seconds:
-            break
-        size = max(least, int(0.8 * size))
-    return size
-
-
-def relevance_seconds(n_rows: int, n_columns: int) -> float:
-    """Expected seconds of the Gaussian process from which the relevance of features is learned."""
-    return gp_seconds(min(n_rows, RELEVANCE_ROWS), n_columns)
-
-
-def member_seconds(name: str, n_rows: int, n_columns: int, n_jobs: int | None) -> float:
-    """Expected seconds of all fits of a member of a blend of these rows."""
-    (spec,) = resolve_members([name], "balanced")
-    model = CostModel(
-        n_rows, n_columns, default_folds(n_rows, "balanced"), effective_n_jobs(n_jobs)
-    )
-    return model.seconds(spec)

@@ -175,6 +175,11 @@ def _read_networks(
     anchor_estimates: Any,
     weights: NDArray[np.float64],
 ) -> NetworkCore:
+    if model._schema.marked:
+        raise ValueError(
+            f"The {type(model).__name__} was fitted to rows with missing values, which the C code "
+            "does not replace; impute them before the fit, or export to ONNX."
+        )
     columns = _scaled_columns(model._schema, networks.scale, networks.columns)
     used = np.flatnonzero(networks.member_weights)
     return NetworkCore(

@@ -77,7 +77,7 @@ def split_rows(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
 
     The columns are those of `twinned.models.trees.anchor_masks.row_matrix`.
     """
-    if not schema.categorical:
+    if not schema.categorical and not schema.marked:
         return matrix
     parts = [graph.columns(matrix, schema.numeric)] if schema.numeric else []
     for j in schema.categorical:
@@ -85,7 +85,12 @@ def split_rows(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
         if schema.n_indicators[j]:
             is_own = graph.add("Equal", codes, np.arange(schema.n_indicators[j], dtype=float))
             parts.append(_where_known(graph, codes, graph.cast(is_own, DOUBLE)))
-    return graph.concatenate([*parts, graph.columns(matrix, schema.categorical)])
+    if schema.marked:
+        missing = graph.add("IsNaN", graph.columns(matrix, schema.marked))
+        parts.append(graph.cast(missing, DOUBLE))
+    if schema.categorical:
+        parts.append(graph.columns(matrix, schema.categorical))
+    return graph.concatenate(parts)
 
 
 def _encode_columns(graph: Graph, columns: list[Column], matrix: Tensor) -> Tensor:

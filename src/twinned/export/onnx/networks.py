@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.network import Shape
+from twinned.models.neural.problem import Scale
 
 Networks = NeuralDifferenceModel | PlainNetworks
 
@@ -84,16 +85,19 @@ class _Layers(NamedTuple):
 
 def add_features(graph: Graph, networks: Networks, rows: Tensor, n_encoded: int) -> Tensor:
     """(row, feature) float32: scaled inputs of networks, from rows of `split_rows`."""
-    n_numeric = len(networks.scale.X_mean)
-    numeric = graph.columns(rows, range(n_numeric))
-    centered = graph.add("Sub", numeric, networks.scale.X_mean)
-    parts = [graph.add("Div", centered, networks.scale.X_spread)]
-    if n_encoded > n_numeric:
-        parts.append(graph.columns(rows, range(n_numeric, n_encoded)))
-    features = graph.concatenate(parts)
+    features = add_scaled(graph, networks.scale, graph.columns(rows, range(n_encoded)), n_encoded)
     if networks.columns is not None:
         features = graph.columns(features, networks.columns)
     return graph.cast(features, FLOAT)
+
+
+def add_scaled(graph: Graph, scale: Scale, encoded: Tensor, n_encoded: int) -> Tensor:
+    """(row, column): encoded features, with missing values filled and numbers scaled."""
+    n_rest = n_encoded - len(scale.X_mean)
+    missing = graph.add("IsNaN", encoded)
+    filled = graph.add("Where", missing, np.append(scale.X_fill, np.zeros(n_rest)), encoded)
+    centered = graph.add("Sub", filled, np.append(scale.X_mean, np.zeros(n_rest)))
+    return graph.add("Div", centered, np.append(scale.X_spread, np.ones(n_rest)))
 
 
 def count_features(networks: Networks, n_encoded: int) -> int:

@@ -211,9 +211,9 @@ class _TwinGraph:
         features = graph.columns(rows, range(n_encoded))
         if scale is None:
             return features
-        n_rest = n_encoded - len(scale.X_mean)
-        centered = graph.add("Sub", features, np.append(scale.X_mean, np.zeros(n_rest)))
-        return graph.add("Div", centered, np.append(scale.X_spread, np.ones(n_rest)))
+        from twinned.export.onnx.networks import add_scaled
+
+        return add_scaled(graph, scale, features, n_encoded)
 
 
 def add_learned(graph: Graph, metric: LearnedMetric, features: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
-from twinned._table import Floats, Rows, TableSchema
+from twinned._table import Floats, Rows, TableSchema, mark_missing
 from twinned._validation import (
     check_sample_weight,
     validate_table,
@@ -43,40 +43,56 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 class Scale(NamedTuple):
-    """Means and standard deviations that scale X and y; constant columns are only centered."""
+    """Means and standard deviations that scale X and y; constant columns are only centered.
+
+    A missing number is replaced by the median of its feature, and a missing category has the
+    indicator of no category.
+    """
 
     X_mean: Floats
     X_spread: Floats
     y_mean: Floats
     y_spread: Floats
+    X_fill: Floats
 
     @classmethod
     def fit(cls, rows: Rows, y: Floats, weight: Floats, scaling: str) -> Scale:
         share = (weight / weight.sum())[:, None]
+        fill = _medians(rows.numeric)
+        numeric = np.where(np.isnan(rows.numeric), fill, rows.numeric)
         if scaling == "signed_max":
             # the author's: X by its largest excess over the mean, y as it is
-            mean = (share * rows.numeric).sum(axis=0)
-            excess = (rows.numeric - mean).max(axis=0, initial=0.0)
+            mean = (share * numeric).sum(axis=0)
+            excess = (numeric - mean).max(axis=0, initial=0.0)
             zero, one = np.zeros(y.shape[1]), np.ones(y.shape[1])
-            return cls(mean, _not_constant(excess, mean), zero, one)
+            return cls(mean, _not_constant(excess, mean), zero, one, fill)
 
         def moments(values: Floats) -> tuple[Floats, Floats]:
             mean = (share * values).sum(axis=0)
             spread = np.sqrt((share * (values - mean) ** 2).sum(axis=0))
             return mean, _not_constant(spread, mean)
 
-        return cls(*moments(rows.numeric), *moments(y))
+        return cls(*moments(numeric), *moments(y), fill)
 
     def transform(self, rows: Rows) -> Rows:
-        """Scale the numeric features."""
-        scaled = (rows.numeric - self.X_mean) / self.X_spread
-        return Rows(scaled, rows.one_hot, rows.codes)
+        """Fill missing values and scale the numeric features."""
+        numeric = np.where(np.isnan(rows.numeric), self.X_fill, rows.numeric)
+        one_hot = np.where(np.isnan(rows.one_hot), 0.0, rows.one_hot)
+        return Rows((numeric - self.X_mean) / self.X_spread, one_hot, rows.codes)
 
     def transform_y(self, y: Floats) -> Floats:
         return (y - self.y_mean) / self.y_spread
 
     def inverse_transform_y(self, y: Floats) -> Floats:
         return y * self.y_spread + self.y_mean
+
+
+def _medians(values: Floats) -> Floats:
+    """(column,): medians of the known values; 0 where there are none."""
+    known = ~np.isnan(values).all(axis=0)
+    medians = np.zeros(values.shape[1])
+    medians[known] = np.nanmedian(values[:, known], axis=0)
+    return medians
 
 
 def _not_constant(spread: Floats, mean: Floats) -> Floats:
@@ -244,8 +260,9 @@ def _validate_data(
     allow_unlabelled: bool,
 ) -> TrainingTable:
     matrix, schema = validate_training_table(
-        estimator, X, estimator.categorical_features, allow_nan=False, pair_dtype=_FLOAT64
+        estimator, X, estimator.categorical_features, allow_nan=True, pair_dtype=_FLOAT64
     )
+    schema = mark_missing(schema, matrix)
     n_rows = len(matrix)
     weight = check_sample_weight(sample_weight, n_rows)
     bounds = None
@@ -389,7 +406,7 @@ def _validation_rows(
     if X_val is None or y_val is None:
         missing = "X_val" if X_val is None else "y_val"
         raise ValueError(f"X_val and y_val must be given together, but {missing} is None.")
-    matrix, _ = validate_table(estimator, X_val, table.schema, allow_nan=False, pair_dtype=_FLOAT64)
+    matrix, _ = validate_table(estimator, X_val, table.schema, allow_nan=True, pair_dtype=_FLOAT64)
     y = validate_target(estimator, y_val, len(matrix), multi_output=table.target.ndim == 2)
     features = scale.transform(table.schema.to_rows(matrix)).features
     return features, y.reshape(len(y), -1)
