@@ -57,7 +57,7 @@ def to_onnx(
     A table whose columns are all numbers is one input `X`, float (batch, n_features). A table with
     text has one input for each column, named as the column, float or string (batch, 1); an empty
     text is a missing value. Outputs are double, (batch,), or (batch, n_outputs) where y has
-    several. The file needs the operators of opset 21 and ai.onnx.ml 5 (onnxruntime 1.20).
+    several. The file needs the operators of opset 21 and ai.onnx.ml 5 (onnxruntime 1.21).
 
     Examples
     --------
