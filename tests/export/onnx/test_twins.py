@@ -93,3 +93,10 @@ def test_python_functions_are_refused(tmp_path, rows, options, reason):
     with pytest.raises(TypeError, match=reason):
         to_onnx(twin, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_of_equally_near_anchors_the_first_are_used(check, rng):
+    X = rng.randint(4, size=(60, 3)) / 8
+    y = X[:, 0] + rng.normal(size=60)  # other values at the same features
+    twin = TwinRegressor(Ridge(), anchors=NearestAnchors(3), random_state=0).fit(X, y)
+    check(twin, rng.randint(8, size=(200, 3)) / 16)  # many are midway between anchors
