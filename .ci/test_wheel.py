@@ -67,7 +67,9 @@ class Environment:
         wanted = str(wheel) if extra == CORE else f"{wheel}[{extra}]"
         install = [self.bin / "python", "-m", "pip", "--disable-pip-version-check", "install"]
         subprocess.run(
-            [*install, "--quiet", "-c", ROOT / "constraints.txt", wanted], check=True, cwd=folder
+            [*install, "--quiet", "--no-compile", "-c", ROOT / "constraints.txt", wanted],
+            check=True,
+            cwd=folder,
         )
         self.folder.mkdir()
         self._write_tables()
