@@ -38,6 +38,7 @@ from twinned import (
     AutoTwinRegressor,
     NearestAnchors,
     NeuralRegressor,
+    RandomAnchors,
     TwinNeuralRegressor,
     TwinRegressor,
 )
@@ -75,7 +76,7 @@ KINDS = {
     "gradient boosting": twin(GradientBoostingRegressor(n_estimators=20)),
     "ridge": twin(Ridge()),
     "nearest anchors": twin(BOOSTING, anchors=NearestAnchors(16)),
-    "k-NN": twin(KNeighborsRegressor(5), pairs=2),
+    "k-NN": twin(KNeighborsRegressor(5), pairs=2, anchors=RandomAnchors(10)),
     "networks": NeuralRegressor(**NETWORKS),
     "neural twin": TwinNeuralRegressor(**NETWORKS),
     "blend": blend(
