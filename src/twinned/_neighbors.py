@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import gen_batches
 
 from twinned._table import Floats
 
 Indices = NDArray[np.intp]
 LEARNED = "learned"  # the name of the learned metric
 _MORE_CANDIDATES = 4  # than neighbors that are searched, to see which are equally near
+_QUERIES_PER_BLOCK = 16_384
 
 
 class LearnedMetric(NamedTuple):
@@ -100,17 +102,24 @@ class NeighborIndex:
         if self._learned is not None:
             queries = self._learned.transform(queries)
         _refuse_missing(queries, self.metric)
-        n_rows = len(self._features)
-        indices, distances = np.empty((len(queries), k), dtype=np.intp), np.empty((len(queries), k))
+        shape = (len(queries), k)
+        indices, distances = np.empty(shape, dtype=np.intp), np.empty(shape)
+        for block in gen_batches(len(queries), _QUERIES_PER_BLOCK):
+            indices[block], distances[block] = self._nearest(queries[block], k)
+        return indices, distances
+
+    def _nearest(self, queries: Floats, k: int) -> tuple[Indices, Floats]:
+        """`kneighbors` of a block of queries, which are features of the search."""
+        n_rows, shape = len(self._features), (len(queries), k)
+        indices, distances = np.empty(shape, dtype=np.intp), np.empty(shape)
         open_queries = np.arange(len(queries))
         n_candidates = max(min(k + _MORE_CANDIDATES, n_rows), k)
         while len(open_queries):
             found, gaps = self._candidates(queries[open_queries], n_candidates)
             keys = _ordering_keys(gaps)
             order = np.lexsort((found, keys))
-            nearest = order[:, :k]
-            indices[open_queries] = np.take_along_axis(found, nearest, axis=1)
-            distances[open_queries] = np.take_along_axis(gaps, nearest, axis=1)
+            indices[open_queries] = np.take_along_axis(found, order[:, :k], axis=1)
+            distances[open_queries] = np.take_along_axis(gaps, order[:, :k], axis=1)
             # where all candidates after the k-th are as near, further rows may be so, too
             last = np.take_along_axis(keys, order[:, [k - 1, -1]], axis=1)
             open_queries = open_queries[(last[:, 0] == last[:, 1]) & (n_candidates < n_rows)]
