@@ -180,9 +180,8 @@ def summary(runs):
         *harness.markdown_table(header, rows),
         "",
         "Networks above the tolerance in float64 rows are those of WN, whose density of 0.990 to "
-        "1.003 loses digits in float32; `to_onnx(…, dtype='float64')` does not round it. k-NN "
-        "above the tolerance are ties, which scikit-learn breaks by its search. The std of a blend "
-        "is that of a forest, one of whose thresholds a row may cross by rounding.",
+        "1.003 loses digits in float32; `to_onnx(…, dtype='float64')` does not round it. The std "
+        "of a blend is that of a forest, one of whose thresholds a row may cross by rounding.",
     ]
 
 
