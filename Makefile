@@ -19,7 +19,7 @@ QUICK := -m "not slow and not browser"
 SEED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-browser lint format bench bench-accuracy bench-neural paper-quick notebooks docs constraints clean
+.PHONY: help demo test test-slow test-oldest test-newest test-matrix test-wheel test-browser lint format bench bench-accuracy bench-neural paper-quick notebooks docs constraints clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -87,6 +87,13 @@ test-matrix:  ## the tests with the oldest and newest versions, and with each of
 	  $(MAKE) PYTHON=$$python VENV=.venv-$$python test || failed="$$failed $$python"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "test-matrix failed:$$failed" >&2; exit 1; fi
+
+# One environment after the other, each of about 1 GB: `make test-wheel EXTRAS="core onnx"` tests some.
+test-wheel:  ## build the wheel, install it with each extra and run every command
+	rm -rf build/wheel build/dist && $(PYTHON) -m venv build/wheel
+	build/wheel/bin/python $(INSTALL) build
+	build/wheel/bin/python -m build --outdir build/dist
+	build/wheel/bin/python .ci/test_wheel.py build/dist/*.whl $(EXTRAS)
 
 test-browser: $(VENV)/.browser  ## the web pages in headless Chromium
 	{ command -v chromium && command -v chromedriver; } > /dev/null || timeout 300 sh -c 'apt-get update -qq; apt-get install -y -qq chromium chromium-driver' > /dev/null 2>&1 || echo "Chromium could not be installed; the tests are skipped."

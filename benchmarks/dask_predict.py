@@ -3,7 +3,8 @@
 A default tree twin with 500 anchors and 10 features predicts 20 million rows with workers of 2 GB.
 For each number of workers: seconds, rows per second, the peak resident memory of the largest
 worker, and whether the results equal `predict`. With `--kill`, a worker is killed in mid-run; with
-`--restart`, the whole command, which is started again. Writes `benchmarks/results/dask_predict.md`.
+`--restart`, the whole command, which is started again: that no finished partition is written again
+is checked, and the rate means nothing. Writes `benchmarks/results/dask_predict.md`.
 
     python -m benchmarks.dask_predict                             # two workers
     python -m benchmarks.dask_predict --workers 1 4               # on 16 cores
@@ -131,8 +132,9 @@ def main():
             seconds, peak, identical = measure(
                 folder, n_workers, kill=arguments.kill, restart=arguments.restart
             )
-            rate = arguments.rows / seconds
-            rows.append([f"{n_workers}", f"{seconds:.0f}", f"{rate:,.0f}", f"{peak:.0f}"])
+            is_whole = not arguments.kill and not arguments.restart
+            rate = f"{arguments.rows / seconds:,.0f}" if is_whole else "—"
+            rows.append([f"{n_workers}", f"{seconds:.0f}", rate, f"{peak:.0f}"])
             rows[-1].append("yes" if identical else "no")
             print(*rows[-1], flush=True)
     interrupted = " a killed worker," * arguments.kill + " a killed command," * arguments.restart

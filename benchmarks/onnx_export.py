@@ -1,11 +1,13 @@
 """Predictions and sizes of models exported to ONNX, beside `predict` and the saved model.
 
-At most 150 training rows of the paper's first split are fitted, and the test rows are not used.
+At most 60 training rows of the paper's first split are fitted, and the test rows are not used; the
+models are small: the benchmark is about equality, not about accuracy.
 Queries are training rows with noise, in float32: the differences of mean and standard deviation
 are those of onnxruntime from `predict`, in standard deviations of y. Then the same queries in
 float64, of which the exported model gets the rounded values: the share of rows that differ by more
 than 1e-5. Models that take missing values get 5 % of them, and "categories" has one feature as
-text, with a category that is not in the training rows.
+text, with a category that is not in the training rows. Trials that are in the results are not run
+again.
 
     OMP_NUM_THREADS=1 python -m benchmarks.onnx_export --kinds boosting ridge --datasets YH BH
     python -m benchmarks.onnx_export --only-table
@@ -36,6 +38,7 @@ from twinned import (
     AutoTwinRegressor,
     NearestAnchors,
     NeuralRegressor,
+    RandomAnchors,
     TwinNeuralRegressor,
     TwinRegressor,
 )
@@ -47,14 +50,20 @@ COLUMNS = [
     "share_rounded:.5f", "bytes", "size_ratio:.3f", "seconds:.1f",
 ]  # fmt: skip
 DATASETS = ["BC", "BH", "CS", "EE", "RCL", "TF", "WN", "WSB", "YH"]
-MAX_TRAINING_ROWS, NOISE, SHARE_MISSING = 150, 0.1, 0.05
+MAX_TRAINING_ROWS, NOISE, SHARE_MISSING = 60, 0.1, 0.05
 MEAN_TOLERANCE, STD_TOLERANCE = 1e-5, 1e-4
-BOOSTING = HistGradientBoostingRegressor(max_iter=100, min_samples_leaf=30)
-NETWORKS = {"effort": "fast", "n_members": 4, "max_steps": 300, "random_state": 0}
+BOOSTING = HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=30)
+NETWORKS = {
+    "hidden_sizes": (16, 16), "effort": "fast", "n_members": 2, "max_steps": 100, "random_state": 0
+}  # fmt: skip
 
 
 def twin(estimator, **options):
     return TwinRegressor(estimator, **{"pairs": 30, "random_state": 0} | options)
+
+
+def blend(members):
+    return AutoTwinRegressor(members=members, cv=3, random_state=0)
 
 
 KINDS = {
@@ -62,24 +71,23 @@ KINDS = {
     "missing": twin(BOOSTING),
     "categories": twin(BOOSTING),
     "tree": twin(DecisionTreeRegressor(min_samples_leaf=5)),
-    "forest": twin(RandomForestRegressor(10, min_samples_leaf=2)),
-    "extra trees": twin(ExtraTreesRegressor(10, min_samples_leaf=2)),
-    "gradient boosting": twin(GradientBoostingRegressor()),
+    "forest": twin(RandomForestRegressor(5, min_samples_leaf=2)),
+    "extra trees": twin(ExtraTreesRegressor(5, min_samples_leaf=2)),
+    "gradient boosting": twin(GradientBoostingRegressor(n_estimators=20)),
     "ridge": twin(Ridge()),
     "nearest anchors": twin(BOOSTING, anchors=NearestAnchors(16)),
-    "k-NN": twin(KNeighborsRegressor(5), pairs=2),
+    "k-NN": twin(KNeighborsRegressor(5), pairs=2, anchors=RandomAnchors(10)),
     "networks": NeuralRegressor(**NETWORKS),
     "neural twin": TwinNeuralRegressor(**NETWORKS),
-    "blend": AutoTwinRegressor(
-        members=[
+    "blend": blend(
+        ["ridge", "gp_matern", ("extra trees", ExtraTreesRegressor(10)), ("twin", twin(BOOSTING))]
+    ),
+    "blend of networks": blend(
+        [
             "ridge",
-            "gp_matern",
-            "extra_trees:fast",
-            "boosting:fast",
-            ("twin", twin(BOOSTING)),
-        ],
-        cv=3,
-        random_state=0,
+            ("networks", NeuralRegressor(**NETWORKS)),
+            ("twin", TwinNeuralRegressor(**NETWORKS)),
+        ]
     ),
 }
 
@@ -113,6 +121,8 @@ def run_trial(dataset, kind, rows):
     known = X[:, 0][~np.isnan(X[:, 0])]
     edges = [*np.quantile(known, [0.25, 0.5, 0.75]), known.max()]
     model = KINDS[kind].fit(as_table(X, kind, edges), y)
+    if isinstance(model, AutoTwinRegressor):
+        model.replicate_correlation_ = 0.0  # known values of training rows cannot be exported
     exact = as_table(queries.astype(np.float32).astype(np.float64), kind, edges)
     with tempfile.TemporaryDirectory() as folder:
         path, saved = Path(folder) / "model.onnx", Path(folder) / "model.twin"
@@ -168,6 +178,10 @@ def summary(runs):
         "the saved model. `python -m benchmarks.onnx_export`.",
         "",
         *harness.markdown_table(header, rows),
+        "",
+        "Networks above the tolerance in float64 rows are those of WN, whose density of 0.990 to "
+        "1.003 loses digits in float32; `to_onnx(…, dtype='float64')` does not round it. The std "
+        "of a blend is that of a forest, one of whose thresholds a row may cross by rounding.",
     ]
 
 

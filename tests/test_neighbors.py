@@ -1,5 +1,8 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from twinned._neighbors import NeighborIndex, distance_matrix
 
@@ -26,6 +29,28 @@ def test_kneighbors_equals_a_full_sort(rng, metric):
     full = distance_matrix(queries, points, metric)
     np.testing.assert_array_equal(indices, np.argsort(full, axis=1)[:, :7])
     np.testing.assert_allclose(distances, np.sort(full, axis=1)[:, :7])
+
+
+@given(
+    arrays(np.float64, st.tuples(st.integers(6, 40), st.just(3)), elements=st.integers(0, 3)),
+    st.integers(1, 6),
+    st.sampled_from(["euclidean", "manhattan"]),
+)
+def test_of_equally_near_rows_the_first_are_neighbors(grid, k, metric):
+    points = grid / 10 + 0.1  # decimals, whose sums depend on the order of the features
+    queries = np.vstack([points[::3] + 0.05, points[::-1, ::-1]])
+    indices, distances = NeighborIndex(points, metric).kneighbors(queries, k)
+    full = distance_matrix(queries, points, metric)
+    expected = np.argsort(full.round(9), axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_allclose(distances, np.take_along_axis(full, expected, axis=1), atol=1e-14)
+
+
+@pytest.mark.parametrize("unit", [1e-60, 1e60])
+def test_magnitudes_outside_of_float32(rng, unit):
+    points, queries = rng.rand(50, 3), rng.rand(20, 3)
+    indices, _ = NeighborIndex(unit * points).kneighbors(unit * queries, 3)
+    np.testing.assert_array_equal(indices, NeighborIndex(points).kneighbors(queries, 3)[0])
 
 
 def test_missing_values_need_nan_euclidean(rng):

@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import gen_batches
 
 from twinned._table import Floats
 
 Indices = NDArray[np.intp]
 LEARNED = "learned"  # the name of the learned metric
+_MORE_CANDIDATES = 4  # than neighbors that are searched, to see which are equally near
+_QUERIES_PER_BLOCK = 16_384
 
 
 class LearnedMetric(NamedTuple):
@@ -89,11 +92,43 @@ class NeighborIndex:
         return np.column_stack(parts)
 
     def kneighbors(self, queries: Floats, k: int) -> tuple[Indices, Floats]:
-        """(query, k) indices and distances, nearest first."""
+        """(query, k) indices and distances, nearest first; of equally near rows, the first ones.
+
+        Distances are equal if they are so in float32: rounding does not decide between rows.
+
+        >>> NeighborIndex(np.array([[1.0], [3.0], [1.0]])).kneighbors(np.array([[2.0]]), 2)
+        (array([[0, 1]]), array([[1., 1.]]))
+        """
         if self._learned is not None:
             queries = self._learned.transform(queries)
         _refuse_missing(queries, self.metric)
-        distances, indices = self._search.kneighbors(queries - self._origin, k)
+        shape = (len(queries), k)
+        indices, distances = np.empty(shape, dtype=np.intp), np.empty(shape)
+        for block in gen_batches(len(queries), _QUERIES_PER_BLOCK):
+            indices[block], distances[block] = self._nearest(queries[block], k)
+        return indices, distances
+
+    def _nearest(self, queries: Floats, k: int) -> tuple[Indices, Floats]:
+        """`kneighbors` of a block of queries, which are features of the search."""
+        n_rows, shape = len(self._features), (len(queries), k)
+        indices, distances = np.empty(shape, dtype=np.intp), np.empty(shape)
+        open_queries = np.arange(len(queries))
+        n_candidates = max(min(k + _MORE_CANDIDATES, n_rows), k)
+        while len(open_queries):
+            found, gaps = self._candidates(queries[open_queries], n_candidates)
+            keys = _ordering_keys(gaps)
+            order = np.lexsort((found, keys))
+            indices[open_queries] = np.take_along_axis(found, order[:, :k], axis=1)
+            distances[open_queries] = np.take_along_axis(gaps, order[:, :k], axis=1)
+            # where all candidates after the k-th are as near, further rows may be so, too
+            last = np.take_along_axis(keys, order[:, [k - 1, -1]], axis=1)
+            open_queries = open_queries[(last[:, 0] == last[:, 1]) & (n_candidates < n_rows)]
+            n_candidates = min(4 * n_candidates, n_rows)
+        return indices, distances
+
+    def _candidates(self, queries: Floats, n: int) -> tuple[Indices, Floats]:
+        """(query, n) indices and distances of the nearest rows."""
+        distances, indices = self._search.kneighbors(queries - self._origin, n)
         if self._search_metric == "euclidean":
             # exact: the search by inner products gives 1e-8 as the distance of a row to itself
             squares = np.zeros_like(distances)
@@ -101,6 +136,14 @@ class NeighborIndex:
                 squares += (queries[:, column, None] - self._features[indices, column]) ** 2
             distances = np.sqrt(squares)
         return indices, distances
+
+
+def _ordering_keys(distances: Floats) -> Floats:
+    """Distances rounded to float32, where that has their magnitude."""
+    limits = np.finfo(np.float32)
+    with np.errstate(over="ignore"):
+        rounded = distances.astype(np.float32).astype(np.float64)
+    return np.where((rounded >= limits.tiny) & (rounded <= limits.max), rounded, distances)
 
 
 def distance_matrix(queries: Floats, anchors: Floats, metric: str = "euclidean") -> Floats:

@@ -12,7 +12,7 @@ import typer
 
 from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
-from twinned.cli.prediction import load_twin
+from twinned.cli.prediction import inner_twin, load_twin
 from twinned.exceptions import MissingExtraError
 
 
@@ -22,6 +22,7 @@ class Settings(NamedTuple):
     outputs: list[str]
     confidence: float | None
     int16: bool
+    unit: float  # the standard deviation of y
 
 
 Facts = dict[str, Any]  # that are printed
@@ -47,8 +48,6 @@ def _write_onnx(model: Any, path: Path, settings: Settings) -> Facts:
 
 def _write_c(model: Any, path: Path, settings: Settings) -> Facts:
     """Write a C header."""
-    import numpy as np
-
     from twinned.export.c import to_c
 
     if settings.confidence is not None:
@@ -58,9 +57,8 @@ def _write_c(model: Any, path: Path, settings: Settings) -> Facts:
     if not report.has_intervals:
         reason = "they have a learned width, anchors were dropped, or none are stored"
         print_message("note", f"{name}_interval gives no intervals: {reason}.")
-    spread = float(np.std(model.anchors_y_)) or 1.0
     return {
-        "largest_difference": report.max_difference / spread,
+        "largest_difference": report.max_difference / settings.unit,
         "anchors": report.n_anchors,
         "flash_bytes": report.flash_bytes,
         "ram_bytes": report.ram_bytes,
@@ -75,11 +73,24 @@ _WRITERS: dict[str, Callable[[Any, Path, Settings], Facts]] = {
 }
 
 
-def _thin(model: Any, n_anchors: int) -> Any:
-    """A twin with fewer anchors."""
-    from twinned.export.thinning import thin
+def _reduce(model: Any, member: str | None, n_anchors: int | None) -> Any:
+    """A member of a blend, and a twin with fewer anchors."""
+    if member is not None:
+        from twinned.export.members import select_member
 
-    return thin(model, n_anchors)
+        model = select_member(model, member)
+    if n_anchors is not None:
+        from twinned.export.thinning import thin
+
+        model = thin(model, n_anchors)
+    return model
+
+
+def _target_spread(model: Any) -> float:
+    """The standard deviation of y at the anchors."""
+    import numpy as np
+
+    return float(np.std(inner_twin(model).anchors_y_)) or 1.0
 
 
 def export_command(
@@ -113,6 +124,15 @@ def export_command(
             min=1,
         ),
     ] = None,
+    member: Annotated[
+        str | None,
+        typer.Option(
+            "--member",
+            help="Export this member of a blend instead of the blend, such as tree_twin: C has no "
+            "blends.",
+            metavar="NAME",
+        ),
+    ] = None,
     int16: Annotated[
         bool, typer.Option("--int16", help="C: networks in 16-bit fixed point.")
     ] = False,
@@ -131,6 +151,8 @@ def export_command(
         twinned export houses.twin -o houses.onnx --outputs mean --confidence 0.9
 
         twinned export houses.twin -o houses.h --anchors 32
+
+        twinned export blend.twin -o blend.h --member tree_twin
     """
     with exit_on_bad_input():
         write = _WRITERS.get(output.suffix.lower())
@@ -141,9 +163,8 @@ def export_command(
         names = [name.strip() for name in outputs.split(",") if name.strip()]
         with print_warnings():
             fitted = load_twin(model, key_file)
-            if anchors is not None:
-                fitted = _thin(fitted, anchors)
-            found = write(fitted, path, Settings(names, confidence, int16))
+            settings = Settings(names, confidence, int16, _target_spread(fitted))
+            found = write(_reduce(fitted, member, anchors), path, settings)
     facts = {
         "model": str(model),
         "output": str(output),

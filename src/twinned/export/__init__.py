@@ -11,6 +11,7 @@ _MODULES = {
     "thin": "thinning",
     "thin_members": "thinning",
     "to_c": "c",
+    "select_member": "members",
 }
 
 __all__ = [*_MODULES]

@@ -16,6 +16,8 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS, WARNINGS, with_activation
@@ -29,6 +31,7 @@ BASES = {
     "gradient boosting": GradientBoostingRegressor(n_estimators=10, random_state=0),
     "boosting": HistGradientBoostingRegressor(max_iter=20),
     "linear": Ridge(),
+    "scaled linear": make_pipeline(RobustScaler(), StandardScaler(), Ridge()),
 }
 
 

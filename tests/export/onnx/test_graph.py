@@ -48,3 +48,11 @@ def test_rows_are_mapped_one_by_one(evaluate):
         return graph.map_rows(lambda body, row: [body.reduce("ReduceSum", row, 0)], X)[0]
 
     np.testing.assert_array_equal(evaluate(add, [[1.0, 2.0], [3.0, 4.0]]), [3.0, 7.0])
+
+
+def test_selections_of_columns_have_distinct_names():
+    graph = Graph()
+    for j in range(3):
+        graph.columns("X", [j])
+    assert len({node.name for node in graph.nodes}) == 3
+    assert all(node.name for node in graph.nodes)

@@ -113,3 +113,18 @@ def test_anchors_are_a_table_again(tmp_path, rng):
     assert largest_difference(twin, tmp_path / "model.onnx") < 1e-12
     wrong = TwinRegressor(SMALL, pairs=10, random_state=1).fit(X, 2 * values_of(X))
     assert largest_difference(wrong, tmp_path / "model.onnx") > 0.01
+
+
+def test_inputs_of_double_precision(tmp_path, rng):
+    X = pd.DataFrame({"time": 1.7e9 + rng.uniform(size=60), "wall": rng.choice(["a", "b"], 60)})
+    y = X["time"] - 1.7e9 + (X["wall"] == "a")
+    for columns in (["time"], ["time", "wall"]):
+        twin = TwinRegressor(Ridge(), random_state=0).fit(X[columns], y)
+        to_onnx(twin, tmp_path / "model.onnx", dtype="float64")
+        found = predict_onnx(tmp_path / "model.onnx", X[columns])["mean"]
+        np.testing.assert_allclose(found, twin.predict(X[columns]), rtol=0, atol=1e-6)
+        to_onnx(twin, tmp_path / "model.onnx")  # in float32, all times are equal
+        rounded = predict_onnx(tmp_path / "model.onnx", X[columns])["mean"]
+        assert np.abs(rounded - found).max() > 0.1
+    with pytest.raises(ValueError, match="dtype must be one of 'float32', 'float64'"):
+        to_onnx(twin, tmp_path / "model.onnx", dtype="float16")

@@ -69,6 +69,17 @@ def test_a_twin_with_stored_intervals(check, rows, width):
     np.testing.assert_allclose(intervals, own.predict_interval(new, 0.8), rtol=0, atol=1e-4)
 
 
+def test_a_learned_width_with_equally_near_rows(check, rng):
+    X = rng.randint(3, size=(80, 3)) / 4  # 27 distinct rows
+    y = X[:, 0] + rng.normal(size=80)
+    twin = TwinRegressor(Ridge(), random_state=0).fit(X, y)
+    own = cross_conformal(twin, X, y, cv=3, width="learned", random_state=0).store_in()
+    queries = rng.randint(5, size=(300, 3)) / 8
+    found = check(own, queries, confidence=0.8)
+    intervals = np.column_stack([found["lower"], found["upper"]])
+    np.testing.assert_allclose(intervals, own.predict_interval(queries, 0.8), rtol=0, atol=1e-6)
+
+
 def test_intervals_need_a_calibration(tmp_path, rows):
     X, y, _ = rows
     with pytest.raises(TypeError, match=r"stores no calibration.*cross_conformal"):

@@ -11,7 +11,7 @@ from sklearn.ensemble import (
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned.export.onnx.trees import add_trees
+from twinned.export.onnx.trees import _join, add_trees
 from twinned.models.trees.reader import read_trees
 
 REGRESSORS = [
@@ -85,3 +85,19 @@ def test_lightgbm(evaluate, rng):
     estimator.fit(X, np.nan_to_num(X[:, 0]) + 3)
     found = evaluate(lambda graph, X: add_trees(graph, read_trees(estimator), X), X)
     np.testing.assert_allclose(found[:, 0], estimator.predict(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_leaf_below_the_root(evaluate, rng, side):
+    """onnxruntime takes a root for a leaf where a leaf and a split below it have the same index."""
+    X = rng.normal(size=(40, 2))
+    y = X[:, 0] * X[:, 1]
+    X[0], y[0] = [10.0 * side, 0.0], 100.0  # the root splits off this row
+    estimator = GradientBoostingRegressor(n_estimators=3, random_state=0).fit(X, y)
+    trees = read_trees(estimator)
+    found = evaluate(lambda graph, X: add_trees(graph, trees, X), X)
+    np.testing.assert_allclose(found[:, 0], estimator.predict(X), rtol=0, atol=1e-5)
+    arrays = _join(trees.trees)
+    for root in arrays.roots:
+        assert arrays.is_leaf[0, root] != arrays.is_leaf[1, root]
+        assert arrays.children[0, root] != arrays.children[1, root]

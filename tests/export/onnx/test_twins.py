@@ -57,8 +57,9 @@ def test_sample_weights_and_several_outputs(check, rows, rng):
 
 def test_extreme_targets_and_large_means(check, rows):
     X, y, new = rows
-    check(TwinRegressor(SMALL, pairs=10).fit(X, 1e-9 * y), new)
-    check(TwinRegressor(DecisionTreeRegressor(), pairs=10).fit(X, y + 1e6), new)
+    check(TwinRegressor(SMALL, pairs=10, random_state=0).fit(X, 1e-9 * y), new)
+    tree = DecisionTreeRegressor(random_state=0)
+    check(TwinRegressor(tree, pairs=10, random_state=0).fit(X, y + 1e6), new)
 
 
 def test_new_anchors_are_exported(check, rows):
@@ -93,3 +94,10 @@ def test_python_functions_are_refused(tmp_path, rows, options, reason):
     with pytest.raises(TypeError, match=reason):
         to_onnx(twin, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_of_equally_near_anchors_the_first_are_used(check, rng):
+    X = rng.randint(4, size=(60, 3)) / 8
+    y = X[:, 0] + rng.normal(size=60)  # other values at the same features
+    twin = TwinRegressor(Ridge(), anchors=NearestAnchors(3), random_state=0).fit(X, y)
+    check(twin, rng.randint(8, size=(200, 3)) / 16)  # many are midway between anchors

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._table import CATEGORICAL, Floats, TableSchema
 from twinned._validation import check_choice, validate_target
 from twinned._version import __version__
+from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blocks import Queries
 from twinned.estimators.explain import feature_labels
@@ -33,6 +34,7 @@ from twinned.export.c.header import (
 from twinned.export.c.networks import NetworkCore
 from twinned.export.c.pairs import PairCore
 from twinned.export.c.reader import read_core, schema_of
+from twinned.export.members import way_out
 from twinned.export.thinning import thin
 from twinned.intervals.error_scale import RELATIVE_FLOOR, positive_scale
 from twinned.intervals.stored import StoredIntervals, quantile_rank
@@ -150,6 +152,8 @@ def to_c(
     _check_name(name)
     check_is_fitted(model)
     model = getattr(model, "twin_", model)  # of SemiSupervisedTwinRegressor
+    if isinstance(model, AutoTwinRegressor):
+        raise TypeError(f"C export does not support blends; {way_out(model)}")
     if n_anchors is not None:
         if not isinstance(model, BaseTwin):
             raise ValueError(f"n_anchors is for twins; {type(model).__name__} has no anchors.")

@@ -18,6 +18,8 @@ from sklearn.linear_model import (
     Ridge,
     RidgeCV,
 )
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import RobustScaler, StandardScaler
 
 from twinned._compat import unwrap_search
 from twinned._table import TableSchema
@@ -35,6 +37,7 @@ from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.features import PairColumn
 from twinned.pairing.weights import FixedWeights, UniformWeights, as_weight_strategy
 
+_SCALERS = (RobustScaler, StandardScaler)
 _LINEAR = (
     ElasticNet, ElasticNetCV, HuberRegressor, Lars, Lasso, LassoCV, LassoLars, LinearRegression,
     Ridge, RidgeCV,
@@ -102,15 +105,26 @@ def _read_score(estimator: Any, unit: float) -> PairScore:
     if (trees := read_trees(estimator)) is not None:
         _single_output(len(trees.offset))
         return TreeScore.of_ensemble(trees, unit)
-    if type(estimator) in _LINEAR:
-        coefficients = np.ravel(estimator.coef_) * unit
-        _single_output(int(np.size(estimator.intercept_)))
-        intercept = float(np.ravel(estimator.intercept_)[0]) * unit
-        return LinearScore(coefficients.astype(np.float32), np.float32(intercept))
+    steps = [step for _, step in estimator.steps] if type(estimator) is Pipeline else [estimator]
+    if type(steps[-1]) in _LINEAR and all(type(step) in _SCALERS for step in steps[:-1]):
+        return _read_linear(steps, unit)
     raise TypeError(
-        f"C export supports trees, their ensembles and linear models, not "
+        f"C export supports trees, their ensembles and linear models, also after scalers, not "
         f"{type(estimator).__name__}; use to_onnx, or a single twin (twinned fit --model twin)."
     )
+
+
+def _read_linear(steps: list[Any], unit: float) -> LinearScore:
+    """The coefficients of a linear model of the features before its scalers."""
+    *scalers, model = steps
+    _single_output(int(np.size(model.intercept_)))
+    coefficients = np.ravel(model.coef_).astype(np.float64)
+    intercept = float(np.ravel(model.intercept_)[0])
+    for scaler in reversed(scalers):  # each feature is multiplied by a factor, and shifted
+        shift, ones = scaler.transform(np.array([[0.0], [1.0]]) * np.ones(len(coefficients)))
+        intercept += float(shift @ coefficients)
+        coefficients = (ones - shift) * coefficients
+    return LinearScore((coefficients * unit).astype(np.float32), np.float32(intercept * unit))
 
 
 def _read_pair_twin(twin: TwinRegressor) -> PairCore:

@@ -33,6 +33,7 @@ def to_onnx(
     *,
     outputs: Sequence[str] = OUTPUTS,
     confidence: float | None = None,
+    dtype: str = "float32",
 ) -> None:
     """Export a fitted model to an ONNX file.
 
@@ -51,13 +52,17 @@ def to_onnx(
     confidence : float, default=None
         Adds the outputs `lower` and `upper`: the ends of the prediction interval with this
         confidence, for a model that stores its calibration.
+    dtype : {"float32", "float64"}, default="float32"
+        The type of numbers in the inputs. Many runtimes expect float32, which has seven digits;
+        features that need more, such as times in seconds, need float64.
 
     Notes
     -----
-    A table whose columns are all numbers is one input `X`, float (batch, n_features). A table with
-    text has one input for each column, named as the column, float or string (batch, 1); an empty
-    text is a missing value. Outputs are double, (batch,), or (batch, n_outputs) where y has
-    several. The file needs the operators of opset 21 and ai.onnx.ml 5 (onnxruntime 1.20).
+    A table whose columns are all numbers is one input `X`, (batch, n_features). A table with text
+    has one input for each column, named as the column, (batch, 1): numbers of type `dtype`, or
+    string; an empty text is a missing value. Outputs are double, (batch,), or (batch, n_outputs)
+    where y has several. The file needs the operators of opset 21 and ai.onnx.ml 5
+    (onnxruntime 1.21).
 
     Examples
     --------
@@ -80,6 +85,7 @@ def to_onnx(
     names = tuple([outputs] if isinstance(outputs, str) else outputs)
     for name in names:
         check_choice("outputs", name, OUTPUTS)
+    check_choice("dtype", dtype, ["float32", "float64"])
     if not names or len(set(names)) < len(names):
         raise ValueError(f"outputs must be one or both of {OUTPUTS}, each once, not {outputs!r}.")
     path = Path(path)
@@ -87,7 +93,7 @@ def to_onnx(
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; create it, then export again.")
-    proto = assemble(model, names, confidence)
+    proto = assemble(model, names, confidence, dtype)
     size = proto.ByteSize()
     if size > _MAX_BYTES:
         refuse(

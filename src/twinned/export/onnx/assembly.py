@@ -64,12 +64,14 @@ def unwrap(model: Any) -> Parts:
     return Parts(scalers, model, has_log_target)
 
 
-def assemble(model: Any, names: tuple[str, ...], confidence: float | None) -> ModelProto:
+def assemble(
+    model: Any, names: tuple[str, ...], confidence: float | None, dtype: str
+) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
     parts = unwrap(model)
     columns = parts.columns
     graph = Graph()
-    infos, matrix = add_inputs(graph, columns)
+    infos, matrix = add_inputs(graph, columns, dtype)
     if parts.scalers and any(column.kind != "numeric" for column in columns):
         refuse("its pipeline has steps before categorical features", "export its last step")
     for scaler in parts.scalers:

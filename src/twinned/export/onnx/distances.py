@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinned.export.onnx.graph import Graph, Operand, Tensor
+from twinned.export.onnx.graph import FLOAT, Graph, Operand, Tensor
 from twinned.export.onnx.refusal import refuse
 
 _POWERS = {
@@ -36,12 +36,17 @@ def add_squares(graph: Graph, row: Tensor, rows: Operand) -> Tensor:
     return add_distances(graph, row, rows, "sqeuclidean")
 
 
-def add_nearest(graph: Graph, distances: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """(k,) smallest distances and their indices, nearest first."""
-    values, indices = graph.add_several(
-        "TopK", 2, distances, np.array([k]), axis=-1, largest=0, sorted=1
-    )
-    return values, indices
+def add_nearest(
+    graph: Graph, distances: Tensor, k: int, *, rounded: bool = True
+) -> tuple[Tensor, Tensor]:
+    """(k,) smallest distances and their indices, nearest first; of equal ones, the first.
+
+    Distances are equal if they are so in float32, as in `NeighborIndex`, or if not `rounded`, in
+    float64.
+    """
+    keys = graph.cast(distances, FLOAT) if rounded else distances
+    _, indices = graph.add_several("TopK", 2, keys, np.array([k]), axis=-1, largest=0, sorted=1)
+    return graph.add("Gather", distances, indices), indices
 
 
 def _add_known_distances(graph: Graph, gaps: Tensor) -> Tensor:

@@ -44,6 +44,9 @@ class Graph:
         """Add a node with several outputs."""
         inputs = [self._tensor(operand) for operand in operands]
         outputs = [self.new_name() for _ in range(n_outputs)]
+        if operator == "Gather":
+            # onnxruntime 1.21 joins such nodes, and names the joint node after one of them
+            attributes["name"] = outputs[0]
         self.nodes.append(helper.make_node(operator, inputs, outputs, domain=domain, **attributes))
         return outputs
 

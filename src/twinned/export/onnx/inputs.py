@@ -1,8 +1,8 @@
 """Inputs of an exported model, and the encoding of a table inside the graph.
 
-A table whose columns are all numbers is one input `X`, a float matrix (row, column) in the order of
-the columns. A table with text has one input per column, named as the column and of shape (row, 1):
-float for numbers, string for text.
+A table whose columns are all numbers is one input `X`, a matrix (row, column) in the order of the
+columns. A table with text has one input per column, named as the column and of shape (row, 1).
+Numbers are float or double, text is string.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from twinned.export.onnx.refusal import refuse
 
 MATRIX = "X"  # name of the only input of a table of numbers
 BATCH = "batch"  # name of the axis of rows
+NUMBER_TYPES = {"float32": FLOAT, "float64": DOUBLE}
 
 
 class Column(NamedTuple):
@@ -47,16 +48,19 @@ def table_columns(model: Any) -> list[Column]:
     return columns
 
 
-def add_inputs(graph: Graph, columns: list[Column]) -> tuple[list[ValueInfoProto], Tensor]:
+def add_inputs(
+    graph: Graph, columns: list[Column], dtype: str
+) -> tuple[list[ValueInfoProto], Tensor]:
     """Return the inputs of the graph, and the encoded table (row, feature)."""
+    number = NUMBER_TYPES[dtype]
     if not any(column.is_text for column in columns):
         shape: list[str | int | None] = [BATCH, len(columns)]
         matrix = graph.cast(MATRIX, DOUBLE)
-        info = helper.make_tensor_value_info(MATRIX, FLOAT, shape)
+        info = helper.make_tensor_value_info(MATRIX, number, shape)
         return [info], _encode_columns(graph, columns, matrix)
     infos, encoded = [], []
     for column in columns:
-        kind = TensorProto.STRING if column.is_text else FLOAT
+        kind = TensorProto.STRING if column.is_text else number
         infos.append(helper.make_tensor_value_info(column.name, kind, [BATCH, 1]))
         if column.is_text:
             encoded.append(_codes_of_text(graph, column))
@@ -115,7 +119,7 @@ def _encode(graph: Graph, column: Column, values: Tensor) -> Tensor:
 def add_category_index(graph: Graph, known: Sequence[Any] | NDArray[Any], values: Tensor) -> Tensor:
     """(row, 1) index of each value among known numbers; their count for any other value.
 
-    They are compared in float32, the type of the inputs.
+    They are compared in float32, the default type of the inputs.
     """
     numbers = np.asarray(known, dtype=np.float32)[None]
     is_own = graph.cast(graph.add("Equal", graph.cast(values, FLOAT), numbers), DOUBLE)

@@ -136,7 +136,7 @@ def _add_neighbors(graph: Graph, estimator: KNeighborsRegressor, X: Tensor) -> T
 
     def mean_of_row(body: Graph, row: Tensor) -> list[Tensor]:
         all_distances = add_distances(body, row, rows, metric)
-        distances, indices = add_nearest(body, all_distances, estimator.n_neighbors)
+        distances, indices = add_nearest(body, all_distances, estimator.n_neighbors, rounded=False)
         values = body.add("Gather", known, indices, axis=0)
         if estimator.weights == "uniform":
             return [body.reduce("ReduceMean", values, 0)]

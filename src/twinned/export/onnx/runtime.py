@@ -42,15 +42,20 @@ def _feeds(inputs: list[Any], X: Any) -> dict[str, NDArray[Any]]:
     values, names = column_list(X)
     if [each.name for each in inputs] == [MATRIX]:
         columns = [to_numeric(value, name) for value, name in zip(values, names, strict=True)]
-        return {MATRIX: np.column_stack(columns).astype(np.float32)}
+        return {MATRIX: np.column_stack(columns).astype(_number_type(inputs[0]))}
     feeds = {}
     for each, value, name in zip(inputs, values, names, strict=True):
         if each.type == "tensor(string)":
             text = ["" if pd.isna(item) else str(item) for item in list(value)]
             feeds[each.name] = np.array(text, dtype=object)[:, None]
         else:
-            feeds[each.name] = to_numeric(value, name).astype(np.float32)[:, None]
+            feeds[each.name] = to_numeric(value, name).astype(_number_type(each))[:, None]
     return feeds
+
+
+def _number_type(each: Any) -> type[np.floating[Any]]:
+    """The type of an input of numbers."""
+    return np.float64 if each.type == "tensor(double)" else np.float32
 
 
 def anchor_table(model: Any) -> pd.DataFrame | None:

@@ -104,16 +104,24 @@ def _add_operator(
 
 
 def _join(trees: list[Tree]) -> _Arrays:
-    """Number the splits and the leaves of all trees, of which each has a split."""
+    """Number the splits and the leaves of all trees, of which each has a split.
+
+    onnxruntime takes a root for a leaf where its children, a leaf and a split, have the same number
+    (issue 24679); the leaves of such a tree are numbered from the second one on.
+    """
     parts: list[tuple[NDArray[Any], ...]] = []
     roots, n_splits, n_leaves = [], 0, 0
     for i, tree in enumerate(trees):
         is_leaf = np.asarray(tree.left) < 0
         inner = np.flatnonzero(~is_leaf)
-        number = np.where(
-            is_leaf, np.cumsum(is_leaf) - 1 + n_leaves, np.cumsum(~is_leaf) - 1 + n_splits
-        )
         children = np.stack([np.asarray(tree.left)[inner], np.asarray(tree.right)[inner]])
+        own_leaf, own_split = np.cumsum(is_leaf) - 1, np.cumsum(~is_leaf) - 1
+        number = np.where(is_leaf, own_leaf + n_leaves, own_split + n_splits)
+        first, second = children[:, 0]
+        shift = int(is_leaf[first] != is_leaf[second] and number[first] == number[second])
+        if shift:
+            own_leaf = (own_leaf + shift) % int(is_leaf.sum())
+            number = np.where(is_leaf, own_leaf + n_leaves, number)
         roots.append(n_splits)
         parts.append(
             (
@@ -122,7 +130,7 @@ def _join(trees: list[Tree]) -> _Arrays:
                 number[children],
                 is_leaf[children],
                 np.asarray(tree.missing_left)[inner],
-                tree.value[is_leaf],
+                np.roll(tree.value[is_leaf], shift, axis=0),
                 np.full(int(is_leaf.sum()), tree.output),
                 np.full(int(is_leaf.sum()), i),
             )

@@ -1,0 +1,85 @@
+"""Members of a blend that can be exported alone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.blending.members import FittedMember
+
+
+def select_member(blend: AutoTwinRegressor, name: str) -> Any:
+    """Return a fitted member of a blend that predicts rows of the table by itself.
+
+    Parameters
+    ----------
+    blend : AutoTwinRegressor
+        A fitted blend.
+    name : str
+        One of `blend.member_names_`.
+
+    Returns
+    -------
+    estimator
+        A twin, networks or a regressor of scikit-learn, with the feature names of the blend. Its
+        predictions are those of the member, not of the blend.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from twinned import AutoTwinRegressor
+    >>> from twinned.export import select_member
+    >>> X = np.random.RandomState(0).uniform(size=(30, 2))
+    >>> blend = AutoTwinRegressor(members=["ridge", "boosting:fast"], cv=3).fit(X, X[:, 0])
+    >>> type(select_member(blend, "boosting:fast")).__name__
+    'HistGradientBoostingRegressor'
+    """
+    check_is_fitted(blend)
+    if not isinstance(blend, AutoTwinRegressor):
+        raise TypeError(f"a member is selected of a blend, not of {type(blend).__name__}.")
+    members = {member.label: member for member in blend._members}
+    if name not in members:
+        raise ValueError(f"the blend has no member {name!r}; it has {', '.join(members)}.")
+    if reason := _prepared_by(members[name]):
+        raise ValueError(
+            f"the member {name!r} cannot be used alone: {reason}; {way_out(blend, except_for=name)}"
+        )
+    estimator = copy.copy(members[name].estimator)
+    if hasattr(blend, "feature_names_in_"):
+        estimator.feature_names_in_ = blend.feature_names_in_
+    return estimator
+
+
+def separable_members(blend: AutoTwinRegressor) -> list[str]:
+    """Names of the members that `select_member` returns, the most accurate first."""
+    members = {member.label: member for member in blend._members}
+    ranked = blend.leaderboard_.sort_values("rmse")["member"]
+    return [name for name in ranked if name in members and not _prepared_by(members[name])]
+
+
+def way_out(blend: AutoTwinRegressor, except_for: str = "") -> str:
+    """What to export instead, as a part of a message."""
+    names = [name for name in separable_members(blend) if name != except_for]
+    alone = "fit a single twin (twinned fit --model twin)"
+    if not names:
+        return f"{alone}."
+    return (
+        f"use one of its members, {' or '.join(map(repr, names))}: "
+        f"twinned.export.select_member(model, {names[0]!r}), or twinned export --member "
+        f"{names[0]}; or {alone}."
+    )
+
+
+def _prepared_by(member: FittedMember) -> str:
+    """How the features of a member are not those of the table; empty where they are the same."""
+    own = member.preparation
+    if own.kind == "dense":
+        return "its features are standardized by the blend"
+    if own.categorical:
+        return "its categories are encoded by the blend"
+    if own.empty or (own.marked and own.kind == "complete"):
+        return "its missing values are imputed by the blend"
+    return ""
