@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import pandas as pd
 
@@ -96,9 +97,15 @@ def current_records(
 
     Records of settings that are no longer used are ignored.
     """
-    trials = list_trials(STUDIES[study], variant, KEYS, PAPER_SEEDS, quick)
-    identities = {trial.identity for trial in trials}
+    identities = _identities(study, variant, quick)
     return [r for r in records.read(study, variant) if r["identity"] in identities]
+
+
+@cache
+def _identities(study: str, variant: str, quick: bool) -> frozenset[str]:
+    """Identities of all trials of a study."""
+    trials = list_trials(STUDIES[study], variant, KEYS, PAPER_SEEDS, quick)
+    return frozenset(trial.identity for trial in trials)
 
 
 @dataclass(frozen=True)
