@@ -76,6 +76,8 @@ LONG_PAGES = {
     "prediction-intervals.md",
     "scaling-out.md",
     "advice.md",
+    "auto.md",
+    "displays.md",
 }
 
 

@@ -575,6 +575,7 @@ def test_each_output_has_a_column(folder):
 # --- as a process -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fit_and_predict_in_processes(folder):
     arguments = ("fit", "table.csv", "--target", "y", "--model", "ridge", "-o", "model.twin")
     fitted = start(*arguments, *QUICK, "--json", cwd=folder)

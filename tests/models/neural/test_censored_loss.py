@@ -33,7 +33,7 @@ def bounds(rng):
     return lower, upper
 
 
-@pytest.mark.parametrize("twin", [True, False])
+@pytest.mark.parametrize("twin", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_loss_is_the_mean_square_of_distances_to_bounds(twin, bounds, rng):
     lower, upper = bounds
     shape = Shape(3, 1, (8,), 0, "silu", twin)
