@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def expected(model: Any, frame: pd.DataFrame) -> np.ndarray:
 
 
 def results(folder: Path, suffix: str) -> pd.DataFrame:
-    read = pd.read_parquet if suffix == "parquet" else pd.read_csv
+    exact = partial(pd.read_csv, float_precision="round_trip")
+    read = pd.read_parquet if suffix == "parquet" else exact
     parts = [read(path) for path in sorted((folder / "out").glob(f"*.{suffix}"))]
     return pd.concat([part for part in parts if len(part)])
 
