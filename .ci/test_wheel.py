@@ -56,6 +56,11 @@ rows.to_parquet("new.parquet") if "parquet" in sys.argv else None
 """
 
 
+# without PYTHONPATH: the wheel is tested, not the source
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
 class Environment:
     """An empty environment with the wheel, and a folder with tables in which commands run."""
 
@@ -90,11 +95,10 @@ class Environment:
         self.execute("python", "-c", WRITE_TABLES, *sorted(self.provided), check=True)
 
     def execute(self, program, *arguments, **options):
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return subprocess.run(
             [self.bin / program, *arguments],
             cwd=self.folder,
-            env=environment | {"OMP_NUM_THREADS": "1"},
+            env=ENVIRONMENT,
             capture_output=True,
             text=True,
             **options,
@@ -122,8 +126,9 @@ class Environment:
             cwd=self.folder,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env=ENVIRONMENT,
         )
+        line = ""
         try:
             line = process.stdout.readline()
             with urllib.request.urlopen(f"{line.split()[0]}/about", timeout=60) as answer:

@@ -46,6 +46,26 @@ def test_of_equally_near_rows_the_first_are_neighbors(grid, k, metric):
     np.testing.assert_allclose(distances, np.take_along_axis(full, expected, axis=1), atol=1e-14)
 
 
+def test_many_equally_near_rows_need_little_memory(rng, monkeypatch):
+    """Candidates of few queries are compared at once, and equal queries only once."""
+    rows, queries = rng.randint(2, size=(3000, 2)) * 1.0, rng.randint(2, size=(2000, 2)) * 1.0
+    monkeypatch.setattr("twinned._neighbors._CELLS_PER_BLOCK", 5000)
+    search, n_cells = NeighborIndex(rows), []
+    candidates = search._candidates
+
+    def count(own, n):
+        n_cells.append(len(own) * n)
+        return candidates(own, n)
+
+    monkeypatch.setattr(search, "_candidates", count)
+    indices, distances = search.kneighbors(queries, 4)
+    order = np.argsort(distance_matrix(queries, rows), axis=1, kind="stable")
+    np.testing.assert_array_equal(indices, order[:, :4])
+    assert not distances.any()
+    assert max(n_cells) <= 5000
+    assert sum(n_cells) < 100_000
+
+
 @pytest.mark.parametrize("unit", [1e-60, 1e60])
 def test_magnitudes_outside_of_float32(rng, unit):
     points, queries = rng.rand(50, 3), rng.rand(20, 3)

@@ -20,7 +20,7 @@ from twinned._table import Floats
 Indices = NDArray[np.intp]
 LEARNED = "learned"  # the name of the learned metric
 _MORE_CANDIDATES = 4  # than neighbors that are searched, to see which are equally near
-_QUERIES_PER_BLOCK = 16_384
+_CELLS_PER_BLOCK = 250_000  # queries × candidates
 
 
 class LearnedMetric(NamedTuple):
@@ -102,29 +102,35 @@ class NeighborIndex:
         if self._learned is not None:
             queries = self._learned.transform(queries)
         _refuse_missing(queries, self.metric)
-        shape = (len(queries), k)
-        indices, distances = np.empty(shape, dtype=np.intp), np.empty(shape)
-        for block in gen_batches(len(queries), _QUERIES_PER_BLOCK):
-            indices[block], distances[block] = self._nearest(queries[block], k)
+        n_rows = len(self._features)
+        n_candidates = max(min(k + _MORE_CANDIDATES, n_rows), k)
+        indices, distances, is_open = self._nearest(queries, k, n_candidates)
+        while is_open.any() and n_candidates < n_rows:
+            n_candidates = min(4 * n_candidates, n_rows)
+            # rows with many equally near ones have few values, and so have their queries
+            distinct, inverse = np.unique(queries[is_open], axis=0, return_inverse=True)
+            which = inverse.ravel()
+            *found, remains_open = self._nearest(distinct, k, n_candidates)
+            indices[is_open], distances[is_open] = (part[which] for part in found)
+            is_open[is_open] = remains_open[which]
         return indices, distances
 
-    def _nearest(self, queries: Floats, k: int) -> tuple[Indices, Floats]:
-        """`kneighbors` of a block of queries, which are features of the search."""
-        n_rows, shape = len(self._features), (len(queries), k)
+    def _nearest(
+        self, queries: Floats, k: int, n_candidates: int
+    ) -> tuple[Indices, Floats, NDArray[np.bool_]]:
+        """`kneighbors` among so many candidates, and whether further rows may be as near."""
+        shape = (len(queries), k)
         indices, distances = np.empty(shape, dtype=np.intp), np.empty(shape)
-        open_queries = np.arange(len(queries))
-        n_candidates = max(min(k + _MORE_CANDIDATES, n_rows), k)
-        while len(open_queries):
-            found, gaps = self._candidates(queries[open_queries], n_candidates)
+        is_open = np.empty(len(queries), dtype=bool)
+        for block in gen_batches(len(queries), max(1, _CELLS_PER_BLOCK // n_candidates)):
+            found, gaps = self._candidates(queries[block], n_candidates)
             keys = _ordering_keys(gaps)
             order = np.lexsort((found, keys))
-            indices[open_queries] = np.take_along_axis(found, order[:, :k], axis=1)
-            distances[open_queries] = np.take_along_axis(gaps, order[:, :k], axis=1)
-            # where all candidates after the k-th are as near, further rows may be so, too
+            indices[block] = np.take_along_axis(found, order[:, :k], axis=1)
+            distances[block] = np.take_along_axis(gaps, order[:, :k], axis=1)
             last = np.take_along_axis(keys, order[:, [k - 1, -1]], axis=1)
-            open_queries = open_queries[(last[:, 0] == last[:, 1]) & (n_candidates < n_rows)]
-            n_candidates = min(4 * n_candidates, n_rows)
-        return indices, distances
+            is_open[block] = last[:, 0] == last[:, 1]
+        return indices, distances, is_open
 
     def _candidates(self, queries: Floats, n: int) -> tuple[Indices, Floats]:
         """(query, n) indices and distances of the nearest rows."""

@@ -430,3 +430,13 @@ def test_an_ensemble_of_diverged_members_is_refused(data, estimator, recipe):
         with pytest.raises(ValueError, match=r"networks diverged.*smaller learning_rate"):
             model.fit(*data)
     assert not hasattr(model, "member_weights_")
+
+
+def test_missing_values_of_rows_of_weight_zero_are_ignored(data):
+    X, y = data
+    with_missing, weight = X.copy(), np.ones(len(y))
+    with_missing[:5, 0], weight[:5] = np.nan, 0.0
+    model = NeuralRegressor(**SMALL).fit(with_missing, y, sample_weight=weight)
+    expected = NeuralRegressor(**SMALL).fit(X[5:], y[5:])
+    assert model._schema.marked == []
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-4, atol=1e-4)

@@ -49,7 +49,7 @@ def test_members_with_prepared_features_are_refused(blend, table):
         select_member(blend, "ridge")
     with pytest.raises(ValueError, match=r"no member 'forest'; it has ridge, tree_twin:fast"):
         select_member(blend, "forest")
-    with pytest.raises(TypeError, match="not of TwinRegressor"):
+    with pytest.raises(TypeError, match="needs an AutoTwinRegressor, not TwinRegressor"):
         select_member(TwinRegressor(Ridge()).fit(X, y), TWIN)
     X = X.assign(wall=np.where(X["area"] > 0.5, "brick", "wood"))
     with_text = AutoTwinRegressor(members=MEMBERS[2:], cv=3, random_state=0).fit(X, y)
@@ -82,3 +82,17 @@ def test_command_line(blend, tmp_path):
     assert '"area"' in header
     assert "blend_predict(" in header
     assert run("--member", MEMBERS[2]).exit_code == 0  # trees that predict the target itself
+
+
+def test_a_member_is_found_by_the_name_before_its_colon(blend, table):
+    own, expected = select_member(blend, "tree_twin"), select_member(blend, TWIN)
+    np.testing.assert_array_equal(own.predict(table[0]), expected.predict(table[0]))
+
+
+def test_members_of_tables_with_ordered_categories_are_refused(table):
+    X, y = table
+    levels = pd.Categorical(np.resize([10, 20, 30], len(X)), ordered=True)
+    blend = AutoTwinRegressor(members=["ridge", "boosting:fast"], cv=3).fit(X.assign(o=levels), y)
+    assert separable_members(blend) == []
+    with pytest.raises(ValueError, match="ordered categories are encoded by the blend"):
+        select_member(blend, "boosting")

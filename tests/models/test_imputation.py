@@ -128,3 +128,23 @@ def test_finite_bounds_reach_twice_as_far_as_expected(rng):
     np.testing.assert_array_equal(finite.censored, bounds.censored)
     known = ~bounds.censored
     np.testing.assert_array_equal(finite.lower[known], bounds.lower[known])
+
+
+def test_a_lower_bound_of_0_without_an_upper_one_is_a_limit(rng):
+    X = rng.uniform(size=(40, 1))
+    y = 2 + X[:, 0]
+    lower, upper = y.copy(), y.copy()
+    lower[:3], upper[:3] = 0.0, INF
+    finite = finite_bounds(X, TargetBounds(lower, upper))
+    np.testing.assert_array_equal(finite.lower, lower)
+    assert np.isfinite(finite.upper).all()
+
+
+def test_intervals_from_0_stay_beside_negative_values(rng):
+    X = rng.uniform(-1, 1, (40, 1))
+    y = 3 * X[:, 0]
+    lower, upper = y.copy(), y.copy()
+    lower[:3], upper[:3] = 0.0, 2.5
+    finite = finite_bounds(X, TargetBounds(lower, upper))
+    np.testing.assert_array_equal(finite.lower, lower)
+    np.testing.assert_array_equal(finite.upper, upper)

@@ -19,7 +19,7 @@ def select_member(blend: AutoTwinRegressor, name: str) -> Any:
     blend : AutoTwinRegressor
         A fitted blend.
     name : str
-        One of `blend.member_names_`.
+        One of `blend.member_names_`, or the part before its colon.
 
     Returns
     -------
@@ -39,14 +39,18 @@ def select_member(blend: AutoTwinRegressor, name: str) -> Any:
     """
     check_is_fitted(blend)
     if not isinstance(blend, AutoTwinRegressor):
-        raise TypeError(f"a member is selected of a blend, not of {type(blend).__name__}.")
-    members = {member.label: member for member in blend._members}
-    if name not in members:
-        raise ValueError(f"the blend has no member {name!r}; it has {', '.join(members)}.")
-    if reason := _prepared_by(members[name]):
-        raise ValueError(
-            f"the member {name!r} cannot be used alone: {reason}; {way_out(blend, except_for=name)}"
+        raise TypeError(
+            f"select_member needs an AutoTwinRegressor, not {type(blend).__name__}; export the "
+            "model itself, and fit blends without a transformed target."
         )
+    members = {member.label: member for member in blend._members}
+    matches = [label for label in members if name in (label, label.partition(":")[0])]
+    if len(matches) != 1:
+        raise ValueError(f"the blend has no member {name!r}; it has {', '.join(members)}.")
+    name = matches[0]
+    if reason := _reason_not_separable(blend, members[name]):
+        other = describe_alternatives(blend, except_for=name)
+        raise ValueError(f"the member {name!r} cannot be used alone: {reason}; {other}")
     estimator = copy.copy(members[name].estimator)
     if hasattr(blend, "feature_names_in_"):
         estimator.feature_names_in_ = blend.feature_names_in_
@@ -57,10 +61,14 @@ def separable_members(blend: AutoTwinRegressor) -> list[str]:
     """Names of the members that `select_member` returns, the most accurate first."""
     members = {member.label: member for member in blend._members}
     ranked = blend.leaderboard_.sort_values("rmse")["member"]
-    return [name for name in ranked if name in members and not _prepared_by(members[name])]
+    return [
+        name
+        for name in ranked
+        if name in members and not _reason_not_separable(blend, members[name])
+    ]
 
 
-def way_out(blend: AutoTwinRegressor, except_for: str = "") -> str:
+def describe_alternatives(blend: AutoTwinRegressor, except_for: str = "") -> str:
     """What to export instead, as a part of a message."""
     names = [name for name in separable_members(blend) if name != except_for]
     alone = "fit a single twin (twinned fit --model twin)"
@@ -73,9 +81,11 @@ def way_out(blend: AutoTwinRegressor, except_for: str = "") -> str:
     )
 
 
-def _prepared_by(member: FittedMember) -> str:
+def _reason_not_separable(blend: AutoTwinRegressor, member: FittedMember) -> str:
     """How the features of a member are not those of the table; empty where they are the same."""
     own = member.preparation
+    if "ordinal" in blend._schema.kinds:
+        return "its ordered categories are encoded by the blend"
     if own.kind == "dense":
         return "its features are standardized by the blend"
     if own.categorical:

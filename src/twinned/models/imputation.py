@@ -129,7 +129,9 @@ def finite_bounds(
 
 def _is_zero(bounds: TargetBounds) -> NDArray[np.bool_]:
     """(row,): whether the lower bound of a censored value is 0, that of all positive values."""
-    return bounds.censored & (bounds.lower == 0)
+    is_zero: NDArray[np.bool_] = bounds.censored & (bounds.lower == 0) & np.isfinite(bounds.upper)
+    others = np.append(bounds.lower[~is_zero], bounds.upper)
+    return is_zero & bool(np.all(others > 0))
 
 
 def _choose_processes(

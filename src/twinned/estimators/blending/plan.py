@@ -50,8 +50,9 @@ _GAIN = {
 }
 _SAFETY = 1.15  # of expected times
 _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the others are tried
-# A plain model and a twin of the same base, which are compared first, and the shares of the
-# remaining time that they may take; with the least effort, they may take more.
+# Within a short budget, a plain model and a twin of the same base are compared first. The shares of
+# the remaining time that they may take; with the least effort, they may take more.
+_SHORT_BUDGET = 45.0  # seconds
 _COMPARISON, _LEAST_EFFORT_SHARE = {"boosting": 0.1, "tree_twin": 0.3}, 0.7
 _FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 
@@ -132,7 +133,7 @@ class MemberFits:
         )
         results: list[MemberResult] = []
         pending = sorted(specs, key=clock.seconds_per_gain)
-        for spec in self._comparison(specs):
+        for spec in self._comparison(specs) if budget < _SHORT_BUDGET else []:
             limits = dict.fromkeys(self._efforts(spec), _COMPARISON[spec.name])
             limits[self._efforts(spec)[-1]] = _LEAST_EFFORT_SHARE
             fitting = [own for own in limits if clock.fits(own, limits[own])]

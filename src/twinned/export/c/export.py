@@ -34,7 +34,7 @@ from twinned.export.c.header import (
 from twinned.export.c.networks import NetworkCore
 from twinned.export.c.pairs import PairCore
 from twinned.export.c.reader import read_core, schema_of
-from twinned.export.members import way_out
+from twinned.export.members import describe_alternatives
 from twinned.export.thinning import thin
 from twinned.intervals.error_scale import RELATIVE_FLOOR, positive_scale
 from twinned.intervals.stored import StoredIntervals, quantile_rank
@@ -153,7 +153,7 @@ def to_c(
     check_is_fitted(model)
     model = getattr(model, "twin_", model)  # of SemiSupervisedTwinRegressor
     if isinstance(model, AutoTwinRegressor):
-        raise TypeError(f"C export does not support blends; {way_out(model)}")
+        raise TypeError(f"C export does not support blends; {describe_alternatives(model)}")
     if n_anchors is not None:
         if not isinstance(model, BaseTwin):
             raise ValueError(f"n_anchors is for twins; {type(model).__name__} has no anchors.")

@@ -121,9 +121,14 @@ def _read_linear(steps: list[Any], unit: float) -> LinearScore:
     coefficients = np.ravel(model.coef_).astype(np.float64)
     intercept = float(np.ravel(model.intercept_)[0])
     for scaler in reversed(scalers):  # each feature is multiplied by a factor, and shifted
-        shift, ones = scaler.transform(np.array([[0.0], [1.0]]) * np.ones(len(coefficients)))
-        intercept += float(shift @ coefficients)
-        coefficients = (ones - shift) * coefficients
+        if scaler.scale_ is not None:
+            coefficients = coefficients / scaler.scale_
+        if isinstance(scaler, RobustScaler):
+            center = scaler.center_ if scaler.with_centering else None
+        else:
+            center = scaler.mean_ if scaler.with_mean else None
+        if center is not None:
+            intercept -= float(center @ coefficients)
     return LinearScore((coefficients * unit).astype(np.float32), np.float32(intercept * unit))
 
 

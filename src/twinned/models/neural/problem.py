@@ -262,7 +262,6 @@ def _validate_data(
     matrix, schema = validate_training_table(
         estimator, X, estimator.categorical_features, allow_nan=True, pair_dtype=_FLOAT64
     )
-    schema = mark_missing(schema, matrix)
     n_rows = len(matrix)
     weight = check_sample_weight(sample_weight, n_rows)
     bounds = None
@@ -279,6 +278,8 @@ def _validate_data(
     indices = np.flatnonzero(labelled if weight is None else labelled & (weight > 0))
     if len(indices) < 2:
         raise ValueError(f"y has {len(indices)} known values in {n_rows} rows; a twin needs two.")
+    # rows of weight 0 are as if they were not there
+    schema = mark_missing(schema, matrix if weight is None else matrix[weight > 0])
     return TrainingTable(
         indices=indices,
         matrix=matrix[indices],
