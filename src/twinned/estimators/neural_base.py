@@ -93,7 +93,7 @@ class BaseNeural(BaseEstimator):
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         As in `TwinRegressor`; categories are one-hot encoded. A missing number is replaced by the
         median of the training rows, and a further input marks it where training rows have missing
-        values of the feature; a missing category is a category of its own.
+        values of the feature; missing and new categories are one further category.
     device : {"auto", "cpu", "gpu"}, default="auto"
         Where to train and predict.
     n_jobs : int or None, default=None
