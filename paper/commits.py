@@ -17,6 +17,9 @@ from paper.records import NOT_RECORDED, Record, origin
 TRAINED = (
     "plain-networks", "twin-networks", "paired-networks", "weighted-anchors", "decomposition",
 )  # fmt: skip
+# A commit → an earlier one whose networks are the same to the last bit: twins of all pairs, twins
+# of nearest pairs and plain networks were trained by both on WSB and YH, and compared.
+SAME_TRAINING = {"76aeb362b8b5": "32d43efc5553"}
 
 
 def mixed_datasets(records: dict[str, list[Record]], datasets: Sequence[str]) -> list[str]:
@@ -64,13 +67,19 @@ def _commits(records: dict[str, list[Record]]) -> pd.DataFrame:
     """study, dataset, commit, date of the records of our training; an unknown date is the first."""
     return pd.DataFrame(
         [
-            (study, record["config"]["dataset"], origin(record)["commit"], _date(record))
+            (study, record["config"]["dataset"], _commit(record), _date(record))
             for study in TRAINED
             for record in records.get(study, [])
             if record["config"].get("variant") == "modern"
         ],
         columns=["study", "dataset", "commit", "date"],
     )
+
+
+def _commit(record: Record) -> str:
+    """The earliest commit whose training is that of the record."""
+    commit = str(origin(record)["commit"])
+    return SAME_TRAINING.get(commit, commit)
 
 
 def _date(record: Record) -> str:
