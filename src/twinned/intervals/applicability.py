@@ -29,7 +29,7 @@ _N_NEIGHBORS = 30
 _PRIOR_ROWS = 10  # with errors of mean size, added to the neighbors
 _MAX_REFERENCE = 1000  # known rows that are predicted from the others
 _JITTER = 1e-8
-_ROWS_PER_BLOCK = 1000
+ROWS_PER_BLOCK = 1000
 
 
 class ClassStatistics(NamedTuple):
@@ -116,7 +116,7 @@ class ApplicabilityDomain:
     def score(self, features: Floats) -> Floats:
         """(row,): expected error of encoded rows, in units of the median known row's."""
         scores = np.empty(len(features))
-        for block in gen_batches(len(features), _ROWS_PER_BLOCK):
+        for block in gen_batches(len(features), ROWS_PER_BLOCK):
             rows = self._metric.in_length_scales(features[block])
             _, deviation = self._regress(rows, self._neighbors(rows))
             scores[block] = deviation * self._error_size(rows) / self._unit
