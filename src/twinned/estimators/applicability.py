@@ -17,6 +17,7 @@ from twinned.intervals.applicability import (
     ROWS_PER_BLOCK,
     ApplicabilityDomain,
     ClassStatistics,
+    count_outside,
 )
 from twinned.intervals.known_values import is_unlikely
 
@@ -112,7 +113,7 @@ class ApplicabilityMixin:
         """Warn where more rows are outside than exchangeable rows would, or have a new category."""
         queries, domain = self._validate_queries(X), self._applicability_domain()
         classes = self._classify(queries)[1]
-        n_outside, n_rows = int(np.sum(classes == LABELS.index(OUTSIDE))), len(classes)
+        n_outside, n_rows = count_outside(classes), len(classes)
         n_new = int(domain.has_new_category(queries.matrix).sum())
         if not n_new and not is_unlikely(n_outside, n_rows, domain.expected_share()):
             return
