@@ -248,6 +248,18 @@ def mark_missing(schema: TableSchema, matrix: Floats) -> TableSchema:
     return TableSchema(schema.kinds, schema.categories, n_indicators)
 
 
+def known_medians(values: Floats) -> Floats:
+    """(column,): medians of the known values; 0 where there are none.
+
+    >>> known_medians(np.array([[1.0, np.nan], [4.0, np.nan], [2.0, np.nan], [np.nan, np.nan]]))
+    array([2., 0.])
+    """
+    known = ~np.isnan(values).all(axis=0)
+    medians = np.zeros(values.shape[1])
+    medians[known] = np.nanmedian(values[:, known], axis=0)
+    return medians
+
+
 def is_categorical_dtype(column: Any) -> bool:
     """Whether the dtype is an unordered category or text."""
     if not isinstance(column, nw.Series):

@@ -1,8 +1,11 @@
 """`applicability` of twins and blends, and `measure_applicability`."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 
@@ -13,6 +16,7 @@ from twinned import (
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
     TwinRegressor,
+    cross_conformal,
     measure_applicability,
 )
 from twinned.intervals.applicability import ClassStatistics
@@ -100,12 +104,48 @@ def test_statements_are_void_for_a_new_category(table):
     assert found[["error", "coverage"]].isna().all(axis=1).tolist() == [True, False]
 
 
-def test_a_stored_metric_is_saved(table, tmp_path, monkeypatch):
+@pytest.mark.parametrize("copy", ["save", "pickle"])
+def test_a_metric_that_was_learned_is_saved(table, tmp_path, monkeypatch, copy):
     X, y = table
     twin = TwinRegressor(Ridge()).fit(X, y)
     expected = twin.applicability(X)
-    twin._store_metric()
+    if copy == "save":
+        twinned.save(twin, tmp_path / "model.twin")
+        loaded = twinned.load(tmp_path / "model.twin")
+    else:
+        loaded = pickle.loads(pickle.dumps(twin))
+    extended = [own.add_anchors(X[:9], y[:9]).feature_relevance_ for own in (twin, loaded)]
+    np.testing.assert_array_equal(*extended)  # of all anchors, as the metric of others is void
+    monkeypatch.setattr("twinned.estimators.base.learn_relevance", None)
+    pd.testing.assert_frame_equal(loaded.applicability(X), expected)
+
+
+@pytest.mark.parametrize("name", ["trees", "networks", "blend"])
+def test_a_saved_model_with_intervals_has_its_metric(name, table, tmp_path, monkeypatch):
+    X, y = table
+    if name == "blend":
+        twin = clone(MODELS[name]).fit(X, y)
+    else:
+        twin = cross_conformal(clone(MODELS[name]), X, y, cv=2).store_in()
     twinned.save(twin, tmp_path / "model.twin")
     monkeypatch.setattr("twinned.estimators.base.learn_relevance", None)
     loaded = twinned.load(tmp_path / "model.twin")
-    pd.testing.assert_frame_equal(loaded.applicability(X), expected)
+    for name in ("predict_interval", "explain", "applicability"):
+        np.testing.assert_array_equal(*(getattr(own, name)(X[:5]) for own in (loaded, twin)))
+
+
+def test_rows_are_encoded_in_blocks(table, monkeypatch):
+    X, y = table
+    twin = TwinRegressor(Ridge()).fit(X, y)
+    expected, sizes = twin.applicability(X), []
+    encode = TwinRegressor._to_rows
+
+    def record(self, schema, matrix):
+        sizes.append(len(matrix))
+        return encode(self, schema, matrix)
+
+    monkeypatch.setattr("twinned.estimators.applicability.ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr(TwinRegressor, "_to_rows", record)
+    pd.testing.assert_frame_equal(twin.applicability(X), expected)
+    assert max(sizes) == 7
+    assert sum(sizes) == len(X)

@@ -144,8 +144,6 @@ def advise_command(
         content["code"] = f"{reading_code(data, training)}\n{content['code']}"
         if model_path is not None:
             diagnosis.twin.target_name_ = target
-            if diagnosis.relevance is not None:
-                diagnosis.twin._store_metric()
             save(diagnosis.model, model_path)
             content["output"] = str(output)
         content["seconds"] = round(time.perf_counter() - start, 1)

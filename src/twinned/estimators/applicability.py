@@ -8,14 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from twinned.exceptions import ShiftWarning
-from twinned.intervals.applicability import LABELS, OUTSIDE, ApplicabilityDomain, ClassStatistics
+from twinned.intervals.applicability import (
+    LABELS,
+    OUTSIDE,
+    ROWS_PER_BLOCK,
+    ApplicabilityDomain,
+    ClassStatistics,
+    count_outside,
+)
 from twinned.intervals.known_values import is_unlikely
 
 if TYPE_CHECKING:
-    from twinned._neighbors import LearnedMetric
+    from twinned._neighbors import Indices, LearnedMetric
     from twinned._table import Floats, Rows, TableSchema
+    from twinned.estimators.blocks import Queries
 
 
 class ApplicabilityMixin:
@@ -28,8 +37,9 @@ class ApplicabilityMixin:
         _schema: TableSchema
         _cache: Any
 
-        def _validate_queries(self, X: Any) -> Any: ...
+        def _validate_queries(self, X: Any) -> Queries: ...
         def _metric(self) -> LearnedMetric: ...
+        def __getstate__(self) -> dict[str, Any]: ...
 
     def applicability(self, X: Any) -> pd.DataFrame:
         """Whether each row is inside, at the edge, or outside of the anchors.
@@ -54,10 +64,8 @@ class ApplicabilityMixin:
         them within their prediction interval. Both are NaN for a row with a new category, which no
         held-out row has.
         """
-        queries = self._validate_queries(X)
-        domain = self._applicability_domain()
-        score = domain.score(queries.take(slice(None)).features)
-        classes = domain.classify(queries.matrix, score)
+        queries, domain = self._validate_queries(X), self._applicability_domain()
+        score, classes = self._classify(queries)
         columns: dict[str, Any] = {"score": score, "label": np.array(LABELS, dtype=object)[classes]}
         if hasattr(self, "applicability_"):
             new = domain.has_new_category(queries.matrix)
@@ -70,6 +78,13 @@ class ApplicabilityMixin:
         """(n_queries,) whether each row is `"outside"` by `applicability`."""
         outside: NDArray[np.bool_] = (self.applicability(X)["label"] == OUTSIDE).to_numpy()
         return outside
+
+    def _classify(self, queries: Queries) -> tuple[Floats, Indices]:
+        """(query,): scores and classes; rows are encoded in blocks, as indicators take memory."""
+        domain, score = self._applicability_domain(), np.empty(len(queries))
+        for rows in gen_batches(len(queries), ROWS_PER_BLOCK):
+            score[rows] = domain.score(queries.take(rows).features)
+        return score, domain.classify(queries.matrix, score)
 
     def _applicability_domain(self) -> ApplicabilityDomain:
         """The domain of the anchors, made when it is first needed."""
@@ -84,6 +99,12 @@ class ApplicabilityMixin:
         domain: ApplicabilityDomain = self._cache.domain
         return domain
 
+    def _state_to_save(self) -> dict[str, Any]:
+        """The attributes, with the learned metric where it is known or intervals need it."""
+        if hasattr(self, "intervals_"):
+            self._metric()
+        return self.__getstate__()
+
     def _set_applicability(self, statistics: ClassStatistics, confidence: float) -> None:
         """Store the errors and the coverage of the classes."""
         self.applicability_ = {**statistics._asdict(), "confidence": confidence}
@@ -91,8 +112,8 @@ class ApplicabilityMixin:
     def _warn_of_shift(self, X: Any) -> None:
         """Warn where more rows are outside than exchangeable rows would, or have a new category."""
         queries, domain = self._validate_queries(X), self._applicability_domain()
-        classes = domain.classify(queries.matrix, domain.score(queries.take(slice(None)).features))
-        n_outside, n_rows = int(np.sum(classes == LABELS.index(OUTSIDE))), len(classes)
+        classes = self._classify(queries)[1]
+        n_outside, n_rows = count_outside(classes), len(classes)
         n_new = int(domain.has_new_category(queries.matrix).sum())
         if not n_new and not is_unlikely(n_outside, n_rows, domain.expected_share()):
             return

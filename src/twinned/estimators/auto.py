@@ -350,7 +350,6 @@ class AutoTwinRegressor(BaseTwin):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
         chosen = [result for result in results if result.spec.label in names]
         selected = copy.copy(self)
-        selected._cache.metric = self._cache.metric  # which depends on the rows alone
         selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
         with ignore_table_warnings():
             selected._blend_results(FitRecord(chosen, shared, seed))

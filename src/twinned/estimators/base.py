@@ -334,6 +334,8 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
     def _set_derived_state(self, make_index: Callable[[str], NeighborIndex] | None) -> None:
         """Set what predictions need and a saved model does not store."""
         self._cache = ModelCache()
+        if (metric := self.__dict__.pop("_anchor_metric", None)) is not None:  # of a saved model
+            self._cache.metric = LearnedMetric(*metric)
         self._anchors = self._to_rows(self._schema, self.anchors_X_)
         self._index = None
         if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
@@ -363,12 +365,10 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
                 )
         return self._cache.metric
 
-    def _store_metric(self) -> None:
-        """Make the learned metric part of the model, so that a saved one need not learn it."""
-        self._learned_metric = tuple(self._metric())
-
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
+        if "_cache" in state and (metric := self._cache.metric) is not None:
+            state["_anchor_metric"] = tuple(metric)  # so that a copy need not learn it again
         for derived in ("_cache", "_anchors", "_index"):
             state.pop(derived, None)
         return state
@@ -414,8 +414,6 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
             return self
         other = copy.copy(self)
         other.symmetric = symmetric
-        other._cache = ModelCache()
-        other._cache.metric = self._cache.metric
         return other
 
     # --- validation ---------------------------------------------------------------------------

@@ -23,13 +23,14 @@ from twinned.intervals.known_values import KnownValues
 from twinned.models.gaussian_process import KERNELS
 
 INSIDE, EDGE, OUTSIDE = LABELS = ("inside", "edge", "outside")
+_EDGE, _OUTSIDE = LABELS.index(EDGE), LABELS.index(OUTSIDE)
 _INSIDE_SHARE, _OUTSIDE_SHARE = 0.7, 0.025  # of the known rows, each without itself
 _FAR = 1.0  # ranges of a feature, by which a value beyond its range is outside
 _N_NEIGHBORS = 30
 _PRIOR_ROWS = 10  # with errors of mean size, added to the neighbors
 _MAX_REFERENCE = 1000  # known rows that are predicted from the others
 _JITTER = 1e-8
-_ROWS_PER_BLOCK = 1000
+ROWS_PER_BLOCK = 1000
 
 
 class ClassStatistics(NamedTuple):
@@ -116,7 +117,7 @@ class ApplicabilityDomain:
     def score(self, features: Floats) -> Floats:
         """(row,): expected error of encoded rows, in units of the median known row's."""
         scores = np.empty(len(features))
-        for block in gen_batches(len(features), _ROWS_PER_BLOCK):
+        for block in gen_batches(len(features), ROWS_PER_BLOCK):
             rows = self._metric.in_length_scales(features[block])
             _, deviation = self._regress(rows, self._neighbors(rows))
             scores[block] = deviation * self._error_size(rows) / self._unit
@@ -144,17 +145,15 @@ class ApplicabilityDomain:
 
     def expected_share(self) -> float:
         """The share of rows exchangeable with the known ones that are outside."""
-        n_outside = np.sum(self.classify_known() == LABELS.index(OUTSIDE))
-        return float((n_outside + 1) / (len(self.known_rows) + 1))
+        return (count_outside(self.classify_known()) + 1) / (len(self.known_rows) + 1)
 
     def _with_values(
         self, classes: Indices, beyond: NDArray[np.bool_], far: NDArray[np.bool_]
     ) -> Indices:
         """(row,): classes by scores, raised by values beyond, and far beyond, the known ones."""
         is_new = np.any(beyond[:, self._categorical], axis=1)
-        edge, outside = LABELS.index(EDGE), LABELS.index(OUTSIDE)
-        least = np.where(np.any(beyond, axis=1), edge, LABELS.index(INSIDE))
-        least[np.any(far, axis=1) | is_new] = outside
+        least = np.where(np.any(beyond, axis=1), _EDGE, 0)
+        least[np.any(far, axis=1) | is_new] = _OUTSIDE
         return np.maximum(classes, least)
 
     def _error_size(self, rows: Floats, itself: Indices | None = None) -> Floats:
@@ -194,6 +193,15 @@ class ApplicabilityDomain:
         of_mean = of_mean / of_mean.sum(axis=1, keepdims=True)
         weights = weights + (1.0 - weights.sum(axis=1, keepdims=True)) * of_mean
         return weights, np.sqrt(np.maximum(1.0 - explained, _JITTER) + noise)
+
+
+def count_outside(classes: Indices) -> int:
+    """Number of rows outside, by indices of `LABELS`.
+
+    >>> count_outside(np.array([0, 2, 1, 2]))
+    2
+    """
+    return int(np.sum(classes == _OUTSIDE))
 
 
 def _relative_squares(errors: Floats) -> Floats:

@@ -61,9 +61,9 @@ def _check_error_scale(parts: State, at: At) -> None:
 # --- twins of scikit-learn regressors -------------------------------------------------------------
 
 
-@hook(TAKE, "TwinRegressor")
-def _take_sklearn_twin(twin: Any) -> State:
-    return {**vars(twin), "_pair_dtype": twin._pair_dtype.name}
+@hook(TAKE, "TwinRegressor TwinNeuralRegressor")
+def _take_twin(twin: Any) -> State:
+    return {**twin._state_to_save(), "_pair_dtype": twin._pair_dtype.name}
 
 
 @hook(BUILD, "TwinRegressor")
@@ -136,7 +136,7 @@ def _build_process(model: Any, state: State, at: At) -> None:
 def _take_blend(model: Any) -> State:
     names = RECORDS["preparation"]
     stored = [{name: getattr(own, name) for name in names} for own in model._preparations]
-    return {**vars(model), "_preparations": stored}
+    return {**model._state_to_save(), "_preparations": stored}
 
 
 @hook(BUILD, "AutoTwinRegressor")

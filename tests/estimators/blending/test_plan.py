@@ -1,6 +1,7 @@
 """Order of the members within a time budget, and the expected times."""
 
 from time import perf_counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,11 +18,18 @@ from twinned.estimators.blending.plan import MemberFits
 EXPECTED = {"ridge": 2.0, "gp_rbf": 4.0, "gp_matern": 6.0}
 
 
-class ImmediateFits(MemberFits):
-    """Fits that take no time."""
+class SimulatedFits(MemberFits):
+    """Fits that take a share of their expected time, on a clock of their own."""
+
+    share, now = 0.0, 0.0
 
     def _run_one(self, spec, clock, *, required):
-        return [spec.label]
+        self.now += self.share * clock.expected(spec)
+        return [SimpleNamespace(spec=spec)]
+
+    def labels_within(self, specs, budget, share=0.0):
+        self.share, self.now = share, 0.0
+        return [result.spec.label for result in self.run_within(specs, budget, 0.0)]
 
 
 @pytest.fixture
@@ -30,7 +38,9 @@ def fits(monkeypatch):
     monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 0.0)
     X, y = make_wsb(30, random_state=0)
     rows = AutoTwinRegressor()._set_rows(X, y, None, None, 0).training
-    return ImmediateFits(rows, {}, 1, lambda result: None)
+    fits = SimulatedFits(rows, {}, 1, lambda result: None)
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: fits.now))
+    return fits
 
 
 @pytest.mark.parametrize(
@@ -45,9 +55,15 @@ def fits(monkeypatch):
 )
 def test_members_that_leave_time_for_others_come_first(fits, budget, fitted):
     specs = resolve_members(list(EXPECTED), "balanced")
-    assert fits.run_within(specs, budget, perf_counter()) == fitted
+    assert fits.labels_within(specs, budget) == fitted
     names = {label.partition(":")[0] for label in fitted}
     assert set(fits.skipped) == set(EXPECTED) - names
+
+
+SECONDS = {
+    "boosting": 5, "boosting:fast": 2, "boosting:small": 1, "tree_twin": 50, "tree_twin:fast": 7,
+    "tree_twin:small": 5, "ridge": 0.1, "ridge:fast": 0.1, "gp_matern": 4, "gp_matern:fast": 4,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -55,23 +71,57 @@ def test_members_that_leave_time_for_others_come_first(fits, budget, fitted):
     [
         (1000.0, ["ridge", "gp_matern", "boosting", "tree_twin"]),
         (30.0, ["boosting:fast", "tree_twin:fast", "ridge", "gp_matern"]),
-        (10.0, ["boosting:small", "tree_twin:small", "ridge", "gp_matern"]),
+        (10.0, ["boosting:small", "tree_twin:small", "ridge"]),
         (4.0, ["boosting:small", "ridge"]),  # no twin fits
     ],
 )
 def test_a_twin_and_its_plain_base_come_first_within_a_short_budget(
     fits, monkeypatch, budget, fitted
 ):
-    expected = {
-        "boosting": 5, "boosting:fast": 2, "boosting:small": 1, "tree_twin": 50,
-        "tree_twin:fast": 7, "tree_twin:small": 5,
-        "ridge": 0.1, "ridge:fast": 0.1, "gp_matern": 4, "gp_matern:fast": 4,
-    }  # fmt: skip
-    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: expected[spec.label])
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
+    monkeypatch.setattr(MemberFits, "_raise_efforts", lambda *arguments: None)
     names = ["ridge", "gp_matern", "tree_twin", "boosting"]
-    assert fits.run_within(resolve_members(names, "balanced"), budget, perf_counter()) == fitted
+    assert fits.labels_within(resolve_members(names, "balanced"), budget, 1.0) == fitted
     without = resolve_members(["ridge", "gp_matern", "tree_twin"], "balanced")
-    assert fits.run_within(without, 1000.0, perf_counter())[0] == "ridge"
+    assert fits.labels_within(without, 1000.0)[0] == "ridge"
+
+
+@pytest.mark.parametrize(
+    ("budget", "share", "fitted"),
+    [
+        (30.0, 1.0, ["boosting", "tree_twin:fast", "ridge", "gp_matern"]),
+        (10.0, 1.0, ["boosting:fast", "tree_twin:small", "ridge"]),
+        (10.0, 0.1, ["boosting", "tree_twin:fast", "ridge", "gp_matern"]),  # faster than expected
+        (3.0, 1.0, ["boosting:small", "ridge"]),
+    ],
+)
+def test_remaining_time_raises_the_effort_of_members(fits, monkeypatch, budget, share, fitted):
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
+    specs = resolve_members(["ridge", "gp_matern", "tree_twin", "boosting"], "balanced")
+    assert fits.labels_within(specs, budget, share) == fitted
+    assert fits.now < budget
+
+
+def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
+    fit = SimulatedFits._run_one
+
+    def fail(self, spec, clock, *, required):
+        if spec.label == "boosting":
+            self.skipped[spec.label] = "its first fold took too long"
+            return []
+        return fit(self, spec, clock, required=required)
+
+    monkeypatch.setattr(SimulatedFits, "_run_one", fail)
+    specs = resolve_members(["tree_twin", "boosting"], "balanced")
+    assert fits.labels_within(specs, 30.0, 1.0)[0] == "boosting:fast"
+    assert not fits.skipped
+
+
+def test_efforts_that_are_requested_are_not_raised(fits, monkeypatch):
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
+    specs = resolve_members(["boosting:small", "ridge"], "balanced")
+    assert fits.labels_within(specs, 100.0) == ["ridge", "boosting:small"]
 
 
 def test_the_small_tree_twin_is_a_member():

@@ -20,8 +20,21 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.export.c.conftest import ADDRESS_SANITIZER, SANITIZERS, WARNINGS, with_activation
-from twinned import FixedWeights, NearestAnchors, TwinRegressor, conformal
+from tests.export.c.conftest import (
+    ADDRESS_SANITIZER,
+    OPTIONS,
+    SANITIZERS,
+    WARNINGS,
+    with_activation,
+)
+from twinned import (
+    FixedWeights,
+    NearestAnchors,
+    NeuralRegressor,
+    TwinNeuralRegressor,
+    TwinRegressor,
+    conformal,
+)
 from twinned.export import thin, to_c
 
 BASES = {
@@ -128,12 +141,29 @@ def test_categories_missing_values_and_unknown_categories(run_c):
     assert np.quantile(np.abs(compiled.mean - expected), 0.99) < 1e-5 * np.std(expected)
 
 
-def test_missing_value_gives_nan_where_networks_have_no_use_for_it(neural_twin, queries, run_c):
-    rows = queries[:4].copy()
-    rows[1, 2] = np.nan
-    for dtype in ("float32", "int16"):
-        compiled = run_c(neural_twin, rows, flags=SANITIZERS, dtype=dtype)
-        np.testing.assert_array_equal(np.isnan(compiled.mean), [False, True, False, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("int16", 3e-3)])
+def test_networks_replace_missing_values(dtype, tolerance, neural_twin, queries, run_c):
+    rows = queries.copy()
+    rows[::2, 2] = rows[::3, 0] = np.nan
+    compiled = run_c(neural_twin, rows, flags=SANITIZERS, dtype=dtype)
+    assert_close(compiled, neural_twin, rows, tolerance)
+
+
+@pytest.mark.parametrize("twin", [True, False])
+def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
+    rng = np.random.RandomState(0)
+    numbers = rng.uniform(-3, 3, size=(360, 2)).astype(np.float32).astype(np.float64)
+    codes = rng.randint(3, size=360).astype(np.float64)
+    y = numbers[:, 0] + np.abs(numbers[:, 1]) + codes
+    numbers[rng.rand(360) < 0.2, 0] = codes[rng.rand(360) < 0.1] = np.nan
+    numbers[:5, 0] = -2.0  # which is no code
+    names = pd.Categorical.from_codes(np.where(np.isnan(codes), -1, codes).astype(int), list("uvw"))
+    X = pd.DataFrame({"a": numbers[:, 0], "kind": names, "b": numbers[:, 1]})
+    kind = TwinNeuralRegressor if twin else NeuralRegressor
+    model = kind((12, 8), n_members=2, n_frequencies=2, **OPTIONS).fit(X[:60], y[:60])
+    assert model._schema.marked == [0]
+    rows = np.column_stack([numbers[:, 0], codes, numbers[:, 1]])
+    assert_close(run_c(model, rows, flags=SANITIZERS), model, X)
 
 
 def test_intervals_are_those_of_split_conformal_prediction(neural_twin, queries, run_c):

@@ -87,7 +87,7 @@ def test_an_unknown_level_is_missing(tmp_path, rng):
     ("values", "reason"),
     [
         (["a", 1, "b", 2], "has both text and numbers as categories; convert"),
-        ([2**25, 2**25 + 1, 1, 2], "has categories that are equal in float32; convert"),
+        ([2**25, 2**25 + 1, 1, 2], 'are equal in float32; use dtype="float64", or convert'),
         ([(1, 2), (3,), (4,), (5,)], "has categories that are neither text nor numbers; convert"),
     ],
 )
@@ -96,6 +96,23 @@ def test_categories_that_no_tensor_holds_are_refused(tmp_path, values, reason):
     twin = TwinRegressor(Ridge(), categorical_features=["code"]).fit(X, X["a"])
     with pytest.raises(TypeError, match=reason):
         to_onnx(twin, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("other", ["text", 3.0])
+def test_categories_that_differ_in_double_precision(tmp_path, other):
+    codes = [2**25, 2**25 + 1, 0.1, 7]
+    X = pd.DataFrame({"code": pd.Series(codes * 10, dtype=object), "other": other})
+    y = np.arange(40) % 4
+    twin = TwinRegressor(Ridge(), categorical_features=["code", "other"]).fit(X, y)
+    to_onnx(twin, tmp_path / "model.onnx", dtype="float64")
+    X = X.assign(code=X["code"].astype(float))
+    found = predict_onnx(tmp_path / "model.onnx", X)["mean"]
+    np.testing.assert_allclose(found, twin.predict(X), rtol=0, atol=1e-9)
+    assert np.ptp(found[:4]) > 2
+    X = pd.DataFrame({"code": pd.Series([2**60, 2**60 + 1] * 10, dtype=object), "a": range(20)})
+    twin = TwinRegressor(Ridge(), categorical_features=["code"]).fit(X, X["a"])
+    with pytest.raises(TypeError, match="are equal in float64; convert"):
+        to_onnx(twin, tmp_path / "model.onnx", dtype="float64")
 
 
 def test_a_column_named_as_an_output_is_refused(tmp_path, rng):

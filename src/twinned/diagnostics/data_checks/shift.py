@@ -9,7 +9,7 @@ import numpy as np
 from twinned._table import Floats, column_list, encode, extend_schema, is_table
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, list_names
 from twinned.diagnostics.result import format_percent
-from twinned.intervals.applicability import LABELS, OUTSIDE, ApplicabilityDomain
+from twinned.intervals.applicability import ApplicabilityDomain, count_outside
 from twinned.intervals.known_values import is_unlikely
 from twinned.models.relevance import learn_relevance
 
@@ -23,7 +23,7 @@ def check_new_rows(table: CheckedTable, X_new: Any) -> list[Finding]:
     metric = learn_relevance(known, table.y, max_rows=_MAX_ROWS)
     domain = ApplicabilityDomain(table.matrix, known, metric, table.y, schema.categorical)
     classes = domain.classify(matrix, domain.score(schema.to_rows(matrix).features))
-    n_outside, n_rows = int(np.sum(classes == LABELS.index(OUTSIDE))), len(matrix)
+    n_outside, n_rows = count_outside(classes), len(matrix)
     expected = domain.expected_share()
     if not is_unlikely(n_outside, n_rows, expected):
         return []

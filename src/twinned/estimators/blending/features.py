@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._table import Floats, Rows, TableSchema
+from twinned._table import Floats, Rows, TableSchema, known_medians
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +36,13 @@ class FeaturePreparation:
         """Fit to encoded training rows (n, n_features)."""
         missing = np.isnan(matrix)
         known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
-        medians = np.zeros(matrix.shape[1])
-        medians[known] = np.nanmedian(matrix[:, known], axis=0)
         own = cls(
             kind=kind,
             n_features=matrix.shape[1],
             categorical=schema.categorical,
             n_categories=[schema.n_indicators[j] for j in schema.categorical],
             empty=[j for j in schema.numeric if not known[j]],
-            medians=medians,
+            medians=known_medians(matrix),
             marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
             center=np.empty(0),
             spread=np.empty(0),

@@ -4,10 +4,10 @@ Without a time budget, the fits of all members and folds are independent tasks o
 threads. With one, members are fitted one after another: first gradient boosting and the tree twin,
 whose base it is, so that also a short fit shows whether twinning helps; then the others, in the
 order of expected gain per second. Those that need more than half of the remaining time come last. A
-member is skipped where its
-expected time exceeds the remaining time; a built-in member is tried with less effort first. The
-expected time is that of a cost model, corrected by the time of the members that have been fitted;
-where a member is fitted in each fold, the first fold corrects it once more.
+member is skipped where its expected time exceeds the remaining time; a built-in member is tried
+with less effort first, and again with more at the end if time remains. The expected time is that of
+a cost model, corrected by the time of the members that have been fitted; where a member is fitted
+in each fold, the first fold corrects it once more.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ class MemberFits:
                     results += self._run_one(fitting[0], clock, required=not results)
                 else:
                     pending.append(spec)
+        self._raise_efforts(specs, results, clock)
         least = {spec.label: clock.expected(self._efforts(spec)[-1]) for spec in pending}
         pending.sort(key=lambda spec: least[spec.label])
         while pending and not results:  # at least one member is fitted
@@ -158,6 +159,22 @@ class MemberFits:
                 f"{max(clock.remaining, 0):.0f} s"
             )
         return results
+
+    def _raise_efforts(
+        self, specs: list[MemberSpec], results: list[MemberResult], clock: _Clock
+    ) -> None:
+        """Fit members of less effort again with more, where the remaining time is enough."""
+        efforts = {spec.name: self._efforts(spec) for spec in specs}
+        for i in sorted(range(len(results)), key=lambda i: clock.seconds_per_gain(results[i].spec)):
+            own = results[i].spec
+            labels = [other.label for other in efforts[own.name]]
+            larger = efforts[own.name][: labels.index(own.label)]
+            fitting = [other for other in larger if clock.fits(other, 1.0)]
+            if fitting:
+                results[i : i + 1] = self._run_one(fitting[0], clock, required=False) or [
+                    results[i]
+                ]
+                self.skipped.pop(fitting[0].label, None)  # one of them is fitted
 
     def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
         """Warn of members that were not fitted; raise an error where none was."""

@@ -20,7 +20,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blocks import Queries
 from twinned.estimators.explain import feature_labels
 from twinned.estimators.neural import NeuralRegressor
-from twinned.export.c.columns import Singles
+from twinned.export.c.columns import VALUE, Singles
 from twinned.export.c.core import Core, predict_as_c
 from twinned.export.c.fixed_point import FixedPointCore
 from twinned.export.c.header import (
@@ -232,7 +232,9 @@ def example_rows(model: Any, core: PairCore | NetworkCore) -> Singles:
         columns = core.columns
         assert columns.mean is not None
         assert columns.spread is not None
-        rows[:, columns.feature] = columns.mean + columns.spread * rows[:, columns.feature]
+        own = columns.code == VALUE
+        values = rows[:, columns.feature[own]]
+        rows[:, columns.feature[own]] = columns.mean[own] + columns.spread[own] * values
     elif known is not None:
         a, b = known[rng.randint(len(known), size=(2, n_rows))]
         rows = (a + rng.uniform(size=(n_rows, 1)) * (b - a)) * (1.0 + 0.05 * rows)

@@ -77,11 +77,11 @@ def write_fixed_point(
     code = first_layer_code(core, "int16_t", "int32_t", f"@_limit({value} + {bias})")
     source.code(code.replace("@_dot(", "@_dot_inputs("))
     _write_output(source, core.widths, layer_bits)
-    write_network_moments(source, core, "int32_t", "@_is_missing(x)")
+    write_network_moments(source, core, "int32_t")
 
 
 def _write_inputs(source: CSource, core: NetworkCore) -> None:
-    """Add `@_is_missing` and `@_inputs`."""
+    """Add `@_inputs`."""
     n_columns = len(core.columns)
     n_frequencies = (core.n_inputs - n_columns) // (2 * n_columns)
     waves = ""
@@ -110,19 +110,6 @@ static inline int32_t @_sine(uint32_t phase)
         }}
     }}"""
     source.code(f"""
-static inline int @_is_missing(const float *x)
-{{
-    float columns[{n_columns}];
-    int i;
-    @_encode(x, columns);
-    for (i = 0; i < {n_columns}; i++) {{
-        if (columns[i] != columns[i]) {{
-            return 1;
-        }}
-    }}
-    return 0;
-}}
-
 /* The inputs of member m: the columns of a row, and the sines and cosines of each. */
 static inline void @_inputs(int m, const float *x, int32_t *inputs)
 {{

@@ -306,27 +306,15 @@ static inline void @_first_layer(int m, int side, const {value_type} *inputs, {v
 """
 
 
-def write_network_moments(
-    source: CSource, core: NetworkCore, value_type: str, is_missing: str | None = None
-) -> None:
-    """Add `@_moments`, for halves of the first layer of a type.
-
-    `is_missing` is the condition of a missing value, where it needs to be tested.
-    """
+def write_network_moments(source: CSource, core: NetworkCore, value_type: str) -> None:
+    """Add `@_moments`, for halves of the first layer of a type."""
     width, widest = core.widths[0], max(core.widths)
-    missing = ""
-    if is_missing:
-        missing = f"""
-    if ({is_missing}) {{
-        sum->mean = sum->squares = NAN;
-        return;
-    }}"""
     if core.anchors is None:
         source.code(f"""
 static inline void @_moments(const float *x, @_sum *sum)
 {{
     {value_type} inputs[{core.n_inputs}], work[{2 * widest}];
-    int m;{missing}
+    int m;
     for (m = 0; m < {len(core.members)}; m++) {{
         @_inputs(m, x, inputs);
         @_first_layer(m, 0, inputs, work);
@@ -340,7 +328,7 @@ static inline void @_moments(const float *x, @_sum *sum)
 {{
     {value_type} inputs[{core.n_inputs}], work[{2 * widest}];
     {value_type} query[{2 * width}], anchor[{2 * width}];
-    int m, i, j;{missing}
+    int m, i, j;
     for (m = 0; m < {len(core.members)}; m++) {{
         @_inputs(m, x, inputs);
         @_first_layer(m, 0, inputs, query);

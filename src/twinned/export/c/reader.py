@@ -194,11 +194,6 @@ def _read_networks(
     anchor_estimates: Any,
     weights: NDArray[np.float64],
 ) -> NetworkCore:
-    if model._schema.marked:
-        raise ValueError(
-            f"The {type(model).__name__} was fitted to rows with missing values, which the C code "
-            "does not replace; impute them before the fit, or export to ONNX."
-        )
     columns = _scaled_columns(model._schema, networks.scale, networks.columns)
     used = np.flatnonzero(networks.member_weights)
     return NetworkCore(
@@ -221,5 +216,9 @@ def _scaled_columns(
     n_indicators = schema.n_encoded - len(schema.numeric)
     mean = np.concatenate([scale.X_mean, np.zeros(n_indicators)])
     spread = np.concatenate([scale.X_spread, np.ones(n_indicators)])
+    no_features = np.full((1, schema.n_features), np.nan)
+    fill = scale.transform(schema.to_rows(no_features)).features[0]
     used = np.arange(schema.n_encoded) if selected is None else selected
-    return ColumnEncoding(every.feature[used], every.code[used], mean[used], spread[used])
+    return ColumnEncoding(
+        every.feature[used], every.code[used], mean[used], spread[used], fill[used]
+    )

@@ -14,7 +14,7 @@ from twinned._version import __version__
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor
-from twinned.export.onnx.inputs import BATCH, Column, add_inputs, table_columns
+from twinned.export.onnx.inputs import BATCH, add_inputs, table_columns
 from twinned.export.onnx.models import add_model
 from twinned.export.onnx.refusal import refuse
 from twinned.export.onnx.regressors import add_scaler
@@ -29,11 +29,6 @@ class Parts(NamedTuple):
     scalers: list[Any]  # steps of a pipeline before the model
     model: Any
     has_log_target: bool  # whether the model predicts the logarithm of y
-
-    @property
-    def columns(self) -> list[Column]:
-        """Columns of the table, before the scalers."""
-        return table_columns(self.model)
 
 
 def unwrap(model: Any) -> Parts:
@@ -69,7 +64,7 @@ def assemble(
 ) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
     parts = unwrap(model)
-    columns = parts.columns
+    columns = table_columns(parts.model, dtype)
     graph = Graph()
     infos, matrix = add_inputs(graph, columns, dtype)
     if parts.scalers and any(column.kind != "numeric" for column in columns):

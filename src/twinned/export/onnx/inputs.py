@@ -35,8 +35,8 @@ class Column(NamedTuple):
         return any(isinstance(value, str) for value in self.categories)
 
 
-def table_columns(model: Any) -> list[Column]:
-    """Return the columns of the table that a model was fitted to."""
+def table_columns(model: Any, dtype: str) -> list[Column]:
+    """Return the columns of the table that a model was fitted to, for inputs of this type."""
     schema: TableSchema = model._schema
     names = getattr(model, "feature_names_in_", range(schema.n_features))
     columns = [
@@ -44,7 +44,7 @@ def table_columns(model: Any) -> list[Column]:
         for name, kind, known in zip(names, schema.kinds, schema.categories, strict=True)
     ]
     for column in columns:
-        _check_categories(column)
+        _check_categories(column, dtype)
     return columns
 
 
@@ -57,7 +57,7 @@ def add_inputs(
         shape: list[str | int | None] = [BATCH, len(columns)]
         matrix = graph.cast(MATRIX, DOUBLE)
         info = helper.make_tensor_value_info(MATRIX, number, shape)
-        return [info], _encode_columns(graph, columns, matrix)
+        return [info], _encode_columns(graph, columns, matrix, dtype)
     infos, encoded = [], []
     for column in columns:
         kind = TensorProto.STRING if column.is_text else number
@@ -65,15 +65,18 @@ def add_inputs(
         if column.is_text:
             encoded.append(_codes_of_text(graph, column))
         else:
-            encoded.append(_encode(graph, column, graph.cast(column.name, DOUBLE)))
+            encoded.append(_encode(graph, column, graph.cast(column.name, DOUBLE), dtype))
     return infos, graph.concatenate(encoded)
 
 
 def encode_matrix(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
-    """Encode a matrix (row, feature) of numbers, some of which are categories."""
+    """Encode a matrix (row, feature) of numbers, some of which are categories.
+
+    These are compared in float32, in which the codes of the categories of a blend are exact.
+    """
     parts = zip(schema.kinds, schema.categories, strict=True)
     columns = [Column(str(j), kind, known) for j, (kind, known) in enumerate(parts)]
-    return _encode_columns(graph, columns, matrix)
+    return _encode_columns(graph, columns, matrix, "float32")
 
 
 def split_rows(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
@@ -97,32 +100,35 @@ def split_rows(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
     return graph.concatenate(parts)
 
 
-def _encode_columns(graph: Graph, columns: list[Column], matrix: Tensor) -> Tensor:
+def _encode_columns(graph: Graph, columns: list[Column], matrix: Tensor, dtype: str) -> Tensor:
     if all(column.kind == NUMERIC for column in columns):
         return matrix
-    return graph.concatenate(
-        [_encode(graph, column, graph.columns(matrix, [j])) for j, column in enumerate(columns)]
-    )
+    values = [graph.columns(matrix, [j]) for j in range(len(columns))]
+    pairs = zip(columns, values, strict=True)
+    return graph.concatenate([_encode(graph, *pair, dtype) for pair in pairs])
 
 
-def _encode(graph: Graph, column: Column, values: Tensor) -> Tensor:
+def _encode(graph: Graph, column: Column, values: Tensor, dtype: str) -> Tensor:
     """Codes of a categorical feature of numbers (row, 1); a numeric one is returned as it is."""
     if column.kind == NUMERIC:
         return values
-    code = add_category_index(graph, column.categories, values)
+    code = add_category_index(graph, column.categories, values, dtype)
     if column.kind == ORDINAL:
         is_new = graph.add("Equal", code, float(len(column.categories)))
         code = graph.add("Where", is_new, np.nan, code)
     return _where_known(graph, values, code)
 
 
-def add_category_index(graph: Graph, known: Sequence[Any] | NDArray[Any], values: Tensor) -> Tensor:
+def add_category_index(
+    graph: Graph, known: Sequence[Any] | NDArray[Any], values: Tensor, dtype: str = "float32"
+) -> Tensor:
     """(row, 1) index of each value among known numbers; their count for any other value.
 
-    They are compared in float32, the default type of the inputs.
+    They are compared in the type of the inputs.
     """
-    numbers = np.asarray(known, dtype=np.float32)[None]
-    is_own = graph.cast(graph.add("Equal", graph.cast(values, FLOAT), numbers), DOUBLE)
+    numbers = np.asarray(known, dtype=dtype)[None]
+    own = graph.cast(values, NUMBER_TYPES[dtype])
+    is_own = graph.cast(graph.add("Equal", own, numbers), DOUBLE)
     below_count = np.arange(len(known), dtype=float)[:, None] - len(known)
     return graph.add("Add", graph.add("MatMul", is_own, below_count), float(len(known)))
 
@@ -148,8 +154,8 @@ def _where_known(graph: Graph, values: Tensor, results: Tensor) -> Tensor:
     return graph.add("Where", graph.add("IsNaN", values), np.nan, results)
 
 
-def _check_categories(column: Column) -> None:
-    """Refuse categories that no tensor can hold."""
+def _check_categories(column: Column, dtype: str) -> None:
+    """Refuse categories that no tensor of this type can hold."""
     if column.kind == NUMERIC:
         return
     known = column.categories
@@ -165,8 +171,9 @@ def _check_categories(column: Column) -> None:
             f"column {column.name!r} has categories that are neither text nor numbers",
             "convert its values to text before the fit",
         )
-    if len(set(np.array(known, dtype=np.float32).tolist())) < len(known):
+    if len(set(np.array(known, dtype=dtype).tolist())) < len(known):
+        wider = 'use dtype="float64", or ' if dtype == "float32" else ""
         refuse(
-            f"column {column.name!r} has categories that are equal in float32",
-            "convert its values to text before the fit",
+            f"column {column.name!r} has categories that are equal in {dtype}",
+            f"{wider}convert its values to text before the fit",
         )

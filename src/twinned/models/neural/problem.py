@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
-from twinned._table import Floats, Rows, TableSchema, mark_missing
+from twinned._table import Floats, Rows, TableSchema, known_medians, mark_missing
 from twinned._validation import (
     check_sample_weight,
     validate_table,
@@ -58,7 +58,7 @@ class Scale(NamedTuple):
     @classmethod
     def fit(cls, rows: Rows, y: Floats, weight: Floats, scaling: str) -> Scale:
         share = (weight / weight.sum())[:, None]
-        fill = _medians(rows.numeric)
+        fill = known_medians(rows.numeric)
         numeric = np.where(np.isnan(rows.numeric), fill, rows.numeric)
         if scaling == "signed_max":
             # the author's: X by its largest excess over the mean, y as it is
@@ -85,14 +85,6 @@ class Scale(NamedTuple):
 
     def inverse_transform_y(self, y: Floats) -> Floats:
         return y * self.y_spread + self.y_mean
-
-
-def _medians(values: Floats) -> Floats:
-    """(column,): medians of the known values; 0 where there are none."""
-    known = ~np.isnan(values).all(axis=0)
-    medians = np.zeros(values.shape[1])
-    medians[known] = np.nanmedian(values[:, known], axis=0)
-    return medians
 
 
 def _not_constant(spread: Floats, mean: Floats) -> Floats:
