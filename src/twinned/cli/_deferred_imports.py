@@ -16,6 +16,8 @@ from typing import Any
 # module. Any other attribute, and any submodule, executes it at once.
 _DEFERRED: dict[str, tuple[str, ...]] = {
     "scipy.stats": ("chi2", "gmean", "rankdata", "spearmanr"),
+    "scipy.interpolate": ("BSpline",),
+    "scipy.integrate": ("trapezoid",),
     "numpy.f2py": (),  # imported by `from numpy import *` in scipy
 }
 _LOCK = RLock()  # another thread waits until a module is complete
