@@ -70,7 +70,8 @@ def test_predict_imports_no_module_that_it_does_not_use(saved_forest):
         "import sys\n"
         "from twinned.cli import app\n"
         "app(['predict', *sys.argv[1:]], standalone_mode=False)\n"
-        "unused = {'scipy.stats._stats_py', 'scipy.integrate._ode', 'scipy.interpolate._fitpack2',\n"
+        "unused = {'scipy.stats._stats_py', 'scipy.integrate._ode',\n"
+        "          'scipy.interpolate._fitpack2',\n"
         "          'numpy.f2py.f2py2e', 'numba', 'jax', 'matplotlib', 'treelite', 'optax'}\n"
         "print(sorted(unused & set(sys.modules)))\n"
     )
