@@ -34,9 +34,10 @@ def save_models(folder):
 
     from twinned import TwinRegressor, save
     from twinned.datasets import make_wsb
+    from twinned.persistence.archive import write_atomically
 
     X, y = make_wsb(105, random_state=0)
-    X.iloc[100:].to_csv(folder / "five.csv", index=False)
+    write_atomically(folder / "five.csv", X.iloc[100:].to_csv(index=False).encode())
     bases = {"forest": RandomForestRegressor(100, min_samples_leaf=2), "default": None}
     for name, base in bases.items():
         save(TwinRegressor(base, random_state=0).fit(X[:100], y[:100]), folder / f"{name}.twin")

@@ -87,7 +87,8 @@ class _ImportedLoader(Loader):
 def _execute(module: ModuleType) -> ModuleType:
     """Execute the code of a deferred module, unless that is done; return the module."""
     with _LOCK:
-        if isinstance(module, _DeferredModule):
+        is_deferred = isinstance(module, _DeferredModule)
+        if is_deferred:
             module.__class__ = ModuleType
             spec = module.__spec__
             assert spec is not None
