@@ -111,6 +111,7 @@ format: $(VENV)/.lint  ## fix style and format with ruff
 
 bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 	$(BIN)/python -m benchmarks.predict_memory
+	$(BIN)/python -m benchmarks.command_start
 	$(BIN)/python -m benchmarks.table5_untuned
 	$(BIN)/python -m benchmarks.neural_predict
 	$(BIN)/python -m benchmarks.neural_many_rows

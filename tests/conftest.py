@@ -1,4 +1,5 @@
 import os
+from functools import cache
 from importlib.metadata import version
 
 # Two workers use two cores: threads inside a test would only compete with the other worker.
@@ -17,6 +18,8 @@ if version("jaxlib").startswith("0.10."):
 import hypothesis
 import numpy as np
 import pytest
+import typer.main
+import typer.testing
 from sklearn.ensemble import ExtraTreesRegressor
 
 # `make test` uses the same examples in every run. `make test-slow` draws new ones, from a seed that
@@ -72,6 +75,14 @@ def shipped_defaults(small_defaults):
     small_defaults.undo()
     yield
     use_small_defaults(small_defaults)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_built_once():
+    """Build the commands of an application once, which takes longer than most calls in tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ def json_output(tmp_path_factory):
     path, model = folder / "bridge.csv", folder / "m.twin"
     bridge().assign(house=NAMES).to_csv(path, index=False)
     result = run("advise", path, "-t", "price", "--log-target", "--label", "house",
-                 "--budget", "40s", "--json", "-o", model)  # fmt: skip
+                 "--budget", "400s", "--json", "-o", model)  # fmt: skip
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout), load(model)
 
@@ -91,7 +91,7 @@ def test_recommended_model_is_saved_shown_and_printed(table, tmp_path):
     path, frame = table
     model, page = tmp_path / "m.twin", tmp_path / "page.html"
     frame.assign(sample=np.arange(40) // 2).to_csv(path, sep=";", index=False)
-    result = run("advise", path, "-t", "price", "--budget", "60s", "-o", model, "-r", page,
+    result = run("advise", path, "-t", "price", "--budget", "600s", "-o", model, "-r", page,
                  "--group", "sample", "--separator", ";")  # fmt: skip
     assert result.exit_code == 0, result.output
     saved, again = load(model), run_code(result.stdout)["model"]

@@ -43,6 +43,12 @@ def twin(data):
     return TwinNeuralRegressor(**SMALL).fit(*data)
 
 
+@pytest.fixture(scope="module")
+def trained(data):
+    """Estimators of both kinds by class, with as many steps as learning takes."""
+    return {cls: cls(**SMALL).set_params(max_steps=600).fit(*data) for cls in BOTH}
+
+
 # Each fit of a new shape compiles, so most of scikit-learn's checks run in `make test-slow` only.
 QUICK = {
     "check_dict_unchanged",
@@ -69,10 +75,10 @@ def test_sklearn_check(estimator, check):
 
 
 @pytest.mark.parametrize("estimator", BOTH)
-def test_learns_the_test_function(data, estimator):
-    X, y = data
-    model = estimator(**SMALL).set_params(max_steps=600).fit(X[:70], y[:70])
-    error = np.sqrt(np.mean((model.predict(X[70:]) - y[70:]) ** 2))
+def test_learns_the_test_function(trained, estimator):
+    model = trained[estimator]
+    X, y = make_tf(20, random_state=2)
+    error = np.sqrt(np.mean((model.predict(X.to_numpy()) - y.to_numpy()) ** 2))
     assert error < 0.1 * y.std()
     assert model.learning_curve_.shape == (4, 5)
     # the error of held-out rows falls
@@ -138,14 +144,14 @@ def test_repeating_a_row_equals_doubling_its_weight(data, estimator, rng):
 
 
 @pytest.mark.parametrize("estimator", BOTH)
-def test_out_of_fold_predictions_do_not_leak(data, estimator, rng):
+def test_out_of_fold_predictions_do_not_leak(data, trained, estimator, rng):
     """Shuffled targets cannot be predicted out of fold, even if they are memorized."""
     X, y = data[0], rng.permutation(data[1])
     model = estimator(**SMALL).set_params(max_steps=600).fit(X, y)
     correlation = np.corrcoef(model.out_of_fold_prediction_, y)[0, 1]
     assert correlation < 0.35
-    learnable = estimator(**SMALL).set_params(max_steps=600).fit(*data)
-    assert np.corrcoef(learnable.out_of_fold_prediction_, data[1])[0, 1] > 0.9
+    learnable = trained[estimator].out_of_fold_prediction_
+    assert np.corrcoef(learnable, data[1])[0, 1] > 0.9
 
 
 @pytest.mark.slow
@@ -423,12 +429,13 @@ def test_diverged_members_are_excluded_with_a_warning(
 @pytest.mark.parametrize("recipe", ["modern", "published"])
 def test_an_ensemble_of_diverged_members_is_refused(data, estimator, recipe):
     make = estimator if recipe == "modern" else estimator.as_published
-    options = SMALL if recipe == "modern" else {"hidden_sizes": (8, 8), "max_epochs": 3}
+    options = SMALL if recipe == "modern" else {"hidden_sizes": (8,), "max_epochs": 3}
     model = make(**options, learning_rate=1e30)
+    X, y = data if recipe == "modern" else (data[0][:20], data[1][:20])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=r"networks diverged.*smaller learning_rate"):
-            model.fit(*data)
+            model.fit(X, y)
     assert not hasattr(model, "member_weights_")
 
 

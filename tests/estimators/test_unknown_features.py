@@ -15,6 +15,12 @@ from twinned.exceptions import UnusedFeatureWarning
 SMALL = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5, early_stopping=False)
 
 
+@pytest.fixture(autouse=True)
+def few_iterations(monkeypatch):
+    """Which features are used does not depend on the number of trees."""
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 10)
+
+
 def table(n_known, n_rows=30):
     """Three features, of which "b" is known in the first rows only."""
     rng = np.random.RandomState(0)

@@ -22,6 +22,12 @@ from twinned.models.neural.parameters import resolve_n_frequencies, training_ste
 from twinned.models.neural.problem import build_problem
 
 
+@pytest.fixture(autouse=True)
+def few_iterations(monkeypatch):
+    """Which features are used does not depend on the number of trees."""
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 15)
+
+
 @pytest.fixture
 def wide(rng):
     X = rng.uniform(size=(40, MAX_FEATURES + 30))
@@ -30,7 +36,7 @@ def wide(rng):
     return X, X[:, 0] + 2 * X[:, -1] ** 2
 
 
-def test_same_as_a_table_of_the_selected_features(wide, caplog):
+def test_same_as_a_table_of_the_selected_features(wide, caplog, tmp_path):
     X, y = wide
     with caplog.at_level(logging.INFO, logger="twinned"):
         twin = TwinRegressor(random_state=0).fit(X[:30], y[:30])
@@ -46,11 +52,6 @@ def test_same_as_a_table_of_the_selected_features(wide, caplog):
     many = np.tile(X[30:], (40, 1))
     np.testing.assert_allclose(twin.predict(many)[0], twin.predict(X[30:31])[0])
     assert twin.n_features_in_ == twin.anchors_X_.shape[1] == X.shape[1]
-
-
-def test_selection_is_saved(wide, tmp_path):
-    X, y = wide
-    twin = TwinRegressor(random_state=0).fit(X, y)
     twinned.save(twin, tmp_path / "wide.twin")
     loaded = twinned.load(tmp_path / "wide.twin")
     np.testing.assert_array_equal(loaded.selected_features_, twin.selected_features_)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from twinned.cli import options, tables
+from twinned.cli._deferred_imports import defer_imports
 from twinned.exceptions import ShiftWarning
 
 if TYPE_CHECKING:
@@ -98,14 +99,17 @@ def load_twin(path: Path, key_file: Path | None = None) -> Any:
 
     With a key file, the signature of the model is verified.
     """
+    defer_imports()
     from twinned import load
-    from twinned.estimators.base import BaseTwin
 
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
     if not path.exists():
         raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
     model = load(path, key=options.read_key(key_file))
+    # imported after `load`, which reads the file while it imports scikit-learn
+    from twinned.estimators.base import BaseTwin
+
     if not isinstance(inner_twin(model), BaseTwin):
         raise ValueError(
             f"{path} holds a {type(model).__name__}, not a twin; use twinned.load in Python."

@@ -20,23 +20,27 @@ arrays, and `digest.json` (the digest of all others). Loading is done in four st
 4. estimators are built from it (`trees`, `sklearn_kinds`, `twinned_kinds`).
 """
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from twinned.exceptions import IntegrityError
-from twinned.persistence import archive, twinned_kinds, values  # noqa: F401
+from twinned.persistence import archive
 from twinned.persistence.archive import DIGEST, HEADER, MODEL
 from twinned.persistence.header import make_header, parse_header, warn_on_version_mismatch
 from twinned.persistence.schema import At, verify
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 __all__ = ["load", "read_header", "save"]
 
@@ -59,6 +63,10 @@ def save(
         Secret key of a signature (HMAC with SHA-256). `load` with the same key then detects any
         change of the file by someone who does not have the key.
     """
+    from sklearn.base import BaseEstimator
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
     path = Path(path)
     if not isinstance(model, BaseEstimator):
         raise TypeError(f"only a fitted estimator can be saved, not {model!r}.")
@@ -89,7 +97,10 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
         The key that the file was saved with. With a key, a file without a signature and one that
         was signed with another key are refused. Without one, signatures are not verified.
     """
-    members, header = _read(path, "is not loaded", _key_bytes(key))
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(_read, path, "is not loaded", _key_bytes(key))
+        _import_kinds()  # the first time, that takes longer than reading most files
+        members, header = reading.result()
     warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         return _build_model(members)
@@ -123,7 +134,7 @@ def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     fault = f"{type(model).__name__} cannot be saved"
     try:
-        description = values.encode(model, At("model", arrays), fitted=True)
+        description = _import_kinds().encode(model, At("model", arrays), fitted=True)
     except TypeError as error:
         raise TypeError(f"{fault}: {_first_line(error)}.") from None
     members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
@@ -141,7 +152,8 @@ def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
     at = At("model", arrays)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of parameters that were used in `fit`
-        model: BaseEstimator = values.decode(archive.from_json(members, MODEL), at, fitted=True)
+        description = archive.from_json(members, MODEL)
+        model: BaseEstimator = _import_kinds().decode(description, at, fitted=True)
     verify(model, "part regressor", at)
     unused = min(arrays, default="")
     archive.ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")
@@ -149,6 +161,13 @@ def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
     same = header == {**make_header(model), "versions": header["versions"]}
     archive.ensure(same, "its header describes another model")
     return model
+
+
+def _import_kinds() -> ModuleType:
+    """Import scikit-learn and all kinds of estimators; return the module that encodes values."""
+    from twinned.persistence import twinned_kinds, values  # noqa: F401
+
+    return values
 
 
 def _key_bytes(key: bytes | str | None) -> bytes | None:

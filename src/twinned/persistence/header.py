@@ -1,17 +1,20 @@
 """The header of a model file: format, versions, class and features, readable without the model."""
 
+from __future__ import annotations
+
 import platform
 import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
-from typing import Any
-
-from sklearn.base import BaseEstimator
+from typing import TYPE_CHECKING, Any
 
 from twinned._version import __version__
 from twinned.exceptions import VersionMismatchWarning
 from twinned.persistence.archive import HEADER, ensure, from_json
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 FORMAT_VERSION = 2
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas")

@@ -140,10 +140,16 @@ def _verify_array(value: Any, types: str, layouts: str, *conditions: str, at: At
         at.bind(axis, length)
     at.ensure(value.size or "empty" in conditions, "is empty")
     low, high = _bounds(next((own for own in conditions if ".." in own), ""), at)
-    in_range = (value >= low) & (value <= high) if "any" not in conditions else value == value
-    if "nan" in conditions:
-        in_range |= np.isnan(value)
-    at.ensure(in_range.all(), f"has a value that is not within {low:g} … {high:g}")
+    if value.size:
+        # the minimum of values with NaN is NaN, which is in no range, but fmin ignores NaN
+        least, most = (np.fmin, np.fmax) if "nan" in conditions else (np.minimum, np.maximum)
+        ends = least.reduce(value, axis=None), most.reduce(value, axis=None)
+        if "any" in conditions:
+            low, high = -np.inf, np.inf
+        in_range = (low <= ends[0] and ends[1] <= high) or (
+            "nan" in conditions and np.isnan(ends[0])  # all of them
+        )
+        at.ensure(in_range, f"has a value that is not within {low:g} … {high:g}")
     at.ensure("sorted" not in conditions or (np.diff(value) >= 0).all(), "is not sorted")
     at.ensure("increasing" not in conditions or (np.diff(value) > 0).all(), "is not increasing")
     at.ensure("share" not in conditions or abs(value.sum() - 1) < 1e-6, "does not sum to one")

@@ -79,7 +79,9 @@ def _build_sklearn_twin(twin: Any, state: State, at: At) -> None:
     width = getattr(base, "n_features_in_", features.width)
     at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
     twin._features, anchor = features, twin._anchors.take(slice(0, 1))
-    n_found = twin._make_model().differences(anchor, anchor).shape[-1]
+    n_found = getattr(base, "n_outputs_", None)  # of trees, whose leaf values were verified
+    if n_found is None:
+        n_found = twin._make_model().differences(anchor, anchor).shape[-1]
     at.ensure(n_found == at.sizes.get("output", 1), f"predicts {n_found} outputs")
 
 
