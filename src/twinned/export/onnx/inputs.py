@@ -119,7 +119,7 @@ def _encode(graph: Graph, column: Column, values: Tensor) -> Tensor:
 def add_category_index(graph: Graph, known: Sequence[Any] | NDArray[Any], values: Tensor) -> Tensor:
     """(row, 1) index of each value among known numbers; their count for any other value.
 
-    They are compared in float32, the default type of the inputs.
+    They are compared in float32, the usual type of the inputs.
     """
     numbers = np.asarray(known, dtype=np.float32)[None]
     is_own = graph.cast(graph.add("Equal", graph.cast(values, FLOAT), numbers), DOUBLE)
