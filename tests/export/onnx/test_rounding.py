@@ -36,7 +36,7 @@ def input_type(path):
     return onnx.load(path).graph.input[0].type.tensor_type.elem_type
 
 
-def test_auto_is_float64_where_digits_are_lost(tmp_path, rng):
+def test_auto_is_float64_where_float32_rounds_too_much(tmp_path, rng):
     X, y = make_table(rng)
     path = tmp_path / "model.onnx"
     new, _ = make_table(rng, 500)
