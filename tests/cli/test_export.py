@@ -47,7 +47,9 @@ def test_size_and_difference_are_printed(model, tmp_path):
 def test_json(model, tmp_path):
     result = run(model, "-o", tmp_path / "a.onnx", "--json", "--outputs", "mean")
     facts = json.loads(result.stdout)
-    assert set(facts) == {"model", "output", "bytes", "model_bytes", "largest_difference"}
+    known = {"model", "output", "bytes", "model_bytes", "largest_difference", "dtype"}
+    assert set(facts) == known
+    assert facts["dtype"] == "float32"
     assert facts["largest_difference"] < 1e-9
     result = run(model, "-o", tmp_path / "b.onnx", "--json", "--outputs", "std")
     assert json.loads(result.stdout)["largest_difference"] is None
@@ -69,6 +71,8 @@ def test_without_onnxruntime_there_is_a_note(model, tmp_path, monkeypatch):
         (["-o", "missing/model.onnx"], "there is no folder missing"),
         (["-o", "model.onnx", "--outputs", "median"], "outputs must be one of 'mean', 'std'"),
         (["-o", "model.onnx", "--confidence", "0.9"], "stores no calibration"),
+        (["-o", "model.onnx", "--dtype", "float16"], "--dtype must be one of 'auto', 'float32'"),
+        (["-o", "model.h", "--dtype", "float32"], "--dtype is for ONNX"),
     ],
 )
 def test_bad_input_is_one_line(model, tmp_path, monkeypatch, arguments, reason):
@@ -78,6 +82,23 @@ def test_bad_input_is_one_line(model, tmp_path, monkeypatch, arguments, reason):
     assert reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not list(tmp_path.glob("*.onnx"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "used", "note"),
+    [
+        ("auto", "float64", "float32 would round digits that matter: density."),
+        ("float32", "float32", "float32 rounds digits that matter: density."),
+    ],
+)
+def test_rounded_features_are_named(tmp_path, dtype, used, note):
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame({"area": rng.uniform(size=40), "density": 1 + 1e-3 * rng.uniform(size=40)})
+    twinned.save(TwinRegressor(Ridge()).fit(X, X["area"]), tmp_path / "wine.twin")
+    result = run(tmp_path / "wine.twin", "-o", tmp_path / "wine.onnx", "--dtype", dtype)
+    assert result.exit_code == 0, result.output
+    assert f"numeric inputs: {used}" in result.stdout
+    assert note in " ".join(result.stderr.split())
 
 
 def test_c_header(model, tmp_path):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from twinned._validation import check_choice
 from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.cli.prediction import inner_twin, load_twin
@@ -22,6 +23,7 @@ class Settings(NamedTuple):
     outputs: list[str]
     confidence: float | None
     int16: bool
+    dtype: str  # of the inputs of an ONNX file
     unit: float  # the standard deviation of y
 
 
@@ -30,20 +32,29 @@ Facts = dict[str, Any]  # that are printed
 
 def _write_onnx(model: Any, path: Path, settings: Settings) -> Facts:
     """Write an ONNX file."""
-    from twinned.export.onnx import to_onnx
+    from twinned.export.onnx import DTYPES, to_onnx
+    from twinned.export.onnx.rounding import rounded_features
 
     if settings.int16:
         raise ValueError("--int16 is for C; -o must end in .h.")
-    to_onnx(model, path, outputs=settings.outputs, confidence=settings.confidence)
+    check_choice("--dtype", settings.dtype, DTYPES)
+    dtype, rounded = settings.dtype, rounded_features(model)
+    if dtype == "auto":
+        dtype = "float64" if rounded else "float32"
+    to_onnx(model, path, outputs=settings.outputs, confidence=settings.confidence, dtype=dtype)
+    if rounded:
+        effect = "would round" if dtype == "float64" else "rounds"
+        print_message("note", f"float32 {effect} digits that matter: {', '.join(rounded)}.")
+    facts: Facts = {"largest_difference": None, "dtype": dtype}
     if "mean" not in settings.outputs:
-        return {"largest_difference": None}
+        return facts
     from twinned.export.onnx.runtime import largest_difference
 
     try:
-        return {"largest_difference": largest_difference(model, path)}
+        return facts | {"largest_difference": largest_difference(model, path)}
     except MissingExtraError:
         print_message("note", "the file is not compared with predict: pip install onnxruntime.")
-        return {"largest_difference": None}
+        return facts
 
 
 def _write_c(model: Any, path: Path, settings: Settings) -> Facts:
@@ -52,6 +63,8 @@ def _write_c(model: Any, path: Path, settings: Settings) -> Facts:
 
     if settings.confidence is not None:
         raise ValueError("--confidence is for ONNX; intervals of C are those that a twin stores.")
+    if settings.dtype != "auto":
+        raise ValueError("--dtype is for ONNX; inputs of C are floats.")
     name = path.stem if re.fullmatch(r"[A-Za-z]\w*", path.stem, re.ASCII) else "twin"
     report = to_c(model, path, dtype="int16" if settings.int16 else "float32", name=name)
     if not report.has_intervals:
@@ -136,13 +149,23 @@ def export_command(
     int16: Annotated[
         bool, typer.Option("--int16", help="C: networks in 16-bit fixed point.")
     ] = False,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            "--dtype",
+            help="ONNX: type of the numeric inputs, float32 or float64; auto is float32 unless "
+            "that rounds digits that matter.",
+            metavar="TYPE",
+        ),
+    ] = "auto",
     key_file: options.KeyFile = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Export a saved model to a file that runs without Python.
 
-    Prints the size of the file and the largest difference of its predictions to those of the model,
-    on the stored anchors (of an ONNX file, where onnxruntime is installed).
+    Prints the size of the file, the type of the numeric inputs of an ONNX file, and the largest
+    difference of its predictions to those of the model, on the stored anchors (of an ONNX file,
+    where onnxruntime is installed).
 
     For example:
 
@@ -163,7 +186,7 @@ def export_command(
         names = [name.strip() for name in outputs.split(",") if name.strip()]
         with print_warnings():
             fitted = load_twin(model, key_file)
-            settings = Settings(names, confidence, int16, _target_spread(fitted))
+            settings = Settings(names, confidence, int16, dtype, _target_spread(fitted))
             found = write(_reduce(fitted, member, anchors), path, settings)
     facts = {
         "model": str(model),
@@ -176,6 +199,8 @@ def export_command(
         typer.echo(json.dumps(facts, ensure_ascii=False))
         return
     typer.echo(f"{output}: {facts['bytes']:,} bytes, {facts['model_bytes']:,} of {model.name}")
+    if "dtype" in facts:
+        typer.echo(f"numeric inputs: {facts['dtype']}")
     if "flash_bytes" in facts:
         typer.echo(
             f"on a microcontroller: {facts['flash_bytes']:,} bytes of flash for the tables of "

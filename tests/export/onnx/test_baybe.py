@@ -25,7 +25,7 @@ def test_a_twin_is_a_surrogate_of_baybe(tmp_path, rng):
     center, spread = y.mean(), y.std(ddof=1)
     twin = TwinRegressor(DecisionTreeRegressor(max_depth=4), pairs=10, random_state=0)
     twin.fit(X, (y - center) / spread)
-    to_onnx(twin, tmp_path / "model.onnx")
+    to_onnx(twin, tmp_path / "model.onnx", dtype="float32")  # the type that baybe passes
     surrogate = CustomONNXSurrogate(
         onnx_str=(tmp_path / "model.onnx").read_bytes(), onnx_input_name="X"
     )

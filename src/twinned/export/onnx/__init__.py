@@ -24,6 +24,7 @@ except ImportError as error:
 __all__ = ["to_onnx"]
 
 OUTPUTS = ("mean", "std")
+DTYPES = ("auto", "float32", "float64")
 _MAX_BYTES = 2**31 - 1  # of a protocol buffer
 
 
@@ -33,7 +34,7 @@ def to_onnx(
     *,
     outputs: Sequence[str] = OUTPUTS,
     confidence: float | None = None,
-    dtype: str = "float32",
+    dtype: str = "auto",
 ) -> None:
     """Export a fitted model to an ONNX file.
 
@@ -52,9 +53,11 @@ def to_onnx(
     confidence : float, default=None
         Adds the outputs `lower` and `upper`: the ends of the prediction interval with this
         confidence, for a model that stores its calibration.
-    dtype : {"float32", "float64"}, default="float32"
-        The type of numbers in the inputs. Many runtimes expect float32, which has seven digits;
-        features that need more, such as times in seconds, need float64.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        The type of numbers in the inputs. Many runtimes expect float32, which has seven digits.
+        Features whose spread is small beside their values, such as times in seconds, need more:
+        `"auto"` is float64 where rounding to float32 would change a numeric feature of the stored
+        rows by more than 1e-6 of its standard deviation, and float32 elsewhere.
 
     Notes
     -----
@@ -80,12 +83,13 @@ def to_onnx(
     """
     from twinned.export.onnx.assembly import assemble
     from twinned.export.onnx.refusal import refuse
+    from twinned.export.onnx.rounding import choose_dtype
     from twinned.persistence.archive import write_atomically
 
     names = tuple([outputs] if isinstance(outputs, str) else outputs)
     for name in names:
         check_choice("outputs", name, OUTPUTS)
-    check_choice("dtype", dtype, ["float32", "float64"])
+    check_choice("dtype", dtype, DTYPES)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"outputs must be one or both of {OUTPUTS}, each once, not {outputs!r}.")
     path = Path(path)
@@ -93,6 +97,8 @@ def to_onnx(
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}; create it, then export again.")
+    if dtype == "auto":
+        dtype = choose_dtype(model)
     proto = assemble(model, names, confidence, dtype)
     size = proto.ByteSize()
     if size > _MAX_BYTES:
