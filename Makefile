@@ -122,7 +122,7 @@ bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels
 	$(BIN)/python -m benchmarks.accuracy_trees --models twin forest extra-trees lightgbm boosting
 	$(BIN)/python -m benchmarks.table4
-	$(BIN)/python -m benchmarks.semi_supervised_neural
+	$(BIN)/python -m paper run S
 	$(BIN)/python -m benchmarks.uncertainty
 	$(BIN)/python -m benchmarks.active_learning
 	$(BIN)/python -m benchmarks.anchor_weights

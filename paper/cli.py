@@ -15,15 +15,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from paper.commits import name_earlier_commits
-from paper.comparison import as_markdown, compare
+from paper.comparison import compare
 from paper.conclusions import VARIANTS, evaluate
-from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records, draw_figure
+from paper.experiments import (
+    EXPERIMENTS,
+    STUDIES,
+    Experiment,
+    current_records,
+    draw_figure,
+    table_text,
+)
 from paper.harness import write_file
 from paper.page import write_pages
 from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
-from paper.tables import RecordsByStudy, shown_records
+from paper.tables import RecordsByStudy
 from twinned._validation import check_choice
 from twinned.datasets import KEYS, PAPER_SEEDS, fetch
 
@@ -184,7 +190,7 @@ def show_command(
         compared = compare(key, experiment.table(found))
         print(compared.to_json(orient="records", indent=2))
     elif experiment.table is not None:
-        print(_table_text(experiment, name, found))
+        print(table_text(experiment, found, name))
     elif experiment.draw is not None:
         panels = draw_figure(experiment, found, name)
         print(*panels.save(records.folder, f"{key}-{name}"), sep="\n")
@@ -203,7 +209,7 @@ def report_command(results: Results = DEFAULT_RESULTS, quick: QuickResults = Fal
             found = _read(Records(folder), experiment, name, quick)
             if found and experiment.table is not None:
                 path = folder / f"{experiment.key}-{name}.md"
-                write_file(path, _table_text(experiment, name, found).encode())
+                write_file(path, table_text(experiment, found, name).encode())
                 written.append(path)
             if found and experiment.draw is not None:
                 panels = draw_figure(experiment, found, name)
@@ -281,13 +287,6 @@ def _read(
     """Return the records of an experiment's current trials; None where its first study has none."""
     found = {key: current_records(records, key, variant, quick) for key in experiment.studies}
     return found if found[experiment.studies[0]] else None
-
-
-def _table_text(experiment: Experiment, variant: str, records: RecordsByStudy) -> str:
-    assert experiment.table is not None
-    compared = compare(experiment.key, experiment.table(records))
-    earlier = name_earlier_commits(shown_records(records), KEYS)
-    return as_markdown(experiment.key, experiment.title, variant, compared, earlier)
 
 
 def _complete_splits(records: Records, study: Study, variant: str) -> dict[int, bool]:

@@ -13,7 +13,8 @@ import pandas as pd
 
 from paper.records import NOT_RECORDED, Record, origin
 
-# The studies that train networks.
+# The studies that train networks; but for semi-supervised networks, whose methods are compared
+# within a record only.
 TRAINED = (
     "plain-networks", "twin-networks", "paired-networks", "weighted-anchors", "decomposition",
 )  # fmt: skip

@@ -92,6 +92,11 @@ def _gain_cell(ours: float, printed: float | None) -> str:
     return "; ".join(texts).replace("-", "−")
 
 
+def geometric_mean(ratios: Any) -> float:
+    """Return the geometric mean of a Series."""
+    return float(np.exp(np.log(ratios).mean()))
+
+
 def count_near(compared: pd.DataFrame) -> tuple[int, int, int]:
     """Return how many values are near the published ones by share or errors, by share, of all."""
     known = compared.dropna(subset="published")

@@ -20,6 +20,7 @@ import numpy as np
 
 from paper.data import Points
 from paper.member_predictions import FittedTwin, plain_predictions
+from paper.networks import quick_training
 from paper.records import Trial
 from twinned.datasets import make_rcl, make_tf, make_wsb
 from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
@@ -46,7 +47,7 @@ def decomposition_trials(variant: str, dataset: str, split: int, quick: bool) ->
         "test": N_TEST,
         "members": 2 if quick else N_MEMBERS,
         "anchors": N_ANCHORS,
-        "effort": "fast" if quick else "balanced",
+        **(quick_training() if quick else {"effort": "balanced"}),
     }
     return [Trial("decomposition", variant, dataset, 0, settings)]
 
@@ -86,6 +87,7 @@ def _fit_sets(trial: Trial, kind: type[NeuralRegressor] | type[TwinNeuralRegress
     if trial.variant == "modern":
         make = kind
         options |= {"n_folds": 1, "selection": "mean", "effort": settings["effort"]}
+        options["max_steps"] = settings.get("max_steps")
     models = [make(**options, random_state=i) for i in range(settings["sets"])]
     problems = []
     for i in range(settings["sets"]):

@@ -17,10 +17,13 @@ from paper import (
     loop_relabelling,
     model_size,
     networks,
+    semi_supervised_networks,
+    semi_supervised_table,
     tables,
     timing,
 )
 from paper.commits import name_earlier_commits
+from paper.comparison import as_markdown, compare
 from paper.panels import Panels
 from paper.records import Record, Records
 from paper.studies import Study, list_trials
@@ -78,6 +81,13 @@ STUDIES = {
             anchor_weights.run_weights,
             batch_key=networks.training_batch,
         ),
+        Study(
+            semi_supervised_networks.STUDY,
+            semi_supervised_networks.VARIANTS,
+            semi_supervised_networks.semi_supervised_network_trials,
+            semi_supervised_networks.run_semi_supervised_networks,
+            batch_key=networks.training_batch,
+        ),
         Study("forests", forests.VARIANTS, forests.forest_trials, forests.run_forests),
         Study(
             "storage",
@@ -124,6 +134,8 @@ class Experiment:
         Keys of the studies that it shows.
     table : callable (records by study) → DataFrame, or None
         Its rows: dataset, split, method, rmse.
+    text : callable (records by study) → str, or None
+        Its table as Markdown, where the paper prints no values to compare with.
     draw : callable (records by study, variant) → Panels, or None
         Its figure, where it has no table.
     """
@@ -133,6 +145,7 @@ class Experiment:
     title: str
     studies: tuple[str, ...]
     table: Callable[[RecordsByStudy], pd.DataFrame] | None = None
+    text: Callable[[RecordsByStudy], str] | None = None
     draw: Callable[[RecordsByStudy, str], Panels] | None = None
 
     @property
@@ -149,6 +162,17 @@ def draw_figure(experiment: Experiment, records: RecordsByStudy, variant: str) -
     if earlier := name_earlier_commits(tables.shown_records(records), KEYS):
         panels.add_note(f"records {earlier}")
     return panels
+
+
+def table_text(experiment: Experiment, records: RecordsByStudy, variant: str) -> str:
+    """Return the table of an experiment as a Markdown page."""
+    assert experiment.table is not None
+    if experiment.text is not None:
+        title = f"# {experiment.key}, {variant}: {experiment.title}"
+        return f"{title}\n\n{experiment.text(records)}"
+    compared = compare(experiment.key, experiment.table(records))
+    earlier = name_earlier_commits(tables.shown_records(records), KEYS)
+    return as_markdown(experiment.key, experiment.title, variant, compared, earlier)
 
 
 EXPERIMENTS = {
@@ -233,6 +257,14 @@ EXPERIMENTS = {
             "loops through unlabelled points, by their weight",
             ("semi-supervised-forests",),
             draw=figures.figure_g,
+        ),
+        Experiment(
+            "S",
+            "study",
+            "semi-supervised twin networks and co-training, by the share of labelled rows",
+            (semi_supervised_networks.STUDY,),
+            semi_supervised_table.table_s,
+            semi_supervised_table.text_s,
         ),
         Experiment(
             "I",

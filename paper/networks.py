@@ -35,7 +35,8 @@ from twinned import NearestPairs, RandomPairs
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
 
 N_MEMBERS, N_PAIRED = 32, {"as_published": 1, "as_written": 1, "modern": 4}
-QUICK_MEMBERS, QUICK_ROWS = 4, 100  # the latter: of the validation and the test rows
+QUICK_MEMBERS, QUICK_STEPS = 4, 100
+QUICK_ROWS = 100  # of the validation and the test rows
 NEIGHBORS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # anchors of a twin that was trained on all pairs
 NEAREST_PAIRS = (1, 2, 4, 8, 16, 32, 64, 128)  # in training and prediction
 MULTIPLIERS = (1, 2, 4, 8, 16, 32, 64)
@@ -71,17 +72,23 @@ def extent(variant: str, quick: bool) -> dict[str, Any]:
     """Return the settings of training length and, for a quick run, of the number of rows."""
     settings: dict[str, Any] = {}
     if variant == "modern":
-        settings["effort"] = "fast" if quick else "balanced"
+        settings |= quick_training() if quick else {"effort": "balanced"}
     return settings | ({"max_rows": QUICK_ROWS} if quick else {})
+
+
+def quick_training() -> dict[str, Any]:
+    """Return the settings of our training for a quick run."""
+    return {"effort": "fast", "max_steps": QUICK_STEPS}
 
 
 def training_batch(trial: Trial) -> Any:
     """Return which trials train as one program: those of a data set.
 
     The length of the paper's epochs depends on the data set. That of our steps does not, but the
-    records of a program are written when it ends: an interruption costs those of one data set.
+    records of a program are written when it ends: an interruption costs those of one data set. A
+    quick run, most of which is compiling, has one program for all data sets.
     """
-    return trial.dataset
+    return "quick" if "max_steps" in trial.settings else trial.dataset
 
 
 def run_plain(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
@@ -184,7 +191,7 @@ def make_estimator(trial: Trial, kind: Any) -> Any:
         options["pairs"] = _pairs(trial)
     if trial.variant == "modern":
         options |= {"n_folds": 1, "selection": "mean", "effort": trial.settings["effort"]}
-        return kind(**options)
+        return kind(**options, max_steps=trial.settings.get("max_steps"))
     return getattr(kind, trial.variant)(**options)
 
 

@@ -16,18 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from paper.commits import name_earlier_commits
-from paper.comparison import NEAR, as_markdown, compare, count_near, published
+from paper.comparison import NEAR, compare, count_near, published
 from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.evaluation import MIN_DATASETS
 from paper.conclusions.measured import Outcome, Status, percent
 from paper.dual_figure import draw_dual_formulation
-from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records
+from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records, table_text
 from paper.harness import RESULTS, ROOT, markdown_table, write_figure, write_file
 from paper.loop_relabelling import ROUND_TREES
 from paper.networks import N_MEMBERS
 from paper.records import Record, Records, origin
-from paper.tables import shown_records
 from twinned.datasets import KEYS, PAPER_SEEDS, info
 from twinned.models.neural.ensemble import EFFORTS
 
@@ -46,6 +44,7 @@ STUDY_NAMES = {
     "timing": "one network alone, timed",
     "decomposition": "new training sets of TF, RCL and WSB",
     "weighted-anchors": "twins with weighted anchors",
+    "semi-supervised-networks": "semi-supervised twin networks, and co-training",
     "semi-supervised-forests": "twinned forests with loops",
     "iterated-loops": "repeated relabelling",
     "forests": "forests and twinned forests",
@@ -103,8 +102,8 @@ def page_values(records: Records) -> dict[str, str]:
     values = conclusion_values(evaluate(records))
     values |= cell_values(tables)
     values |= {
-        f"{key}_{variant}": _table_text(records, EXPERIMENTS[key], variant, compared)
-        for (key, variant), compared in tables.items()
+        f"{key}_{variant}": _table_text(records, EXPERIMENTS[key], variant)
+        for key, variant in tables
     }
     values |= time_values(records) | setting_values()
     values["origins"] = origin_table(records)
@@ -127,14 +126,10 @@ def comparisons(records: Records) -> dict[tuple[str, str], pd.DataFrame]:
     return found
 
 
-def _table_text(
-    records: Records, experiment: Experiment, variant: str, compared: pd.DataFrame
-) -> str:
+def _table_text(records: Records, experiment: Experiment, variant: str) -> str:
     """The page of a table without its title."""
     own = {key: current_records(records, key, variant) for key in experiment.studies}
-    earlier = name_earlier_commits(shown_records(own), KEYS)
-    text = as_markdown(experiment.key, experiment.title, variant, compared, earlier)
-    return text.split("\n", 2)[2].strip()
+    return table_text(experiment, own, variant).split("\n", 2)[2].strip()
 
 
 def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:

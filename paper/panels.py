@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from twinned.datasets import KEYS, info
 
 GREY = "#6b6b6b"
 BANDS = "bands: ± one standard error over the 25 splits"
+TITLE_PAD, LINE = 6, 11  # points between panel and title, and for each line between them
 SIZE, DPI = (9.6, 8.4), 130  # inches: the width of a page
 
 
@@ -55,7 +57,7 @@ class Panels:
         for i, (dataset, axis) in enumerate(self.axes.items()):
             if len(datasets) > 1:
                 name = (titles or {}).get(dataset) or full_name(dataset)
-                axis.set_title(name, fontsize=10, loc="left", fontweight="bold")
+                _set_title(axis, name)
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter("{x:g}")
             axis.tick_params(which="both", labelsize=8)
@@ -70,6 +72,7 @@ class Panels:
         self.figure.suptitle(title, fontsize=12)
         self._note = note
         self._legend: dict[str, Any] = {}
+        self._n_subtitles: Counter[str] = Counter()
 
     def add_note(self, note: str) -> None:
         """Print a further line below the panels."""
@@ -130,18 +133,23 @@ class Panels:
             axis.set_ylim(low, top)
             if hidden:
                 text = ", ".join(f"{y:.3g} at {x:g}" for x, y, _ in sorted(hidden))
-                color = next(iter(hidden))[2]
-                axis.text(0.99, 0.98, f"above: {text}", ha="right", va="top", fontsize=7,
-                          color=color, transform=axis.transAxes)  # fmt: skip
+                self._add_subtitle(dataset, f"above: {text}", next(iter(hidden))[2])
 
     def note_missing(self, datasets: list[str], text: str) -> None:
-        """Write into the panels of some data sets what has no records."""
+        """Print above the panels of some data sets what has no records."""
         for dataset in datasets:
-            self.axes[dataset].text(
-                0.5, 0.55, text, ha="center", va="center", fontsize=8, color=GREY,
-                transform=self.axes[dataset].transAxes,
-                zorder=1, bbox={"facecolor": "white", "edgecolor": "none"},
-            )  # fmt: skip
+            self._add_subtitle(dataset, text, GREY)
+
+    def _add_subtitle(self, dataset: str, text: str, color: str) -> None:
+        """Print a line between title and panel, where it covers no curve."""
+        axis = self.axes[dataset]
+        n_lines = self._n_subtitles[dataset]
+        self._n_subtitles[dataset] += 1
+        axis.annotate(
+            text, (0, 1), (0, 4 + LINE * n_lines), xycoords="axes fraction",
+            textcoords="offset points", fontsize=8, color=color,
+        )  # fmt: skip
+        _set_title(axis, axis.get_title("left"), TITLE_PAD + LINE * (n_lines + 1))
 
     def draw_level(self, rows: pd.DataFrame, name: str, band: bool = False, **style: Any) -> None:
         """Draw a horizontal line in each panel: `rows` has dataset and value.
@@ -200,6 +208,11 @@ class Panels:
             if path.suffix == ".png":
                 _reduce_colors(path)
         return paths
+
+
+def _set_title(axis: Any, title: str, pad: float = TITLE_PAD) -> None:
+    """Print the title of a panel, so many points above it."""
+    axis.set_title(title, fontsize=10, loc="left", fontweight="bold", pad=pad)
 
 
 def _reduce_colors(path: Path) -> None:

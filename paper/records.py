@@ -3,6 +3,8 @@
 A *trial* is a study in one variant, on one data set and split, with its settings. Its identity is
 a digest of all of these, so a changed setting makes a new trial. A record holds the trial, its
 result, the seconds it took, and its origin: device, versions of the libraries, date and commit.
+A record that was converted from a file of an earlier format names it as `imported_from`; what the
+file does not state is "unknown", and date and commit are those of the commit that added the file.
 
 While a study runs, each record is a small file of its own, written atomically. `pack` gathers them
 into one compressed file per study and variant, which is what is committed. Several processes may

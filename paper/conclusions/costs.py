@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from paper.comparison import geometric_mean
 from paper.conclusions.measured import (
     Measured,
     MissingRecordsError,
     Outcome,
     Status,
     each,
-    geometric_mean,
     grade,
     names,
     on,

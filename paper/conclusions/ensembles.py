@@ -32,6 +32,18 @@ def twin_beats_network(m: Measured) -> Outcome:
     return Outcome(grade(lower, 8, 5), details)
 
 
+def twins_beat_their_base(m: Measured) -> Outcome:
+    """One twin against one network, and a twinned forest against a forest: "many" is a majority."""
+    forests = m.means("forests", lambda r: r["result"])
+    gains = {
+        "twin networks": 1 - m.twins[1] / m.plain[1],
+        "twinned forests": 1 - forests["twinned_rf"] / forests["rf"],
+    }
+    parts = [f"{name} on {on(gain > 0)}" for name, gain in gains.items()]
+    fewest = min((gain > 0 for gain in gains.values()), key=sum)
+    return Outcome(grade(fewest, 5, 4), f"a lower error than their base: {', '.join(parts)}")
+
+
 def anchors_are_an_ensemble(m: Measured) -> Outcome:
     """All anchors against one."""
     gain = 1 - m.twins[1] / m.one_anchor

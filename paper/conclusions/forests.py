@@ -8,9 +8,7 @@ import pandas as pd
 from paper.conclusions.measured import (
     Measured,
     Outcome,
-    Status,
     each,
-    geometric_mean,
     grade,
     on,
     percent,
@@ -125,33 +123,6 @@ def loop_gains_are_small(m: Measured) -> Outcome:
     small = gain < SMALL
     details = f"the gain is below {percent(SMALL)} on {on(small)}; gains: {spread(gain)}"
     return Outcome(grade(small, 8, 5), details)
-
-
-def other_methods_gain_more(m: Measured) -> Outcome:
-    """Section 11: against semi-supervised TNNR and co-training, from the earlier paper."""
-    runs = m.benchmark("semi_supervised_neural")
-    forest = 1 - geometric_mean(1 - chosen_gain(m))
-    parts, twin_wins, co_wins = [], 0, 0
-    for share, own in runs.groupby("share"):
-        error = own.pivot_table(index="dataset", columns="model", values="rmse")
-        held_out = own.pivot_table(index="dataset", columns="model", values="out_of_fold")
-        loops = [name for name in error if str(name).startswith("loops")]
-        chosen = held_out[loops].idxmin(axis=1)
-        ratio = pd.Series({k: error.loc[k, v] / error.loc[k, "supervised"]
-                           for k, v in chosen.items()})  # fmt: skip
-        twin = 1 - geometric_mean(ratio)
-        network = 1 - geometric_mean(error["co-training"] / error["plain"])
-        twin_wins += twin > forest
-        co_wins += network > forest
-        parts.append(
-            f"with {share:.0%} labelled, semi-supervised TNNR {percent(twin)} and co-training "
-            f"{percent(network)}".replace("%", " %").replace("  ", " ")
-        )
-    n = runs["share"].nunique()
-    details = f"mean gains: forests {percent(forest)}; " + "; ".join(parts)
-    if twin_wins == co_wins == n:
-        return Outcome(Status.HOLDS, details)
-    return Outcome(Status.IN_PART if twin_wins == n else Status.FAILS, details)
 
 
 def iterated_ratio(m: Measured, name: str) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from paper.harness import RESULTS
@@ -314,8 +313,3 @@ def each(shares: pd.Series) -> str:
     """
     ordered = shares.sort_values(ascending=False)
     return ", ".join(f"{key} {percent(value)}" for key, value in ordered.items())
-
-
-def geometric_mean(ratios: Any) -> float:
-    """Return the geometric mean of a Series."""
-    return float(np.exp(np.log(ratios).mean()))

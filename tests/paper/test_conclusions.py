@@ -222,6 +222,18 @@ def test_on_every_set_a_worse_twin_fails():
     assert find(ensembles.twin_beats_network).evaluate(measured(results)).status == Status.HOLDS
 
 
+def test_networks_and_forests_must_both_gain_from_twinning():
+    conclusion = find(ensembles.twins_beat_their_base)
+    results = {
+        "twin-networks": [({}, twin_result(one=1.0))],
+        "plain-networks": [({}, {"members": {"1": 1.1, "32": 0.8}})],
+        "forests": [({}, {"rf": 1.0, "twinned_rf": 0.9})],
+    }
+    assert conclusion.evaluate(measured(results)).status == Status.HOLDS
+    results["forests"] = [({}, {"rf": 1.0, "twinned_rf": 1.1})]
+    assert conclusion.evaluate(measured(results)).status == Status.FAILS
+
+
 def test_gains_of_loops_count_where_they_exceed_two_standard_errors():
     def records(gain, noise):
         rng = np.random.RandomState(0)

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from paper.experiments import STUDIES
+from paper.networks import QUICK_STEPS, make_estimator
 from paper.records import Records, Trial, reproducible_part
 from paper.studies import Study, batches, list_trials, run_study
+from twinned.neural import TwinNeuralRegressor
 
 
 def toy_study(folder):
@@ -109,6 +111,15 @@ def test_an_interruption_costs_one_data_set(key):
         together = batches(STUDIES[key], trials, together=True)
         assert [{trial.dataset for trial in batch} for batch in together] == [{"TF"}, {"YH"}]
         assert sum(map(len, together)) == len(trials)
+
+
+def test_a_quick_study_of_networks_is_one_short_program():
+    for key in ("plain-networks", "twin-networks", "paired-networks", "weighted-anchors"):
+        trials = list_trials(STUDIES[key], "modern", ["TF", "YH"], range(3), quick=True)
+        assert len(batches(STUDIES[key], trials, together=True)) == 1
+        whole = list_trials(STUDIES[key], "modern", ["TF"], [0])
+        for own, steps in ((trials, QUICK_STEPS), (whole, None)):
+            assert {make_estimator(t, TwinNeuralRegressor).max_steps for t in own} == {steps}
 
 
 def test_an_unknown_variant_is_an_error(tmp_path):

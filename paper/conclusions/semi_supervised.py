@@ -1,0 +1,87 @@
+"""Conclusions on semi-supervised TNNR and co-training, results of an earlier paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from paper.comparison import geometric_mean
+from paper.conclusions.forests import CLEAR, chosen_gain
+from paper.conclusions.measured import (
+    Measured,
+    MissingRecordsError,
+    Outcome,
+    Status,
+    each,
+    grade,
+    join,
+    on,
+    percent,
+)
+from paper.semi_supervised_networks import SHARES, STUDY
+from paper.semi_supervised_table import CHOSEN, CO_TRAINING, PLAIN, SUPERVISED, method_errors
+from twinned.datasets import PAPER_SEEDS
+
+
+def errors_by_share(m: Measured) -> dict[str, pd.DataFrame]:
+    """Return share ("10 %") → (dataset, split) × method: test errors."""
+    errors: Any = method_errors({STUDY: m.records(STUDY)})
+    count = errors.groupby(["share", "dataset"]).size()
+    complete = {cell for cell, n in count.items() if n == len(PAPER_SEEDS)}
+    lacking = [key for key in m.datasets if any((s, key) not in complete for s in SHARES)]
+    if lacking:
+        is_all = len(lacking) == len(m.datasets)
+        raise MissingRecordsError(f"{STUDY} on {join(lacking)}", () if is_all else lacking)
+    return {percent(share): errors.loc[share].loc[list(m.datasets)] for share in SHARES}
+
+
+def mean_ratio(errors: pd.DataFrame, method: str, reference: str) -> pd.Series:
+    """Return data set → mean error of a method over that of another one."""
+    means = errors.groupby("dataset").mean()
+    return means[method] / means[reference]
+
+
+def loops_help_twins(m: Measured) -> Outcome:
+    """Section 2: the loop loss lowers the error of TNNR; seven of nine sets with each share."""
+    lower, parts = [], []
+    for share, errors in errors_by_share(m).items():
+        gain = 1 - mean_ratio(errors, CHOSEN, SUPERVISED)
+        own = (errors[SUPERVISED] - errors[CHOSEN]).groupby("dataset")
+        clear = own.mean() > CLEAR * own.std(ddof=0) / np.sqrt(own.count())
+        lower.append(gain > 0)
+        parts.append(
+            f"with {share} of the rows labelled, loops of the chosen weight lower the error on "
+            f"{on(gain > 0)}, by more than two standard errors on {on(clear)}: {each(gain)}"
+        )
+    return Outcome(grade(min(lower, key=sum), 7, 5), "; ".join(parts))
+
+
+def twins_gain_more(m: Measured) -> Outcome:
+    """Section 11: loops of TNNR against loops of forests."""
+    return _compare_with_forests(m, CHOSEN, SUPERVISED)
+
+
+def co_training_gains_more(m: Measured) -> Outcome:
+    """Section 11: co-training of plain networks against loops of forests."""
+    return _compare_with_forests(m, CO_TRAINING, PLAIN)
+
+
+def _compare_with_forests(m: Measured, method: str, reference: str) -> Outcome:
+    """The mean gain of a method against that of forests, with each share of labelled rows."""
+    forests = chosen_gain(m)
+    mean = 1 - geometric_mean(1 - forests)
+    larger, parts = [], []
+    for share, errors in errors_by_share(m).items():
+        ratio = mean_ratio(errors, method, reference)
+        gain = 1 - geometric_mean(ratio)
+        larger.append(gain > mean)
+        parts.append(
+            f"{percent(gain)} with {share} of the rows labelled, more than forests on "
+            f"{on(1 - ratio > forests)}"
+        )
+    details = f"the mean gain of forests is {percent(mean)}, here {'; '.join(parts)}"
+    if all(larger):
+        return Outcome(Status.HOLDS, details)
+    return Outcome(Status.IN_PART if any(larger) else Status.FAILS, details)

@@ -1,0 +1,35 @@
+"""Panels: lines that are printed above a panel cover no curve."""
+
+import pandas as pd
+import pytest
+
+from paper.panels import Panels
+
+
+@pytest.fixture
+def panels():
+    rows = [("TF", split, x, 1.0 / x) for split in range(2) for x in (1, 2, 4)]
+    drawn = Panels(["TF", "YH"], "title", "x", "y")
+    drawn.draw_curve(pd.DataFrame(rows, columns=["dataset", "split", "x", "value"]), "curve")
+    drawn.note_missing(["TF"], "all pairs: not run yet")
+    drawn.clip_above({"TF": 0.7})
+    return drawn
+
+
+def test_notes_are_between_title_and_panel(panels):
+    panels.figure.draw_without_rendering()
+    axis = panels.axes["TF"]
+    panel, title = axis.get_window_extent(), axis._left_title.get_window_extent()
+    texts = {text.get_text(): text.get_window_extent() for text in axis.texts}
+    assert set(texts) == {"all pairs: not run yet", "above: 1 at 1"}
+    first, second = texts.values()
+    assert panel.y1 < first.y0
+    assert first.y1 <= second.y0
+    assert second.y1 <= title.y0
+    assert first.x1 < panel.x1
+
+
+def test_titles_with_notes_look_like_others(panels):
+    first, second = (axis._left_title for axis in panels.axes.values())
+    assert first.get_fontproperties() == second.get_fontproperties()
+    assert first.get_text() == "Test Function (TF)"
