@@ -287,12 +287,12 @@ def on(condition: Any) -> str:
 def percent(share: float) -> str:
     """Return a share as a percentage; with decimals where it is small.
 
-    >>> percent(0.123), percent(-0.0012), percent(0.0004)
-    ('12 %', '−0.12 %', '0.04 %')
+    >>> percent(0.123), percent(-0.0012), percent(-0.00004)
+    ('12 %', '−0.12 %', '0.00 %')
     """
     size = abs(share)
     digits = 0 if size == 0 or size >= 0.0195 else 1 if size >= 0.0095 else 2
-    return f"{100 * share:.{digits}f} %".replace("-", "−")
+    return f"{100 * share:z.{digits}f} %".replace("-", "−")
 
 
 def spread(shares: pd.Series) -> str:

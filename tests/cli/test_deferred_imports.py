@@ -48,6 +48,21 @@ def test_a_submodule_is_imported_after_its_package_and_once():
     assert output_of(code).splitlines() == ["True True", "4"]
 
 
+def test_threads_wait_for_a_complete_module():
+    code = DEFER + (
+        "import scipy.stats\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "names = ['chi2', 'norm', 'rankdata', 'uniform', 'gmean', 'qmc', 'kstest', 'zscore']\n"
+        "with ThreadPoolExecutor(8) as threads:\n"
+        "    found = list(threads.map(lambda name: getattr(scipy.stats, name).__name__\n"
+        "                             if name in ('kstest', 'zscore')\n"
+        "                             else getattr(scipy.stats, name) is not None, names))\n"
+        "print(found)\n"
+    )
+    expected = [True] * 6 + ["kstest", "zscore"]
+    assert output_of(code) == f"{expected}\n"
+
+
 def test_an_imported_module_is_not_deferred():
     code = "import scipy.stats\nbefore = scipy.stats\n" + DEFER + "print(scipy.stats is before)\n"
     assert output_of(code) == "True\n"

@@ -21,6 +21,7 @@ _DEFERRED: dict[str, tuple[str, ...]] = {
     "numpy.f2py": (),  # imported by `from numpy import *` in scipy
 }
 _LOCK = RLock()  # another thread waits until a module is complete
+_EXECUTING: list[ModuleType] = []  # only the thread that holds the lock is among them
 
 
 def defer_imports() -> None:
@@ -39,9 +40,12 @@ class _DeferredModule(ModuleType):
     """A module whose code is executed when it is used; it is a plain module from then on."""
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute in _DEFERRED[self.__name__]:
+        if attribute in _DEFERRED[self.__name__] and self not in _EXECUTING:
             return _DeferredAttribute(self, attribute)
-        return getattr(_execute(self), attribute)
+        module = _execute(self)
+        if module in _EXECUTING:  # its own code asks for what it has not defined yet
+            raise AttributeError(f"module {self.__name__!r} has no attribute {attribute!r}")
+        return getattr(module, attribute)
 
 
 class _DeferredAttribute:
@@ -87,11 +91,14 @@ class _ImportedLoader(Loader):
 def _execute(module: ModuleType) -> ModuleType:
     """Execute the code of a deferred module, unless that is done; return the module."""
     with _LOCK:
-        is_deferred = isinstance(module, _DeferredModule)
-        if is_deferred:
-            module.__class__ = ModuleType
+        if isinstance(module, _DeferredModule) and module not in _EXECUTING:
             spec = module.__spec__
             assert spec is not None
             assert spec.loader is not None
-            spec.loader.exec_module(module)
+            _EXECUTING.append(module)
+            try:
+                spec.loader.exec_module(module)
+                object.__setattr__(module, "__class__", ModuleType)
+            finally:
+                _EXECUTING.remove(module)
     return module

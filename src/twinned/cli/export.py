@@ -10,7 +10,6 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from twinned._validation import check_choice
 from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.cli.prediction import inner_twin, load_twin
@@ -32,6 +31,7 @@ Facts = dict[str, Any]  # that are printed
 
 def _write_onnx(model: Any, path: Path, settings: Settings) -> Facts:
     """Write an ONNX file."""
+    from twinned._validation import check_choice
     from twinned.export.onnx import DTYPES, to_onnx
     from twinned.export.onnx.rounding import rounded_features
 
