@@ -21,7 +21,6 @@ from twinned import (
 )
 from twinned._table import TableSchema, mark_missing
 from twinned.datasets import make_tf
-from twinned.export import to_c
 from twinned.models.neural.ensemble import SETTINGS, Setting
 from twinned.models.neural.problem import Scale, build_problem
 from twinned.models.relevance import learn_relevance
@@ -215,8 +214,6 @@ def test_missing_values_are_imputed_and_marked(kind, tmp_path):
     np.testing.assert_array_equal(
         twinned.load(tmp_path / "model.twin").predict(rows), [marked, known]
     )
-    with pytest.raises(ValueError, match=r"missing values, which the C code does not replace"):
-        to_c(model, tmp_path / "model.h")
 
 
 def test_scale_fills_missing_values():

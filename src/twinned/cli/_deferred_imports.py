@@ -43,7 +43,7 @@ class _DeferredModule(ModuleType):
         if attribute in _DEFERRED[self.__name__] and self not in _EXECUTING:
             return _DeferredAttribute(self, attribute)
         module = _execute(self)
-        if module in _EXECUTING:  # its own code asks for what it has not defined yet
+        if module in _EXECUTING:  # its own code uses a name that it has not defined yet
             raise AttributeError(f"module {self.__name__!r} has no attribute {attribute!r}")
         return getattr(module, attribute)
 
