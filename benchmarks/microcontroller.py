@@ -3,11 +3,10 @@
 The paper's splits, trained on the 80 %. *twin*: a neural twin of four members, with one to all of
 them and 1 to all anchors, chosen by `twinned.export.thin` and `thin_members` without any label;
 `size` is the member of the smallest tables, which has no periodic embedding where there is one.
-*small*: two and four of eight members with half the frequencies, where the twin takes more than a
-tenth of the flash of 32 plain networks. *plain*: ensembles of 1 to 32 plain networks. All have
-hidden layers of 128 and the settings of `effort="fast"`. *trees*: the default `TwinRegressor` with
-chosen anchors. *forest*: a random forest exported with emlearn (`method="inline"`); *lightgbm*:
-LightGBM, exported by `to_c`. All are float32 and networks int16, too.
+*plain*: ensembles of 1 to 32 plain networks. All have hidden layers of 128 and the settings of
+`effort="fast"`. *trees*: the default `TwinRegressor` with chosen anchors. *forest*: a random forest
+exported with emlearn (`method="inline"`); *lightgbm*: LightGBM, exported by `to_c`. All are float32
+and networks int16, too.
 
 Flash is what `arm-none-eabi-gcc -Os` links into a program that predicts one row, with startup and
 mathematical functions. Code is compiled for the smallest number of anchors of each ensemble and
@@ -16,9 +15,7 @@ Errors of int16 are computed by the same integer arithmetic in numpy.
 
 Results: `benchmarks/results/microcontroller.csv`, `.md` and `docs/pictures/microcontrollers.png`.
 
-    # hours of one core, most of them to fit
-    python -m benchmarks.microcontroller --models twin plain trees forest lightgbm
-    python -m benchmarks.microcontroller --models small --datasets EE RCL TF YH
+    python -m benchmarks.microcontroller     # hours of one core, most of them to fit
     python -m benchmarks.microcontroller --only-table
 """
 
@@ -44,17 +41,8 @@ COLUMNS = [
     "dataset", "seed", "model", "choice", "dtype", "members", "anchors", "rmse:.6g", "tables",
     "ram", "flash_m0", "flash_m4", "instructions_m0", "instructions_m4",
 ]  # fmt: skip
-# Of five smaller networks, the one of the least out-of-fold error on the training rows of EE and
-# YH: 1.01 and 0.95 times that of the default, with 60 % of the flash. Half the units of the first
-# layer, or of both, with 4 to 16 frequencies, have 0.95 to 1.27 times. The first to be run was
-# (64, 128) with 8 frequencies and four members, the smallest of those with 0.95 on one set; it was
-# replaced by this one, of eight members, after its test errors on EE, RCL, TF and YH were known.
-SMALL_FREQUENCIES = 8
 FITTED = {
     "twin": lambda: TwinNeuralRegressor(effort="fast", n_members=4, random_state=0),
-    "small": lambda: TwinNeuralRegressor(
-        n_frequencies=SMALL_FREQUENCIES, effort="fast", n_members=8, random_state=0
-    ),
     "plain": lambda: NeuralRegressor(effort="fast", n_members=32, random_state=0),
     "trees": lambda: TwinRegressor(random_state=0),
 }
@@ -63,7 +51,6 @@ FIXED_POINT_ANCHORS = (0, 1, 32)  # 0: plain networks
 # members of networks, or numbers of trees
 CHOICES = {
     "twin": ("size", 4, 1, 2),
-    "small": (2, 4),
     "plain": (32, 1),
     "trees": ("all",),
     "forest": (1, 3, 10),

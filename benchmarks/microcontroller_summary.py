@@ -9,8 +9,6 @@ WITHIN = 1.05  # of the error of the ensemble of plain networks
 LEGEND = {
     ("twin", "float32"): ("neural twin", "C0", "o"),
     ("twin", "int16"): ("neural twin, int16", "C9", "s"),
-    ("small", "float32"): ("small neural twin", "C4", "o"),
-    ("small", "int16"): ("small neural twin, int16", "C6", "s"),
     ("plain", "float32"): ("plain networks", "C3", "o"),
     ("plain", "int16"): ("plain networks, int16", "C1", "s"),
     ("trees", "float32"): ("tree twin", "C2", "^"),
@@ -39,7 +37,7 @@ def largest_ensemble(runs, dtype):
 def smallest_twin(runs, dtype, error):
     """The twin of the smallest flash whose error is at most `error`; None without one."""
     twins = select(runs, dtype=dtype)
-    twins = twins[twins["model"].isin(["twin", "small", "trees"]) & (twins["rmse"] <= error)]
+    twins = twins[twins["model"].isin(["twin", "trees"]) & (twins["rmse"] <= error)]
     return twins.sort_values("flash_m4").iloc[0] if len(twins) else None
 
 
@@ -64,8 +62,6 @@ def flash_rows(runs):
             kind = f"{twin['members']:.0f} × {twin['anchors']:.0f}"
             if twin["model"] == "trees":
                 kind = f"trees × {twin['anchors']:.0f}"
-            elif twin["model"] == "small":
-                kind = f"small, {kind}"
             size = f"{twin['flash_m4'] / 1000:.0f} kB"
             cells += [f"{twin['rmse']:.4g}, {size} ({kind})", f"{shares[dtype][-1]:.3f}"]
         rows.append(cells)
@@ -133,11 +129,6 @@ def summary(runs):
         "Twins: members × anchors.",
         "",
         *harness.markdown_table(header, flash_rows(runs)),
-        "",
-        "Small twins are two or four of eight members with 8 frequencies, run where the twin takes "
-        "more than a tenth; plain networks have 16 frequencies. An even smaller one, of hidden "
-        "layers of 64 and 128, was run first: four members with all anchors had test errors of "
-        "0.641 (EE), 0.0154 (RCL), 0.00245 (TF) and 0.608 (YH), more than 5 % above 32 plain ones.",
     ]
     for model, title in (("twin", "Neural twins"), ("trees", "Tree twins")):
         rows = thinning_rows(runs, model)
