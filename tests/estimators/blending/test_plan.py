@@ -118,6 +118,60 @@ def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
     assert not fits.skipped
 
 
+def test_less_effort_follows_where_the_first_fold_takes_too_long(fits, monkeypatch):
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
+    fit, tried = SimulatedFits._run_one, []
+
+    def overrun(self, spec, clock, *, required):
+        tried.append(spec.label)
+        if spec.label == "tree_twin":
+            self.skipped[spec.label] = "its first fold took too long"
+            self.too_slow.add(spec.label)
+            return []
+        return fit(self, spec, clock, required=required)
+
+    monkeypatch.setattr(SimulatedFits, "_run_one", overrun)
+    specs = resolve_members(["ridge", "tree_twin"], "balanced")
+    assert fits.labels_within(specs, 1000.0, 1.0) == ["ridge", "tree_twin:fast"]
+    assert tried == ["ridge", "tree_twin", "tree_twin:fast"]  # not once more at the end
+    assert not fits.skipped
+
+
+def test_a_member_that_fails_is_not_tried_with_less_effort(fits, monkeypatch):
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
+    fit = SimulatedFits._run_one
+
+    def fail(self, spec, clock, *, required):
+        if spec.name == "tree_twin":
+            self.skipped[spec.label] = "failed: no reason"
+            return []
+        return fit(self, spec, clock, required=required)
+
+    monkeypatch.setattr(SimulatedFits, "_run_one", fail)
+    specs = resolve_members(["ridge", "tree_twin"], "balanced")
+    assert fits.labels_within(specs, 1000.0, 1.0) == ["ridge"]
+    assert fits.skipped == {"tree_twin": "failed: no reason"}
+
+
+def test_the_time_of_imputation_is_not_that_of_the_first_member(monkeypatch):
+    now, impute = [0.0], plan.impute_folds
+
+    def slow(schema, rows):
+        now[0] += 50.0
+        return impute(schema, rows)
+
+    monkeypatch.setattr(plan, "impute_folds", slow)
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("twinned.estimators.auto.time", plan.time)
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
+    X, y = make_wsb(60, random_state=0)
+    upper = np.where(y < -0.2, -0.2, np.nan)
+    blend = AutoTwinRegressor(members=list(EXPECTED), cv=2, time_budget=100.0, random_state=0)
+    blend.fit(X, y.where(y >= -0.2), y_upper=upper)
+    assert set(blend.member_names_) == set(EXPECTED)
+    assert not blend.skipped_
+
+
 def test_efforts_that_are_requested_are_not_raised(fits, monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
     specs = resolve_members(["boosting:small", "ridge"], "balanced")
