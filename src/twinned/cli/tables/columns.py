@@ -177,7 +177,7 @@ def is_categorical(table: Table, name: str) -> bool:
         return False
     if contents.is_mostly_numeric or common_unit(contents.texts):
         option = shlex.quote(name)
-        hint = f"; correct it, or make the column categorical with --categorical {option}"
+        hint = f"; correct it, empty it if the value is missing, or make the column categorical with --categorical {option}"
         numeric_column(table, name, hint)  # raises the ValueError
     return True
 
