@@ -53,7 +53,7 @@ def noise_estimate(X: Any, y: Any, error: float, *, model: str = "") -> CheckRes
     else:
         summary = (
             "The error is about as large as the differences between neighboring rows: most of it "
-            "is noise, or the rows are too far from each other to tell."
+            "is noise, or the rows are too far from each other to show it."
         )
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
     return CheckResult("noise", "How noisy are the values?", summary, numbers, _draw_noise, model)
