@@ -121,6 +121,9 @@ def test_findings_and_rows_to_predict(table, tmp_path):
     assert "TW101 warning: Duplicate rows. 40 of 80 rows (50 %) repeat" in result.stdout
     assert "TW401 warning: New rows outside of the training rows. 40 of 40" in result.stdout
     assert "checking the data" in result.stderr  # progress, although it is no terminal
+    doubled.drop(columns="price").to_csv(new, index=False)
+    result = run("advise", path, "-t", "price", "--budget", "0.1s", "--test", new)
+    assert "Of the 40 rows to predict, not more than expected lie outside" in result.stdout
     new.write_text("R1\n1\n")
     result = run("advise", path, "-t", "price", "--budget", "0.1s", "--test", new)
     assert result.exit_code == 2

@@ -123,7 +123,8 @@ CASES = [
     Case("minus sign of typography", "a,y\n−1.5,3\n2.5,4\n", {"a": [-1.5, 2.5]}),
     Case("a text among 600 numbers",
          lines("a,y", lambda i: f"{'n.d.' if i == 9 else i * 0.7},{i}", 600),
-         error=("line 11, column 'a': 'n.d.' is text", "--categorical a")),
+         error=("line 11, column 'a': 'n.d.' is text", "empty it if the value is missing",
+                "--categorical a")),
     Case("600 different numbers as text", lines("a;y", lambda i: f"{i % 596},{i % 7}5;{i}", 600),
          {"a": [float(f"{i % 596}.{i % 7}5") for i in range(600)]}, ("decimal comma ('a')",)),
     Case("missing values", "a,b,y\n?,x,3\n1.5,n/a,4\n-,,5\n#DIV/0!,x,6\n",
@@ -138,6 +139,8 @@ CASES = [
          ("column 'y': 2 of 4 values are limits",), y=(NAN, 6, 7, NAN)),
     Case("too few values besides limits", "a,y\n1,<5\n2,6\n",
          error=("column 'y' has 1 values that are not limits",)),
+    Case("constant target", "a,y\n1,5\n2,5.0\n3,5\n",
+         error=("column 'y' is 5 in all rows; there is nothing to predict",)),
     Case("ranges", "a,y\n<18,3\n18-30,4\n>30,5\n", {"a": ["<18", "18-30", ">30"]}),
     # --- counters, identifiers and dates
     Case("counter", lines("nr,a,y", lambda i: f"{i + 1},{i * i},{i}"), {"a": squares()},
@@ -182,6 +185,9 @@ CASES = [
          {"a": [1.5, 2], "t": ["x", "z"]}, suffix="xlsx"),
     Case("several sheets", excel(("Empty", []), ("Data", [["a", "y"], [1.5, 3], [2.5, 4]]),
          ("Notes", [["by hand"]])), A, ("sheet 'Data' (others: 'Notes'); --sheet",), suffix="xlsx"),
+    Case("table in another sheet", excel(("About", [["by hand"], ["x"]]), ("Data", [["a", "y"]])),
+         error=("no column 'y'", "This is sheet 'About' (others: 'Data'). --sheet selects another"),
+         suffix="xlsx"),
     Case("sheet by name", excel(("Old", [["b"], [1]]), ("New", [["a", "y"], [1.5, 3], [2.5, 4]])),
          A, options={"sheet": "New"}, suffix="xlsx"),
     Case("sheet by number", excel(("Old", [["b"], [1]]), ("New", [["a", "y"], [1.5, 3], [2.5, 4]])),
@@ -282,6 +288,9 @@ def test_printed_code_reads_the_same_table(name, tmp_path):
     assert ("read_csv" in code) == (name in PLAIN or name == "label")
     namespace = {}
     exec(code, namespace)
+    assert "None" not in code  # options that are not given
+    for imported in ("ColumnKinds", "ReadOptions"):
+        assert code.count(imported) != 1
     assert_features(namespace["X"], case.features)
     np.testing.assert_array_equal(namespace["y"], data.y)
 

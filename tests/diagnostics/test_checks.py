@@ -177,7 +177,7 @@ def test_noise_is_compared_with_the_error_of_the_model():
     assert result.heading == "How noisy are the values? (ridge)"
     assert result.numbers["share"] == pytest.approx(0.25, rel=0.3)
     assert "of the squared error is noise" in result.summary
-    assert noise_estimate(X, y, 0.21).summary.startswith("Most of the error is noise")
+    assert noise_estimate(X, y, 0.21).summary.startswith("The error is about as large")
     assert noise_estimate(X, y, 9.0).summary.startswith("Little noise")
     assert noise_estimate(X, y, 0.01).summary.startswith("No estimate")
     assert result.plot().has_data()

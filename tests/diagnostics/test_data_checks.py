@@ -190,6 +190,7 @@ def test_errors_in_words_have_the_unit_and_error_bars(rng):
     assert f"too high by {errors.bias:.3g} ohm on average" in words
     assert f"MAE {errors.mae:.3g} ± {errors.mae_se:.2g}" in words
     assert errors.describe("f(x)").startswith("Predictions of f(x) are typically off by")
+    assert "percentage points: half of the" in errors.describe("yield (%)")
     # standard errors against many draws
     draws = [summarize_errors(y, y + 0.3 * rng.normal(size=400))
              for _ in range(100)]  # fmt: skip

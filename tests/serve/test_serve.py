@@ -60,6 +60,7 @@ def json_of(response, status=200):
 def test_about_names_the_target_and_its_bound(twin):
     about = json_of(client_of(twin, "bridge.twin").get("/about"))
     assert (about["target"], about["lower_bound"]) == ("y", None)
+    assert about["calibrated_std"] is False
     named = copy.copy(twin)
     named.target_name_, named.anchors_y_ = "voltage", np.abs(twin.anchors_y_)
     about = json_of(client_of(named, "bridge.twin").get("/about"))
@@ -88,6 +89,7 @@ def test_intervals_and_comparables_of_a_blend():
     members = ["ridge", ("twin", TwinRegressor(LinearRegression()))]
     blend = AutoTwinRegressor(members=members, random_state=0).fit(X, y)
     client = client_of(blend, "blend.twin")
+    assert json_of(client.get("/about"))["calibrated_std"] is True
     response = json_of(client.post("/predict", json={"rows": [ROW], "confidence": 0.8}))
     (ends,) = blend.predict_interval(pd.DataFrame([ROW]).astype({"material": "category"}), 0.8)
     _, std = blend.predict(pd.DataFrame([ROW]).astype({"material": "category"}), return_std=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twinned.cli import tables
 from twinned.cli.tables import ColumnKinds, ReadOptions, Table, Target
@@ -158,6 +158,11 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, str]:
             f"{table.path}, column {options.target!r} has {n_known} values that are not "
             "limits; at least 2 are needed."
         )
+    if not target.is_limit.any() and target.y.min() == target.y.max():
+        raise ValueError(
+            f"{table.path}, column {options.target!r} is {target.y[0]:g} in all rows; there is "
+            "nothing to predict."
+        )
     if options.log_target:
         _check_logarithm(table, target, options.target)
     return _with_lower_bound(table, target, options)
@@ -225,16 +230,13 @@ def reading_code(data: TrainingData, options: TrainingOptions) -> str:
     if not _is_plain(data):
         names = "X, y = data.X, data.y" if data.groups is None else "X, y, groups = data.X, data.y"
         default = TrainingOptions("")
-        given = [
-            f"{each.name}={_as_code(value)}"
-            for each in fields(options)
-            if (value := getattr(options, each.name)) != getattr(default, each.name)
-        ]
+        given = _arguments(options, default)
+        classes = [name for name in ("ColumnKinds", "ReadOptions") if f"{name}(" in given]
         return "\n".join(
             [
-                "from twinned.cli.tables import ColumnKinds, ReadOptions",
+                *([f"from twinned.cli.tables import {', '.join(classes)}"] if classes else []),
                 "from twinned.cli.training_data import TrainingOptions, read_training_data",
-                f"options = TrainingOptions({', '.join(given)})",
+                f"options = TrainingOptions({given})",
                 f"data = read_training_data({str(table.path)!r}, options)",
                 names + ("" if data.groups is None else ", data.groups"),
                 *([f"{', '.join(data.bounds)} = data.bounds.values()"] if data.bounds else []),
@@ -253,8 +255,19 @@ def reading_code(data: TrainingData, options: TrainingOptions) -> str:
     return "\n".join(lines)
 
 
+def _arguments(value: Any, default: Any) -> str:
+    """Return the fields of a dataclass that differ from those of `default`, as arguments."""
+    return ", ".join(
+        f"{each.name}={_as_code(own)}"
+        for each in fields(value)
+        if (own := getattr(value, each.name)) != getattr(default, each.name)
+    )
+
+
 def _as_code(value: object) -> str:
-    """Return a value as Python code."""
+    """Return a value as Python code; a table's options without those that are not given."""
+    if isinstance(value, ColumnKinds | ReadOptions):
+        return f"{type(value).__name__}({_arguments(value, type(value)())})"
     return f"float({str(value)!r})" if value == -math.inf else repr(value)
 
 

@@ -273,7 +273,10 @@ def diagnose(
         n_rows=n_rows,
         log_target=log_target,
         seconds=time_budget.spent,
-        notes=_notes(n_rows, drawn, table.n_censored),
+        notes=[
+            *_new_rows_note(findings, X_new),
+            *_notes(n_rows, drawn, table.n_censored),
+        ],
     )
 
 
@@ -343,6 +346,16 @@ def _subset_code(random_state: int, size: int, censored: bool) -> str:
     if not censored:
         return drawn
     return f"np.append(np.flatnonzero(~np.isnan(y))[{drawn}], np.flatnonzero(np.isnan(y)))"
+
+
+def _new_rows_note(findings: list[Finding], X_new: Any) -> list[str]:
+    """Return a sentence on new rows where there is no finding on them."""
+    if X_new is None or any(own.code == "TW401" for own in findings):
+        return []
+    return [
+        f"Of the {count_rows(X_new):,} rows to predict, not more than expected lie outside of the "
+        "training rows."
+    ]
 
 
 def _notes(n_rows: int, rows: Indices | None, n_censored: int) -> list[str]:

@@ -34,8 +34,13 @@ class ErrorSummary(NamedTuple):
     mean_rmse: float  # of always predicting the mean of the other rows
 
     def describe(self, target: str) -> str:
-        """Return the errors in words; a unit in brackets at the end of `target` is used."""
+        """Return the errors in words; a unit in brackets at the end of `target` is used.
+
+        Errors of a target in % are in percentage points.
+        """
         name, unit = split_unit(target)
+        if unit == " %":  # of a difference, which is no share of the value
+            unit = " percentage points"
         shown = {key: format_significant(value) for key, value in self._asdict().items()}
         error = {
             key: format_significant(value, 2)

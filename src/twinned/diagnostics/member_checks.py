@@ -51,10 +51,14 @@ class TimeBudget:
 
     def allows(self, seconds: float) -> bool:
         """Whether a step of these seconds leaves enough time for the report."""
+        return seconds <= self.before_report
+
+    @property
+    def before_report(self) -> float:
+        """Remaining seconds without those of the report; infinite without a budget."""
         if self._seconds is None:
-            return True
-        reserved = max(_RESERVED_SECONDS, _RESERVED_SHARE * self._seconds)
-        return seconds + reserved <= self.remaining
+            return np.inf
+        return self.remaining - max(_RESERVED_SECONDS, _RESERVED_SHARE * self._seconds)
 
 
 class CheckRun:
@@ -120,8 +124,8 @@ class CheckRun:
         if self._budget.allows(seconds):
             self._progress(title)
             return True
-        remaining = max(self._budget.remaining, 0)
-        self.skipped[title] = f"expected to take {seconds:.0f} s of the remaining {remaining:.0f} s"
+        remaining = max(self._budget.before_report, 0)
+        self.skipped[title] = f"expected to take {seconds:.1f} s of the remaining {remaining:.1f} s"
         return False
 
     def _run(

@@ -22,6 +22,9 @@ _N_NEIGHBORS = 10
 def noise_estimate(X: Any, y: Any, error: float, *, model: str = "") -> CheckResult:
     """Estimate by a gamma test how much of the error is noise of y that no model removes.
 
+    Where rows are few or features many, neighbors differ by more than noise, and the estimate is
+    too high.
+
     Parameters
     ----------
     X : table or array of shape (n, n_features)
@@ -46,11 +49,11 @@ def noise_estimate(X: Any, y: Any, error: float, *, model: str = "") -> CheckRes
     elif share < 0.1:
         summary = "Little noise: a better model or more labels can lower the error much."
     elif share < 0.8:
-        summary = f"About {format_percent(share)} of the squared error is noise."
+        summary = f"Up to about {format_percent(share)} of the squared error is noise."
     else:
         summary = (
-            "Most of the error is noise: it is about as large as the differences between "
-            "neighboring rows, so a better model can gain little."
+            "The error is about as large as the differences between neighboring rows: most of it "
+            "is noise, or the rows are too far from each other to show it."
         )
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
     return CheckResult("noise", "How noisy are the values?", summary, numbers, _draw_noise, model)

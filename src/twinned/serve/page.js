@@ -1,7 +1,7 @@
 "use strict";
 const byId = (id) => document.getElementById(id);
 const CONFIDENCE = 0.9;
-let columns = [], intervals = false, target = "y", lowerBound = null;
+let columns = [], intervals = false, calibrated = false, target = "y", lowerBound = null;
 
 function format(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
@@ -125,7 +125,7 @@ async function predict(event) {
     byId("interval").textContent = intervals
       ? `${100 * CONFIDENCE} % prediction interval: ${format(withinBound(low[0]))} to ${format(withinBound(high[0]))}${cut}`
       : "";
-    byId("std").textContent = `Standard deviation (not calibrated): ${format(std)}`;
+    byId("std").textContent = `Standard deviation${calibrated ? "" : " (not calibrated)"}: ${format(std)}`;
     byId("applicability").textContent = describeApplicability(applicability);
     byId("applicability").className = applicability.label === "outside" ? "error" : "hint";
     byId("share").textContent = `These ${comparables.length} cases have ${(100 * share).toPrecision(2)} % of the ` +
@@ -160,7 +160,7 @@ async function predictFile() {
 
 async function start() {
   const about = await (await fetch("/about")).json();
-  ({ columns, intervals, target, lower_bound: lowerBound } = about);
+  ({ columns, intervals, target, lower_bound: lowerBound, calibrated_std: calibrated } = about);
   byId("about").textContent = `${about.anchors} anchors, ${columns.length} features`;
   const inputs = columns.map((column, index) => {
     const group = createElement("div", "");

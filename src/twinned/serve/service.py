@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from twinned._neighbors import Indices
 from twinned._table import Floats
 from twinned.estimators.adjustments import from_logarithm
+from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
 from twinned.serve.requests import BadRequest, InputFeature, RequestSchema
@@ -61,7 +62,8 @@ class PredictionService:
     def about(self) -> dict[str, Any]:
         """Return the target, the number of anchors, whether there are intervals, and the features.
 
-        `lower_bound` is 0 where no known value is negative, and else None.
+        `lower_bound` is 0 where no known value is negative, and else None. `calibrated_std` is
+        whether the standard deviation is calibrated, as that of a blend.
         """
         known = np.asarray(self._twin.anchors_X_).T
         columns = [
@@ -74,6 +76,7 @@ class PredictionService:
             "lower_bound": 0.0 if self._to_target(self._twin.anchors_y_).min() >= 0 else None,
             "anchors": len(self._twin.anchors_y_),
             "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
+            "calibrated_std": isinstance(self._twin, AutoTwinRegressor),
             "columns": columns,
         }
 

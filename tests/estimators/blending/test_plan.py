@@ -70,12 +70,12 @@ SECONDS = {
     ("budget", "fitted"),
     [
         (1000.0, ["ridge", "gp_matern", "boosting", "tree_twin"]),
-        (30.0, ["boosting:fast", "tree_twin:fast", "ridge", "gp_matern"]),
-        (10.0, ["boosting:small", "tree_twin:small", "ridge"]),
-        (4.0, ["boosting:small", "ridge"]),  # no twin fits
+        (30.0, ["ridge", "boosting:fast", "tree_twin:fast", "gp_matern"]),
+        (10.0, ["ridge", "boosting:small", "tree_twin:small"]),
+        (4.0, ["boosting:small", "ridge"]),  # no twin fits, and ridge takes more than 2 %
     ],
 )
-def test_a_twin_and_its_plain_base_come_first_within_a_short_budget(
+def test_ridge_a_twin_and_its_plain_base_come_first_within_a_short_budget(
     fits, monkeypatch, budget, fitted
 ):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
@@ -89,9 +89,9 @@ def test_a_twin_and_its_plain_base_come_first_within_a_short_budget(
 @pytest.mark.parametrize(
     ("budget", "share", "fitted"),
     [
-        (30.0, 1.0, ["boosting", "tree_twin:fast", "ridge", "gp_matern"]),
-        (10.0, 1.0, ["boosting:fast", "tree_twin:small", "ridge"]),
-        (10.0, 0.1, ["boosting", "tree_twin:fast", "ridge", "gp_matern"]),  # faster than expected
+        (30.0, 1.0, ["ridge", "boosting", "tree_twin:fast", "gp_matern"]),
+        (10.0, 1.0, ["ridge", "boosting:fast", "tree_twin:small"]),
+        (10.0, 0.1, ["ridge", "boosting", "tree_twin:fast", "gp_matern"]),  # faster than expected
         (3.0, 1.0, ["boosting:small", "ridge"]),
     ],
 )
@@ -116,6 +116,60 @@ def test_a_member_remains_where_its_larger_fit_fails(fits, monkeypatch):
     specs = resolve_members(["tree_twin", "boosting"], "balanced")
     assert fits.labels_within(specs, 30.0, 1.0)[0] == "boosting:fast"
     assert not fits.skipped
+
+
+def test_less_effort_follows_where_the_first_fold_takes_too_long(fits, monkeypatch):
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
+    fit, tried = SimulatedFits._run_one, []
+
+    def overrun(self, spec, clock, *, required):
+        tried.append(spec.label)
+        if spec.label == "tree_twin":
+            self.skipped[spec.label] = "its first fold took too long"
+            self.too_slow.add(spec.label)
+            return []
+        return fit(self, spec, clock, required=required)
+
+    monkeypatch.setattr(SimulatedFits, "_run_one", overrun)
+    specs = resolve_members(["ridge", "tree_twin"], "balanced")
+    assert fits.labels_within(specs, 1000.0, 1.0) == ["ridge", "tree_twin:fast"]
+    assert tried == ["ridge", "tree_twin", "tree_twin:fast"]  # not once more at the end
+    assert not fits.skipped
+
+
+def test_a_member_that_fails_is_not_tried_with_less_effort(fits, monkeypatch):
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: SECONDS[spec.label])
+    fit = SimulatedFits._run_one
+
+    def fail(self, spec, clock, *, required):
+        if spec.name == "tree_twin":
+            self.skipped[spec.label] = "failed: no reason"
+            return []
+        return fit(self, spec, clock, required=required)
+
+    monkeypatch.setattr(SimulatedFits, "_run_one", fail)
+    specs = resolve_members(["ridge", "tree_twin"], "balanced")
+    assert fits.labels_within(specs, 1000.0, 1.0) == ["ridge"]
+    assert fits.skipped == {"tree_twin": "failed: no reason"}
+
+
+def test_the_time_of_imputation_is_not_that_of_the_first_member(monkeypatch):
+    now, impute = [0.0], plan.impute_folds
+
+    def slow(schema, rows):
+        now[0] += 50.0
+        return impute(schema, rows)
+
+    monkeypatch.setattr(plan, "impute_folds", slow)
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("twinned.estimators.auto.time", plan.time)
+    monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
+    X, y = make_wsb(60, random_state=0)
+    upper = np.where(y < -0.2, -0.2, np.nan)
+    blend = AutoTwinRegressor(members=list(EXPECTED), cv=2, time_budget=100.0, random_state=0)
+    blend.fit(X, y.where(y >= -0.2), y_upper=upper)
+    assert set(blend.member_names_) == set(EXPECTED)
+    assert not blend.skipped_
 
 
 def test_efforts_that_are_requested_are_not_raised(fits, monkeypatch):

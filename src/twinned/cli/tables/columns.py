@@ -176,8 +176,10 @@ def is_categorical(table: Table, name: str) -> bool:
     if contents.is_numeric or is_boolean(table.column(name)):
         return False
     if contents.is_mostly_numeric or common_unit(contents.texts):
-        option = shlex.quote(name)
-        hint = f"; correct it, or make the column categorical with --categorical {option}"
+        hint = (
+            "; correct it, empty it if the value is missing, or make the column categorical with "
+            f"--categorical {shlex.quote(name)}"
+        )
         numeric_column(table, name, hint)  # raises the ValueError
     return True
 

@@ -111,7 +111,8 @@ def prediction_frame(
         elif known is not None:
             features[name] = known_category_column(table, name, known)
         else:
-            values, sides = numeric_column(table, source)
+            hint = "; correct it, or empty it if the value is missing"
+            values, sides = numeric_column(table, source, hint)
             features[name] = values if part is None else sides
             if part is None and sides.any():
                 limited.append(name)

@@ -1,13 +1,13 @@
 """Order, time budget and parallel fits of the members of a blend.
 
 Without a time budget, the fits of all members and folds are independent tasks of one pool of
-threads. With one, members are fitted one after another: first gradient boosting and the tree twin,
-whose base it is, so that also a short fit shows whether twinning helps; then the others, in the
-order of expected gain per second. Those that need more than half of the remaining time come last. A
-member is skipped where its expected time exceeds the remaining time; a built-in member is tried
-with less effort first, and again with more at the end if time remains. The expected time is that of
-a cost model, corrected by the time of the members that have been fitted; where a member is fitted
-in each fold, the first fold corrects it once more.
+threads. With one, members are fitted one after another. In a short fit, ridge regression is first,
+which takes next to no time, and then gradient boosting and the tree twin, whose base it is, to show
+whether twinning helps. The others follow in the order of expected gain per second. Those that need
+more than half of the remaining time come last. A member is skipped where its expected time exceeds
+the remaining time; a built-in member is tried with less effort first, and again with more at the
+end if time remains. The expected time is that of a cost model, corrected by the time of the members
+that have been fitted; where a member is fitted in each fold, the first fold corrects it once more.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ _FIRST_SHARE = 0.5  # of the remaining time that a member may take before the ot
 # the remaining time that they may take; with the least effort, they may take more.
 _SHORT_BUDGET = 45.0  # seconds
 _COMPARISON, _LEAST_EFFORT_SHARE = {"boosting": 0.1, "tree_twin": 0.3}, 0.7
+# Ridge regression comes even before them where it takes next to no time: on tables of few rows it
+# is often among the best.
+_NEXT_TO_NO_TIME = 0.02  # of the remaining time
 _FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 
 
@@ -95,6 +98,7 @@ class MemberFits:
     n_jobs: int | None
     report: Callable[[MemberResult], None]
     skipped: dict[str, str] = field(default_factory=dict)
+    too_slow: set[str] = field(default_factory=set)  # labels whose first fold took too long
     imputed: dict[int, Floats] = field(default_factory=dict)  # of the training rows of each fold
 
     def _impute(self, specs: Iterable[MemberSpec]) -> None:
@@ -104,7 +108,8 @@ class MemberFits:
             schema = next(iter(self.contexts.values())).schema
             folds = (-1, *range(self.rows.n_folds))
             every = {fold: self.rows.without(fold).with_censored() for fold in folds}
-            self.imputed = impute_folds(schema, every)
+            with limit_threads(1):
+                self.imputed = impute_folds(schema, every)
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
@@ -133,19 +138,22 @@ class MemberFits:
         )
         results: list[MemberResult] = []
         pending = sorted(specs, key=clock.seconds_per_gain)
+        for spec in specs if budget < _SHORT_BUDGET else []:
+            if spec.name == "ridge" and clock.fits(spec, _NEXT_TO_NO_TIME):
+                results += self._run_one(spec, clock, required=True)
+                pending.remove(spec)
         for spec in self._comparison(specs) if budget < _SHORT_BUDGET else []:
             limits = dict.fromkeys(self._efforts(spec), _COMPARISON[spec.name])
             limits[self._efforts(spec)[-1]] = _LEAST_EFFORT_SHARE
-            fitting = [own for own in limits if clock.fits(own, limits[own])]
-            if fitting:
-                results += self._run_one(fitting[0], clock, required=not results)
+            if any(clock.fits(own, share) for own, share in limits.items()):
+                results += self._run_largest(limits, clock, required=not results)
                 pending.remove(spec)
         for share in (_FIRST_SHARE, 1.0):  # first those that leave time for others
             waiting, pending = pending, []
             for spec in waiting:
-                fitting = [own for own in self._efforts(spec) if clock.fits(own, share)]
-                if fitting:
-                    results += self._run_one(fitting[0], clock, required=not results)
+                limits = dict.fromkeys(self._efforts(spec), share)
+                if any(clock.fits(own, share) for own in limits):
+                    results += self._run_largest(limits, clock, required=not results)
                 else:
                     pending.append(spec)
         self._raise_efforts(specs, results, clock)
@@ -160,6 +168,24 @@ class MemberFits:
             )
         return results
 
+    def _run_largest(
+        self, limits: dict[MemberSpec, float], clock: _Clock, *, required: bool
+    ) -> list[MemberResult]:
+        """Fit a member with the largest effort that takes its share of the remaining time.
+
+        `limits` has the shares of all efforts, largest first. Where the first fold takes longer
+        than expected, less effort follows.
+        """
+        for own, share in limits.items():
+            if not clock.fits(own, share):
+                continue
+            results = self._run_one(own, clock, required=required)
+            if results or own.label not in self.too_slow:
+                for other in limits if results else ():
+                    self.skipped.pop(other.label, None)
+                return results
+        return []
+
     def _raise_efforts(
         self, specs: list[MemberSpec], results: list[MemberResult], clock: _Clock
     ) -> None:
@@ -169,7 +195,11 @@ class MemberFits:
             own = results[i].spec
             labels = [other.label for other in efforts[own.name]]
             larger = efforts[own.name][: labels.index(own.label)]
-            fitting = [other for other in larger if clock.fits(other, 1.0)]
+            fitting = [
+                other
+                for other in larger
+                if other.label not in self.too_slow and clock.fits(other, 1.0)
+            ]
             if fitting:
                 results[i : i + 1] = self._run_one(fitting[0], clock, required=False) or [
                     results[i]
@@ -187,6 +217,7 @@ class MemberFits:
 
     def _run_one(self, spec: MemberSpec, clock: _Clock, *, required: bool) -> list[MemberResult]:
         """Fit one member; its first fold alone, to stop where the others would take too long."""
+        self._impute([spec])  # once for all members, so no part of the time of this one
         begin = time.perf_counter()
         first, *others = [(spec, fold) for fold in self._folds(spec)]
         parts = [part for _, part in self._run_tasks([first])]
@@ -199,6 +230,7 @@ class MemberFits:
             self.skipped[spec.label] = (
                 f"its first fold took {seconds:.1f} s, and the others would exceed the time budget"
             )
+            self.too_slow.add(spec.label)
             return []
         parts += [part for _, part in self._run_tasks(others)]
         clock.calibrate(spec, time.perf_counter() - begin)
