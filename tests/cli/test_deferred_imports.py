@@ -98,7 +98,7 @@ def test_predict_imports_no_module_that_it_does_not_use(saved_forest):
 
 
 def test_serve_defers_nothing(saved_forest):
-    """Requests are answered in threads, which could wait for each other's imports."""
+    """It predicts in threads, which could wait for each other's imports."""
     pytest.importorskip("starlette")
     pytest.importorskip("uvicorn")
     _, folder = saved_forest

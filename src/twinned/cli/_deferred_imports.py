@@ -4,7 +4,7 @@
 
 It is for commands whose threads import nothing: where one thread imports a submodule of a deferred
 module while another one executes that module, each waits for the other. `twinned serve`, which
-answers requests in threads, defers nothing.
+predicts in threads, defers nothing.
 """
 
 import sys

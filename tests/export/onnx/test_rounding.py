@@ -110,7 +110,7 @@ def test_rounding_of_rows_is_below_the_largest_one(center, spread, seed):
     assert change * np.std(rows) <= _largest_rounding(ends)[0] * spread * (1 + 1e-6)
 
 
-def test_auto_does_not_change_the_model_of_a_scaler_in_place(tmp_path, rng):
+def test_auto_does_not_change_the_model_after_a_scaler_without_copies(tmp_path, rng):
     X, y = make_table(rng)
     array = X.to_numpy()
     pipeline = make_pipeline(StandardScaler(copy=False), TwinRegressor(Ridge()))
