@@ -95,3 +95,20 @@ def test_predict_imports_no_module_that_it_does_not_use(saved_forest):
     np.testing.assert_array_equal(
         [float(value) for value in predicted[1:]], twin.predict([[0.1, 0.2], [0.5, 0.3]])
     )
+
+
+def test_serve_defers_nothing(saved_forest):
+    """It predicts in threads, which could wait for each other's imports."""
+    pytest.importorskip("starlette")
+    pytest.importorskip("uvicorn")
+    _, folder = saved_forest
+    code = (
+        "import sys\n"
+        "from types import SimpleNamespace\n"
+        "from twinned.cli import app\n"
+        "from twinned.serve import server\n"
+        "server.make_server = lambda app: SimpleNamespace(run=lambda sockets: None)\n"
+        "app(['serve', sys.argv[1], '--port', '0'], standalone_mode=False)\n"
+        "print(type(sys.modules['scipy.stats']).__name__)\n"
+    )
+    assert output_of(code, folder / "model.twin").splitlines()[-1] == "module"

@@ -1,6 +1,10 @@
 """Deferred import of modules that scikit-learn imports, but that most commands do not use.
 
 `scipy.stats` takes about half of the time of `import sklearn`, which uses it in few functions.
+
+It is for commands whose threads import nothing: where one thread imports a submodule of a deferred
+module while another one executes that module, each waits for the other. `twinned serve`, which
+predicts in threads, defers nothing.
 """
 
 import sys

@@ -108,3 +108,19 @@ def test_rounding_of_rows_is_below_the_largest_one(center, spread, seed):
     np.testing.assert_allclose(change, slow, rtol=1e-6)
     ends = np.array([[center - 2 * spread], [center + 2 * spread]])
     assert change * np.std(rows) <= _largest_rounding(ends)[0] * spread * (1 + 1e-6)
+
+
+def test_auto_does_not_change_the_model_after_a_scaler_without_copies(tmp_path, rng):
+    X, y = make_table(rng)
+    array = X.to_numpy()
+    pipeline = make_pipeline(StandardScaler(copy=False), TwinRegressor(Ridge()))
+    pipeline.fit(array.copy(), y)
+    before = pipeline.predict(array.copy())
+    to_onnx(pipeline, tmp_path / "model.onnx")
+    np.testing.assert_array_equal(pipeline.predict(array.copy()), before)
+
+
+def test_auto_is_float64_for_a_constant_that_float32_cannot_hold(rng):
+    X, y = make_table(rng)
+    X["year"] = 1e40
+    assert rounded_features(TwinRegressor(Ridge()).fit(X[["acid", "year"]], y)) == ["year"]

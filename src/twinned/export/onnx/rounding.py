@@ -79,12 +79,21 @@ def _largest_rounding(ends: Floats) -> Floats:
 
 
 def _ratio(change: Floats, spread: Floats) -> Floats:
-    """Change by spread; 0 for constant features."""
-    return np.divide(change, spread, out=np.zeros_like(change), where=spread > 0)
+    """Change by spread; 0 for constant features, unless float32 cannot hold them.
+
+    >>> _ratio(np.array([1e-7, 1e-7, np.inf]), np.array([1.0, 0.0, 0.0]))
+    array([1.e-07, 0.e+00,    inf])
+    """
+    constant = np.where(np.isinf(change), np.inf, 0.0)
+    return np.divide(change, spread, out=constant, where=spread > 0)
 
 
 def _before_scalers(scalers: list[Any], X: NDArray[np.float64]) -> Floats:
-    """Rows as they are before the scalers of a pipeline."""
+    """Rows as they are before the scalers of a pipeline.
+
+    They are copied first, as a scaler with `copy=False` writes to its input.
+    """
+    X = X.copy()
     for scaler in reversed(scalers):
         if isinstance(scaler, _SCALERS):
             X = scaler.inverse_transform(X)
