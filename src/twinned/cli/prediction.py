@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from twinned.cli import options, tables
-from twinned.cli._deferred_imports import defer_imports
 from twinned.exceptions import ShiftWarning
 
 if TYPE_CHECKING:
@@ -94,14 +93,11 @@ def read_features(table: tables.Table, features: ModelFeatures) -> tuple[Any, li
     return features.as_input(X), ignored, notes
 
 
-def load_twin(path: Path, key_file: Path | None = None, *, defer: bool = True) -> Any:
+def load_twin(path: Path, key_file: Path | None = None) -> Any:
     """Load a saved twin, or the regressor with a log-transformed target around one.
 
-    With a key file, the signature of the model is verified. With `defer`, modules that most
-    commands do not use are imported when they are needed; not for a program of several threads.
+    With a key file, the signature of the model is verified.
     """
-    if defer:
-        defer_imports()
     from twinned import load
 
     if path.is_dir():

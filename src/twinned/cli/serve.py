@@ -37,8 +37,7 @@ def serve_command(
             raise MissingExtraError(
                 "serve needs uvicorn and starlette: pip install 'twinned[serve]'."
             ) from error
-        # without deferred imports, as it predicts in threads
-        app = make_app(load_twin(model, key_file, defer=False), model.name)
+        app = make_app(load_twin(model, key_file), model.name)
         listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     typer.echo(f"{url} serves {printable(model.name)}; stop it with Ctrl-C.")

@@ -50,7 +50,9 @@ def read_excel(path: Path, data: bytes, sheet: str | None) -> Cells:
         raise ValueError(
             f"{path}, sheet {title!r} is empty; its first row should name the columns."
         )
-    _check_header_row(path, rows)
+    if n_titles := _count_titles(rows):
+        detected.append(f"the names of columns in row {rows[n_titles][0]}")
+        rows = rows[n_titles:]
     width = max(len(row) for _, row in rows)
     full = [row + [None] * (width - len(row)) for _, row in rows]
     names = [cell_text(value) for value in full[0]]
@@ -98,14 +100,10 @@ def _sheet_rows(sheet: Any) -> list[tuple[int, list[Any]]]:
     return rows
 
 
-def _check_header_row(path: Path, rows: list[tuple[int, list[Any]]]) -> None:
-    """Raise a ValueError where the first row is a title above the table."""
-    (number, first), width = rows[0], max(len(row) for _, row in rows)
-    if width > 1 and len([value for value in first if value is not None]) == 1:
-        raise ValueError(
-            f"{path}, row {number} holds {cell_text(first[-1])!r} only, which is not a header of "
-            f"{width} columns; delete the rows above the names of the columns."
-        )
+def _count_titles(rows: list[tuple[int, list[Any]]]) -> int:
+    """Return the number of rows of one cell above the first row of a table of several columns."""
+    sizes = [sum(value is not None for value in row) for _, row in rows]
+    return next((i for i, size in enumerate(sizes) if size > 1), 0)
 
 
 def _to_cells(

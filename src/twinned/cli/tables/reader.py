@@ -129,7 +129,7 @@ def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
 
 
 def _from_cells(path: Path, cells: Cells, options: ReadOptions) -> Table:
-    check_names(path, cells.names, "row 1")
+    check_names(path, cells.names, "the first row")
     return _make_table(path, cells, options, "row", point_expected=False)
 
 
