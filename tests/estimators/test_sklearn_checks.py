@@ -22,10 +22,10 @@ WEIGHTS_BY_DRAWING = {
 }
 TWINS = [
     (TwinRegressor(Ridge(), **SMALL), {}),
-    (TwinRegressor(RandomForestRegressor(5, max_depth=4), **SMALL), WEIGHTS_BY_DRAWING),
     (TwinRegressor(**SMALLER), WEIGHTS_BY_DRAWING),
 ]
 OTHER_TWINS = [
+    (TwinRegressor(RandomForestRegressor(5, max_depth=4), **SMALL), WEIGHTS_BY_DRAWING),
     (TwinRegressor(DecisionTreeRegressor(max_depth=4), **SMALL), {}),
     (TwinRegressor(HistGradientBoostingRegressor(max_iter=5), **SMALL), WEIGHTS_BY_DRAWING),
     (TwinRegressor(KNeighborsRegressor(), memory_limit="1MB"), {}),
