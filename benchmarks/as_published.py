@@ -10,7 +10,7 @@ one program. Results: `benchmarks/results/as_published.csv` and `.md`.
 TF, RCL and WSB have losses near the 1e-4 below which the author's plateau rule sees no progress.
 Their errors depend on the scale of the loss (`as_published_loss_scale.csv`):
 
-    python -m benchmarks.as_published --datasets TF RCL WSB --loss-scales 3 1 0.333 0.125
+    python -m benchmarks.as_published --loss-scales 3 0.333 0.125
 """
 
 import time

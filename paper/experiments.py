@@ -205,7 +205,7 @@ EXPERIMENTS = {
         Experiment(
             "T5",
             "table",
-            "a random forest and its twin, 100 of the first 200 rows",
+            "a random forest and its twin, 100 of 200 rows",
             ("forests",),
             tables.table5,
         ),

@@ -35,6 +35,7 @@ MODERN = {"F": "our network", "G": "sound search", "I": "sound search"}
 NO_ALL_PAIRS = "all pairs with the same members: not run yet"
 NO_NEAREST_PAIRS = "nearest pairs: not run yet"
 LOOP_TICKS = (0.001, 0.01, 0.1, 1, 10)
+LARGE_WEIGHT = 3.4  # Λ above this make all errors much larger
 
 
 def _title(key: str, text: str, variant: str) -> str:
@@ -303,6 +304,10 @@ def figure_g(records: RecordsByStudy, variant: str) -> Panels:
     panels.draw_published("T4", "twinned_rf_supervised", BLUE)
     panels.draw_published("T4", "twinned_rf_semi_supervised", ORANGE)
     ticks = [tick for tick in LOOP_TICKS if lowest <= tick <= rows["x"].max()]
+    limits = _limits_of_small_weights(rows)
+    panels.clip_above({dataset: top for dataset, (_, top) in limits.items()})
+    for dataset, (low, _) in limits.items():
+        panels.axes[dataset].set_ylim(bottom=low)
     for axis in panels.axes.values():
         axis.set_xscale("log", base=10)
         axis.set_xticks([zero, *ticks], ["0", *(f"{tick:g}" for tick in ticks)])
@@ -319,8 +324,26 @@ def figure_g(records: RecordsByStudy, variant: str) -> Panels:
     return panels
 
 
+def _limits_of_small_weights(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Data set → limits of its axis that show Λ up to `LARGE_WEIGHT`, and the printed errors.
+
+    The errors of a larger Λ are several times as large; with them the others look equal.
+    """
+    small = rows[rows["x"] <= LARGE_WEIGHT]
+    limits = {}
+    for dataset, own in small.groupby("dataset"):
+        shown = [
+            *own.groupby("x")["value"].mean(),
+            (own["value"] - own["difference"]).mean(),  # without loops
+            *published().query("table == 'T4' and dataset == @dataset")["rmse"],
+        ]
+        margin = 0.25 * (max(shown) - min(shown))
+        limits[str(dataset)] = (min(shown) - margin, max(shown) + margin)
+    return limits
+
+
 def _loop_rows(tests: list[Record]) -> pd.DataFrame:
-    """dataset, split, x (Λ), value (error), difference to no loops; Λ that all splits have."""
+    """dataset, split, x (Λ), value (error), difference to no loops; Λ of all splits of a set."""
     rows = [
         (record["config"]["dataset"], record["config"]["split"], float(name), error,
          error - record["result"]["supervised"])
@@ -328,8 +351,8 @@ def _loop_rows(tests: list[Record]) -> pd.DataFrame:
         for name, error in record["result"]["loops"].items()
     ]  # fmt: skip
     found = pd.DataFrame(rows, columns=["dataset", "split", "x", "value", "difference"])
-    splits = found.groupby("x")["split"].transform("nunique")
-    return found[splits == found["split"].nunique()]
+    splits = found.groupby(["dataset", "x"])["split"].transform("nunique")
+    return found[splits == found.groupby("dataset")["split"].transform("nunique")]
 
 
 def figure_v(records: RecordsByStudy, variant: str) -> Panels:

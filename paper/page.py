@@ -16,26 +16,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from paper.comparison import NEAR, compare, count_near, published
+from paper import anchor_weights, decomposition
+from paper.comparison import NEAR, compare, count_near
 from paper.conclusions import VARIANTS, evaluate
 from paper.conclusions.evaluation import MIN_DATASETS
 from paper.conclusions.measured import Outcome, Status, percent
 from paper.dual_figure import draw_dual_formulation
 from paper.experiments import EXPERIMENTS, STUDIES, Experiment, current_records, table_text
-from paper.harness import RESULTS, ROOT, markdown_table, write_figure, write_file
+from paper.forests import N_TREES
+from paper.harness import ROOT, markdown_table, write_figure, write_file
 from paper.loop_relabelling import ROUND_TREES
-from paper.networks import N_MEMBERS
-from paper.records import Record, Records, origin
+from paper.loss_scale import loss_scale_values
+from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
+from paper.records import ON_PROCESSOR, Record, Records, origin
 from twinned.datasets import KEYS, PAPER_SEEDS, info
 from twinned.models.neural.ensemble import EFFORTS
 
 TEMPLATES = ROOT / "paper" / "pages"
 DOCS = ROOT / "docs"
-NETWORK_TABLES, WRITTEN_TABLES = ("T1", "T2", "T3"), ("T1", "T2")
+NETWORK_TABLES = ("T1", "T2", "T3")
 FIXED_VARIANTS = ("as_published", "as_written")
 LABELS = {"as_published": "as published", "modern": "our training", "as_written": "as written"}
 PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
-ON_GPU = ("timing", "decomposition")  # besides the studies that train in batches
 STUDY_NAMES = {
     "plain-networks": f"plain networks, {N_MEMBERS} a split",
     "twin-networks": f"twin networks, {N_MEMBERS} a split",
@@ -105,9 +107,8 @@ def page_values(records: Records) -> dict[str, str]:
         f"{key}_{variant}": _table_text(records, EXPERIMENTS[key], variant)
         for key, variant in tables
     }
-    values |= time_values(records) | setting_values()
+    values |= time_values(records) | setting_values() | loss_scale_values()
     values["origins"] = origin_table(records)
-    values["loss_scale_table"] = loss_scale_table()
     values["figure_C"] = time_figures(records)
     return values
 
@@ -134,16 +135,15 @@ def _table_text(records: Records, experiment: Experiment, variant: str) -> str:
 
 def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
     """Return counts of the cells that are near the published ones, and those that are not."""
-    near, by_share, total = _count_cells(tables, NETWORK_TABLES, "as_published")
-    both = {name: _count_cells(tables, WRITTEN_TABLES, name) for name in FIXED_VARIANTS}
+    counts = {name: _count_cells(tables, NETWORK_TABLES, name) for name in FIXED_VARIANTS}
+    near, by_share, total = counts["as_published"]
     loops, _, n_loops = count_near(tables["T4", "as_published"])
     forests = tables["T5", "as_published"].set_index(["dataset", "method"])["ratio"]
     twins = forests.xs("twinned_rf", level="method")
     far = [row for key in NETWORK_TABLES for row in _far_rows(key, tables[key, "as_published"])]
     return {
-        "cells_of_both": str(both["as_written"][2]),
-        **{f"cells_{name}": str(counts[0]) for name, counts in both.items()},
-        **{f"cells_by_share_{name}": str(counts[1]) for name, counts in both.items()},
+        "cells_as_written": str(counts["as_written"][0]),
+        "cells_by_share_as_written": str(counts["as_written"][1]),
         "cells": str(total),
         "cells_near": str(near),
         "cells_near_by_share": str(by_share),
@@ -162,7 +162,21 @@ def cell_values(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
         "T5_twins": str(len(twins)),
         "T5_CS": f"{forests['CS', 'rf']:.3f}",
         "T5_YH": f"{forests['YH', 'twinned_rf']:.3f}",
+        **_forest_cells_as_written(tables),
     }
+
+
+def _forest_cells_as_written(tables: dict[tuple[str, str], pd.DataFrame]) -> dict[str, str]:
+    """Counts of the near cells of tables 4 and 5 as written, and two errors of both variants."""
+    values: dict[str, str] = {}
+    for key in ("T4", "T5"):
+        near, _, total = count_near(tables[key, "as_written"])
+        values |= {f"{key}_written_near": str(near), f"{key}_written_cells": str(total)}
+    for name, variant in (("T4", "as_published"), ("T4_written", "as_written")):
+        own = tables["T4", variant].set_index(["method", "dataset"])["ratio"]
+        supervised = own["twinned_rf_supervised"]
+        values |= {f"{name}_{dataset}": f"{supervised[dataset]:.3f}" for dataset in ("CS", "TF")}
+    return values
 
 
 def _count_cells(
@@ -172,18 +186,6 @@ def _count_cells(
     counts = [count_near(tables[key, variant]) for key in keys]
     near, by_share, total = (sum(column) for column in zip(*counts, strict=True))
     return near, by_share, total
-
-
-def loss_scale_table() -> str:
-    """Return the errors with a scaled loss as ratios to print (`benchmarks/as_published.py`)."""
-    runs = pd.read_csv(RESULTS / "as_published_loss_scale.csv")
-    printed = published().query("table == 'T2'").drop(columns=["table", "standard_error"])
-    both = runs.merge(printed, on=["dataset", "method"], suffixes=("", "_printed"))
-    both["ratio"] = both["rmse"] / both["rmse_printed"]
-    ratios = both.pivot_table(index=["dataset", "method"], columns="loss_scale", values="ratio")
-    rows = [[*map(str, key), *(f"{v:.3f}" for v in row)]
-            for key, row in zip(ratios.index, ratios.to_numpy(), strict=True)]  # fmt: skip
-    return "\n".join(markdown_table(["data set", "method", *(f"{s:g}" for s in ratios)], rows))
 
 
 def _far_rows(key: str, compared: pd.DataFrame) -> list[tuple[str, str, str, float]]:
@@ -244,6 +246,13 @@ def setting_values() -> dict[str, str]:
         "splits": str(len(PAPER_SEEDS)),
         "min_datasets": str(MIN_DATASETS),
         "members": str(N_MEMBERS),
+        "most_pairs": str(max(NEAREST_PAIRS)),
+        "most_anchors": str(max(NEIGHBORS)),
+        "weight_members": str(anchor_weights.N_MEMBERS),
+        "weight_loops": str(anchor_weights.N_LOOPS),
+        "drawn_sets": str(decomposition.N_SETS),
+        "drawn_rows": str(decomposition.N_TRAIN),
+        "forest_trees": str(N_TREES),
         "round_trees": str(ROUND_TREES),
         "bc_features": str(info("BC").features),
     }
@@ -252,7 +261,6 @@ def setting_values() -> dict[str, str]:
 def time_values(records: Records) -> dict[str, str]:
     """Return the seconds of each study, epochs, and seconds of one training."""
     rows, minutes, hours = [], dict.fromkeys(VARIANTS, 0.0), 0.0
-    networks = [key for key, study in STUDIES.items() if study.batch_key or key in ON_GPU]
     for key, study in STUDIES.items():
         cells = []
         for variant in minutes:
@@ -261,12 +269,12 @@ def time_values(records: Records) -> dict[str, str]:
                 continue
             seconds = sum(r["seconds"] for r in current_records(records, key, variant))
             cells.append(f"{seconds:.0f}")
-            if key in networks:
-                minutes[variant] += seconds / 60
-            else:
+            if key in ON_PROCESSOR:
                 hours += seconds / 3600
+            else:
+                minutes[variant] += seconds / 60
         shown = ", ".join(e.key for e in EXPERIMENTS.values() if key in e.studies)
-        device = "GPU" if key in networks else "CPU core"
+        device = "CPU core" if key in ON_PROCESSOR else "GPU"
         rows.append([STUDY_NAMES[key], shown, device, *cells])
     header = ["study", "for", "on", *(f"{LABELS[variant]}, s" for variant in minutes)]
     return {

@@ -132,7 +132,7 @@ class Panels:
             }
             axis.set_ylim(low, top)
             if hidden:
-                text = ", ".join(f"{y:.3g} at {x:g}" for x, y, _ in sorted(hidden))
+                text = ", ".join(f"{y:.3g} at {x:.3g}" for x, y, _ in sorted(hidden))
                 self._add_subtitle(dataset, f"above: {text}", next(iter(hidden))[2])
 
     def note_missing(self, datasets: list[str], text: str) -> None:

@@ -39,6 +39,8 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax")
 # The fields of a record that may differ between two runs of one trial.
 VOLATILE_FIELDS = ("seconds", "host", "versions", "device", "date", "commit")
 NOT_RECORDED = "not recorded"  # the origin of records of earlier versions
+# The studies that use the processor even where JAX has an accelerator.
+ON_PROCESSOR = ("neighbors", "forests", "semi-supervised-forests", "iterated-loops", "storage")
 
 Record = dict[str, Any]
 
@@ -66,7 +68,7 @@ class Trial:
         >>> Trial("T2", "modern", "YH", 0).identity == Trial("T2", "modern", "YH", 1).identity
         False
         """
-        text = json.dumps(asdict(self), sort_keys=True)
+        text = json.dumps(vars(self), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -109,7 +111,7 @@ class Records:
             "seconds": round(seconds, 3),
             "versions": library_versions(),
             "host": platform.node(),
-            "device": device_name(),
+            "device": device_name(trial.study),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "commit": current_commit(),
         }
@@ -230,10 +232,10 @@ def origin(record: Record) -> dict[str, str]:
     return found | {"date": found["date"].split("T")[0]}
 
 
-def device_name() -> str:
-    """Return the accelerator that JAX computes on, where it has one; else the processor."""
+def device_name(study: str) -> str:
+    """Return the accelerator of JAX, where it has one and the study uses it; else the processor."""
     jax = sys.modules.get("jax")  # not imported here: forests do without
-    if jax is not None and jax.default_backend() != "cpu":
+    if study not in ON_PROCESSOR and jax is not None and jax.default_backend() != "cpu":
         return str(jax.devices()[0].device_kind)
     information = Path("/proc/cpuinfo")
     text = information.read_text("utf-8") if information.exists() else ""

@@ -87,13 +87,13 @@ def test_a_large_difference_is_marked(tmp_path):
 
 def test_all_skips_experiments_without_that_variant(empty, monkeypatch):
     # one experiment with the variant and one without: networks would take minutes
-    subset = {"T5": EXPERIMENTS["T5"], "N": Experiment("N", "study", "k-NN", ("neighbors",))}
+    subset = {"V": EXPERIMENTS["V"], "N": Experiment("N", "study", "k-NN", ("neighbors",))}
     monkeypatch.setattr("paper.cli.EXPERIMENTS", subset)
     result = run("run", "all", "--variant", "as_written", "--quick", "--splits", "1",
                  "--datasets", "TF", "--results", str(empty))  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert len(Records(empty / "quick").read("neighbors", "as_written")) == 1
-    assert not list(empty.rglob("*forests*"))
+    assert not list(empty.rglob("*decomposition*"))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_bad_input_is_reported_in_one_line(tmp_path, arguments, expected):
         assert text in result.stderr
 
 
-@pytest.mark.parametrize("n_frequencies", [0, 16])
+@pytest.mark.parametrize("n_frequencies", [pytest.param(0, marks=pytest.mark.slow), 16])
 def test_stored_numbers_are_those_of_fitted_models(n_frequencies):
     """The formula against the arrays of fitted models."""
     import numpy as np

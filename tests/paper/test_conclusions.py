@@ -270,6 +270,44 @@ def test_weights_that_help_contradict_the_paper():
     )
 
 
+def test_weights_help_consistently_from_seven_sets_on():
+    conclusion = find(cost_checks.uncertainty_weights_do_not_help)
+    for n_sets, status in ((4, Status.HOLDS), (5, Status.IN_PART), (7, Status.FAILS)):
+
+        def result(key, n_sets=n_sets):
+            members = 0.9 if key in KEYS[:n_sets] else 1.1
+            return {"equal": 1.0, "members": members, "loops": 1.0, "distance": 1.0}
+
+        outcome = conclusion.evaluate(measured({"weighted-anchors": [({}, result)]}))
+        assert outcome.status == status
+
+
+def test_a_training_that_reaches_the_limit_of_epochs_contradicts_the_paper():
+    conclusion = find(cost_checks.training_stops_early)
+    for epochs, status in ((1999, Status.HOLDS), (2000, Status.FAILS)):
+        results = {
+            "paired-networks": [({"pairs": "nearest", "partners": 1}, {"epochs": epochs})],
+            "plain-networks": [({}, {"epochs": 100})],
+        }
+        assert conclusion.evaluate(measured(results)).status == status
+        assert conclusion.evaluate(measured(results, "as_written")).status == Status.HOLDS
+    assert conclusion.evaluate(measured(results, "modern")).status == Status.MISSING
+
+
+def test_each_data_set_has_all_its_numbers_of_nearest_anchors():
+    """WSB and YH have fewer training rows than the largest number."""
+
+    def result(key):
+        nearest = {"1": 1.2, "2": 1.1} | ({"4": 0.9} if key not in ("WSB", "YH") else {})
+        return twin_result() | {"nearest": {"test": nearest, "validation": nearest}}
+
+    outcome = find(neighbor_checks.nearest_anchors_help).evaluate(
+        measured({"twin-networks": [({}, result)]})
+    )
+    assert outcome.status == Status.HOLDS
+    assert "on 7 of 9 sets (BC, BH, CS, EE, RCL, TF and WN)" in outcome.details
+
+
 def test_every_variant_is_one_of_a_study():
     assert set(VARIANTS) == set().union(*(study.variants for study in STUDIES.values()))
 

@@ -3,6 +3,7 @@
 import pytest
 
 from paper.experiments import EXPERIMENTS, STUDIES
+from paper.figures import _loop_rows
 from paper.loop_relabelling import ALL_LOOP_WEIGHTS, ROUND_WEIGHTS, weight_name
 
 pytestmark = pytest.mark.slow
@@ -95,3 +96,17 @@ def test_every_experiment_is_a_table_or_a_figure():
     for experiment in EXPERIMENTS.values():
         assert (experiment.table is None) != (experiment.draw is None)
         assert experiment.variants
+
+
+def test_a_loop_weight_is_shown_where_all_splits_of_a_data_set_have_it():
+    def record(dataset, split, *weights):
+        result = {"loops": dict.fromkeys(weights, 2.0), "supervised": 1.0}
+        return {"config": {"dataset": dataset, "split": split}, "result": result}
+
+    rows = _loop_rows(
+        [record("BC", 0, "1", "10"), record("BC", 1, "1")]  # Λ = 10 has one of two splits
+        + [record("BH", split, "1") for split in range(2)]
+        + [record("BH", split, "10") for split in range(2)]
+    )
+    shown = set(zip(rows["dataset"], rows["x"], strict=True))
+    assert shown == {("BC", 1.0), ("BH", 1.0), ("BH", 10.0)}

@@ -1,10 +1,12 @@
 """The pages of the reproduction: every number is computed from the committed records."""
 
+import csv
 import re
 
 import pytest
 
 from paper.experiments import STUDIES, current_records
+from paper.harness import RESULTS
 from paper.page import DOCS, PLACEHOLDER, TEMPLATES, page_values, render
 from paper.records import Records
 
@@ -79,3 +81,15 @@ def test_every_drawn_figure_is_shown():
     text = (DOCS / "reproduction-figures.md").read_text("utf-8")
     for picture in (DOCS.parent / "paper" / "results").glob("*.png"):
         assert f"pictures/paper-{picture.name}" in text
+
+
+def test_ratios_of_a_scaled_loss_by_a_slow_version(values):
+    rows = csv.DictReader((RESULTS / "as_published_loss_scale.csv").open(encoding="utf-8"))
+    own = {(row["dataset"], row["method"], row["loss_scale"]): float(row["rmse"]) for row in rows}
+    table = [line.split(" | ") for line in values["loss_scale_table"].splitlines()]
+    column = next(i for i, name in enumerate(table[0]) if name == "0.125")
+    printed = {"TF": 0.0053, "RCL": 0.0155, "BC": 0.814}  # table 2 of the paper
+    for dataset, error in printed.items():
+        row = next(r for r in table if r[0] == f"| {dataset}" and r[1] == "tnnr_all_anchors")
+        expected = own[dataset, "tnnr_all_anchors", "0.125"] / error
+        assert float(row[column]) == pytest.approx(expected, abs=6e-4)

@@ -3,8 +3,10 @@
 import gzip
 import json
 import os
+import sys
 import traceback
 from datetime import datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,7 @@ from paper.records import (
     DamagedRecordWarning,
     Records,
     Trial,
+    device_name,
     origin,
     reproducible_part,
 )
@@ -251,3 +254,12 @@ def test_a_damaged_table_is_named(tmp_path):
     table.path.write_text("dataset,seed\nTF")
     with pytest.raises(ValueError, match=r"t\.csv is damaged.*remove it"):
         table.pending([("TF", 1)])
+
+
+def test_forests_name_the_processor_where_jax_has_an_accelerator(monkeypatch):
+    gpu = SimpleNamespace(
+        default_backend=lambda: "gpu", devices=lambda: [SimpleNamespace(device_kind="NVIDIA H200")]
+    )
+    monkeypatch.setitem(sys.modules, "jax", gpu)
+    assert device_name("twin-networks") == "NVIDIA H200"
+    assert "H200" not in device_name("forests")

@@ -10,7 +10,7 @@ import pytest
 
 from paper.experiments import STUDIES
 from paper.networks import QUICK_STEPS, make_estimator
-from paper.records import Records, Trial, reproducible_part
+from paper.records import ON_PROCESSOR, Records, Trial, reproducible_part
 from paper.studies import Study, batches, list_trials, run_study
 from twinned.neural import TwinNeuralRegressor
 
@@ -156,3 +156,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_result(tmp_path):
         for name in ("local", "cluster")
     )
     assert local == on_cluster
+
+
+def test_studies_of_the_processor_train_no_batches_of_networks():
+    assert not [key for key in ON_PROCESSOR if STUDIES[key].batch_key is not None]
