@@ -57,8 +57,10 @@ demo: $(VENV)/.core  ## compare plain and twinned regressors: a table, a figure 
 	OMP_NUM_THREADS=1 $(BIN)/python examples/demo.py --output out
 	OMP_NUM_THREADS=1 $(BIN)/twinned advise out/bridge.csv --target V --report out/advice.html -o out/bridge.twin
 
+# Assertions that show their values take seconds of each worker to prepare, so tests that fail run once
+# more with them.
 test: $(VENV)/.test  ## the tests that are not slow, in less than 4 minutes on 2 cores
-	$(BIN)/python $(PYTEST) $(QUICK)
+	$(BIN)/python $(PYTEST) --assert=plain $(QUICK) || { status=$$?; test $$status -ne 1 || $(BIN)/python -m pytest --last-failed $(QUICK); exit $$status; }
 	$(BIN)/lint-imports
 
 test-slow: $(VENV)/.test  ## the slow tests, and property-based tests with random examples

@@ -12,15 +12,14 @@ if version("jaxlib").startswith("0.10."):
     os.environ.setdefault(
         "XLA_FLAGS",
         "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 "
-        "--xla_backend_optimization_level=1",
+        "--xla_backend_optimization_level=0",
     )
 
 import hypothesis
-import numpy as np
 import pytest
-import typer.main
-import typer.testing
-from sklearn.ensemble import ExtraTreesRegressor
+
+# Further libraries are imported in the functions that use them: pytest-xdist starts its workers
+# after its own process has read this file, so the time of an import is added to that of the tests.
 
 # `make test` uses the same examples in every run. `make test-slow` draws new ones, from a seed that
 # it prints, by `--hypothesis-profile=random`.
@@ -36,6 +35,8 @@ hypothesis.settings.load_profile("repeatable")
 
 @pytest.fixture
 def rng():
+    import numpy as np
+
     return np.random.RandomState(0)
 
 
@@ -48,14 +49,19 @@ def data_folder():
     return folder
 
 
-def few_trees(n_estimators, **options):
-    """Return the regressor of the error scale with 20 trees instead of 200."""
-    return ExtraTreesRegressor(20, **options)
+def use_trees(patch, n_trees):
+    """Fit the error scale of intervals with fewer trees than 200."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    def few_trees(n_estimators, **options):
+        return ExtraTreesRegressor(n_trees, **options)
+
+    patch.setattr("twinned.intervals.error_scale.ExtraTreesRegressor", few_trees)
 
 
 def use_small_defaults(patch):
     patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 100)
-    patch.setattr("twinned.intervals.error_scale.ExtraTreesRegressor", few_trees)
+    use_trees(patch, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -80,6 +86,9 @@ def shipped_defaults(small_defaults):
 @pytest.fixture(scope="session", autouse=True)
 def commands_built_once():
     """Build the commands of an application once, which takes longer than most calls in tests."""
+    import typer.main
+    import typer.testing
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
         yield
@@ -89,10 +98,7 @@ def commands_built_once():
 def five_trees():
     """Fit the error scale of intervals, most of the time of a small fit, with five trees."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "twinned.intervals.error_scale.ExtraTreesRegressor",
-            lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
-        )
+        use_trees(patch, 5)
         yield
 
 

@@ -88,7 +88,7 @@ def test_trees_of_a_forest(tasks: Any) -> None:
 
 
 def test_fit_many(tasks: Any) -> None:
-    network = TwinNeuralRegressor((4,), n_members=1, max_steps=4, random_state=0)
+    network = TwinNeuralRegressor((4,), n_members=1, n_folds=1, max_steps=4, random_state=0)
     problems = [(X[i : i + 20], y[i : i + 20]) for i in (0, 10, 20)]
     expected = fit_many(network, problems)
     with parallel_config(backend="dask"):

@@ -35,7 +35,7 @@ MODELS = {
     "trees": TwinRegressor(ExtraTreesRegressor(10, random_state=0), pairs=10, random_state=0),
     "blend": AutoTwinRegressor(members=["ridge"], cv=2, random_state=0),
     "semi-supervised": SemiSupervisedTwinRegressor(TwinRegressor(Ridge()), n_loops=10),
-    "networks": TwinNeuralRegressor((8,), n_members=2, max_steps=10, device="cpu", random_state=0),
+    "networks": TwinNeuralRegressor((8,), n_members=2, n_folds=1, max_steps=10, random_state=0),
 }
 
 

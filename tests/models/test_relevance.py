@@ -264,9 +264,9 @@ def test_gp_weights_with_nearest_anchors_of_another_metric(data):
 def test_the_neural_twin(data):
     X, y = data
     near = NearestAnchors(5, metric="learned")
-    twin = TwinNeuralRegressor(
-        n_members=1, max_steps=20, anchors=near, pairs=NearestPairs(4, "learned"), random_state=0
-    ).fit(X, y)
+    options = {"n_members": 1, "n_folds": 1, "max_steps": 20, "random_state": 0}
+    pairs = NearestPairs(4, "learned")
+    twin = TwinNeuralRegressor((8,), anchors=near, pairs=pairs, **options).fit(X, y)
     assert np.isfinite(twin.predict(X)).all()
     expected = TwinRegressor(Ridge(), anchors=near).fit(X, y)
     np.testing.assert_allclose(twin.feature_relevance_, expected.feature_relevance_, rtol=0.05)

@@ -149,7 +149,7 @@ def test_networks_replace_missing_values(dtype, tolerance, neural_twin, queries,
     assert_close(compiled, neural_twin, rows, tolerance)
 
 
-@pytest.mark.parametrize("twin", [True, False])
+@pytest.mark.parametrize("twin", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
     rng = np.random.RandomState(0)
     numbers = rng.uniform(-3, 3, size=(360, 2)).astype(np.float32).astype(np.float64)

@@ -6,7 +6,7 @@ from twinned.export.onnx.graph import DOUBLE, FLOAT
 from twinned.export.onnx.networks import _activate
 from twinned.models.neural.network import ACTIVATIONS
 
-SMALL = {"hidden_sizes": (8, 6), "n_members": 2, "max_steps": 20, "random_state": 0}
+SMALL = {"hidden_sizes": (8, 6), "n_members": 2, "n_folds": 1, "max_steps": 20, "random_state": 0}
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -1,12 +1,14 @@
 """Losses of networks with censored rows: distances to the bounds of y and of differences."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models.neural.conftest import initial_parameters
 from twinned import NeuralRegressor, TwinNeuralRegressor
 from twinned.models.neural import counter_rng, training
-from twinned.models.neural.network import Network, Shape, initial_parameters
+from twinned.models.neural.network import Network, Shape
 from twinned.models.neural.problem import build_problem
 
 INF = np.inf
@@ -62,22 +64,30 @@ def test_loss_is_the_mean_square_of_distances_to_bounds(twin, bounds, rng):
         gate=jnp.float32(0),
     )
     problem = problem._replace(X=jnp.asarray(X))
-    loss = training.MemberTask(config, problem, member).loss(parameters, key)
+    loss = jax.jit(training.MemberTask(config, problem, member).loss)(parameters, key)
 
     drawn = np.asarray(counter_rng.integers(counter_rng.fold_in(key, 1), jnp.int32(20), n_points))
     network = Network(shape, parameters, jnp.float32(0))
+
+    @jax.jit
+    def difference(a, b):
+        return network.differences(network.first_layer(a), network.first_layer(b))[0, 0]
+
+    @jax.jit
+    def output(a):
+        return network.output(network.first_layer(a)[0])[0, 0]
+
     squares = []
     if twin:
         for position, a in enumerate(drawn):
             for shift in (1, 2):
                 b = drawn[(position + shift) % n_points]
-                sides = [network.first_layer(X[[i]]) for i in (a, b)]
-                value = float(network.differences(*sides)[0, 0])
+                value = float(difference(X[[a]], X[[b]]))
                 distance = slow_distance(value, lower[a] - upper[b], upper[a] - lower[b])
                 squares.append(distance**2)
     else:
         for a in drawn:
-            value = float(network.output(network.first_layer(X[[a]])[0])[0, 0])
+            value = float(output(X[[a]]))
             squares.append(slow_distance(value, lower[a], upper[a]) ** 2)
     assert np.mean(squares) > 1e-3
     np.testing.assert_allclose(loss, np.mean(squares), rtol=1e-4)

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -5,15 +6,19 @@ import pytest
 from twinned.models.neural import counter_rng
 
 KEY = jnp.uint32(12345)
+# one program instead of one for each operation
+uniform = jax.jit(counter_rng.uniform, static_argnums=(1, 2))
+normal = jax.jit(counter_rng.normal, static_argnums=(1, 2))
+integers = jax.jit(counter_rng.integers, static_argnums=2)
 
 
 def test_padding_changes_no_number():
-    small, large = counter_rng.uniform(KEY, 5, 7), counter_rng.uniform(KEY, 9, 20)
+    small, large = uniform(KEY, 5, 7), uniform(KEY, 9, 20)
     np.testing.assert_array_equal(small, large[:5, :7])
 
 
 def test_numbers_are_uniform_and_independent():
-    u = np.asarray(counter_rng.uniform(KEY, 300, 400), dtype=np.float64)
+    u = np.asarray(uniform(KEY, 300, 400), dtype=np.float64)
     assert u.min() >= 0
     assert u.max() < 1
     counts = np.histogram(u, bins=50, range=(0, 1))[0]
@@ -23,23 +28,23 @@ def test_numbers_are_uniform_and_independent():
     for a, b in (
         (u[:, 1:], u[:, :-1]),
         (u[1:], u[:-1]),
-        (u, np.asarray(counter_rng.uniform(KEY + 1, 300, 400))),
+        (u, np.asarray(uniform(KEY + 1, 300, 400))),
     ):
         correlation = np.corrcoef(a.ravel(), np.asarray(b, dtype=np.float64).ravel())[0, 1]
         assert abs(correlation) < 0.015
 
 
 def test_normal_has_mean_zero_and_variance_one():
-    z = np.asarray(counter_rng.normal(KEY, 200, 500), dtype=np.float64)
+    z = np.asarray(normal(KEY, 200, 500), dtype=np.float64)
     assert abs(z.mean()) < 0.01
     assert abs(z.std() - 1) < 0.01
     assert abs((z**4).mean() - 3) < 0.1
 
 
 def test_integers_cover_the_range_and_stay_within_it():
-    drawn = np.asarray(counter_rng.integers(KEY, jnp.int32(7), 5000))
+    drawn = np.asarray(integers(KEY, jnp.int32(7), 5000))
     np.testing.assert_array_equal(np.unique(drawn), np.arange(7))
-    huge = np.asarray(counter_rng.integers(KEY, jnp.int32(2**24 + 1), 5000))
+    huge = np.asarray(integers(KEY, jnp.int32(2**24 + 1), 5000))
     assert huge.max() <= 2**24
 
 

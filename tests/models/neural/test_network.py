@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from twinned.models.neural.network import Network, Shape, initial_parameters, silu
+from tests.models.neural.conftest import initial_parameters
+from twinned.models.neural.network import Network, Shape, silu
 
 KEY = jnp.uint32(7)
 
@@ -33,7 +34,12 @@ def test_halves_sum_to_the_first_layer(rng, gate):
     parameters = initial_parameters(shape, KEY, jnp.int32(3), jnp.float32(0.3))
     A, B = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
     network = Network(shape, parameters, jnp.float32(gate))
-    fast = network.differences(*(network.first_layer(jnp.asarray(X)) for X in (A, B)))
+
+    @jax.jit
+    def differences(A, B):
+        return network.differences(network.first_layer(A), network.first_layer(B))
+
+    fast = differences(A, B)
     slow = [
         0.5
         * (slow_output(parameters, shape, a, b, gate) - slow_output(parameters, shape, b, a, gate))
@@ -47,9 +53,8 @@ def test_differences_are_antisymmetric_to_the_last_bit(rng, activation):
     shape = Shape(4, 1, (16, 16), 2, activation, twin=True)
     parameters = initial_parameters(shape, KEY, jnp.int32(4), jnp.float32(0.3))
     network = Network(shape, parameters, jnp.float32(1.0))
-    sides = [
-        network.first_layer(jnp.asarray(rng.normal(size=(64, 4)), jnp.float32)) for _ in range(2)
-    ]
+    first_layer = jax.jit(network.first_layer)
+    sides = [first_layer(rng.normal(size=(64, 4)).astype(np.float32)) for _ in range(2)]
     compiled = jax.jit(network.differences)
     forward = np.asarray(compiled(*sides))
     assert np.array_equal(forward, -np.asarray(compiled(*sides[::-1])))
@@ -59,8 +64,8 @@ def test_silu_equals_that_of_jax(rng):
     x = jnp.asarray(
         np.concatenate([5 * rng.normal(size=200), [0.0, -1e4, 1e4, -90.0]]), jnp.float32
     )
-    np.testing.assert_allclose(silu(x), jax.nn.silu(x), atol=1e-6, rtol=1e-6)
-    slopes = [jax.vmap(jax.grad(f))(x) for f in (silu, jax.nn.silu)]
+    np.testing.assert_allclose(jax.jit(silu)(x), jax.nn.silu(x), atol=1e-6, rtol=1e-6)
+    slopes = [jax.jit(jax.vmap(jax.grad(f)))(x) for f in (silu, jax.nn.silu)]
     np.testing.assert_allclose(*slopes, atol=1e-6)
 
 

@@ -1,5 +1,7 @@
 """The paper's own training, compared with slow and obvious versions."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -112,6 +114,19 @@ def test_no_more_epochs_than_allowed():
     assert np.isfinite(model.learning_curve_).sum() == 5
 
 
+@pytest.mark.parametrize(
+    "cls", [pytest.param(TwinNeuralRegressor, marks=pytest.mark.slow), NeuralRegressor]
+)
+def test_an_ensemble_of_diverged_members_is_refused(cls):
+    # of the shape of the test above, whose program is compiled
+    model = short(cls, max_epochs=3, learning_rate=1e30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"networks diverged.*smaller learning_rate"):
+            model.fit(X[LEARN], y[LEARN])
+    assert not hasattr(model, "member_weights_")
+
+
 @pytest.mark.parametrize("cls", [TwinNeuralRegressor, NeuralRegressor])
 def test_everything_is_a_constructor_parameter(cls):
     model = cls.as_published(n_members=3)
@@ -164,7 +179,7 @@ def test_an_unknown_choice_is_refused(name):
 
 
 def test_a_failed_fit_does_not_change_the_estimator():
-    model = NeuralRegressor(n_members=1, max_steps=20, random_state=0).fit(X, y)
+    model = NeuralRegressor((8,), n_members=1, n_folds=1, max_steps=20, random_state=0).fit(X, y)
     before = model.predict(X)
     with pytest.raises(ValueError, match="infinity"):
         model.fit(X[:, :1] + np.inf, y)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models.neural.conftest import initial_parameters
 from twinned import DistanceWeights, NearestAnchors, TwinNeuralRegressor
 from twinned.models.memory import MemoryBudget
 from twinned.models.neural.inference import (
@@ -14,7 +15,7 @@ from twinned.models.neural.inference import (
     indexed_differences,
     row_differences,
 )
-from twinned.models.neural.network import Shape, initial_parameters
+from twinned.models.neural.network import Shape
 from twinned.models.neural.reduce_anchors import (
     BlockLimits,
     block_limits,
@@ -147,7 +148,7 @@ def weighted_twin():
     rng = np.random.RandomState(0)
     X = rng.normal(size=(60, 3))
     y = np.column_stack([X[:, 0] + X[:, 1] ** 2, 1e4 + X[:, 2]])
-    twin = TwinNeuralRegressor((12, 12), n_members=4, max_steps=40, random_state=0)
+    twin = TwinNeuralRegressor((12, 12), n_members=4, n_folds=1, max_steps=40, random_state=0)
     return twin.fit(X, y, sample_weight=rng.uniform(0.2, 2.0, 60)), X
 
 

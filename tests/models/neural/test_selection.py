@@ -1,16 +1,19 @@
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.models.neural.conftest import initial_parameters
 from twinned import TwinNeuralRegressor
 from twinned.models.neural.batch import Member
 from twinned.models.neural.ensemble import NO_STOP, SETTINGS, settings_of_wide_table
 from twinned.models.neural.fitting import _include_scale
+from twinned.models.neural.inference import plain_outputs, row_differences
 from twinned.models.neural.inputs import FeatureFactors, NetworkInputs
+from twinned.models.neural.network import Shape
 from twinned.models.neural.problem import build_problem
 from twinned.models.neural.selection import TrainedMembers, select
-from twinned.neural import NeuralRegressor
 
 N_ROWS, N_CHECKS = 12, 4
 
@@ -96,30 +99,25 @@ def test_relevance_is_learned_without_the_held_out_rows(rng):
     np.testing.assert_allclose(*of_fold, rtol=0.05)
 
 
-@pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
-def test_scaled_features_are_part_of_the_parameters(estimator, rng):
+@pytest.mark.parametrize("twin", [True, False])
+def test_scaled_features_are_part_of_the_parameters(twin, rng):
     """A network of scaled features equals one of plain features whose parameters are scaled."""
-    from twinned.models.neural.inference import plain_outputs, row_differences
-    from twinned.models.neural.network import Shape
-
-    twin = estimator is TwinNeuralRegressor
-    X = rng.normal(size=(64, 3))
-    model = estimator((8, 8), n_members=1, max_steps=3, random_state=0).fit(X, X[:, 0])
+    shape = Shape(4, 1, (8, 8), 2, "silu", twin)
+    own = initial_parameters(shape, jnp.uint32(7), jnp.int32(3), jnp.float32(0.3))
+    plain = {name: np.asarray(value)[None] for name, value in own.items()}
     scales = rng.uniform(0.1, 3, (1, 3))
-    included = _include_scale(model._parameters, scales)
-    shape = Shape(**model._shape)
-    padded = np.pad(X, ((0, 0), (0, 1))).astype(np.float32)
+    included = _include_scale(plain, scales)
+    padded = np.pad(rng.normal(size=(64, 3)), ((0, 0), (0, 1))).astype(np.float32)
     scaled = padded * np.append(scales, 1.0).astype(np.float32)
 
     def output(parameters, features):
-        networks = (shape, parameters, model._gates)
+        networks = (shape, parameters, np.ones(1, dtype=np.float32))
         if twin:
             return row_differences(*networks, features, features[::-1])
         return plain_outputs(*networks, features)
 
-    np.testing.assert_allclose(
-        output(included, padded), output(model._parameters, scaled), atol=1e-5
-    )
+    np.testing.assert_allclose(output(included, padded), output(plain, scaled), atol=1e-5)
+    assert np.abs(output(plain, padded) - output(plain, scaled)).max() > 0.01
 
 
 def test_members_scale_features_by_relevance_or_not():

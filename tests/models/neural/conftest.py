@@ -1,0 +1,7 @@
+"""Parameters of networks, drawn by one compiled program instead of many small ones."""
+
+import jax
+
+from twinned.models.neural import network
+
+initial_parameters = jax.jit(network.initial_parameters, static_argnames="shape")
