@@ -7,6 +7,7 @@ themes.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -28,13 +29,13 @@ _MAX_ROWS = 60  # of a table that is shown
 def format_significant(value: float, digits: int = 3) -> str:
     """Return a number with significant digits and separators of thousands.
 
-    >>> format_significant(12345.6), format_significant(0.01234567), format_significant(2.0)
-    ('12,300', '0.0123', '2')
+    >>> format_significant(12345.6), format_significant(0.01234567), format_significant(123.0, 2)
+    ('12,300', '0.0123', '120')
     """
     if value == 0 or not 1e-4 <= abs(value) < 1e9:
         return f"{value:.{digits}g}"
     rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.{digits}g}"
+    return f"{rounded:,.0f}" if abs(rounded) >= 10**digits else f"{rounded:.{digits}g}"
 
 
 def format_number(value: float) -> str:
@@ -48,6 +49,28 @@ def format_number(value: float) -> str:
     if not 1e-4 <= abs(value) < 1e9:
         return f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def split_unit(target: str) -> tuple[str, str]:
+    """Return the name of a target and its unit with a space before it, empty without one.
+
+    >>> split_unit("R [ohm]"), split_unit("yield (%)"), split_unit("f(x)")
+    (('R', ' ohm'), ('yield', ' %'), ('f(x)', ''))
+    """
+    found = re.fullmatch(r"(.*\S)\s+(?:\[([^\[\]]+)\]|\(([^()]+)\))\s*", target)
+    if not found:
+        return target, ""
+    return found[1], f" {(found[2] or found[3]).strip()}"
+
+
+def number_text(value: float, digits: int = 6) -> str:
+    """Return a number with significant digits for a table that is read again.
+
+    >>> number_text(61.23456789), number_text(1234567.8), number_text(5.0), number_text(1 / 3, 17)
+    ('61.2346', '1234570', '5', '0.3333333333333333')
+    """
+    # repr of a float is the shortest text that parses to the same number
+    return repr(float(f"{value:.{digits}g}")).removesuffix(".0")
 
 
 def view(*parts: str) -> str:

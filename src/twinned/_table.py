@@ -8,6 +8,7 @@ any kind are NaN.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from twinned.exceptions import TextFeatureWarning, UnknownCategoryWarning
 
 NUMERIC, CATEGORICAL, ORDINAL = "numeric", "categorical", "ordinal"
 _MAX_TEXTS = 20  # more different texts in most of the rows are taken for an identifier
+# Labels of training rows: their number, characters of each, and bytes of JSON. A saved model, whose
+# JSON has at most 4 MB, can hold them.
+_MAX_LABELS, _MAX_LABEL, _MAX_LABEL_BYTES = 100_000, 10_000, 3_000_000
 Floats = NDArray[np.floating[Any]]
 
 
@@ -189,6 +193,14 @@ def row_labels(X: Any) -> list[Any] | None:
     if labels == list(range(len(labels))):
         return None
     return [value if isinstance(value, str | int) else str(value) for value in labels]
+
+
+def storable_labels(labels: list[Any] | None) -> list[Any] | None:
+    """Labels of training rows as a saved model can hold them; None if they are too large for it."""
+    if labels is None or len(labels) > _MAX_LABELS:
+        return None
+    labels = [label[:_MAX_LABEL] if isinstance(label, str) else label for label in labels]
+    return labels if len(json.dumps(labels)) <= _MAX_LABEL_BYTES else None
 
 
 def learn_schema(columns: Iterable[Any], categorical: set[int]) -> TableSchema:
@@ -370,13 +382,22 @@ def _as_codes(column: Any, name: Any, known: list[Any], *, strict: bool) -> Floa
         codes[row] = position.setdefault(value, len(position))
     if len(position) > n_known:
         unknown = list(position)[n_known]
-        warnings.warn(
-            f"Column {name!r}: {unknown!r} was not among the categories at fit; it counts as "
-            "different from all of them.",
-            UnknownCategoryWarning,
-            stacklevel=2,
-        )
+        warnings.warn(unknown_category(name, unknown), UnknownCategoryWarning, stacklevel=2)
     return codes
+
+
+def unknown_category(name: Any, value: Any) -> str:
+    """Return the message of an `UnknownCategoryWarning`.
+
+    >>> unknown_category("solvent", "water")
+    "Column 'solvent': 'water' was not among the categories at fit; it counts as different from..."
+    """
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else f"{shown[:79]}…"
+    return (
+        f"Column {name!r}: {shown} was not among the categories at fit; it counts as different "
+        "from all of them."
+    )
 
 
 def _values(column: Any) -> list[Any]:

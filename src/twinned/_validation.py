@@ -25,6 +25,7 @@ from twinned._table import (
     is_text_dtype,
     learn_schema,
     row_labels,
+    storable_labels,
 )
 
 # Squares of differences, summed over the rows, must stay finite, else an estimator returns NaN
@@ -32,7 +33,6 @@ from twinned._table import (
 _LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
 
 # Non-finite values are refused below, with their row and column.
-_MAX_LABELS = 100_000  # of training rows that are stored with an estimator
 _ANY_NUMBER: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
 
 
@@ -99,7 +99,7 @@ def validate_training_table(
         matrix = validate_data(estimator, X, reset=True, **_ANY_NUMBER, ensure_min_samples=2)
         schema, names = TableSchema.all_numeric(matrix.shape[1]), None
     check_finite(matrix, names, allow_nan, pair_dtype)
-    estimator._row_labels = row_labels(X) if len(matrix) <= _MAX_LABELS else None
+    estimator._row_labels = storable_labels(row_labels(X))
     return matrix, schema
 
 

@@ -82,6 +82,23 @@ def test_form_shows_the_prediction_of_the_model(page, twin, save_screenshot):
     save_screenshot("serve-light")
 
 
+@pytest.mark.filterwarnings("ignore::twinned.exceptions.UnknownCategoryWarning")
+def test_new_category_is_predicted_with_a_warning(page, tmp_path):
+    from selenium.webdriver.support.ui import Select
+
+    text = page.find_element("id", "new-3")
+    assert not text.is_displayed()
+    Select(page.find_element("id", "column-3")).select_by_visible_text("new category…")
+    assert text.is_displayed()
+    text.send_keys("straw")
+    page.find_element("css selector", "form button").click()
+    message = "'straw' was not among the categories at fit"
+    wait_until(page, lambda: message in text_of(page, "warnings"))
+    X.assign(material="straw").to_csv(tmp_path / "table.csv", index=False)
+    page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
+    wait_until(page, lambda: message in text_of(page, "batch-result"))
+
+
 def test_table_is_predicted(page, tmp_path):
     X.to_csv(tmp_path / "table.csv", index=False)
     page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))

@@ -136,7 +136,7 @@ def test_labels_name_the_rows(json_output):
     assert report["comparables"]
     for query in report["comparables"]:
         for one in (query, *query["anchors"]):
-            assert one["name"] == f"{NAMES[one['row'] - 1]} (row {one['row']})"
+            assert one["name"] == f"{NAMES[one['row'] - 2]} (line {one['row']})"
 
 
 def test_json_output_and_log_target(json_output):
@@ -168,7 +168,8 @@ def test_missing_values_categories_and_hints(table, tmp_path):
     page = tmp_path / "page.html"
     result = run("advise", path, "-t", "price", "--budget", "0.1s", "-r", page)
     assert result.exit_code == 0, result.output
-    assert "times the smallest: try the logarithm (--log-target)" in result.stdout
+    assert "TW304 note: Skewed target." in result.stdout
+    assert "Run it again with --log-target" in page.read_text("utf-8")
     assert ".astype({'maker': 'category'})" in result.stdout
     assert 'href="#curves"' not in page.read_text("utf-8")  # no curve fits
     refused = run("advise", path, "-t", "price", "-r", tmp_path / "no" / "page.html")

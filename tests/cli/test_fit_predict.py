@@ -24,6 +24,7 @@ from twinned.datasets import make_wsb
 from twinned.exceptions import UnknownCategoryWarning
 
 QUICK = ("--no-check", "--pairs", "3")
+EXACT = ("--digits", "17")
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +123,7 @@ def test_fit_and_predict_equal_the_python_api(folder):
         run("fit", folder / "table.csv", "--target", "y", "--model", "forest", "--seed", "3",
             "--anchors", "5", "-o", path, *QUICK)
     )  # fmt: skip
-    result = succeeded(run("predict", path, folder / "new.csv", "--std"))
+    result = succeeded(run("predict", path, folder / "new.csv", "--std", *EXACT))
     known = frame(folder / "table.csv")
     twin = TwinRegressor(
         RandomForestRegressor(100, min_samples_leaf=2),
@@ -140,13 +141,21 @@ def test_fit_and_predict_equal_the_python_api(folder):
 def test_predictions_are_those_of_the_saved_model(folder, model):
     loaded = twinned.load(model)
     out = folder / "out.csv"
-    result = succeeded(run("predict", model, folder / "new.csv", "-o", out))
+    result = succeeded(run("predict", model, folder / "new.csv", "-o", out, *EXACT))
     assert result.stdout == f"10 predictions in {out}\n"
     predicted = exact(out)
     assert list(predicted.columns) == ["prediction"]
     np.testing.assert_array_equal(
         predicted["prediction"], loaded.predict(frame(folder / "new.csv"))
     )
+
+
+def test_numbers_have_six_digits_by_default(folder, model):
+    expected = twinned.load(model).predict(frame(folder / "new.csv"))
+    for digits, options in ((6, ()), (3, ("--digits", "3"))):
+        predicted = csv_of(succeeded(run("predict", model, folder / "new.csv", *options)))
+        rounded = [float(f"{value:.{digits}g}") for value in expected]
+        assert predicted["prediction"].tolist() == rounded
 
 
 def test_keep_copies_columns(folder, model):
@@ -191,9 +200,9 @@ def test_log_target_and_its_standard_deviation(folder):
             *QUICK,
         )
     )
-    predicted = csv_of(succeeded(run("predict", path, folder / "new.csv", "--std")))
+    predicted = csv_of(succeeded(run("predict", path, folder / "new.csv", "--std", *EXACT)))
     known = frame(folder / "table.csv")
-    plain = csv_of(succeeded(run("predict", path, folder / "new.csv")))
+    plain = csv_of(succeeded(run("predict", path, folder / "new.csv", *EXACT)))
     np.testing.assert_allclose(plain["prediction"], predicted["prediction"], rtol=1e-12)
     inner = twinned.load(path).regressor_
     np.testing.assert_allclose(inner.anchors_y_, np.log(known["y"]), rtol=1e-12)
@@ -293,7 +302,7 @@ def test_the_check_is_cross_validation(folder, log):
     assert check["rmse_plain"] == pytest.approx(rmse(ridge, pd.get_dummies(X)), rel=1e-9)
     assert check["folds"] == 5
     predicted = pd.read_csv(io.StringIO(succeeded(
-        run("predict", folder / "m.twin", folder / "table.csv", "--interval", "0.8")
+        run("predict", folder / "m.twin", folder / "table.csv", "--interval", "0.8", *EXACT)
     ).stdout))  # fmt: skip
     twin = load(folder / "m.twin").regressor_ if log else load(folder / "m.twin")
     ends = twin.predict_interval(X, 0.8)
@@ -559,7 +568,7 @@ def test_model_without_feature_names_uses_the_order_of_columns(folder):
     )
     twinned.save(twin, folder / "array.twin")
     (folder / "two.csv").write_text("p,q\n1,2\n2,1\n")
-    predicted = csv_of(succeeded(run("predict", folder / "array.twin", folder / "two.csv")))
+    predicted = csv_of(succeeded(run("predict", folder / "array.twin", folder / "two.csv", *EXACT)))
     np.testing.assert_array_equal(predicted["prediction"], twin.predict([[1, 2], [2, 1]]))
     assert_refused(run("predict", folder / "array.twin", folder / "new.csv"), "2 columns", "5")
 
@@ -744,3 +753,32 @@ def test_key_file(folder):
     assert_refused(run(*predict, "--key-file", folder / "none"), "there is no file")
     other.write_text("\n")
     assert_refused(run(*predict, "--key-file", other), "is empty")
+
+
+# --- possible values ----------------------------------------------------------------------------
+
+
+def test_intervals_beyond_possible_values_are_noted_and_cut_on_request(tmp_path, rng):
+    a = rng.uniform(size=60)
+    share = np.clip(100 * a + rng.normal(0, 15, 60), 1, 99).round(2)
+    pd.DataFrame({"a": a, "yield (%)": share}).to_csv(tmp_path / "t.csv", index=False)
+    fit = ("fit", tmp_path / "t.csv", "-t", "yield (%)", "-m", "ridge", "-o", tmp_path / "m.twin")
+    succeeded(run(*fit))
+    predict = ("predict", tmp_path / "m.twin", tmp_path / "t.csv", "--interval", "0.9")
+    result = succeeded(run(*predict))
+    table = csv_of(result)
+    below, above = int((table["low"] < 0).sum()), int((table["high"] > 100).sum())
+    assert min(below, above) > 0
+    assert f"{below} of 60 intervals begin below 0, but no known value does" in result.stderr
+    assert f"{above} of 60 intervals end above 100, but no known value does" in result.stderr
+    assert "--bounds 0 100 cuts them there" in result.stderr
+    assert "After twinned fit --log-target, none begins below 0." in result.stderr
+    cut = succeeded(run(*predict, "--bounds", "0", "100"))
+    pd.testing.assert_frame_equal(csv_of(cut), table.clip(0, 100))
+    assert "intervals" not in cut.stderr
+    assert_refused(run(*predict, "--bounds", "5", "5"), "--bounds 5 5")
+    succeeded(run(*fit, "--log-target"))
+    noted = run(*predict).stderr
+    assert "end above 100" in noted
+    assert "below 0" not in noted
+    assert "--log-target" not in noted

@@ -3,7 +3,9 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 from typer.testing import CliRunner
 
 from twinned import load
@@ -63,10 +65,35 @@ def test_fit_uses_rows_with_a_limit(table, tmp_path):
     assert twin.predict_interval([[0.0, 0.0]]).shape == (1, 2)
 
 
-def test_log_target_refuses_limits_in_one_line(table, tmp_path):
-    result = run("fit", table, "--target", "lead", "--log-target", "-o", tmp_path / "m.twin")
-    assert result.exit_code == 2
-    assert "is a limit, which --log-target does not support" in result.stderr
+def test_log_target_takes_the_logarithm_of_limits(table, tmp_path):
+    arguments = ("fit", table, "--target", "lead", "-m", "ridge", "--log-target", "--json", "-o")
+    result = run(*arguments, tmp_path / "m.twin")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout.splitlines()[-1])["censored_rows"] == 16
+    data = read_training_data(table, TrainingOptions("lead", log_target=True))
+    known = ~np.isnan(data.y)
+    upper = np.where(data.bounds["y_upper"] == 14, np.log(14), np.nan)
+    lower = np.where(data.bounds["y_lower"] == 26, np.log(26), np.nan)
+    saved = load(tmp_path / "m.twin").regressor_
+    twin = clone(saved).fit(
+        data.X,
+        np.where(known, np.log(data.y), np.nan),
+        y_lower=np.where(known, np.nan, lower),
+        y_upper=np.where(known, np.nan, upper),
+    )
+    np.testing.assert_allclose(saved.predict(data.X), twin.predict(data.X))
+    low, high = load(tmp_path / "m.twin").predict(pd.DataFrame({"a": [-1.0, 1.0], "b": 0.0}))
+    assert low < 14
+    assert high > 26
+
+
+def test_log_target_refuses_limits_that_are_not_positive(tmp_path):
+    path = tmp_path / "lab.csv"
+    for cell in ("<0", ">-1", "<-2"):
+        path.write_text(f"a,y\n1,3\n2,{cell}\n3,8\n4,5\n")
+        result = run("fit", path, "--target", "y", "--log-target", "-o", tmp_path / "m.twin")
+        assert result.exit_code == 2
+        assert f"line 3, column 'y': {cell} has no logarithm" in result.stderr
 
 
 @pytest.mark.slow
@@ -117,6 +144,7 @@ def test_rows_without_a_target_are_dropped_and_counted(tmp_path):
     assert data.y.tolist() == [3, 8, 4]
     assert data.X["a"].tolist() == [1, 3, 5]
     assert any("2 of 5 rows have no value of 'y' and are not used" in note for note in data.notes)
+    assert data.row_names == data.labels == list(data.X.index) == ["line 2", "line 4", "line 6"]
     namespace = {}
     exec(reading_code(data, options), namespace)
     assert namespace["y"].tolist() == [3, 8, 4]
@@ -128,3 +156,15 @@ def test_rows_without_a_target_are_dropped_and_counted(tmp_path):
     path.write_text("a,y\n1,\n2,\n")
     with pytest.raises(ValueError, match="column 'y' has no value, and it is the --target"):
         read_training_data(path, options)
+
+
+def test_known_cases_are_named_as_in_the_file(tmp_path):
+    path = tmp_path / "lab.csv"
+    path.write_text("name,a,y\nP,1,3\nQ,2,\nR,3,8\n,4,?\n,5,4\nU,6,5\n")
+    arguments = ("fit", path, "-t", "y", "-m", "ridge", "--no-check", "-o")
+    assert run(*arguments, tmp_path / "lines.twin", "--drop", "name").exit_code == 0
+    assert load(tmp_path / "lines.twin").anchor_labels_ == ["line 2", "line 4", "line 6", "line 7"]
+    assert run(*arguments, tmp_path / "names.twin", "--label", "name").exit_code == 0
+    assert load(tmp_path / "names.twin").anchor_labels_ == ["P", "R", "line 6", "U"]
+    data = read_training_data(path, TrainingOptions("y", label="name"))
+    assert data.row_names == ["P (line 2)", "R (line 4)", "line 6", "U (line 7)"]

@@ -62,6 +62,7 @@ def predict(address: str, folder: Path) -> Any:
     def run(*arguments: str, scheduler: str = address) -> Any:
         arguments = arguments or ("data/*.parquet",)
         command = ["predict", "m.twin", *arguments, "-o", "out", "--scheduler", scheduler]
+        command += ["--digits", "17"]
         return CliRunner().invoke(app, command, env={"COLUMNS": "200"})
 
     return run

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
-from twinned import TwinRegressor, save
+from twinned import TwinRegressor, __version__, save
 
 
 def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
@@ -18,7 +18,7 @@ def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
     code = (
         "import sys\n"
         "from twinned.cli import app\n"
-        "app(['predict', 'model.twin', 'rows.csv'], standalone_mode=False)\n"
+        "app(['predict', 'model.twin', 'rows.csv', '--digits', '17'], standalone_mode=False)\n"
         "unused = {'numba', 'jax', 'matplotlib', 'treelite', 'optax', 'dask', 'jinja2'}\n"
         "print(sorted(unused & set(sys.modules)))\n"
     )
@@ -30,3 +30,10 @@ def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
     np.testing.assert_array_equal(
         [float(value) for value in predicted[1:]], twin.predict([[0.1, 0.2], [0.5, 0.3]])
     )
+
+
+def test_python_m_twinned_is_the_command():
+    command = [sys.executable, "-m", "twinned", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"twinned {__version__}\n"

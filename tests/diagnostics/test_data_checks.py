@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks import CODES
+from twinned.diagnostics.data_checks import CODES, suggest_logarithm
 from twinned.diagnostics.data_checks.columns import monotone_r2
 from twinned.diagnostics.data_checks.findings import CheckedTable
 from twinned.diagnostics.data_checks.groups import check_groups, partly_equal_groups
@@ -188,7 +188,8 @@ def test_errors_in_words_have_the_unit_and_error_bars(rng):
     words = errors.describe("R [ohm]")
     assert words.startswith(f"Predictions of R are typically off by ± {errors.median:.3g} ohm: ")
     assert f"too high by {errors.bias:.3g} ohm on average" in words
-    assert f"MAE {errors.mae:.3g} ± {errors.mae_se:.2g}" in words
+    assert f"(MAE) {errors.mae:.3g} ± {errors.mae_se:.2g}" in words
+    assert f"large errors count more, is {errors.rmse:.3g} ± {errors.rmse_se:.2g} ohm;" in words
     assert errors.describe("f(x)").startswith("Predictions of f(x) are typically off by")
     assert "percentage points: half of the" in errors.describe("yield (%)")
     # standard errors against many draws
@@ -197,3 +198,23 @@ def test_errors_in_words_have_the_unit_and_error_bars(rng):
     for name in ("rmse", "mae", "bias", "r2"):
         spread = np.std([getattr(own, name) for own in draws])
         assert getattr(errors, f"{name}_se") == pytest.approx(spread, rel=0.35)
+
+
+def test_logarithm_is_suggested_where_it_helps(table, rng):
+    X, y = table
+    values = np.exp(3 * X["a"] + 2 * X["b"] - X["c"] + 0.1 * rng.normal(size=200))
+    found = findings(X, values)["TW304"]
+    sample = CheckedTable.encode(X, values.to_numpy())
+    logarithm = CheckedTable.encode(X, np.log(values.to_numpy()))
+    errors = [
+        np.sqrt(np.mean((own - values) ** 2))
+        for own in (np.exp(quick_predictions(logarithm)), quick_predictions(sample))
+    ]
+    assert found.numbers["ratio"] == pytest.approx(errors[0] / errors[1])
+    assert "TW304" not in findings(X, values, log_target=True)
+    assert suggest_logarithm(X, values).numbers == found.numbers
+    assert suggest_logarithm(X[:19], values[:19]) is None
+    skewed_noise = y - y.min() + 10 * rng.exponential(size=200)
+    noise_alone = np.exp(2 * rng.normal(size=200))
+    for other in (y, -values, skewed_noise, noise_alone, np.ones(200)):
+        assert suggest_logarithm(X, other) is None

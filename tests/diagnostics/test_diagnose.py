@@ -144,6 +144,30 @@ def test_logarithm_of_the_target(bridge):
         diagnose(X, voltage, log_target=True)
 
 
+def test_logarithm_of_limits(bridge):
+    X, voltage = bridge
+    y = np.exp(3 * voltage.to_numpy())
+    below = y < np.quantile(y, 0.2)
+    censored = {
+        "y": np.where(below, np.nan, y),
+        "y_lower": np.where(below, 0.0, y),
+        "y_upper": np.where(below, y[below].max(), y),
+    }
+    arguments = {"estimator": make_estimator(["ridge"]), "log_target": True}
+    diagnosis = diagnose(X, **censored, **arguments)
+    namespace = {"X": X, **censored}
+    exec(diagnosis.code, namespace)
+    predicted = diagnosis.model.predict(X)
+    np.testing.assert_allclose(namespace["model"].predict(X), predicted, rtol=1e-9)
+    np.testing.assert_allclose(np.sort(diagnosis.twin.anchors_y_), np.sort(np.log(y[~below])))
+    assert (predicted[below] < np.quantile(y, 0.4)).mean() > 0.7
+    assert "logarithm" in diagnosis.checks
+    with pytest.raises(ValueError, match="positive values of y, y_lower and y_upper"):
+        diagnose(
+            X, **{**censored, "y_upper": np.where(below, 0.0, y), "y_lower": None}, **arguments
+        )
+
+
 def test_logarithm_that_does_harm():
     rng = np.random.RandomState(0)
     y = rng.rand(60) + 1

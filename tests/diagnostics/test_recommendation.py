@@ -47,7 +47,10 @@ def test_blend_where_it_pays():
     found = recommend(blend)
     assert found.members == ["tree_twin", "gp_rbf"]
     assert found.conclusion == "helps"
-    assert "its error is 18 % lower than that of the best single model, tree_twin" in found.summary
+    assert (
+        "its error (RMSE) is 18 % lower than that of the best single model, tree_twin"
+        in found.summary
+    )
     assert "Twinning helps: the error of the blend with twins is 0.80 (0.70 to 0.95)" in found.twins
 
 
@@ -75,7 +78,7 @@ def test_blend_where_a_single_member_is_hardly_better():
     blend = make_blend(ERRORS, weights, 1.105, (0.9, 0.8, 0.99, {"gp_rbf": 1.0}))
     found = recommend(blend)
     assert found.members == ["tree_twin", "gp_rbf"]
-    assert "its error is about that of the best single model, tree_twin" in found.reason
+    assert "its error (RMSE) is about that of the best single model, tree_twin" in found.reason
 
 
 def test_ridge_where_it_is_as_good():

@@ -63,7 +63,7 @@ def model(data):
     return AutoTwinRegressor(members=CHEAP, random_state=0).fit(*data[:2])
 
 
-@parametrize_with_checks([AutoTwinRegressor(members=CHEAP, cv=3)])
+@parametrize_with_checks([AutoTwinRegressor(members=["ridge", TWIN], cv=2)])
 def test_sklearn_check(estimator, check):
     check(estimator)
 
@@ -470,3 +470,16 @@ def test_verbose(data, capsys):
 def test_too_few_rows():
     with pytest.raises(ValueError, match="3 different rows"):
         AutoTwinRegressor(members=["ridge"]).fit(np.arange(3.0)[:, None], np.arange(3.0))
+
+
+@pytest.mark.parametrize("budget", [None, 30.0])
+def test_constant_target_needs_one_member(budget):
+    X = np.random.RandomState(0).rand(40, 2)
+    with pytest.warns(SkippedMemberWarning) as caught:
+        model = AutoTwinRegressor(time_budget=budget, random_state=0).fit(X, np.full(40, 3.5))
+    assert len(caught) == 1
+    assert "neural_twin (all values of y are 3.5)" in str(caught[0].message)
+    assert model.member_names_ == ["ridge"]
+    assert len(model.skipped_) == 7
+    np.testing.assert_allclose(model.predict(X), 3.5)
+    np.testing.assert_allclose(model.predict_interval(X), 3.5)

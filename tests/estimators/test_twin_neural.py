@@ -48,29 +48,31 @@ def trained(data):
     return {cls: cls(**SMALL).set_params(max_steps=600).fit(*data) for cls in BOTH}
 
 
-# Each fit of a new shape compiles, so most of scikit-learn's checks run in `make test-slow` only.
-QUICK = {
-    "check_dict_unchanged",
-    "check_no_attributes_set_in_init",
-    "check_n_features_in",
-}
-
-
 def sklearn_checks():
+    """Each fit of a new shape compiles, so the checks that fit run in `make test-slow` only."""
     for estimator in (cls(n_members=2, max_steps=100) for cls in BOTH):
         for one, check in estimator_checks_generator(estimator):
             name = check.func.__name__
-            yield pytest.param(
-                one,
-                check,
-                id=f"{type(one).__name__}-{name}",
-                marks=[] if name in QUICK else pytest.mark.slow,
-            )
+            quick = name == "check_no_attributes_set_in_init"
+            marks = [] if quick else pytest.mark.slow
+            yield pytest.param(one, check, id=f"{type(one).__name__}-{name}", marks=marks)
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks()))
 def test_sklearn_check(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("estimator", BOTH)
+def test_fit_sets_n_features_in_and_predict_sets_nothing(data, trained, estimator):
+    """As scikit-learn's `check_n_features_in` and `check_dict_unchanged`, of one fitted model."""
+    assert not hasattr(estimator(**SMALL), "n_features_in_")
+    model = trained[estimator]
+    assert model.n_features_in_ == 2
+    before = dict(vars(model))
+    model.predict(data[0])
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())
 
 
 @pytest.mark.parametrize("estimator", BOTH)
@@ -195,7 +197,9 @@ def test_validation_set_given_to_fit(data):
         TwinNeuralRegressor(**SMALL).fit(X, y, X_val=X)
 
 
-@pytest.mark.parametrize("kind", [TwinNeuralRegressor, NeuralRegressor])
+@pytest.mark.parametrize(
+    "kind", [TwinNeuralRegressor, pytest.param(NeuralRegressor, marks=pytest.mark.slow)]
+)
 def test_missing_values_are_imputed_and_marked(kind, tmp_path):
     rng = np.random.RandomState(0)
     X = pd.DataFrame(rng.normal(size=(80, 2)), columns=["a", "b"])
@@ -203,7 +207,7 @@ def test_missing_values_are_imputed_and_marked(kind, tmp_path):
     y = X["a"] + 3.0 * (np.arange(80) % 4 == 0)  # where b is missing
     X.loc[np.arange(80) % 4 == 0, "b"] = np.nan
     X.loc[5, "kind"] = None
-    model = kind((16,), n_members=2, max_steps=400, device="cpu", random_state=0).fit(X, y)
+    model = kind((16,), n_members=2, n_folds=2, max_steps=400, random_state=0).fit(X, y)
     rows = pd.DataFrame({"a": [0.0, 0.0], "b": [np.nan, 0.1], "kind": ["u", None]})
     marked, known = model.predict(rows)
     assert marked - known > 2
@@ -423,16 +427,12 @@ def test_diverged_members_are_excluded_with_a_warning(
 
 
 @pytest.mark.parametrize("estimator", BOTH)
-@pytest.mark.parametrize("recipe", ["modern", "published"])
-def test_an_ensemble_of_diverged_members_is_refused(data, estimator, recipe):
-    make = estimator if recipe == "modern" else estimator.as_published
-    options = SMALL if recipe == "modern" else {"hidden_sizes": (8,), "max_epochs": 3}
-    model = make(**options, learning_rate=1e30)
-    X, y = data if recipe == "modern" else (data[0][:20], data[1][:20])
+def test_an_ensemble_of_diverged_members_is_refused(data, estimator):
+    model = estimator(**SMALL, learning_rate=1e30)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=r"networks diverged.*smaller learning_rate"):
-            model.fit(X, y)
+            model.fit(*data)
     assert not hasattr(model, "member_weights_")
 
 

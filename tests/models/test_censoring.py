@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from twinned.models.censoring import TargetBounds, truncated_moments, validate_bounds
+from twinned.models.censoring import (
+    TargetBounds,
+    log_target_arguments,
+    truncated_moments,
+    validate_bounds,
+)
 
 NAN, INF = np.nan, np.inf
 
@@ -86,3 +91,39 @@ def test_truncated_moments_far_beyond_a_limit_are_finite():
     inside, variance = truncated_moments(np.zeros(3), np.ones(3), bounds)
     assert np.isfinite(variance).all()
     np.testing.assert_allclose(inside, [-1e4, 50.02, 1e9], rtol=1e-3)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(1e-3, 1e3), st.sampled_from("=<>[")), min_size=3, max_size=9))
+def test_log_target_arguments_are_those_of_the_logarithm(cells):
+    values = np.array([2.0, 3.0, *(value for value, _ in cells)])
+    kinds = np.array(["=", "=", *(kind for _, kind in cells)])
+    y = np.where(kinds == "=", values, np.nan)
+    lower = np.where(kinds == "<", 0.0, values)
+    upper = np.where(kinds == ">", np.inf, np.where(kinds == "[", 2 * values, values))
+    filled, log_lower, log_upper = log_target_arguments(y, lower, upper)
+    found = validate_bounds(None, np.log(filled), log_lower, log_upper, len(y), None)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(found.lower, np.log(lower))
+    np.testing.assert_allclose(found.upper, np.log(upper))
+    np.testing.assert_array_equal(found.censored, kinds != "=")
+
+
+def test_log_target_arguments_take_bounds_as_fit_does():
+    y = [2.0, 3.0, 4.0, np.nan]
+    expected = log_target_arguments(y, [2.0, 3.0, 1.0, -np.inf], [2.0, 3.0, 5.0, 5.0])
+    nan = np.nan
+    for lower in ([nan, nan, 1.0, nan], [2.0, nan, 1.0, -1.0]):
+        found = log_target_arguments(y, lower, [nan, nan, 5.0, 5.0])
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(expected[0], [2.0, 3.0, 3.0, 2.5])
+    filled, _, upper = log_target_arguments(y, None, [nan, nan, nan, 5.0])
+    assert np.isfinite(filled).all()
+    assert upper[3] == np.log(5.0)
+
+
+@pytest.mark.parametrize("bounds", [(-np.inf, 0.0), (0.0, np.inf), (-2.0, -1.0)])
+def test_log_target_arguments_refuse_rows_without_a_positive_bound(bounds):
+    lower, upper = ([np.nan, np.nan, bound] for bound in bounds)
+    with pytest.raises(ValueError, match=r"positive bound; y\[2\] is between"):
+        log_target_arguments([1.0, 2.0, np.nan], lower, upper)

@@ -383,3 +383,18 @@ def test_path_as_string(data, tmp_path):
 def test_missing_file_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError):
         twinned.load(tmp_path / "none.twin")
+
+
+def test_a_model_of_long_labels_can_be_saved(tmp_path):
+    X = pd.DataFrame({"a": np.arange(400.0)}, index=[f"{i} " + "ü" * 20_000 for i in range(400)])
+    y = np.arange(400.0)
+    for rows in (10, 400):
+        twin = TwinRegressor(Ridge(), pairs=1).fit(X[:rows], y[:rows])
+        twinned.save(twin, tmp_path / "m.twin")
+        assert twinned.load(tmp_path / "m.twin").anchor_labels_ == twin.anchor_labels_
+        if rows == 10:
+            assert twin.anchor_labels_ == [name[:10_000] for name in X.index[:10]]
+            extended = twin.add_anchors(X, y)
+            twinned.save(extended, tmp_path / "m.twin")
+    assert twin.anchor_labels_ is None
+    assert extended.anchor_labels_ is None

@@ -268,3 +268,16 @@ def test_nullable_columns_and_categories_of_digits():
     shown = {value for query in report["comparables"] for value in query["values"]}
     assert "10135" in shown
     assert "missing" in shown
+
+
+def test_intervals_below_zero_are_noted(rng):
+    X = pd.DataFrame({"a": rng.uniform(size=60)})
+    y = np.maximum(X["a"] + 0.3 * rng.normal(size=60), 0.01)
+    content = collect(quick_diagnosis(X, y), title="t", row_numbers=list(range(2, 62)))
+    below = sum(low < 0 for low in content["predictions"]["lower"])
+    assert below > 0
+    (note,) = [note for note in content["notes"] if "begin below 0" in note]
+    assert note.startswith(f"{below} of 60 intervals begin below 0")
+    assert content["predictions"]["row"] == list(range(2, 62))
+    assert content["predictions"]["name"][0] == "row 2"
+    assert note in render(content)

@@ -27,6 +27,7 @@ from sklearn.tree import DecisionTreeRegressor
 import twinned
 from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor, save
 from twinned.datasets import make_wsb
+from twinned.exceptions import UnknownCategoryWarning
 from twinned.serve import make_app
 from twinned.serve.batching import MicroBatcher
 from twinned.serve.requests import BadRequest
@@ -65,6 +66,9 @@ def test_about_names_the_target_and_its_bound(twin):
     named.target_name_, named.anchors_y_ = "voltage", np.abs(twin.anchors_y_)
     about = json_of(client_of(named, "bridge.twin").get("/about"))
     assert (about["target"], about["lower_bound"]) == ("voltage", 0.0)
+    assert about["upper_bound"] is None
+    named.target_name_ = "share (%)"
+    assert json_of(client_of(named, "bridge.twin").get("/about"))["upper_bound"] == 100
 
 
 def post_concurrently(twin, requests):
@@ -109,6 +113,47 @@ def test_predictions_equal_those_of_the_model(client, twin):
     np.testing.assert_array_equal(response["std"], std)
 
 
+@pytest.mark.filterwarnings("ignore::twinned.exceptions.UnknownCategoryWarning")
+def test_new_categories_are_predicted_with_a_warning(client, twin):
+    rows = [{**ROW, "material": " straw"}, ROW]
+    table = pd.DataFrame([{**ROW, "material": "straw"}, ROW]).astype({"material": "category"})
+    with pytest.warns(UnknownCategoryWarning) as caught:
+        expected = twin.predict(table)
+    message = str(caught[0].message)
+    response = json_of(client.post("/predict", json={"rows": rows}))
+    np.testing.assert_allclose(response["prediction"], expected, rtol=1e-12)
+    assert response["warnings"] == [message]
+    explained = json_of(client.post("/explain", json={"rows": rows}))
+    assert explained["warnings"] == [message]
+    assert explained["applicability"][0]["label"] == "outside"
+    batch = client.post("/batch", content=table.to_csv(index=False))
+    assert json.loads(batch.headers["X-Twinned-Warnings"]) == [message]
+    assert "warnings" not in json_of(client.post("/predict", json={"rows": [ROW]}))
+
+
+def test_a_new_category_that_is_no_text_is_refused(client):
+    for value in ("\ud800", "straw\udfff", ["straw"]):
+        request = json.dumps({"rows": [{**ROW, "material": value}]})
+        for path in ("/predict", "/explain"):
+            assert "must be one of" in json_of(client.post(path, content=request), 422)["error"]
+
+
+def test_a_header_has_at_most_ten_warnings():
+    names = [f"f{i}" for i in range(12)]
+    table = pd.DataFrame({name: pd.Categorical(["u", "v"] * 5) for name in names})
+    many = client_of(TwinRegressor(LinearRegression()).fit(table, np.arange(10.0)), "m")
+    response = many.post("/batch", content=f"{','.join(names)}\n{','.join('x' * 12)}\n")
+    assert len(json.loads(response.headers["X-Twinned-Warnings"])) == 10
+
+
+def test_new_levels_of_an_ordered_category_are_refused():
+    levels = pd.Categorical(["low", "high"] * 20, categories=["low", "high"], ordered=True)
+    twin = TwinRegressor(LinearRegression()).fit(X.assign(material=levels), y)
+    request = {"rows": [{**ROW, "material": "middle"}]}
+    error = json_of(client_of(twin, "m").post("/predict", json=request), 422)["error"]
+    assert "must be one of low, high, not 'middle'" in error
+
+
 def test_intervals_of_a_model_that_stores_them(client):
     tree = DecisionTreeRegressor(max_depth=6, random_state=0)
     twin = twinned.cross_conformal(TwinRegressor(tree), X, y, cv=4).store_in()
@@ -123,7 +168,8 @@ def test_intervals_of_a_model_that_stores_them(client):
     assert (response["low"][0], response["high"][0]) == (low, high)
     text = with_intervals.post("/batch?confidence=0.8", content=table.to_csv(index=False)).text
     (row,) = csv.DictReader(io.StringIO(text))
-    assert (float(row["low"]), float(row["high"])) == (low, high)
+    assert float(row["low"]) == pytest.approx(low, rel=1e-5)
+    assert float(row["high"]) == pytest.approx(high, rel=1e-5)
     assert "stores no intervals" in json_of(client.post("/predict", json=request), 422)["error"]
     for confidence, message in (
         (0.999, "needs at least 999 calibration rows"),
@@ -167,7 +213,16 @@ def test_batch_returns_the_table_with_predictions(client):
     direct = json_of(
         client.post("/predict", json={"rows": json.loads(X.to_json(orient="records"))})
     )
-    np.testing.assert_allclose([float(row["prediction"]) for row in rows], direct["prediction"])
+    predicted = [float(row["prediction"]) for row in rows]
+    np.testing.assert_allclose(predicted, direct["prediction"], rtol=1e-5)
+
+
+def test_errors_of_a_table_name_the_line_of_the_file(client):
+    text = "U,R1,R2,material\n2,1,1,wood\n\n2,one,1,wood\n"
+    error = json_of(client.post("/batch", content=text), 422)["error"]
+    assert error == "line 4: 'R1' must be a number, not 'one'."
+    error = json_of(client.post("/batch", content=text.replace("one,", "")), 422)["error"]
+    assert error == "line 4 has 3 values, the header 4."
 
 
 def test_log_target_is_returned_in_units_of_y():
@@ -210,7 +265,7 @@ def test_missing_values_only_where_the_model_supports_them():
         (json.dumps({"rows": [{**ROW, "U": "1_0"}]}).encode(), 422, "'U' must be a number"),
         (json.dumps({"rows": [{**ROW, "U": "\u0661"}]}).encode(), 422, "'U' must be a number"),
         (json.dumps({"rows": [ROW], "confidence": "0.9_0"}).encode(), 422, "confidence"),
-        (json.dumps({"rows": [{**ROW, "material": "straw"}]}).encode(), 422, "brick, wood"),
+        (json.dumps({"rows": [{**ROW, "material": ["straw"]}]}).encode(), 422, "brick, wood"),
         (json.dumps({"rows": [ROW], "path": "/etc"}).encode(), 422, "'path'"),
         (json.dumps({"rows": [ROW] * 1001}).encode(), 413, "too many"),
         (b" " * 1_000_001, 413, "larger than"),
@@ -317,7 +372,15 @@ def test_openapi_description_names_the_columns(client):
     content = description["paths"]["/predict"]["post"]["requestBody"]["content"]
     row = content["application/json"]["schema"]["properties"]["rows"]["items"]
     assert row["required"] == list(ROW)
-    assert row["properties"]["material"]["enum"] == ["brick", "wood"]
+    assert row["properties"]["material"]["anyOf"][0]["enum"] == ["brick", "wood"]
+    results = {
+        path: description["paths"][path]["post"]["responses"]["200"]
+        for path in description["paths"]
+        if path != "/about"
+    }
+    assert "X-Twinned-Warnings" in results["/batch"]["headers"]
+    for path in ("/predict", "/explain"):
+        assert "warnings" in results[path]["content"]["application/json"]["schema"]["properties"]
 
 
 anything = st.recursive(

@@ -14,6 +14,7 @@ from twinned._compat import usage_error_type
 from twinned._version import __version__
 from twinned.cli._errors import print_message, print_usage_error, set_debug
 from twinned.cli.advise import advise_command
+from twinned.cli.explain import explain_command
 from twinned.cli.export import export_command
 from twinned.cli.fit import fit_command
 from twinned.cli.options import flag_option
@@ -67,6 +68,8 @@ def _twinned(
 
         twinned predict houses.twin new.csv --interval 0.9 -o prices.csv
 
+        twinned explain houses.twin new.csv --rows 2
+
     Each command has its own help, such as twinned fit --help.
     """
     set_debug(debug)
@@ -75,6 +78,7 @@ def _twinned(
 app.command("advise", no_args_is_help=True)(advise_command)
 app.command("fit", no_args_is_help=True)(fit_command)
 app.command("predict", no_args_is_help=True)(predict_command)
+app.command("explain", no_args_is_help=True)(explain_command)
 app.command("query", no_args_is_help=True)(query_command)
 app.command("export", no_args_is_help=True)(export_command)
 app.command("serve", no_args_is_help=True)(serve_command)

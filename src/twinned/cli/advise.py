@@ -137,7 +137,8 @@ def advise_command(
                 diagnosis,
                 title=table.name,
                 target=target,
-                labels=data.labels,
+                labels=data.row_names,
+                row_numbers=data.table.lines,
                 seconds=max(0.5, 0.5 * left),
                 random_state=seed,
             )
@@ -157,7 +158,7 @@ def advise_command(
 def format_text(content: Content) -> str:
     """Return the summary, the errors and the code as lines of text."""
     lines = [content["summary"], content["error_summary"], "", *format_findings(content), ""]
-    lines.append(f"Errors (RMSE) of {content['target']} on held-out rows, by cross-validation:")
+    lines.append(f"Root mean square errors (RMSE) of {content['target']} on held-out rows:")
     rows = [("model", "RMSE", "weight", "seconds")]
     for row in content["leaderboard"]:
         error = f"{rounded(row['rmse'])} ± {rounded(row['rmse_se'], 2)}"
@@ -170,7 +171,6 @@ def format_text(content: Content) -> str:
         lines.append(f"{check['title']}{model} {check['summary']}")
     lines += content["notes"]
     lines += [f"skipped {name}: {reason}" for name, reason in content["skipped"].items()]
-    lines += [step for step in content["next_steps"] if "--log-target" in step]
     lines.append("To make it in Python:")
     lines += [f"  {line}" for line in content["code"].splitlines()]
     files = (("output", "model"), ("report", "report"))

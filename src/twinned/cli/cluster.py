@@ -37,7 +37,7 @@ def prepare_output(folder: Path, job: Job, plan: Plan) -> list[Partition]:
     folder.mkdir(exist_ok=True)
     manifest = {
         "model": hashlib.sha256(job.model_path.read_bytes()).hexdigest(),
-        "columns": asdict(job.wanted) | {"keep": list(job.wanted.keep)},
+        "columns": json.loads(json.dumps(asdict(job.wanted))),  # lists, as in the file
         "files": {str(path): _file_state(path) for path in plan.files},
     }
     path = folder / MANIFEST

@@ -132,9 +132,9 @@ def fit_command(
     separators are detected and reported. Columns of text become categorical features. Row counters,
     texts that differ in most rows and dates are not used; a note names each and the option that
     uses it. A missing value is an empty cell, NA, n/a, NaN, null, None, ? or -. A cell such as <5
-    of a feature is read as half the limit, and a further feature marks it. In the target, <5 and
-    >100 are censored labels: values that are only known to lie below or above a limit; <5 is at
-    least 0 if all values are positive. Rows without a value of the target are not used.
+    of a feature is read as half the limit, and a further feature marks it. In the target,
+    <5 and >100 are censored labels: values that are only known to lie below or above a limit; <5 is
+    at least 0 if all values are positive. Rows without a value of the target are not used.
 
     Twins, networks, trees, Gaussian processes and ridge regression are
     cross-validated on the same folds and blended; the output has their errors and whether twins
@@ -201,6 +201,8 @@ def fit_command(
             effort or BLEND_EFFORT,
             seconds_allowed,
         )
+        if not log_target:
+            _note_logarithm(data)
         fitted, seconds, scores = _fit(chosen, data, check)
         twin = fitted.regressor_ if log_target else fitted
         twin.target_name_ = target
@@ -241,6 +243,16 @@ def fit_command(
         _print_summary(facts)
 
 
+def _note_logarithm(data: TrainingData) -> None:
+    """Print the finding that the logarithm of the target is predicted better, if it is."""
+    from twinned.diagnostics.data_checks import suggest_logarithm
+
+    known = data.y == data.y  # NaN differs from itself
+    finding = suggest_logarithm(data.X[known], data.y[known])
+    if finding is not None:
+        print_message("note", str(finding))
+
+
 def _check_applicable(model: str, of_twins: dict[str, Any], of_blends: dict[str, Any]) -> None:
     """Raise a ValueError for an option that is given and does not apply to the model."""
     is_blend = model == "auto"
@@ -274,10 +286,11 @@ def _fit(
     codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
     folds = row_folds(len(known), N_FOLDS, chosen.seed, codes) if check else []
     twin = chosen.make_twin(len(known))  # imports scikit-learn, which should not count as the fit
+    y, bounds = data.target_arguments(chosen.log_target)
     with progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")
         start = time.perf_counter()
-        twin.fit(data.X, data.y, **data.bounds)
+        twin.fit(data.X, y, **bounds)
         seconds = time.perf_counter() - start
         scores = chosen.validate_and_calibrate(data, folds, twin, begin_step) if check else None
     return twin, seconds, scores
@@ -287,11 +300,12 @@ def _fit_blend(chosen: ModelOptions, data: TrainingData) -> tuple[Any, float]:
     """Return the fitted blend and the seconds of its fit; a line for each member is on stderr."""
     blend = chosen.make_twin(len(data.X))
     groups = {} if data.groups is None else {"groups": data.groups}
+    y, bounds = data.target_arguments(chosen.log_target)
     start = time.perf_counter()
     with progress_lines() as begin_step, warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
         begin_step("fitting the members of the blend")
-        blend.fit(data.X, data.y, **groups, **data.bounds)
+        blend.fit(data.X, y, **groups, **bounds)
     return blend, time.perf_counter() - start
 
 

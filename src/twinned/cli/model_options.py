@@ -160,8 +160,8 @@ class ModelOptions:
             for number, (train, test) in enumerate(folds, start=1):
                 begin_step(f"cross-validation, fold {number} of {len(folds)}")
                 rows = np.concatenate([known[train], _outside_groups(data, censored, known[test])])
-                bounds = {name: bound[rows] for name, bound in data.bounds.items()}
-                twin = self.make_twin(len(train)).fit(data.X.iloc[rows], data.y[rows], **bounds)
+                target, bounds = data.target_arguments(self.log_target, rows)
+                twin = self.make_twin(len(train)).fit(data.X.iloc[rows], target, **bounds)
                 twins.append(twin.regressor_ if self.log_target else twin)
                 plain = self.make_plain(X, twins[-1]).fit(X.iloc[train], y[train])
                 errors["rmse_twin"].append(twin.predict(X.iloc[test]) - y[test])

@@ -78,14 +78,24 @@ Label = Annotated[
     _column_option(
         "--label",
         "-l",
-        help="A column with the names of the rows, such as an address; a report shows them. It is "
-        "not a feature.",
+        help="A column with the names of the rows, such as an address: the report, explain and "
+        "serve show them, so the model stores them. It is not a feature.",
     ),
 ]
 Keep = Annotated[
     list[str] | None,
     _column_option(
         "--keep", help="A column of the table to copy, such as an identifier. May be repeated."
+    ),
+]
+Digits = Annotated[
+    int,
+    typer.Option(
+        "--digits",
+        min=1,
+        max=17,
+        help="Significant digits of numbers in CSV and Excel; 17 are all.",
+        metavar="N",
     ),
 ]
 _reading_option = partial(typer.Option, rich_help_panel="Reading the table", show_default=False)

@@ -94,7 +94,7 @@ def _predict_text(
     X, _, notes = read_features(table, ModelFeatures.of(model, job.model_path))
     columns = predict_columns(model, X, wanted, job.model_path)
     copied = {name: table.column(name) for name in wanted.keep}
-    return columns, to_csv(copied, columns).encode(), notes
+    return columns, to_csv(copied, columns, wanted.digits).encode(), notes
 
 
 def _predict_parquet(

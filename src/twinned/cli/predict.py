@@ -17,6 +17,7 @@ from twinned.cli.prediction import (
     load_twin,
     predict_columns,
     print_columns,
+    range_note,
     read_features,
     to_csv,
 )
@@ -75,7 +76,18 @@ def predict_command(
             "that no known row has is outside.",
         ),
     ] = False,
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--bounds",
+            help="The least and the largest possible value of the target, such as 0 100 for a "
+            "yield in %, or 0 inf: predictions and intervals are cut there.",
+            metavar="LOW HIGH",
+            show_default=False,
+        ),
+    ] = None,
     keep: options.Keep = None,
+    digits: options.Digits = 6,
     separator: options.Separator = None,
     decimal: options.Decimal = None,
     thousands: options.Thousands = None,
@@ -129,11 +141,13 @@ def predict_command(
 
         twinned predict houses.twin 'data/*.csv' -o prices --scheduler tcp://host:8786
     """
-    wanted = ResultColumns(std, interval, applicability, tuple(keep or ()))
+    wanted = ResultColumns(std, interval, applicability, tuple(keep or ()), digits, bounds)
     reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
     with exit_on_bad_input():
         if interval is not None and not 0 < interval < 1:
             raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {interval:g}.")
+        if bounds is not None and not bounds[0] < bounds[1]:
+            raise ValueError(f"--bounds {bounds[0]:g} {bounds[1]:g}: the first must be less.")
         if tables.is_pattern(table) or scheduler or workers:
             with print_warnings():
                 fitted = load_twin(model, key_file)
@@ -155,16 +169,18 @@ def predict_command(
             columns = predict_columns(fitted, X, wanted, model)
         if applicability:
             _note_outside(int((columns["applicability"] == "outside").sum()), len(X), wanted)
+        if interval is not None and bounds is None and (beyond := range_note(fitted, columns)):
+            print_message("note", beyond)
         copied = {name: rows.column(name) for name in keep}
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
-            write_atomically(resolved, to_csv(copied, columns).encode())
+            write_atomically(resolved, to_csv(copied, columns, digits).encode())
     _note_ignored(ignored)
     facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
     facts |= {"ignored_columns": ignored, "output": None if output is None else str(output)}
     written = None if output is None else f"{_count(len(X), 'prediction')} in {output}"
-    print_columns(facts, copied, columns, written, as_json)
+    print_columns(facts, copied, columns, written, as_json, digits)
 
 
 def _predict_many(

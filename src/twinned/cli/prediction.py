@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class ResultColumns:
     interval: float | None = None
     applicability: bool = False
     keep: tuple[str, ...] = ()
+    digits: int = 6  # significant ones, in CSV
+    bounds: tuple[float, float] | None = None  # at which predictions and intervals are cut
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,12 @@ def predict_columns(model: Any, X: Any, wanted: ResultColumns, path: Path) -> di
             if wanted.applicability:  # which marks the same rows
                 warnings.simplefilter("ignore", ShiftWarning)
             columns |= _predict_interval(model, X, wanted.interval, path)
+    if wanted.bounds is not None:
+        columns |= {
+            name: values.clip(*wanted.bounds)
+            for name, values in columns.items()
+            if not name.startswith("std")
+        }
     if wanted.applicability:
         columns["applicability"] = inner_twin(model).applicability(X)["label"].to_numpy()
     for name in wanted.keep:
@@ -174,6 +183,25 @@ def _predict_interval(model: Any, X: Any, confidence: float, path: Path) -> dict
     return {"low": low, "high": high}
 
 
+def range_note(model: Any, columns: dict[str, np.ndarray]) -> str | None:
+    """Return a line on intervals that reach beyond the possible values of the target."""
+    import numpy as np
+
+    from twinned.intervals.target_range import TargetRange
+
+    twin = inner_twin(model)
+    known = twin.anchors_y_ if model is twin else np.exp(twin.anchors_y_)
+    possible = TargetRange.of(getattr(twin, "target_name_", "y"), known)
+    beyond = possible.describe_beyond(columns["low"], columns["high"])
+    if not beyond:
+        return None
+    ends = " ".join(f"{end:g}" for end in possible)
+    logarithm = ""
+    if known.min() > 0 > columns["low"].min():
+        logarithm = " After twinned fit --log-target, none begins below 0."
+    return f"{beyond}. --bounds {ends} cuts them there.{logarithm}"
+
+
 def check_transform(model: Any, option: str, path: Path) -> None:
     """Raise a ValueError if the target of the model is transformed by more than the logarithm."""
     import numpy as np
@@ -183,11 +211,12 @@ def check_transform(model: Any, option: str, path: Path) -> None:
     raise ValueError(f"{option}: the target of {path} is transformed, but not by the logarithm.")
 
 
-def to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
-    """Return a CSV of copied columns and results."""
-    # repr of a float is the shortest text that parses to the same number
+def to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray], digits: int = 6) -> str:
+    """Return a CSV of copied columns and results, with that many significant digits."""
+    from twinned._formatting import number_text
+
     numbers = [
-        [value if isinstance(value, str) else repr(value) for value in values.tolist()]
+        [number_text(each, digits) if isinstance(each, float) else each for each in values.tolist()]
         for values in columns.values()
     ]
     text = io.StringIO()
@@ -197,20 +226,29 @@ def to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray]) -> str:
     return text.getvalue()
 
 
+def _json_values(values: np.ndarray) -> list[Any]:
+    """Return values for JSON, which has no infinite numbers: null in their place."""
+    return [
+        None if isinstance(each, float) and not math.isfinite(each) else each
+        for each in values.tolist()
+    ]
+
+
 def print_columns(
     facts: dict[str, Any],
     copied: dict[str, list[str]],
     columns: dict[str, np.ndarray],
     written: str | None,
     as_json: bool,
+    digits: int,
 ) -> None:
     """Print a result as JSON or CSV; where it was `written` to a file, that and the facts."""
     if as_json:
         if written is None:
             facts |= {"copied_columns": copied} if copied else {}
-            facts |= {name: values.tolist() for name, values in columns.items()}
+            facts |= {name: _json_values(values) for name, values in columns.items()}
         typer.echo(json.dumps(facts, ensure_ascii=False))
     elif written is None:
-        typer.echo(to_csv(copied, columns), nl=False)
+        typer.echo(to_csv(copied, columns, digits), nl=False)
     else:
         typer.echo(written)

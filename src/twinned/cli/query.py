@@ -69,6 +69,7 @@ def query_command(
     encoding: options.Encoding = None,
     sheet: options.Sheet = None,
     key_file: options.KeyFile = None,
+    digits: options.Digits = 6,
     as_json: Annotated[
         bool, options.flag_option("--json", help="Print JSON; with -o, without the rows.")
     ] = False,
@@ -76,9 +77,9 @@ def query_command(
     """Select the rows of a table to measure next, with a saved model.
 
     The result has the selected rows with all columns of the table, the most useful first, and the
-    columns row (the number of the row in the table, from 1), prediction, std, which is calibrated
-    where the model is, and probability_better: that a measurement of the row is better than the
-    best known value. After --log-target, the improvement is that of the logarithm.
+    columns row (the line of a CSV file, or the row of an Excel or Parquet file), prediction, std,
+    which is calibrated where the model is, and probability_better: that a measurement of the row is
+    better than the best known value. After --log-target, the improvement is that of the logarithm.
 
     For example:
 
@@ -105,9 +106,12 @@ def query_command(
             # of another kind of file, perhaps: its sheet is the first
             read = tables.read_table(pending, tables.ReadOptions(separator, decimal, thousands))
             pending_X = read_features(read, features)[0]
+        import numpy as np
+
         with print_warnings():
             columns = _select(fitted, X, n, strategy, not minimize, pending_X, seed)
-        selected = columns["row"] - 1
+        selected = columns["row"]
+        columns["row"] = np.array(rows.lines)[selected]
         copied = {name: [rows.column(name)[i] for i in selected] for name in rows.names}
         for name in columns:
             if name in copied:
@@ -115,11 +119,12 @@ def query_command(
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
-            write_atomically(resolved, to_csv(copied, columns).encode())
+            write_atomically(resolved, to_csv(copied, columns, digits).encode())
     facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
     facts |= {"strategy": strategy, "output": None if output is None else str(output)}
     written = f"{n:,} of {len(X):,} row{'' if len(X) == 1 else 's'} in {output}"
-    print_columns(facts, copied, columns, None if output is None else written, as_json)
+    written_to = None if output is None else written
+    print_columns(facts, copied, columns, written_to, as_json, digits)
 
 
 def _select(
@@ -145,5 +150,5 @@ def _select(
     if model is not twin:  # the logarithm; the standard deviation by the delta method
         mean = np.exp(mean)
         std = mean * std
-    columns = {"row": selected + 1, "prediction": mean, "std": std}
+    columns = {"row": selected, "prediction": mean, "std": std}
     return {**columns, "probability_better": better}

@@ -43,8 +43,9 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Features, target in its own units, groups and labels of the rows, if there are any.
+    """Features, target in its own units, labels of the rows, and their groups, if there are any.
 
+    `labels` are the cells of `--label`, or the lines or rows of the file; they index `X`.
     `y` is NaN where a cell of the target is a limit, such as <5; `bounds` are then the arguments
     `y_lower` and `y_upper` of `fit`, and otherwise empty.
     `notes` are lines for the user: what was detected, and which columns are not used and why.
@@ -54,7 +55,7 @@ class TrainingData:
     X: pd.DataFrame
     y: np.ndarray
     groups: np.ndarray | None
-    labels: list[str] | None
+    labels: list[str]
     notes: list[str]
     bounds: dict[str, np.ndarray] = field(default_factory=dict)
     n_dropped: int = 0  # rows without a value of the target
@@ -64,12 +65,36 @@ class TrainingData:
         """Number of rows whose target is a limit."""
         return int((self.y != self.y).sum())  # NaN differs from itself
 
+    def target_arguments(
+        self, log_target: bool, rows: Any = slice(None)
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The target and, if there are any, its bounds y_lower and y_upper for a fit to these rows.
+
+        With `log_target`, they are those of a regressor that takes the logarithm of y.
+        """
+        from twinned.models.censoring import log_target_arguments
+
+        y, bounds = self.y[rows], {name: bound[rows] for name, bound in self.bounds.items()}
+        if not (bounds and log_target):
+            return y, bounds
+        y, *logarithms = log_target_arguments(y, *bounds.values())
+        return y, dict(zip(bounds, logarithms, strict=True))
+
+    @property
+    def row_names(self) -> list[str]:
+        """Labels of the rows with the line or row of the file that holds each."""
+        names = [self.table.row_name(row) for row in range(len(self.table))]
+        both = zip(self.labels, names, strict=True)
+        return [name if label == name else f"{label} ({name})" for label, name in both]
+
 
 def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingData:
     """Read the training data of a CSV, Excel or Parquet file.
 
     A ValueError names the option or the line of the file.
     """
+    import pandas as pd
+
     table = tables.read_table(Path(path), options.reading)
     _check_columns(table, options)
     n_rows = len(table)
@@ -86,7 +111,8 @@ def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingDa
     if X.shape[1] == 0:
         reasons = f" ({' '.join(notes)})" if notes else ""
         raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
-    labels = None if options.label is None else table.column(options.label)
+    labels = row_labels(table, options.label)
+    X.index = pd.Index(labels, dtype=object)  # a fitted model stores them as the names of anchors
     groups = _read_groups(table, options.group)
     n_limits = int(target.is_limit.sum())
     bounds = {"y_lower": target.lower, "y_upper": target.upper} if n_limits else {}
@@ -94,6 +120,20 @@ def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingDa
     notes = [*tables.reading_note(table), *dropped, *limits, *notes]
     n_dropped = n_rows - len(table)
     return TrainingData(table, X, target.y, groups, labels, notes, bounds, n_dropped)
+
+
+def row_labels(table: Table, label: str | None) -> list[str]:
+    """Return the names of the rows in a column, or the lines or rows of the file.
+
+    A row without a name has that of its line as well.
+    """
+    names = [table.row_name(row) for row in range(len(table))]
+    if label is None:
+        return names
+    return [
+        name if tables.is_missing(cell) else cell
+        for name, cell in zip(names, table.column(label), strict=True)
+    ]
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
@@ -170,15 +210,19 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, str]:
 
 def _check_logarithm(table: Table, target: Target, name: str) -> None:
     """Raise a ValueError for a cell whose logarithm cannot be fitted."""
-    reasons = (
-        (target.is_limit, "is a limit, which --log-target does not support; omit --log-target"),
-        (target.y <= 0, "has no logarithm; --log-target takes positive values only"),
-    )
-    for wrong, reason in reasons:
-        if wrong.any():
-            row = int(wrong.argmax())
-            cell = table.column(name)[row]
-            raise ValueError(f"{table.location(row, name)}: {cell} {reason}.")
+    wrong = (target.y <= 0) | (target.is_limit & (_finite_limit(target) <= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        cell = table.column(name)[row]
+        reason = "has no logarithm; --log-target takes positive values and limits only"
+        raise ValueError(f"{table.location(row, name)}: {cell} {reason}.")
+
+
+def _finite_limit(target: Target) -> np.ndarray:
+    """Return the value of each limit, and the known values."""
+    import numpy as np
+
+    return np.where(np.isfinite(target.upper), target.upper, target.lower)
 
 
 def _with_lower_bound(table: Table, target: Target, options: TrainingOptions) -> tuple[Target, str]:

@@ -21,7 +21,7 @@ from twinned._validation import count_rows
 from twinned.diagnostics.cross_validation import check_diagnosable
 from twinned.diagnostics.data_checks import Finding, check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
-from twinned.diagnostics.member_checks import CheckRun, TimeBudget
+from twinned.diagnostics.member_checks import CheckRun, FitArguments, TimeBudget
 from twinned.diagnostics.recommendation import Recommendation, python_code, recommend
 from twinned.diagnostics.result import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
@@ -180,7 +180,8 @@ def diagnose(
         Bounds of censored rows, whose y is NaN, as in `AutoTwinRegressor.fit`. The models are
         fitted to them, too; errors and checks are those of the known rows.
     log_target : bool, default=False
-        Whether to fit the logarithm of y. All errors are in units of y. Not for censored rows.
+        Whether to fit the logarithm of y and its bounds, which must be positive. A lower bound of 0
+        is none. All errors are in units of y.
     X_new : table or array of shape (n_new, n_features), default=None
         Rows to predict later; a finding reports where they are outside of X.
     n_jobs : int or None, default=None
@@ -212,17 +213,15 @@ def diagnose(
     rows: Indices | None = None
     if y_lower is not None or y_upper is not None:
         table = table._replace(bounds=validate_bounds(None, y, y_lower, y_upper, n_rows, None))
-        if log_target:
-            raise ValueError("log_target=True does not support y_lower and y_upper.")
         rows = table.known
         X, y = safe_indexing(X, rows), table.bounds.lower[rows]
         labels = None if labels is None else labels[rows]
     codes = None if labels is None else encode_groups(labels, len(labels))
     values = check_diagnosable(y, count_rows(X))
-    if log_target and values.min() <= 0:
-        raise ValueError("log_target=True needs positive values of y.")
+    if log_target and min(values.min(), table.bounds.upper.min(initial=np.inf)) <= 0:
+        raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
     progress("checking the data")
-    findings = check_data(X, values, groups=codes, X_new=X_new)
+    findings = check_data(X, values, groups=codes, X_new=X_new, log_target=log_target)
     drawn = _subset(X, len(values), budget, n_jobs, random_state)
     if drawn is not None:
         X, values = safe_indexing(X, drawn), check_diagnosable(values[drawn], len(drawn))
@@ -235,16 +234,18 @@ def diagnose(
     progress("fitting the members of the blend")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
-        fitted_y = np.log(values) if log_target else values
-        arguments = table.with_censored(rows, X, fitted_y, labels)
-        blend = estimator._fit(*arguments, calibrate=False)
+        plain = table.with_censored(rows, X, values, labels)
+        fitted = plain
+        if log_target:
+            fitted = table.logarithm().with_censored(rows, X, np.log(values), labels)
+        blend = estimator._fit(*fitted, calibrate=False)
     recommendation = recommend(blend)
     progress("calibrating the recommended model")
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
     out_of_fold = _in_units_of_target(twin.out_of_fold(), log_target)
     predicted = out_of_fold["prediction"].to_numpy()
     run = CheckRun(blend, twin, labels, codes, time_budget, progress)
-    run.run(X, values, log_target)
+    run.run(X, values, plain if log_target else None)
     subset = None
     if drawn is not None:
         subset = _subset_code(random_state, len(drawn), table.n_censored > 0)
@@ -296,9 +297,12 @@ class _Table(NamedTuple):
     def n_censored(self) -> int:
         return int(self.bounds.censored.sum())
 
+    def logarithm(self) -> _Table:
+        return self._replace(bounds=self.bounds.logarithm())
+
     def with_censored(
         self, rows: Indices | None, X: Any, y: Floats, labels: np.ndarray | None
-    ) -> tuple[Any, TargetArguments, None, np.ndarray | None]:
+    ) -> FitArguments:
         """Arguments of the fit: known rows X, y and their labels, and all censored rows.
 
         `rows` are the known rows in the table.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from twinned._formatting import ResultTable, format_significant
+from twinned._formatting import ResultTable, format_significant, split_unit
 from twinned._table import Floats
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS, rmse_and_error
@@ -58,23 +57,13 @@ class ErrorSummary(NamedTuple):
             bias = f"too {side} by {format_significant(abs(self.bias))}{unit} on average"
         return (
             f"Predictions of {name} are typically off by ± {shown['median']}{unit}: half of the "
-            f"held-out rows have a smaller error. R² {self.r2:.3f} ± {error['r2_se']}, MAE "
-            f"{shown['mae']} ± {error['mae_se']}, RMSE {shown['rmse']} ± {error['rmse_se']}; that "
-            f"of always predicting the mean is {shown['mean_rmse']}. Residuals: 90 % are within ± "
+            "held-out rows have a smaller error (the median). The root mean square error (RMSE), "
+            "by which models are compared and in which large errors count more, is "
+            f"{shown['rmse']} ± {error['rmse_se']}{unit}; that of always predicting the mean is "
+            f"{shown['mean_rmse']}. Mean absolute error (MAE) {shown['mae']} ± {error['mae_se']}, "
+            f"R² {self.r2:.3f} ± {error['r2_se']}. Residuals: 90 % are within ± "
             f"{shown['quantile90']}{unit}, the largest is {shown['largest']}{unit}, {bias}."
         )
-
-
-def split_unit(target: str) -> tuple[str, str]:
-    """Return the name of a target and its unit with a space before it, empty without one.
-
-    >>> split_unit("R [ohm]"), split_unit("yield (%)"), split_unit("f(x)")
-    (('R', ' ohm'), ('yield', ' %'), ('f(x)', ''))
-    """
-    found = re.fullmatch(r"(.*\S)\s+(?:\[([^\[\]]+)\]|\(([^()]+)\))\s*", target)
-    if not found:
-        return target, ""
-    return found[1], f" {(found[2] or found[3]).strip()}"
 
 
 def summarize_errors(y: Floats, predicted: Floats) -> ErrorSummary:

@@ -22,10 +22,14 @@ from twinned.diagnostics.ratio import rmse_ratio
 from twinned.diagnostics.result import CheckResult, Numbers
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.costs import member_seconds, relevance_seconds
+from twinned.estimators.training_set import TargetArguments
 from twinned.pairing.splits import Folds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+# X, the target, no weights, and the names of the groups: arguments of `AutoTwinRegressor._fit`
+FitArguments = tuple[Any, Floats | TargetArguments, None, NDArray[Any] | None]
 
 RECOMMENDED = "recommended model"
 _NETWORKS = ("neural", "neural_twin")
@@ -90,8 +94,12 @@ class CheckRun:
         self.relevance: Floats | None = None
         self.comparisons: dict[str, Comparison] = {}
 
-    def run(self, X: Any, y: Floats, log_target: bool) -> None:
-        """Run the checks; `y` are the values themselves."""
+    def run(self, X: Any, y: Floats, plain: FitArguments | None) -> None:
+        """Run the checks; `y` are the values themselves.
+
+        `plain` are the arguments of a fit to them, where the blend is fitted to their logarithm.
+        """
+        log_target = plain is not None
         self._progress("checks of the recommended model")
         scale = ", logarithm" if log_target else ""
         table = self._recommended.out_of_fold()
@@ -101,8 +109,8 @@ class CheckRun:
         self._add(noise_estimate(X, fitted_y, rmse(predicted, fitted_y), model=model))
         if self._starts("relevance of features", relevance_seconds(*self._blend.anchors_X_.shape)):
             self.relevance = self._recommended.feature_relevance_
-        if log_target:
-            self._check_logarithm(X, y)
+        if plain is not None:
+            self._check_logarithm(plain, y)
         self._compare_catboost(X, fitted_y, log_target)
         weights = dict(
             zip(self._recommended.member_names_, self._recommended.member_weights_, strict=True)
@@ -136,7 +144,7 @@ class CheckRun:
             cv = cross_validate_member(self._blend, name, self._groups, name + scale)
             self._add(check(cv.X, cv.y, cross_validation=cv))
 
-    def _check_logarithm(self, X: Any, y: Floats) -> None:
+    def _check_logarithm(self, plain: FitArguments, y: Floats) -> None:
         """Fit a quick member to the values themselves, on the same folds."""
         names = [name for name in self._seconds if name.partition(":")[0] not in _NETWORKS]
         names = [name for name in names if self._budget.allows(1.5 * self._seconds[name] + 2.0)]
@@ -147,7 +155,7 @@ class CheckRun:
         name = min(names, key=lambda name: rmse(np.exp(table[name].to_numpy()), y))
         self._progress(f"{name}, fitted to the target itself")
         entry = dict(zip(self._blend.member_names_, self._blend.plan_, strict=True))[name]
-        own, _ = self._fit_alone(entry, X, y)
+        own, _ = self._fit_alone(entry, plain)
         self._add(logarithm_check(np.exp(table[name].to_numpy()), own, y, self._groups, name))
 
     def _compare_catboost(self, X: Any, fitted_y: Floats, log_target: bool) -> None:
@@ -157,13 +165,13 @@ class CheckRun:
         n_rows, n_columns = self._blend.anchors_X_.shape
         seconds = member_seconds("catboost", n_rows, n_columns, self._blend.n_jobs)
         if self._starts("comparison with CatBoost", seconds):
-            own, seconds = self._fit_alone("catboost", X, fitted_y)
+            own, seconds = self._fit_alone("catboost", (X, fitted_y, None, self._labels))
             self.comparisons["catboost"] = Comparison(np.exp(own) if log_target else own, seconds)
 
-    def _fit_alone(self, entry: Any, X: Any, y: Floats) -> tuple[Floats, float]:
+    def _fit_alone(self, entry: Any, arguments: FitArguments) -> tuple[Floats, float]:
         """Fit one member on the folds of the blend: out-of-fold predictions and seconds."""
         alone = clone(self._blend).set_params(members=[entry], time_budget=None, verbose=0)
-        alone._fit(X, y, None, self._labels, calibrate=False)
+        alone._fit(*arguments, calibrate=False)
         (name,) = alone.member_names_
         return alone.out_of_fold()[name].to_numpy(), float(alone.leaderboard_["fit_seconds"].sum())
 

@@ -103,7 +103,10 @@ def _reason(members: list[str], board: Any, error: float) -> str:
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
     gain = 1 - error / board["rmse"].iloc[0]
     comparison = f"is {format_percent(gain)} lower than" if gain > 0 else "is about"
-    return f"Use a blend of {listed}: its error {comparison} that of the best single model, {best}."
+    return (
+        f"Use a blend of {listed}: its error (RMSE) {comparison} that of the best single model, "
+        f"{best}."
+    )
 
 
 def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
@@ -180,5 +183,8 @@ def python_code(
         if censored:  # all of them are arrays
             rows = "X.iloc[rows], y[rows], y_lower=y_lower[rows], y_upper=y_upper[rows]"
             groups = "groups=groups[rows]"
+    if log_target and censored:  # after the rows, as it fills missing values of y
+        lines.insert(0, "from twinned.models.censoring import log_target_arguments")
+        lines.append("y, y_lower, y_upper = log_target_arguments(y, y_lower, y_upper)")
     lines.append(f"model.fit({rows}, {groups})" if grouped else f"model.fit({rows})")
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._compat import safe_indexing
 from twinned._dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
 from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, check_metric
-from twinned._table import Floats, Rows, TableSchema, row_labels
+from twinned._table import Floats, Rows, TableSchema, row_labels, storable_labels
 from twinned._validation import (
     check_bool,
     check_integer,
@@ -297,7 +297,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         )
         if self.anchor_labels_ is not None:
             new_labels = row_labels(X) or [""] * len(new_y)
-            extended.anchor_labels_ = self.anchor_labels_ + new_labels
+            extended.anchor_labels_ = storable_labels(self.anchor_labels_ + new_labels)
         return extended
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -56,7 +56,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     >>> from twinned import TwinNeuralRegressor
     >>> from twinned.datasets import make_tf
     >>> X, y = make_tf(80, random_state=0)
-    >>> twin = TwinNeuralRegressor(n_members=2, max_steps=400, random_state=0)
+    >>> twin = TwinNeuralRegressor((32, 32), n_members=2, max_steps=400, random_state=0)
     >>> mean, std = twin.fit(X[:60], y[:60]).predict(X[60:], return_std=True)
     >>> float(np.abs(mean - y[60:]).mean() / y[60:].std()) < 0.2
     True

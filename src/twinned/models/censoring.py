@@ -44,6 +44,19 @@ class TargetBounds(NamedTuple):
         """The bounds in units of `unit`."""
         return TargetBounds(self.lower / unit, self.upper / unit)
 
+    def logarithm(self) -> TargetBounds:
+        """The bounds of the logarithm. A lower bound of at most 0 is none.
+
+        A ValueError names a row without a positive bound.
+        """
+        wrong = (self.upper <= 0) | ((self.lower <= 0) & np.isposinf(self.upper))
+        if wrong.any():
+            row = int(wrong.argmax())
+            bounds = f"between {self.lower[row]:g} and {self.upper[row]:g}"
+            raise ValueError(f"The logarithm needs a positive bound; y[{row}] is {bounds}.")
+        with np.errstate(divide="ignore"):
+            return TargetBounds(np.log(np.maximum(self.lower, 0.0)), np.log(self.upper))
+
     def limits(self) -> Floats:
         """(row,): the known value, the only finite bound, or the middle of both.
 
@@ -64,6 +77,27 @@ class TargetBounds(NamedTuple):
         array([ 3. ,  0. , -0.5])
         """
         return predicted - np.clip(predicted, self.lower, self.upper)
+
+
+def log_target_arguments(y: Any, y_lower: Any, y_upper: Any) -> tuple[Floats, Floats, Floats]:
+    """(row,) arguments of `fit` of a `TransformedTargetRegressor` that takes the logarithm.
+
+    It transforms y, but not its bounds, and takes no NaN. So the bounds are those of the logarithm,
+    and NaN where y is known, and y is a number within the bounds where it is not known. A bound may
+    be None or NaN, as in `validate_bounds`.
+
+    >>> log_target_arguments([2, 3, np.nan, np.nan], [2, 3, 0, 10], [2, 3, 5, np.inf])[0]
+    array([ 2. ,  3. ,  2.5, 20. ])
+    """
+    bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
+    logarithms = bounds.logarithm()
+    least = np.maximum(bounds.lower, 0.0)
+    within = np.where(np.isposinf(bounds.upper), 2.0 * least, 0.5 * (least + bounds.upper))
+    return (
+        np.where(bounds.censored, within, bounds.lower),
+        np.where(bounds.censored, logarithms.lower, np.nan),
+        np.where(bounds.censored, logarithms.upper, np.nan),
+    )
 
 
 def validate_bounds(

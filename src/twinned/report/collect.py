@@ -19,6 +19,7 @@ from twinned.diagnostics.result import CheckResult
 from twinned.estimators.adjustments import from_logarithm, scale_to
 from twinned.estimators.blending.results import rmse_and_error
 from twinned.intervals.applicability import LABELS
+from twinned.intervals.target_range import TargetRange
 
 Content = dict[str, Any]  # what JSON holds
 
@@ -30,7 +31,6 @@ _QUERIES_PER_BLOCK = 8  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _LEAST_ROWS, _MOST_ROWS = 20, 500  # for the importance of features
 _MAX_IMPORTANCE = 40  # features whose importance is computed
-_LARGE_RATIO = 30  # of the largest and the smallest y
 
 
 def collect(
@@ -39,17 +39,20 @@ def collect(
     title: str,
     target: str = "y",
     labels: list[str] | None = None,
+    row_numbers: list[int] | None = None,
     seconds: float = 10.0,
     random_state: int = 0,
 ) -> Content:
     """Return the content of the report of a diagnosis.
 
     `title` is the heading of the page, `target` the name of y, and `labels` are names of the rows
-    of the table. `seconds` are about the time for the importance of features, and for adjustments.
+    of the table. `row_numbers` are those of its rows in a file; by default they count from 1.
+    `seconds` are about the time for the importance of features, and for adjustments.
     `random_state` draws the rows that are shown, and those for the importance of features.
     """
     rng = np.random.RandomState(random_state)
     names = feature_names(diagnosis.X)
+    rows = _identify_rows(diagnosis, labels, row_numbers)
     twin, recommendation = diagnosis.twin, diagnosis.recommendation
     weights = zip(twin.member_names_, twin.member_weights_, strict=True)
     return {
@@ -71,12 +74,12 @@ def collect(
         "code": diagnosis.code,
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
         "skipped": diagnosis.skipped,
-        "notes": diagnosis.notes,
-        "predictions": predictions(diagnosis, rng),
+        "notes": [*diagnosis.notes, *_range_note(diagnosis, target)],
+        "predictions": predictions(diagnosis, rows, rng),
         "calibration": calibration(diagnosis),
         "importance": importance(diagnosis, names, rng, seconds),
         "comparables_share": 100 * min(1.0, MAX_COMPARABLES / len(diagnosis.y)),
-        "comparables": comparables(diagnosis, names, labels, rng, seconds),
+        "comparables": comparables(diagnosis, names, rows, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
 
@@ -117,14 +120,47 @@ def _check_content(check: CheckResult) -> Content:
     }
 
 
-def predictions(diagnosis: Diagnosis, rng: np.random.RandomState) -> Content:
+def _range_note(diagnosis: Diagnosis, target: str) -> list[str]:
+    """Return a sentence on intervals that reach beyond the possible values, if any does."""
+    table, y = diagnosis.out_of_fold, diagnosis.y
+    lower, upper = (table[name].to_numpy() for name in ("lower", "upper"))
+    beyond = TargetRange.of(target, y).describe_beyond(lower, upper)
+    if not beyond:
+        return []
+    positive = " After --log-target, none begins below 0." if y.min() > 0 > lower.min() else ""
+    return [f"{beyond}: cut them there (--bounds of twinned predict).{positive}"]
+
+
+class RowIdentity(NamedTuple):
+    """Number of a row in its file, and its name."""
+
+    row: int
+    name: str
+
+
+def _identify_rows(
+    diagnosis: Diagnosis, labels: list[str] | None, row_numbers: list[int] | None
+) -> list[RowIdentity]:
+    """Return the identity of each fitted row."""
+    fitted = range(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows.tolist()
+    numbers = [row + 1 if row_numbers is None else row_numbers[row] for row in fitted]
+    names = [f"row {number}" for number in numbers]
+    if labels is not None:
+        names = [labels[row] for row in fitted]
+    return [RowIdentity(*own) for own in zip(numbers, names, strict=True)]
+
+
+def predictions(
+    diagnosis: Diagnosis, identities: list[RowIdentity], rng: np.random.RandomState
+) -> Content:
     """Return out-of-fold predictions of the recommended model with their intervals."""
     table = diagnosis.out_of_fold
     rows = np.sort(rng.permutation(len(table))[:MAX_POINTS])
     shown = table.iloc[rows]
     return {
         "confidence": CONFIDENCE,
-        "row": _row_numbers(diagnosis, rows),
+        "row": [identities[row].row for row in rows],
+        "name": [identities[row].name for row in rows],
         "truth": _rounded(shown["y"]),
         "predicted": _rounded(shown["prediction"]),
         "lower": _rounded(shown["lower"]),
@@ -186,7 +222,7 @@ def importance(
 def comparables(
     diagnosis: Diagnosis,
     names: list[str],
-    labels: list[str] | None,
+    identities: list[RowIdentity],
     rng: np.random.RandomState,
     seconds: float = 10.0,
 ) -> list[Content]:
@@ -209,7 +245,7 @@ def comparables(
     for i, row in enumerate(rows):
         anchors = [
             {
-                **_identity(diagnosis, anchor, labels),
+                **identities[anchor]._asdict(),
                 "known": _short(y[anchor]),
                 "difference": _short(estimate - y[anchor]),
                 "estimate": _short(estimate),
@@ -219,7 +255,7 @@ def comparables(
         ]
         queries.append(
             {
-                **_identity(diagnosis, row, labels),
+                **identities[row]._asdict(),
                 "truth": _short(y[row]),
                 "predicted": _short(predicted[row]),
                 "lower": _short(table["lower"][row]),
@@ -290,18 +326,6 @@ def _comparable_features(diagnosis: Diagnosis) -> Floats:
     return known / np.where(std > 0, std, 1.0)
 
 
-def _row_numbers(diagnosis: Diagnosis, rows: Indices) -> list[int]:
-    """Return fitted rows as numbers of rows of the table, counted from 1."""
-    return ((rows if diagnosis.rows is None else diagnosis.rows[rows]) + 1).tolist()
-
-
-def _identity(diagnosis: Diagnosis, row: int, labels: list[str] | None) -> Content:
-    """Return a row's number in the table, and its name."""
-    (number,) = _row_numbers(diagnosis, np.array([row]))
-    name = f"row {number}" if labels is None else f"{labels[number - 1]} (row {number})"
-    return {"row": number, "name": name}
-
-
 class Column(NamedTuple):
     """A feature of all rows; `std` is None for a categorical feature."""
 
@@ -366,7 +390,7 @@ def _differing_features(
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:
     """Return recommendations, one sentence each."""
-    y, errors, steps = diagnosis.y, diagnosis.errors, []
+    errors, steps = diagnosis.errors, []
     if errors.rmse >= errors.mean_rmse:
         steps.append("Look for other features: with these, no model is better than the mean.")
     else:
@@ -385,11 +409,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
     multiplier = diagnosis.checks.get("multiplier")
     if multiplier is not None and multiplier.numbers["trend"] == "grows":
         steps.append(multiplier.summary)
-    if not diagnosis.log_target and (y > 0).all() and y.max() > _LARGE_RATIO * y.min():
-        steps.append(
-            f"The largest value is {y.max() / y.min():,.0f} times the smallest: try the logarithm "
-            "(--log-target); its differences are ratios."
-        )
+    steps += [f"{own.code}: {own.advice}" for own in diagnosis.findings if own.code == "TW304"]
     if diagnosis.skipped:
         steps.append(f"Give more time (--budget) for: {', '.join(diagnosis.skipped)}.")
     return steps

@@ -75,10 +75,10 @@ def _predictions(report: Content) -> str:
     chart = charts.Chart(limits, limits, f"known {target}", f"predicted {target}")
     chart.line(limits, limits, "guide")
     chart.intervals(truth, shown["lower"], shown["upper"])
-    parts = zip(shown["row"], truth, predicted, shown["lower"], shown["upper"], strict=True)
+    parts = zip(shown["name"], truth, predicted, shown["lower"], shown["upper"], strict=True)
     tips = [
-        "row {}: known {}, predicted {} ({} to {})".format(row, *map(format_number, numbers))
-        for row, *numbers in parts
+        "{}: known {}, predicted {} ({} to {})".format(name, *map(format_number, numbers))
+        for name, *numbers in parts
     ]
     chart.points(truth, predicted, tips)
     return chart.svg(
@@ -97,7 +97,7 @@ def _residuals(report: Content) -> str:
     chart.points(
         predicted,
         errors,
-        [f"row {r}: {format_number(e)}" for r, e in zip(shown["row"], errors, strict=True)],
+        [f"{n}: {format_number(e)}" for n, e in zip(shown["name"], errors, strict=True)],
     )
     return chart.svg(f"Known minus predicted values of {len(errors)} held-out rows.")
 

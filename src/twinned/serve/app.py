@@ -23,9 +23,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from twinned._formatting import number_text
 from twinned._version import __version__
 from twinned.serve.batching import MicroBatcher
-from twinned.serve.openapi import openapi_description
+from twinned.serve.openapi import WARNINGS_HEADER, openapi_description
 from twinned.serve.requests import (
     MAX_BODY_BYTES,
     BadRequest,
@@ -36,6 +37,7 @@ from twinned.serve.requests import (
 from twinned.serve.server import READ_SECONDS, RejectAmbiguousLength
 from twinned.serve.service import PredictionService
 
+MAX_WARNINGS = 10  # in the header of a CSV response
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -92,7 +94,8 @@ class _Endpoints:
 
     async def predict(self, request: Request) -> Response:
         rows, confidence = parse_json_body(await _read_body(request))
-        return _json_response(await self._predict_columns(rows, confidence))
+        columns, warnings = await self._predict_columns(rows, confidence)
+        return _json_response({**columns, **({"warnings": warnings} if warnings else {})})
 
     async def explain(self, request: Request) -> Response:
         rows, _ = parse_json_body(await _read_body(request))
@@ -100,28 +103,34 @@ class _Endpoints:
         comparables = await asyncio.to_thread(self._service.explain, parsed)
         applicability = await asyncio.to_thread(self._service.applicability, parsed)
         share = [sum(one["weight"] for one in own) for own in comparables]
-        return _json_response(
-            {"comparables": comparables, "share": share, "applicability": applicability}
-        )
+        content = {"comparables": comparables, "share": share, "applicability": applicability}
+        warnings = self._service.schema.warnings(parsed)
+        return _json_response({**content, **({"warnings": warnings} if warnings else {})})
 
     async def batch(self, request: Request) -> Response:
         confidence = parse_confidence(request.query_params.get("confidence"))
-        rows = parse_csv_body(await _read_body(request))
-        columns = await self._predict_columns(rows, confidence)
+        rows, names = parse_csv_body(await _read_body(request))
+        columns, warnings = await self._predict_columns(rows, confidence, names)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*rows[0], *columns])
         for row, *values in zip(rows, *columns.values(), strict=True):
-            writer.writerow([*row.values(), *map(repr, values)])
-        return PlainTextResponse(text.getvalue(), media_type="text/csv; charset=utf-8")
+            writer.writerow([*row.values(), *map(number_text, values)])
+        # proxies refuse long headers
+        headers = {WARNINGS_HEADER: json.dumps(warnings[:MAX_WARNINGS])} if warnings else None
+        return PlainTextResponse(
+            text.getvalue(), headers=headers, media_type="text/csv; charset=utf-8"
+        )
 
     async def _predict_columns(
-        self, rows: list[Any], confidence: float | None
-    ) -> dict[str, list[float]]:
-        parsed = self._service.schema.parse_rows(rows)
+        self, rows: list[Any], confidence: float | None, names: list[str] | None = None
+    ) -> tuple[dict[str, list[float]], list[str]]:
+        """Return the columns of predictions, and warnings."""
+        parsed = self._service.schema.parse_rows(rows, names)
         self._service.check_intervals_available(confidence)
         predictions = await self._batcher.predict(parsed, intervals=confidence is not None)
-        return self._service.to_columns(predictions, confidence)
+        columns = self._service.to_columns(predictions, confidence)
+        return columns, self._service.schema.warnings(parsed)
 
 
 async def _read_body(request: Request) -> bytes:

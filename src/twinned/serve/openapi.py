@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from twinned._version import __version__
-from twinned.serve.requests import MAX_ROWS, RequestSchema
+from twinned.serve.requests import MAX_ROWS, InputFeature, RequestSchema
 
 Json = dict[str, Any]
 _JSON, _CSV = "application/json", "text/csv"
+WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
+_WARNINGS = {"type": "array", "items": {"type": "string"}}
 _CONFIDENCE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 
 
@@ -23,16 +25,18 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
         "Predictions and raw standard deviations of all rows; with a confidence also prediction "
         "intervals, where the model stores them",
         rows,
-        {"type": "object", "properties": columns},
+        {"type": "object", "properties": columns | {"warnings": _WARNINGS}},
     )
     explain = _post(
         "The comparable known cases of each row, their share of the weight of the prediction, and "
         "whether the row is inside, at the edge or outside of the known cases",
         rows,
-        {"type": "object"},
+        {"type": "object", "properties": {"warnings": _WARNINGS}},
     )
     text = {"type": "string"}
     batch = _post("A CSV table with a header line, returned with predictions", text, text, _CSV)
+    header = {"description": "A JSON list of warnings, if there are any.", "schema": text}
+    batch["responses"]["200"]["headers"] = {WARNINGS_HEADER: header}
     batch["parameters"] = [{"name": "confidence", "in": "query", "schema": _CONFIDENCE}]
     about = {
         "summary": "The input columns of the model",
@@ -51,10 +55,7 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
 
 
 def _rows_schema(schema: RequestSchema) -> Json:
-    properties = {
-        feature.name: {"type": "number"} if feature.labels is None else {"enum": feature.labels}
-        for feature in schema.features
-    }
+    properties = {feature.name: _feature_schema(feature) for feature in schema.features}
     row = {"type": "object", "properties": properties, "required": list(properties)}
     rows = {"type": "array", "items": row, "minItems": 1, "maxItems": MAX_ROWS}
     return {
@@ -63,6 +64,14 @@ def _rows_schema(schema: RequestSchema) -> Json:
         "required": ["rows"],
         "additionalProperties": False,
     }
+
+
+def _feature_schema(feature: InputFeature) -> Json:
+    """A number, or a category; new ones are possible unless they are ordered levels."""
+    if feature.labels is None:
+        return {"type": "number"}
+    known: Json = {"enum": feature.labels}
+    return known if feature.ordered else {"anyOf": [known, {"type": "string"}]}
 
 
 def _post(summary: str, request: Json, response: Json, media_type: str = _JSON) -> Json:

@@ -1,7 +1,7 @@
 "use strict";
 const byId = (id) => document.getElementById(id);
-const CONFIDENCE = 0.9;
-let columns = [], intervals = false, calibrated = false, target = "y", lowerBound = null;
+const CONFIDENCE = 0.9, NEW_CATEGORY = "new";
+let columns = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
 function format(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
@@ -11,7 +11,7 @@ function format(value) {
 }
 
 function withinBound(value) {
-  return lowerBound === null ? value : Math.max(value, lowerBound);
+  return Math.min(Math.max(value, lowerBound ?? -Infinity), upperBound ?? Infinity);
 }
 
 function ticks(low, high) {
@@ -48,6 +48,7 @@ async function post(url, body, type = "application/json") {
 function readForm() {
   return Object.fromEntries(columns.map((column, index) => {
     const value = byId(`column-${index}`).value;
+    if (column.choices && value === NEW_CATEGORY) return [column.name, byId(`new-${index}`).value];
     return [column.name, column.choices ? column.choices[Number(value)] : value];
   }));
 }
@@ -114,21 +115,24 @@ async function predict(event) {
   const rows = [readForm()], confidence = intervals ? CONFIDENCE : undefined;
   const output = byId("predicted-value");
   try {
-    const { prediction: [value], std: [std], low, high } =
+    const { prediction: [value], std: [std], low, high, warnings = [] } =
       await (await post("/predict", JSON.stringify({ rows, confidence }))).json();
     const { comparables: [comparables], share: [share], applicability: [applicability] } =
       await (await post("/explain", JSON.stringify({ rows }))).json();
     output.className = "";
     output.textContent = `${target}: ${format(withinBound(value))}`;
     output.dataset.value = value;
-    const cut = lowerBound !== null && intervals && low[0] < lowerBound ? " (no known value is negative)" : "";
+    const ends = intervals ? [low[0], high[0]] : [];
+    const cuts = ends.filter((end) => withinBound(end) !== end).map(withinBound);
+    const cut = cuts.length ? ` (cut at ${cuts.join(" and ")}, as no known value is beyond)` : "";
     byId("interval").textContent = intervals
       ? `${100 * CONFIDENCE} % prediction interval: ${format(withinBound(low[0]))} to ${format(withinBound(high[0]))}${cut}`
       : "";
     byId("std").textContent = `Standard deviation${calibrated ? "" : " (not calibrated)"}: ${format(std)}`;
+    byId("warnings").textContent = warnings.join(" ");
     byId("applicability").textContent = describeApplicability(applicability);
     byId("applicability").className = applicability.label === "outside" ? "error" : "hint";
-    byId("share").textContent = `These ${comparables.length} cases have ${(100 * share).toPrecision(2)} % of the ` +
+    byId("share").textContent = `These ${comparables.length} cases have ${Number((100 * share).toPrecision(2))} % of the ` +
       "weight of the prediction. In brackets: what a feature adds when it changes from the known case to the input; " +
       "known value and additions sum to the estimate.";
     drawComparables(comparables, value);
@@ -136,7 +140,7 @@ async function predict(event) {
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
-    for (const id of ["std", "interval", "applicability"]) byId(id).textContent = "";
+    for (const id of ["std", "interval", "warnings", "applicability"]) byId(id).textContent = "";
   }
 }
 
@@ -146,11 +150,14 @@ async function predictFile() {
   const output = byId("batch-result");
   try {
     const url = intervals ? `/batch?confidence=${CONFIDENCE}` : "/batch";
-    const text = await (await post(url, await file.text(), "text/csv")).text();
+    const response = await post(url, await file.text(), "text/csv");
+    const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
+    const text = await response.text();
     const link = createElement("a", "Download the predictions", { download: "predictions.csv" });
     link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
     const count = text.trim().split("\n").length - 1;
-    output.replaceChildren(`${count} rows were predicted. `, link);
+    output.replaceChildren(`${count} rows were predicted. `, link,
+      ...warnings.map((text) => createElement("p", text, { className: "hint" })));
     output.className = "";
   } catch (error) {
     output.className = "error";
@@ -158,9 +165,20 @@ async function predictFile() {
   }
 }
 
+function offerNewCategory(select, name, index) {
+  const text = createElement("input", "", { id: `new-${index}`, ariaLabel: `new category of ${name}`, hidden: true });
+  select.append(createElement("option", "new category…", { value: NEW_CATEGORY }));
+  select.addEventListener("change", () => {
+    text.hidden = select.value !== NEW_CATEGORY;
+    text.required = !text.hidden;
+    if (!text.hidden) text.focus();
+  });
+  return text;
+}
+
 async function start() {
   const about = await (await fetch("/about")).json();
-  ({ columns, intervals, target, lower_bound: lowerBound, calibrated_std: calibrated } = about);
+  ({ columns, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
   byId("about").textContent = `${about.anchors} anchors, ${columns.length} features`;
   const inputs = columns.map((column, index) => {
     const group = createElement("div", "");
@@ -171,6 +189,7 @@ async function start() {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
     } else field.value = Number(column.middle.toPrecision(6));
     group.append(createElement("label", column.name, { htmlFor: id }), field);
+    if (column.choices && !column.ordered) group.append(offerNewCategory(field, column.name, index));
     return group;
   });
   byId("form").replaceChildren(...inputs, createElement("button", "Predict", { type: "submit" }));

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from twinned._table import NUMERIC
+from twinned._table import NUMERIC, ORDINAL, unknown_category
 
 MAX_ROWS = 1_000
 MAX_BODY_BYTES = 1_000_000
@@ -38,32 +39,46 @@ class InputFeature(NamedTuple):
 
     name: str
     categories: list[Any] | None  # None for a numeric feature
+    ordered: bool = False  # whose categories are levels, so that a new one has no meaning
 
     @property
     def labels(self) -> list[str] | None:
         """The categories as text."""
         return None if self.categories is None else [str(value) for value in self.categories]
 
-    def parse_value(self, value: Any, row: int, allow_missing: bool) -> Any:
-        """Return `value` as a number or a known category, or None where it is missing."""
+    def parse_value(self, value: Any, row: str, allow_missing: bool) -> Any:
+        """Return `value` as a number or a category, or None where it is missing.
+
+        A category that is not known is returned as text, as `predict` takes it.
+        """
         if self.categories is not None and (category := self._find_category(value)) is not None:
             return category  # before missing values, as a category may be named "none"
         if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
             if allow_missing:
                 return None
-            raise BadRequest(f"row {row}: {self.name!r} has no value, and the model needs one.")
+            raise BadRequest(f"{row}: {self.name!r} has no value, and the model needs one.")
         if self.categories is not None:
+            text = str(value).strip()
+            if isinstance(value, str | int | float) and not self.ordered and _is_unicode(text):
+                return text
             allowed = ", ".join(map(str, self.categories[:8]))
             raise BadRequest(
-                f"row {row}: {self.name!r} must be one of {allowed}, not {_short_repr(value)}."
+                f"{row}: {self.name!r} must be one of {allowed}, not {_short_repr(value)}."
             )
         if isinstance(value, bool | str) and (text := str(value).strip().lower()) in _BOOLEANS:
             return _BOOLEANS[text]
         number = _to_float(value)
         if not abs(number) <= _MAX_ABSOLUTE_VALUE:  # true of NaN as well
             shown = _short_repr(value)
-            raise BadRequest(f"row {row}: {self.name!r} must be a number, not {shown}.")
+            raise BadRequest(f"{row}: {self.name!r} must be a number, not {shown}.")
         return number
+
+    def unknown(self, values: Iterable[Any]) -> list[str]:
+        """Return the different categories of parsed values that are not known."""
+        if self.categories is None:
+            return []
+        known = {*self.categories, None}
+        return [value for value in dict.fromkeys(values) if value not in known]
 
     def _find_category(self, value: Any) -> Any:
         """Return the category that equals `value`, directly or as text, or None."""
@@ -88,7 +103,7 @@ class RequestSchema:
         metric = getattr(twin.anchors, "metric", "nan_euclidean")
         return cls(
             features=[
-                InputFeature(str(name), None if kind == NUMERIC else list(known))
+                InputFeature(str(name), None if kind == NUMERIC else list(known), kind == ORDINAL)
                 for name, kind, known in zip(names, table.kinds, table.categories, strict=True)
             ],
             named=hasattr(twin, "feature_names_in_"),
@@ -101,24 +116,37 @@ class RequestSchema:
         """Whether there is no categorical feature."""
         return all(feature.categories is None for feature in self.features)
 
-    def parse_rows(self, rows: list[Any]) -> list[list[Any]]:
-        """Return the values of each row, a dict from the client, in the order of the features."""
+    def parse_rows(self, rows: list[Any], names: list[str] | None = None) -> list[list[Any]]:
+        """Return the values of each row, a dict from the client, in the order of the features.
+
+        `names` are those of the rows in messages; by default they count from 1.
+        """
         if not rows:
             raise BadRequest("there are no rows.")
         if len(rows) > MAX_ROWS:
             raise BadRequest(f"{len(rows):,} rows are too many; send at most {MAX_ROWS:,}.", 413)
         parsed = []
-        for number, row in enumerate(rows, 1):
+        names = [f"row {number}" for number in range(1, len(rows) + 1)] if names is None else names
+        for own_name, row in zip(names, rows, strict=True):
             if not isinstance(row, dict):
-                raise BadRequest(f"row {number} must be an object, not {_short_repr(row)}.")
+                raise BadRequest(f"{own_name} must be an object, not {_short_repr(row)}.")
             for feature in self.features:
                 if feature.name not in row:
-                    names = _short_repr([f.name for f in self.features])
-                    raise BadRequest(f"row {number} lacks {feature.name!r}; it must have {names}.")
+                    needed = _short_repr([f.name for f in self.features])
+                    raise BadRequest(f"{own_name} lacks {feature.name!r}; it must have {needed}.")
             parsed.append(
-                [f.parse_value(row[f.name], number, self.allow_missing) for f in self.features]
+                [f.parse_value(row[f.name], own_name, self.allow_missing) for f in self.features]
             )
         return parsed
+
+    def warnings(self, rows: list[list[Any]]) -> list[str]:
+        """Return one line for each feature of parsed rows with a category that is not known.
+
+        The lines are those that `twinned predict` prints.
+        """
+        columns = zip(self.features, zip(*rows, strict=True), strict=True)
+        unknown = ((feature.name, feature.unknown(values)) for feature, values in columns)
+        return [unknown_category(name, values[0]) for name, values in unknown if values]
 
     def to_table(self, rows: list[list[Any]]) -> np.ndarray | pd.DataFrame:
         """Return parsed rows as the input of `predict`; a missing value becomes NaN."""
@@ -128,7 +156,7 @@ class RequestSchema:
             {
                 feature.name: np.array(values, dtype=float)
                 if feature.categories is None
-                else pd.Categorical(values, categories=feature.categories)
+                else pd.Categorical(values, [*feature.categories, *feature.unknown(values)])
                 for feature, values in zip(self.features, zip(*rows, strict=True), strict=True)
             }
         )
@@ -158,23 +186,29 @@ def parse_confidence(value: Any) -> float | None:
     return confidence
 
 
-def parse_csv_body(body: bytes) -> list[dict[str, str]]:
-    """Return the rows of a CSV file with a header line."""
+def parse_csv_body(body: bytes) -> tuple[list[dict[str, str]], list[str]]:
+    """Return the rows of a CSV file with a header line, and the line of each for messages."""
     try:
-        text = body.decode("utf-8-sig")
-        lines = [line for line in csv.reader(io.StringIO(text, newline=""), strict=True) if line]
+        reader = csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
+        lines = [(f"line {reader.line_num}", line) for line in reader if line]
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadRequest(f"the body must be CSV in UTF-8: {error}.", 400) from None
     if not lines:
         raise BadRequest("the table is empty; its first line must name the columns.")
-    header = [name.strip() for name in lines[0]]
+    header = [name.strip() for name in lines.pop(0)[1]]
     if len(set(header)) < len(header):
         repeated = next(name for name in header if header.count(name) > 1)
         raise BadRequest(f"the header names {_short_repr(repeated)} twice.")
-    for number, line in enumerate(lines[1:], 1):
+    for name, line in lines:
         if len(line) != len(header):
-            raise BadRequest(f"row {number} has {len(line)} values, the header {len(header)}.")
-    return [dict(zip(header, line, strict=True)) for line in lines[1:]]
+            raise BadRequest(f"{name} has {len(line)} values, the header {len(header)}.")
+    rows = [dict(zip(header, line, strict=True)) for _, line in lines]
+    return rows, [name for name, _ in lines]
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text has no half of a surrogate pair, which JSON can escape."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _to_float(value: Any) -> float:

@@ -13,10 +13,11 @@ from sklearn.base import BaseEstimator
 
 from twinned._neighbors import Indices
 from twinned._table import Floats
-from twinned.estimators.adjustments import from_logarithm
 from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.comparable_cases import comparable_cases
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
+from twinned.intervals.target_range import TargetRange
 from twinned.serve.requests import BadRequest, InputFeature, RequestSchema
 
 N_COMPARABLES = 8
@@ -62,18 +63,28 @@ class PredictionService:
     def about(self) -> dict[str, Any]:
         """Return the target, the number of anchors, whether there are intervals, and the features.
 
-        `lower_bound` is 0 where no known value is negative, and else None. `calibrated_std` is
-        whether the standard deviation is calibrated, as that of a blend.
+        `lower_bound` is 0 where no known value is negative, `upper_bound` 100 for a share in %, and
+        both are None elsewhere. `calibrated_std` is whether the standard deviation is calibrated,
+        as that of a blend.
         """
+        target = getattr(self._twin, "target_name_", "y")
+        possible = TargetRange.of(target, self._to_target(self._twin.anchors_y_))
+        lower, upper = (end if np.isfinite(end) else None for end in possible)
         known = np.asarray(self._twin.anchors_X_).T
         columns = [
-            {"name": each.name, "choices": each.labels, "middle": _initial_value(each, values)}
+            {
+                "name": each.name,
+                "choices": each.labels,
+                "ordered": each.ordered,
+                "middle": _initial_value(each, values),
+            }
             for each, values in zip(self.schema.features, known, strict=True)
         ]
         return {
             "name": self.name,
-            "target": getattr(self._twin, "target_name_", "y"),
-            "lower_bound": 0.0 if self._to_target(self._twin.anchors_y_).min() >= 0 else None,
+            "target": target,
+            "lower_bound": lower,
+            "upper_bound": upper,
             "anchors": len(self._twin.anchors_y_),
             "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
             "calibrated_std": isinstance(self._twin, AutoTwinRegressor),
@@ -120,32 +131,12 @@ class PredictionService:
         X = self.schema.to_table(rows)
         adjusted = len(rows) <= MAX_ADJUSTED_ROWS
         with _value_error_as_bad_request():
-            table = self._twin.explain(X, n=N_COMPARABLES, adjustments=adjusted)
-        known = self._to_target(table["anchor_y"].to_numpy())
-        estimates = self._to_target(table["estimate"].to_numpy())
-        _check_finite(np.column_stack([known, estimates]), table["query"].to_numpy())
-        comparables: list[list[dict[str, Any]]] = [[] for _ in rows]
-        parts = zip(table["query"], table["anchor"], known, estimates, table["weight"], strict=True)
-        for query, anchor, y, estimate, weight in parts:
-            comparables[query].append(
-                {
-                    "anchor": int(anchor),
-                    "label": self._anchor_label(int(anchor)),
-                    "known": float(y),
-                    "difference": float(estimate - y),
-                    "estimate": float(estimate),
-                    "weight": float(weight),
-                    "columns": self._anchor_values(int(anchor)),
-                }
+            comparables = comparable_cases(
+                self._twin, X, N_COMPARABLES, log_target=self._log_target, adjustments=adjusted
             )
-        if adjusted:
-            values = table.iloc[:, -len(self.schema.features) :].to_numpy()
-            values = from_logarithm(values, known, estimates) if self._log_target else values
-            names = [feature.name for feature in self.schema.features]
-            lines = (line for own in comparables for line in own)
-            for line, own in zip(lines, values.tolist(), strict=True):
-                line["adjustments"] = dict(zip(names, own, strict=True))
-        return comparables
+        values = [(case.known, case.estimate) for own in comparables for case in own]
+        _check_finite(np.array(values), np.repeat(np.arange(len(rows)), len(comparables[0])))
+        return [[case.as_dict() for case in own] for own in comparables]
 
     def applicability(self, rows: list[list[Any]]) -> list[dict[str, Any]]:
         """Return, for each parsed row, its score and label, and what is measured of its class.
@@ -161,19 +152,9 @@ class PredictionService:
             for row in table.to_dict("records")
         ]
 
-    def _anchor_label(self, anchor: int) -> str:
-        """Return the label of a training row, or its number, counted from 1."""
-        labels = self._twin.anchor_labels_
-        return f"row {anchor + 1}" if labels is None else str(labels[anchor])
-
     def _to_target(self, values: Floats) -> Floats:
         with np.errstate(over="ignore"):  # reported by `_check_finite`
             return np.exp(values) if self._log_target else values
-
-    def _anchor_values(self, anchor: int) -> dict[str, Any]:
-        row = np.asarray(self._twin.anchors_X_)[anchor]
-        values = zip(self.schema.features, row, strict=True)
-        return {feature.name: _json_value(feature, value) for feature, value in values}
 
 
 @contextmanager
@@ -203,13 +184,3 @@ def _initial_value(feature: InputFeature, known: Floats) -> float | str:
         return str(feature.categories[0])
     present = known[~np.isnan(known)]
     return float(np.median(present)) if len(present) else 0.0
-
-
-def _json_value(feature: InputFeature, value: float) -> float | str | None:
-    """Return a number, the category of a code, or None where the value is missing."""
-    if np.isnan(value):
-        return None
-    if feature.categories is None:
-        return float(value)
-    code = int(value)
-    return str(feature.categories[code]) if 0 <= code < len(feature.categories) else None

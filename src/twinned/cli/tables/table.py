@@ -81,9 +81,13 @@ class Table:
         lines = [self.lines[row] for row in rows]
         return replace(self, columns=columns, lines=lines, _numbers={})
 
+    def row_name(self, row: int) -> str:
+        """The line or row of the file that holds a row, for messages and results."""
+        return f"{self.line_word} {self.lines[row]}"
+
     def location(self, row: int, name: str) -> str:
         """Description of the position of a cell, for messages."""
-        return f"{self.path}, {self.line_word} {self.lines[row]}, column {name!r}"
+        return f"{self.path}, {self.row_name(row)}, column {name!r}"
 
     def require(self, names: Iterable[str], required_by: str) -> None:
         """Raise a ValueError for columns that an option or a model requires, but are absent."""

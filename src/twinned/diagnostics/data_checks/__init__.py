@@ -8,17 +8,33 @@ from __future__ import annotations
 from typing import Any
 
 from twinned._neighbors import Indices
-from twinned._validation import count_rows
-from twinned.diagnostics.cross_validation import check_diagnosable
+from twinned._validation import count_rows, validate_target
+from twinned.diagnostics.cross_validation import MIN_ROWS, check_diagnosable
 from twinned.diagnostics.data_checks import columns, duplicates, shift, target
 from twinned.diagnostics.data_checks.findings import CODES, NOTE, WARNING, CheckedTable, Finding
 from twinned.diagnostics.data_checks.groups import check_groups
 
-__all__ = ["CODES", "NOTE", "WARNING", "Finding", "check_data"]
+__all__ = ["CODES", "NOTE", "WARNING", "Finding", "check_data", "suggest_logarithm"]
+
+
+def suggest_logarithm(X: Any, y: Any) -> Finding | None:
+    """Return the finding that the logarithm of y is predicted better, if it is.
+
+    X and y are the labelled rows; fewer than twenty have no finding.
+    """
+    if count_rows(X) < MIN_ROWS:
+        return None
+    table = CheckedTable.encode(X, validate_target(None, y, count_rows(X), multi_output=False))
+    return next(iter(target.check_skewness(table.sample())), None)
 
 
 def check_data(
-    X: Any, y: Any, *, groups: Indices | None = None, X_new: Any = None
+    X: Any,
+    y: Any,
+    *,
+    groups: Indices | None = None,
+    X_new: Any = None,
+    log_target: bool = False,
 ) -> list[Finding]:
     """Check a table for what makes errors or predictions misleading.
 
@@ -32,6 +48,8 @@ def check_data(
         Groups of rows that are held out together; rows are then not checked for further ones.
     X_new : table or array of shape (n_new, n_features), default=None
         Rows to predict later, to compare with the labelled ones.
+    log_target : bool, default=False
+        Whether the logarithm of y will be fitted, so that it is not suggested.
 
     Returns
     -------
@@ -56,6 +74,8 @@ def check_data(
         found += check_groups(table.merged().sample())
     found += duplicates.check_replicates(table)
     found += target.check_rounding(table) + target.check_bounds(table)
+    if not log_target:
+        found += target.check_skewness(sample)
     found += target.check_size(table, groups)
     if X_new is not None:
         found += shift.check_new_rows(table, X_new)

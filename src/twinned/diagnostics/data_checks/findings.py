@@ -79,6 +79,12 @@ CODES = {
         "Few rows",
         "With few rows, chance decides between models of similar errors.",
     ),
+    "TW304": Code(
+        NOTE,
+        "Skewed target",
+        "Errors of a target that spans orders of magnitude grow with its values; those of its "
+        "logarithm, whose differences are ratios, often do not.",
+    ),
     "TW401": Code(
         WARNING,
         "New rows outside of the training rows",

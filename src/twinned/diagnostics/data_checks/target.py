@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from scipy.stats import skew
 
 from twinned._formatting import format_significant
 from twinned._neighbors import Indices
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
+from twinned.diagnostics.data_checks.quick_model import quick_predictions
+from twinned.diagnostics.ratio import rmse_ratio
 from twinned.diagnostics.result import format_percent
 
 _LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
 _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
+_LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the smallest
+_LEAST_GAIN = 0.05  # by the logarithm, of the error
 _LEAST_ROWS, _ROWS_PER_FEATURE, _LEAST_GROUPS = 50, 3, 10
 
 
@@ -70,6 +77,38 @@ def check_bounds(table: CheckedTable) -> list[Finding]:
             )
         )
     return found
+
+
+def check_skewness(table: CheckedTable) -> list[Finding]:
+    """Find a positive, skewed target whose logarithm a quick model predicts better.
+
+    Both errors are in units of the target, by cross-validation on the same folds.
+    """
+    y = table.y
+    if y.min() <= 0 or y.max() < _LEAST_SPAN * y.min() or skew(y) < _LEAST_SKEWNESS:
+        return []
+    plain = quick_predictions(table)
+    with np.errstate(over="ignore"):
+        logarithm = np.exp(quick_predictions(replace(table, y=np.log(y))))
+    if not np.isfinite(logarithm).all():
+        return []
+    ratio = rmse_ratio(logarithm, plain, y)
+    if ratio.high >= 1 or ratio.value > 1 - _LEAST_GAIN:
+        return []
+    if rmse_ratio(logarithm, np.full(len(y), y.mean()), y).high >= 1:
+        return []  # a model without use may gain by any change of its target
+    span = format_significant(float(y.max() / y.min()))
+    return [
+        Finding(
+            "TW304",
+            f"The largest value is {span} times the smallest. A quick model of the logarithm has "
+            f"an error (RMSE, in units of the target) of {ratio.value:.2f} ({ratio.low:.2f} to "
+            f"{ratio.high:.2f}) times that of the same model of the target itself.",
+            "Run it again with --log-target (log_target=True in Python) and compare the errors. "
+            "Predictions and intervals are then positive.",
+            {"ratio": ratio.value, "interval": [ratio.low, ratio.high], "skewness": float(skew(y))},
+        )
+    ]
 
 
 def check_size(table: CheckedTable, groups: Indices | None) -> list[Finding]:

@@ -113,6 +113,7 @@ class MemberFits:
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
+        specs = self._without_needless(specs)
         cost = CostModel.of(self.rows, 1)
         longest_first = sorted(specs, key=cost.seconds, reverse=True)
         tasks = [(spec, fold) for spec in longest_first for fold in self._folds(spec)]
@@ -132,6 +133,7 @@ class MemberFits:
         self, specs: list[MemberSpec], budget: float, start: float
     ) -> list[MemberResult]:
         """Fit members one after another; the blend ends `budget` seconds after `start`."""
+        specs = self._without_needless(specs)
         finishing = finishing_seconds(*self.rows.matrix.shape)
         clock = _Clock(
             start + budget, finishing, CostModel.of(self.rows, effective_n_jobs(self.n_jobs))
@@ -167,6 +169,20 @@ class MemberFits:
                 f"{max(clock.remaining, 0):.0f} s"
             )
         return results
+
+    def _without_needless(self, specs: list[MemberSpec]) -> list[MemberSpec]:
+        """Ridge regression, or else the quickest member, where all values of y are equal.
+
+        All members would predict the same.
+        """
+        y = self.rows.y
+        if self.rows.censored is not None or np.ptp(y) > 0:
+            return specs
+        cost = CostModel.of(self.rows, 1)
+        chosen = min(specs, key=lambda spec: (spec.name != "ridge", cost.seconds(spec)))
+        reason = f"all values of y are {y[0]:g}"
+        self.skipped |= {spec.label: reason for spec in specs if spec is not chosen}
+        return [chosen]
 
     def _run_largest(
         self, limits: dict[MemberSpec, float], clock: _Clock, *, required: bool
@@ -208,7 +224,10 @@ class MemberFits:
 
     def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
         """Warn of members that were not fitted; raise an error where none was."""
-        reasons = "; ".join(f"{name} ({reason})" for name, reason in self.skipped.items())
+        names: dict[str, list[str]] = {}
+        for name, reason in self.skipped.items():
+            names.setdefault(reason, []).append(name)
+        reasons = "; ".join(f"{', '.join(own)} ({reason})" for reason, own in names.items())
         if n_fitted == 0:
             raise ValueError(f"No member could be fitted: {reasons}.")
         if reasons:

@@ -1,0 +1,51 @@
+"""Comparable known cases in units of the target, with decoded feature values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import Ridge
+
+from twinned import TwinRegressor
+from twinned.estimators.comparable_cases import comparable_cases
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.RandomState(0)
+    X = pd.DataFrame({"size": rng.uniform(size=30), "kind": pd.Categorical(["u", "v", None] * 10)})
+    X.loc[3, "size"] = np.nan
+    return X, np.exp(X["size"].fillna(0.5) + (X["kind"] == "u")).to_numpy()
+
+
+@pytest.mark.parametrize("log_target", [False, True])
+def test_cases_are_the_rows_of_explain(table, log_target):
+    X, y = table
+    base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
+    twin = TwinRegressor(base, random_state=0).fit(X, np.log(y) if log_target else y)
+    found = comparable_cases(twin, X[:4], 30, log_target=log_target)
+    explained = twin.explain(X[:4], n=30)
+    cases = [case for own in found for case in own]
+    assert list(map(len, found)) == [30] * 4
+    assert [case.anchor for case in cases] == explained["anchor"].tolist()
+    back = np.exp if log_target else np.asarray
+    np.testing.assert_allclose([case.estimate for case in cases], back(explained["estimate"]))
+    for case in cases:
+        assert case.label == f"row {case.anchor + 1}"
+        assert case.known == pytest.approx(y[case.anchor])
+        assert case.difference == pytest.approx(sum(case.adjustments.values()), abs=1e-9)
+        known = X.iloc[case.anchor]
+        assert case.values["kind"] == (None if pd.isna(known["kind"]) else known["kind"])
+        assert case.values["size"] == (None if pd.isna(known["size"]) else known["size"])
+    plain = comparable_cases(twin, X[:1], 2, log_target=log_target, adjustments=False)[0]
+    assert [case.estimate for case in plain] == [case.estimate for case in found[0][:2]]
+    assert "adjustments" not in plain[0].as_dict()
+    assert "adjustments" in found[0][0].as_dict()
+
+
+def test_added_rows_without_a_name_are_called_so():
+    X = pd.DataFrame({"a": np.arange(12.0)}, index=[f"S{i}" for i in range(12)])
+    twin = TwinRegressor(Ridge()).fit(X, np.arange(12.0))
+    added = twin.add_anchors(pd.DataFrame({"a": [12.0]}), [12.0])
+    ((first,),) = comparable_cases(added, pd.DataFrame({"a": [12.0]}), 1)
+    assert first.label == "added row"
