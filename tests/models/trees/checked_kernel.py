@@ -47,6 +47,8 @@ def check_predictions():
     np.testing.assert_allclose(mean, found.mean(axis=(0, 2)), atol=1e-12)
     print("equal")
     trees._packed[0].nodes[0, 1] = len(trees._packed[0].nodes) + 5  # the children of the first root
+    print_error(lambda: trees.differences(queries, None, n_jobs=1))
+    trees._packed[0].inner_nodes[0, 1] = 10**6
     print_error(lambda: trees.moments(queries, None, variance=False, n_jobs=1))
 
 
@@ -57,7 +59,7 @@ def check_intrinsics():
 
     load, store, prefetch = llvm_intrinsics.load, llvm_intrinsics.store, llvm_intrinsics.prefetch
     nonzero_words, copy_mask = llvm_intrinsics.nonzero_words, llvm_intrinsics.copy_mask
-    split_mask = llvm_intrinsics.split_mask
+    split_mask, split_half = llvm_intrinsics.split_mask, llvm_intrinsics.split_half_mask
     array = np.zeros((3, MASK_WORDS), dtype=np.uint64)
     for access in (
         lambda masks, i: load(masks, i * MASK_WORDS),
@@ -70,6 +72,10 @@ def check_intrinsics():
         lambda masks, i: split_mask(masks, 0, masks, i, 1, 2),
         lambda masks, i: split_mask(masks, 0, masks, 0, i, 1),
         lambda masks, i: split_mask(masks, 0, masks, 0, 1, i),
+        lambda masks, i: split_half(masks, i, masks, 0, 1, 2),
+        lambda masks, i: split_half(masks, 0, masks, i, 1, 2),
+        lambda masks, i: split_half(masks, 0, masks, 0, i, 1),
+        lambda masks, i: split_half(masks, 0, masks, 0, 1, i),
     ):
         function = compiled(access)
         for i in range(3):

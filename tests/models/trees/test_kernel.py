@@ -474,12 +474,40 @@ def check_random_trees(trees, features, anchors, queries, forward, backward, sym
         estimates = 4 * expected.mean(axis=0) + anchors_y[:, 0]
         np.testing.assert_allclose(mean[:, 0], estimates.mean(axis=1), atol=1e-12)
         assert variance is None
+        np.testing.assert_allclose(counted_mean(anchored, queries), mean, atol=1e-12)
     rng = np.random.RandomState(seed)
     k = rng.randint(1, len(anchors) + 1)
     subset = np.array([rng.permutation(len(anchors))[:k] for _ in range(len(queries))])
     found = anchored.differences(queries, subset, n_jobs=None)[..., 0]
     expected = np.take_along_axis(expected, subset[None], axis=2)
     np.testing.assert_allclose(found, 4 * expected, atol=1e-12)
+
+
+def counted_mean(anchored, queries):
+    """The mean of the kernel that counts anchors, if it takes these trees; queries are repeated."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "_SPLITS_PER_NODE", 2)
+        patch.setattr(packing, "_REACHED_NODES", 10**6)
+        anchored._packed = None
+        anchored.pack_now()
+    repeated = queries.take(np.repeat(np.arange(len(queries)), 2))
+    mean, _ = anchored.moments(repeated, None, variance=False, n_jobs=None)
+    packed = anchored._packed[0]
+    has_splits = (packed.nodes[packed.roots, 0] >= 0).all()
+    assert len(packed.inner_nodes) == has_splits * (packed.nodes[:, 0] >= 0).sum()
+    np.testing.assert_array_equal(mean[::2], mean[1::2])
+    return mean[::2]
+
+
+@pytest.mark.parametrize("n_anchors", [511, 512, 513])
+def test_masks_of_half_their_words(n_anchors, rng, choose_kernel):
+    X = tenths(rng, (n_anchors, 3))
+    twin = TwinRegressor(BASES["histograms"], pairs=4, random_state=0).fit(X, X.sum(axis=1))
+    choose_kernel(False)
+    expected = twin.predict(X[:9])
+    choose_kernel(True)
+    np.testing.assert_allclose(twin.predict(X[:9]), expected, atol=1e-9)
+    assert len(choose_kernel.used[-1]._packed[0].inner_nodes)
 
 
 def test_moments_that_have_no_reduction(rng):

@@ -1,4 +1,4 @@
-"""Conversion of one tree into flat arrays, compiled; imported only when trees are packed."""
+"""Conversion of trees into flat arrays, compiled; imported only when trees are packed."""
 
 # mypy: ignore-errors
 # Types are those that numba infers from the arguments of each call.
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from twinned.models.trees.compilation import entry_point
-from twinned.models.trees.kernel_types import SPLIT_FLAG_BITS
+from twinned.models.trees.kernel_types import MAX_COUNTED_NODES, SPLIT_FLAG_BITS
 
 
 @entry_point
@@ -43,3 +43,35 @@ def flatten_tree(
         stack[n_stack + 1, 0], stack[n_stack + 1, 1] = left[node], end
         n_stack += 2
         end += 2
+
+
+@entry_point
+def list_inner_nodes(nodes, thresholds, split_id, root, inner_nodes, inner_values, stack):
+    """Write the inner nodes of one tree in preorder, with its part of the arrays of `PackedTrees`.
+
+    `stack` (node, 2) is memory for nodes that are still to be written: a node, and twice the inner
+    node whose child it is, plus one for a right child.
+    """
+    stack[0, 0], stack[0, 1] = root, -1
+    n_stack, i = 1, 0
+    while n_stack:
+        n_stack -= 1
+        node, place = stack[n_stack]
+        if place >= 0:
+            inner_nodes[place >> 1, 1 + (place & 1)] = i
+        inner_nodes[i, 0] = split_id[node]
+        for side in (1, 0):
+            child = nodes[node, 1] + side
+            inner_nodes[i, 1 + side] = MAX_COUNTED_NODES
+            if nodes[child, 0] < 0:
+                inner_values[i, side] = thresholds[child, 1]
+            else:
+                stack[n_stack, 0], stack[n_stack, 1] = child, 2 * i + side
+                n_stack += 1
+        i += 1
+    for k in range(len(inner_nodes) - 1, -1, -1):
+        end = k + 1
+        for child in inner_nodes[k, 1:3]:
+            if child < MAX_COUNTED_NODES:
+                end = max(end, inner_nodes[child, 3])
+        inner_nodes[k, 3] = end

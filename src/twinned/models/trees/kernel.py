@@ -47,7 +47,7 @@ from twinned.models.trees.llvm_intrinsics import (
 )
 
 # Encoded masks of a split that does not depend on the anchor: all go left, or all go right.
-_ALL_LEFT, _ALL_RIGHT = -1, -2
+ALL_LEFT, ALL_RIGHT = -1, -2
 # Anchors of sets up to this size descend the rest of the tree one by one.
 _SMALL_SET = 4
 # Rows of `Workspace.masks` after those of the sets.
@@ -66,20 +66,20 @@ def _rounded(value, compare_type):
 
 
 @compiled
-def _encoded_mask(anchors, first_column, term, split, threshold, compare_type):
+def encoded_mask(anchors, first_column, term, split, threshold, compare_type):
     """Return the mask of a split, for one query and one order of the pair.
 
     Twice its row in the table of masks, plus one where its anchors go right instead of left; or
-    `_ALL_LEFT` or `_ALL_RIGHT`. `first_column` is the first column of the order, and `term` the
+    `ALL_LEFT` or `ALL_RIGHT`. `first_column` is the first column of the order, and `term` the
     term of the query.
     """
     column, missing_right = first_column + (split >> SPLIT_FLAG_BITS), split & 1
     record = COLUMN_FIELDS * column
     kind = load(anchors.columns, record + KIND)
     if term != term:
-        return _ALL_RIGHT if missing_right else _ALL_LEFT
+        return ALL_RIGHT if missing_right else ALL_LEFT
     if kind == QUERY_ONLY:
-        return _ALL_RIGHT if _rounded(term, compare_type) > threshold else _ALL_LEFT
+        return ALL_RIGHT if _rounded(term, compare_type) > threshold else ALL_LEFT
     if kind == CATEGORY:
         rank = _category_rank(anchors, record, term, threshold)
     else:
@@ -223,9 +223,9 @@ def _find_masks(trees, anchors, terms, split_masks, n_split, compare_type, work)
             split = np.int64(load(trees.nodes, 4 * node))
             term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
             threshold = load(trees.thresholds, 2 * node + 1)
-            mask = _encoded_mask(anchors, order * n_columns, term, split, threshold, compare_type)
+            mask = encoded_mask(anchors, order * n_columns, term, split, threshold, compare_type)
         if mask < 0:
-            mask = 2 * (len(anchors.masks) - 1) + (mask == _ALL_RIGHT)
+            mask = 2 * (len(anchors.masks) - 1) + (mask == ALL_RIGHT)
         store(work.set_mask, i, mask)
         prefetch(anchors.masks, MASK_WORDS * (mask >> 1))
         prefetch(anchors.masks, MASK_WORDS * (mask >> 1) + MASK_WORDS // 2)
@@ -419,7 +419,7 @@ def add_tree_sums(trees, anchors, queries, out, batch_size, has_special, compare
                     split = np.int64(trees.distinct_split[s])
                     term = queries.terms[q, order, split >> SPLIT_FLAG_BITS]
                     threshold = trees.distinct_threshold[s]
-                    work.split_masks[q - start, order, s] = _encoded_mask(
+                    work.split_masks[q - start, order, s] = encoded_mask(
                         anchors, order * n_columns, term, split, threshold, compare_type
                     )
         for tree in range(len(trees.roots)):

@@ -17,6 +17,9 @@ MAX_SETS = 2 * MAX_ANCHORS + 2
 # Cells of the grid that gives the approximate rank of a value: about one anchor per cell where the
 # values are evenly distributed.
 GRID_SIZE = 2048
+# Trees with at most this many inner nodes are evaluated by `count_kernel` for the mean over all
+# anchors.
+MAX_COUNTED_NODES = 255
 # In the split of a node, the lowest bits are flags; the pair column is above them.
 SPLIT_FLAG_BITS = 3
 
@@ -42,7 +45,14 @@ class PackedTrees(NamedTuple):
     Tree t starts at `roots[t]` and adds to the outputs from `outputs[t]` on.
 
     `split_id` (node,) is the index of a node's split among the distinct ones, `distinct_split` and
-    `distinct_threshold`. All three are empty where there are too many to evaluate them beforehand.
+    `distinct_threshold`, which are sorted by pair column; those of column c start at
+    `column_starts[c]`. All four are empty where there are too many to evaluate them beforehand.
+
+    `inner_nodes` (inner node, 4) lists the inner nodes of each tree in preorder, those of tree t
+    from `inner_starts[t]` on: the index of the split, the left and the right child, and the node
+    after the last descendant. Nodes are counted from the root, and `MAX_COUNTED_NODES` stands for
+    a leaf, whose value is in `inner_values` (inner node, 2); the value of other children is 0. All
+    three are empty where `count_kernel` is not used.
     """
 
     nodes: NDArray[np.int32]
@@ -53,6 +63,10 @@ class PackedTrees(NamedTuple):
     split_id: NDArray[np.int32]
     distinct_split: NDArray[np.int32]
     distinct_threshold: NDArray[np.float64]
+    column_starts: NDArray[np.int64]
+    inner_nodes: NDArray[np.int32]
+    inner_values: NDArray[np.float64]
+    inner_starts: NDArray[np.int64]
 
     @property
     def nbytes(self) -> int:

@@ -93,17 +93,15 @@ def lowest_bit(typing_context, word):
     return types.int64(types.uint64), generate
 
 
-@intrinsic
-def split_mask(typing_context, masks, whole, table, row, inside, outside):
-    """Split `masks[whole]` by `table[row]` and return the number of bits that are in both.
-
-    Those bits are stored in `masks[inside]`, the others in `masks[outside]`. A mask is one vector,
-    for which the compiler uses the widest instructions of the processor.
-    """
+def _split_first_words(n_words: int) -> Any:
+    """Return the generator of `split_mask` for the first words of masks."""
 
     def generate(context, builder, signature, arguments):
+        vector = ir.VectorType(_WORD, n_words)
+
         def pointer(array, index):
-            return _mask_pointer(context, builder, signature, arguments, array, index)
+            found = _mask_pointer(context, builder, signature, arguments, array, index)
+            return builder.bitcast(found, vector.as_pointer())
 
         bits = builder.load(pointer(0, 1), align=8)
         common = builder.and_(bits, builder.load(pointer(2, 3), align=8))
@@ -111,8 +109,27 @@ def split_mask(typing_context, masks, whole, table, row, inside, outside):
         builder.store(builder.xor(bits, common), pointer(0, 5), align=8)
         return _count_bits(builder, common)
 
+    return generate
+
+
+@intrinsic
+def split_mask(typing_context, masks, whole, table, row, inside, outside):
+    """Split `masks[whole]` by `table[row]` and return the number of bits that are in both.
+
+    Those bits are stored in `masks[inside]`, the others in `masks[outside]`. A mask is one vector,
+    for which the compiler uses the widest instructions of the processor.
+    """
     number = types.int64
-    return number(masks, number, table, number, number, number), generate
+    signature = number(masks, number, table, number, number, number)
+    return signature, _split_first_words(MASK_WORDS)
+
+
+@intrinsic
+def split_half_mask(typing_context, masks, whole, table, row, inside, outside):
+    """Split masks as `split_mask` does, where the second half of the words is not used."""
+    number = types.int64
+    signature = number(masks, number, table, number, number, number)
+    return signature, _split_first_words(MASK_WORDS // 2)
 
 
 @intrinsic
@@ -143,11 +160,11 @@ def copy_mask(typing_context, source, source_row, target, target_row):
 
 def _count_bits(builder: Any, mask: Any) -> Any:
     """Return the number of bits that are set in a mask."""
-    name = f"v{MASK_WORDS}i64"
+    name = f"v{mask.type.count}i64"
     per_word = get_or_insert_function(
-        builder.module, ir.FunctionType(_MASK, [_MASK]), f"llvm.ctpop.{name}"
+        builder.module, ir.FunctionType(mask.type, [mask.type]), f"llvm.ctpop.{name}"
     )
     total = get_or_insert_function(
-        builder.module, ir.FunctionType(_WORD, [_MASK]), f"llvm.vector.reduce.add.{name}"
+        builder.module, ir.FunctionType(_WORD, [mask.type]), f"llvm.vector.reduce.add.{name}"
     )
     return builder.call(total, [builder.call(per_word, [mask])])

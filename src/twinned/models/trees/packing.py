@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.trees.ensemble import Tree, TreeEnsemble
-from twinned.models.trees.kernel_types import SPLIT_FLAG_BITS, PackedTrees
+from twinned.models.trees.kernel_types import MAX_COUNTED_NODES, SPLIT_FLAG_BITS, PackedTrees
 
 # Boosting on binned features has few distinct splits in many trees. Where there are at most this
 # many per inner node, they are evaluated once per query, before its trees. In a large tree, the
@@ -68,13 +68,15 @@ def pack_trees(group: list[Tree], value_type: np.dtype[Any], strict: bool) -> Pa
             stack,
         )
     n_reached = int(np.minimum(sizes // 2, _REACHED_NODES).sum())
+    splits = _distinct_splits(nodes[:, 0], thresholds[:, 1], n_reached)
     return PackedTrees(
         nodes,
         thresholds,
         leaf_values,
         starts[:-1],
         np.array([tree.output for tree in group]),
-        *_distinct_splits(nodes[:, 0], thresholds[:, 1], n_reached),
+        *splits,
+        *_inner_nodes(nodes, thresholds, starts, splits[0], n_values),
     )
 
 
@@ -94,8 +96,8 @@ def inclusive_threshold(
 
 def _distinct_splits(
     splits: NDArray[np.int32], thresholds: NDArray[np.float64], n_reached: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-    """Return the index of each node's split, and the distinct splits and thresholds, sorted.
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
+    """Return the index of each node's split; the distinct splits and thresholds; column starts.
 
     All are empty where it is faster to evaluate the `n_reached` nodes of a query one by one.
     """
@@ -104,14 +106,49 @@ def _distinct_splits(
     split, threshold = splits[inner] & ~6, thresholds[inner]
     most = _SPLITS_PER_NODE * n_reached
     empty = np.zeros(0, dtype=np.int32)
+    none = empty, empty, np.zeros(0), np.zeros(0, dtype=np.int64)
     if len(inner) > _MAX_COUNTED_NODES or len(np.unique(threshold)) > most:
-        return empty, empty, np.zeros(0)
+        return none
     order = np.lexsort([split & 1, threshold, split >> SPLIT_FLAG_BITS])
     split, threshold = split[order], threshold[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = (split[1:] != split[:-1]) | (threshold[1:] != threshold[:-1])
     if new.sum() > most:
-        return empty, empty, np.zeros(0)
+        return none
     split_id = np.full(len(splits), -1, dtype=np.int32)
     split_id[inner[order]] = np.cumsum(new) - 1
-    return split_id, split[new], threshold[new]
+    per_column = np.bincount(split[new] >> SPLIT_FLAG_BITS)
+    return split_id, split[new], threshold[new], np.concatenate([[0], np.cumsum(per_column)])
+
+
+def _inner_nodes(
+    nodes: NDArray[np.int32],
+    thresholds: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    split_id: NDArray[np.int32],
+    n_values: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
+    """Return the inner nodes of small trees, their values and starts, as in `PackedTrees`.
+
+    All are empty where `count_kernel` is not used: for large trees, trees without a split, leaves
+    with several values, and where splits are evaluated one by one.
+    """
+    from twinned.models.trees.flatten import list_inner_nodes
+
+    n_inner = np.diff(starts) // 2
+    if (
+        not len(split_id)
+        or n_values > 1
+        or not 0 < n_inner.min() <= n_inner.max() <= MAX_COUNTED_NODES
+    ):
+        return np.zeros((0, 4), dtype=np.int32), np.zeros((0, 2)), np.zeros(0, dtype=np.int64)
+    inner_starts = np.concatenate([[0], np.cumsum(n_inner)])
+    inner_nodes = np.empty((inner_starts[-1], 4), dtype=np.int32)
+    inner_values = np.zeros((inner_starts[-1], 2))
+    stack = np.empty((n_inner.max() + 1, 2), dtype=np.int64)
+    for tree in range(len(n_inner)):
+        rows = slice(inner_starts[tree], inner_starts[tree + 1])
+        list_inner_nodes(
+            nodes, thresholds, split_id, starts[tree], inner_nodes[rows], inner_values[rows], stack
+        )
+    return inner_nodes, inner_values, inner_starts

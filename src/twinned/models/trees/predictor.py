@@ -191,6 +191,7 @@ class AnchoredTrees:
         With `per_anchor`, each member has a slot and each anchor of a query its own sum; else all
         are added up.
         """
+        from twinned.models.trees.count_kernel import add_counted_sums
         from twinned.models.trees.kernel import add_tree_sums
 
         values = row_matrix(queries)
@@ -212,19 +213,17 @@ class AnchoredTrees:
         def add_rows(
             rows: slice, trees: PackedTrees, anchors: AnchorMasks, batch: QueryBatch
         ) -> None:
+            part, out = batch.take(rows), LeafSums(sums[rows], signs, slots)
+            compare_type = self._value_type.type(0)
+            if len(trees.inner_nodes) and not per_anchor and self._adds_in_float64:
+                work = allocate_workspace(1, len(trees.distinct_split), per_anchor=False)
+                add_counted_sums(trees, anchors, part, out, compare_type, work)
+                return
             batch_size = _BATCH_SIZE_DISTINCT if len(trees.split_id) else _BATCH_SIZE
             if trees.nodes.nbytes + trees.leaf_values.nbytes < _PROCESSOR_CACHE_BYTES:
                 batch_size = 1
-            add_tree_sums(
-                trees,
-                anchors,
-                batch.take(rows),
-                LeafSums(sums[rows], signs, slots),
-                batch_size,
-                has_special,
-                self._value_type.type(0),
-                allocate_workspace(batch_size, len(trees.distinct_split), per_anchor=per_anchor),
-            )
+            work = allocate_workspace(batch_size, len(trees.distinct_split), per_anchor=per_anchor)
+            add_tree_sums(trees, anchors, part, out, batch_size, has_special, compare_type, work)
 
         n_threads = count_threads(n_jobs)
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
