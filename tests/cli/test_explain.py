@@ -147,7 +147,21 @@ def test_rows_are_selected_by_label_number_and_range(tmp_path):
     names = table.column("name")
     assert select_rows(table, names, ["x", "4"]) == [0, 3, 1]  # a label before a number
     assert select_rows(table, names, ["y, 6"]) == [2, 3]
+    assert select_rows(table, names, ["2,"]) == [0]
     assert select_rows(table, names, []) == [0, 1, 2, 3]
+
+
+def test_rows_outside_of_the_known_rows_are_marked(files):
+    twin, _, new = files
+    far = new.iloc[:2].assign(a=[0.5, 40.0])
+    far.to_csv("far.csv", index=False)
+    expected = twin.applicability(far)["label"].tolist()
+    assert expected[1] == "outside"
+    assert [row["applicability"] for row in read_json("model.twin", "far.csv")] == expected
+    text = run("model.twin", "far.csv", "--rows", "3").stdout
+    assert "; outside of the known rows, so an extrapolation\n" in text
+    run("model.twin", "far.csv", "-o", "out.csv")
+    assert pd.read_csv("out.csv").groupby("row")["applicability"].first().tolist() == expected
 
 
 def test_features_beyond_the_largest_are_summed():
@@ -156,7 +170,7 @@ def test_features_beyond_the_largest_are_summed():
     estimate = 10.0 + sum(adjustments.values())
     values = dict.fromkeys(names, 1.0)
     case = ComparableCase(0, "row 1", 10.0, estimate, 0.5, values, adjustments)
-    row = ExplainedRow(2, "line 2", 130.0, None, values, [case])
+    row = ExplainedRow(2, "line 2", 130.0, None, "inside", values, [case])
     lines = format_grid(row, "y", 100)
     others = next(line for line in lines if "other features" in line)
     assert float(others.split()[-1]) == sum(list(adjustments.values())[MAX_FEATURES:])

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 MAX_FEATURES = 12  # lines of a grid; the adjustments of all others are summed
 _MAX_NAME, _MAX_VALUE = 24, 16  # characters
 _GAP = "   "
+_MARKS = {
+    "inside": "",
+    "edge": "; at the edge of the known rows",
+    "outside": "; outside of the known rows, so an extrapolation",
+}
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class ExplainedRow:
     name: str
     prediction: float
     interval: tuple[float, float] | None
+    applicability: str
     values: dict[str, Value]
     cases: list[ComparableCase]
 
@@ -39,6 +45,7 @@ class ExplainedRow:
             "name": self.name,
             "prediction": self.prediction,
             **({} if self.interval is None else {"low": low, "high": high}),
+            "applicability": self.applicability,
             "values": self.values,
             "share": self.share,
             "comparables": [case.as_dict() for case in self.cases],
@@ -100,7 +107,8 @@ def _heading(explained: ExplainedRow, target: str, write: Callable[[float], str]
     if explained.interval is not None:
         low, high = map(write, explained.interval)
         interval = f", 90 % prediction interval {low} to {high}"
-    return f"{explained.name}: predicted {target} {write(explained.prediction)}{interval}"
+    prediction = f"{explained.name}: predicted {target} {write(explained.prediction)}"
+    return prediction + interval + _MARKS[explained.applicability]
 
 
 def _case_column(
@@ -182,7 +190,7 @@ def grid_rows(explained: Sequence[ExplainedRow]) -> tuple[list[str], list[list[A
     features = list(explained[0].values)
     with_interval = explained[0].interval is not None
     header = ["row", "prediction", *(["low", "high"] if with_interval else [])]
-    header += ["known case", "known value"]
+    header += ["applicability", "known case", "known value"]
     for name in features:
         header += [f"{name} ({part})" for part in ("this row", "known case", "adjustment")]
     header += ["adjusted value", "weight"]
@@ -190,7 +198,7 @@ def grid_rows(explained: Sequence[ExplainedRow]) -> tuple[list[str], list[list[A
     for own in explained:
         for case in own.cases:
             row: list[Any] = [own.name, own.prediction, *(own.interval or ())]
-            row += [case.label, case.known]
+            row += [own.applicability, case.label, case.known]
             for name in features:
                 row += [own.values[name], case.values[name], case.adjustments[name]]
             rows.append([*row, case.estimate, case.weight])

@@ -91,7 +91,9 @@ def explain_command(
     For each row of the table, the known cases that are most like it are shown in a grid, one in
     each column: its known value, what each feature adds because it differs from this row, and
     their sum, the adjusted value. The prediction is the weighted mean of the adjusted values of all
-    known cases, of which the nearest are shown; after --log-target, it is their geometric mean.
+    known cases, of which the nearest are shown; after --log-target, it is their geometric mean. A
+    row at the edge of the known rows or outside of them is marked, as by twinned predict
+    --applicability.
 
     For example:
 
@@ -153,7 +155,7 @@ def select_rows(table: tables.Table, labels: Sequence[str], wanted: Sequence[str
     found: list[int] = []
     for option in wanted:
         parts = [option] if option in by_label else [part.strip() for part in option.split(",")]
-        for part in parts:
+        for part in filter(None, parts):
             found += by_label.get(part) or _numbered_rows(table, part)
     return list(dict.fromkeys(found))
 
@@ -187,7 +189,9 @@ def _explain(
     if twin.anchors_y_.ndim > 1:
         raise ValueError("explain needs a model of a single target.")
     confidence = _CONFIDENCE if hasattr(twin, "intervals_") else None
-    columns = predict_columns(model, X, ResultColumns(interval=confidence), path)
+    wanted = ResultColumns(interval=confidence, applicability=True)
+    columns = predict_columns(model, X, wanted, path)
+    applicability = columns.pop("applicability")
     cases = []
     steps = range(0, len(X), _ROWS_PER_STEP)
     with progress_bar(len(steps)) as begin_step:
@@ -207,6 +211,7 @@ def _explain(
             name=labels[i],
             prediction=float(columns["prediction"][i]),
             interval=(columns["low"][i].item(), columns["high"][i].item()) if confidence else None,
+            applicability=str(applicability[i]),
             values={name: _plain(own) for name, own in zip(case[0].values, values[i], strict=True)},
             cases=case,
         )
