@@ -233,7 +233,8 @@ def _status_cell(outcome: Outcome) -> str:
     """
     status = outcome.status
     text = f"**{status}**" if status in (Status.FAILS, Status.IN_PART) else str(status)
-    is_part = status != Status.MISSING and outcome.n_datasets < len(KEYS)
+    has_result = status not in (Status.MISSING, Status.NOT_STUDIED)
+    is_part = has_result and outcome.n_datasets < len(KEYS)
     return f"{text} ({outcome.n_datasets} sets)" if is_part else text
 
 

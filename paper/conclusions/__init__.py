@@ -8,7 +8,7 @@ is filled in once the records exist.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from paper.conclusions import costs, ensembles, forests, neighbors, semi_supervised
@@ -359,10 +359,18 @@ def evaluate(records: Records) -> dict[Conclusion, dict[str, Outcome]]:
             return []
         return current_records(records, study, variant)
 
+    measured = {
+        variant: Measured(
+            variant,
+            partial(read, variant),
+            not_studied=frozenset(s for s in STUDIES if variant not in STUDIES[s].variants),
+        )
+        for variant in VARIANTS
+    }
     return {
         conclusion: {
-            variant: conclusion.evaluate(Measured(variant, partial(read, variant)))
-            for variant in VARIANTS
+            variant: conclusion.evaluate(replace(own, studies=set()))
+            for variant, own in measured.items()
         }
         for conclusion in CONCLUSIONS
     }

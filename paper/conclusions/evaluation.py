@@ -6,7 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paper.commits import mixed_datasets, name_earlier_commits
-from paper.conclusions.measured import Measured, MissingRecordsError, Outcome, Status, join
+from paper.conclusions.measured import (
+    Measured,
+    MissingRecordsError,
+    NotStudiedError,
+    Outcome,
+    Status,
+    join,
+)
 from paper.records import Record
 from twinned.datasets import KEYS
 
@@ -29,6 +36,8 @@ def evaluate_check(check: Callable[[Measured], Outcome], measured: Measured) -> 
                 f"records of one commit on {join(mixed)}",
                 () if len(mixed) == len(measured.datasets) else mixed,
             )
+        except NotStudiedError as error:
+            return Outcome(Status.NOT_STUDIED, str(error), 0)
         except MissingRecordsError as error:
             missing.append(str(error))
             if not error.datasets:

@@ -33,6 +33,7 @@ class Status(StrEnum):
     IN_PART = "holds in part"
     FAILS = "does not hold"
     MISSING = "not run yet"
+    NOT_STUDIED = "not studied"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,10 @@ class MissingRecordsError(LookupError):
         self.datasets = tuple(datasets)
 
 
+class NotStudiedError(LookupError):
+    """The training of a variant is not that of any study that a conclusion needs."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """The records of one variant.
@@ -70,11 +75,14 @@ class Measured:
         The records of the current trials of a study in this variant.
     datasets : tuple of str, default=KEYS
         The data sets that are looked at.
+    not_studied : frozenset of str, default=frozenset()
+        The studies that do not have this variant.
     """
 
     variant: str
     read: Callable[[str], list[Record]]
     datasets: tuple[str, ...] = KEYS
+    not_studied: frozenset[str] = frozenset()
     studies: set[str] = field(default_factory=set)  # those that were read
 
     def without(self, datasets: Sequence[str]) -> Measured:
@@ -93,6 +101,8 @@ class Measured:
 
     def records(self, study: str) -> list[Record]:
         """Return the records of a study."""
+        if study in self.not_studied:
+            raise NotStudiedError(f"{study} has no such variant")
         found = self.read(study)
         if not found:
             raise MissingRecordsError(f"records of {study}")
@@ -231,7 +241,7 @@ class Measured:
     def benchmark(self, name: str) -> pd.DataFrame:
         """Return the table of a benchmark, which trains as `modern`."""
         if self.variant != "modern":
-            raise MissingRecordsError(f"a run of benchmarks/{name}.py with this training")
+            raise NotStudiedError(f"benchmarks/{name}.py is of our training")
         return pd.read_csv(RESULTS / f"{name}.csv")
 
 

@@ -49,16 +49,16 @@ def flatten_tree(
 def list_inner_nodes(nodes, thresholds, split_id, root, inner_nodes, inner_values, stack):
     """Write the inner nodes of one tree in preorder, with its part of the arrays of `PackedTrees`.
 
-    `stack` (node, 2) is memory for nodes that are still to be written: a node, and twice the inner
-    node whose child it is, plus one for a right child.
+    `stack` (node, 2) is memory for nodes that are still to be written: a node, and twice its parent
+    among the inner nodes, plus one for a right child.
     """
     stack[0, 0], stack[0, 1] = root, -1
     n_stack, i = 1, 0
     while n_stack:
         n_stack -= 1
-        node, place = stack[n_stack]
-        if place >= 0:
-            inner_nodes[place >> 1, 1 + (place & 1)] = i
+        node, parent_side = stack[n_stack]
+        if parent_side >= 0:
+            inner_nodes[parent_side >> 1, 1 + (parent_side & 1)] = i
         inner_nodes[i, 0] = split_id[node]
         for side in (1, 0):
             child = nodes[node, 1] + side
