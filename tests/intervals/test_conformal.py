@@ -160,6 +160,7 @@ def uneven(rng, n):
     return x, 3 * x[:, 0] + rng.normal(size=n) * (0.02 + x[:, 0] ** 2)
 
 
+@pytest.mark.slow
 def test_coverage_of_split_intervals_over_many_draws():
     """Finite-sample coverage: its mean over draws is at least the stated confidence."""
     covered = []

@@ -107,6 +107,7 @@ def test_sample_weights_equal_repetitions():
     np.testing.assert_allclose(repeated, weighted, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_bootstrap_interval_has_its_coverage():
     rng = np.random.RandomState(0)
     covered = 0
