@@ -376,7 +376,7 @@ def test_unfitted_plain_networks_raise_not_fitted_error(data, method):
         getattr(NeuralRegressor(), method)(data[0])
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("outputs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_mean_over_plain_members_is_the_prediction(data, outputs):
     X, y = data
     y = y if outputs == 1 else np.column_stack([y, -y])

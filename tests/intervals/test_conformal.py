@@ -223,7 +223,7 @@ def test_any_regressor_can_be_calibrated(model):
     assert (intervals[:, 0] < intervals[:, 1]).all()
 
 
-def test_learned_width_adapts_to_errors_that_the_std_does_not_show(shipped_defaults):
+def test_learned_width_adapts_to_errors_that_the_std_does_not_show():
     """The std of a linear model is constant, but the size of its errors is not."""
     x, z = uneven(np.random.RandomState(0), 400)
     widths = {}

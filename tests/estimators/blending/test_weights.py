@@ -14,6 +14,8 @@ from twinned.estimators.blending.weights import (
 )
 from twinned.models.greedy_selection import greedy_selection
 
+pytestmark = pytest.mark.usefixtures("shipped_defaults")
+
 SEEDS = st.integers(0, 10_000)
 
 
