@@ -107,7 +107,7 @@ def test_fit_many_equals_fit(data, estimator):
         np.testing.assert_allclose(model.learning_curve_, alone.learning_curve_, atol=1e-4)
 
 
-@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("estimator", TWIN_QUICKLY)
 def test_same_seed_same_bits(data, fitted, estimator):
     first = fitted[estimator].predict(data[0])
     second = estimator(**SMALL).fit(*data).predict(data[0])

@@ -62,7 +62,14 @@ def assert_close(compiled, model, queries, tolerance=1e-5):
     assert np.quantile(np.abs(compiled.std - std), 0.995) < 10 * tolerance * spread
 
 
-@pytest.mark.parametrize("base", BASES)
+# other tests have a single tree, and extra trees are exported as forests are
+@pytest.mark.parametrize(
+    "base",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("tree", "extra trees") else ())
+        for name in BASES
+    ],
+)
 def test_twins_over_scikit_learn_regressors(base, training_rows, queries, run_c):
     twin = TwinRegressor(BASES[base], pairs=20, random_state=0).fit(*training_rows)
     assert_close(run_c(twin, queries, flags=SANITIZERS), twin, queries)
