@@ -21,15 +21,15 @@ import pytest
 # Further libraries are imported in the functions that use them: pytest-xdist starts its workers
 # after its own process has read this file, so the time of an import is added to that of the tests.
 
-# `make test` uses the same examples in every run. `make test-slow` draws new ones, from a seed that
-# it prints, by `--hypothesis-profile=random`.
+# `make test` uses the same examples in every run. `make test-slow` draws new and more ones, from a
+# seed that it prints, by `--hypothesis-profile=random`.
 PROFILE = {
     "deadline": None,
     "suppress_health_check": list(hypothesis.HealthCheck),
     "database": None,
 }
 hypothesis.settings.register_profile("random", print_blob=True, **PROFILE)
-hypothesis.settings.register_profile("repeatable", derandomize=True, **PROFILE)
+hypothesis.settings.register_profile("repeatable", derandomize=True, max_examples=40, **PROFILE)
 hypothesis.settings.load_profile("repeatable")
 
 
@@ -49,24 +49,23 @@ def data_folder():
     return folder
 
 
-def use_trees(patch, n_trees):
-    """Fit the error scale of intervals with fewer trees than 200."""
+def use_small_defaults(patch):
     from sklearn.ensemble import ExtraTreesRegressor
 
-    def few_trees(n_estimators, **options):
-        return ExtraTreesRegressor(n_trees, **options)
+    def five_trees(n_estimators, **options):
+        return ExtraTreesRegressor(5, **options)
 
-    patch.setattr("twinned.intervals.error_scale.ExtraTreesRegressor", few_trees)
-
-
-def use_small_defaults(patch):
-    patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 100)
-    use_trees(patch, 20)
+    patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
+    patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 16)
+    patch.setattr("twinned.intervals.error_scale.ExtraTreesRegressor", five_trees)
+    patch.setattr("twinned.estimators.blending.weights._BAGS", 5)
+    patch.setattr("twinned.estimators.blending.weights._NESTED_REPEATS", 1)
+    patch.setattr("twinned.estimators.blending.weights._BOOTSTRAP_DRAWS", 200)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def small_defaults():
-    """Fit the default base estimator and the error scale of intervals with less work.
+    """Fit the default base estimator, Gaussian processes, intervals and blends with less work.
 
     The scope is that of the session, so that it holds in fixtures of any scope as well.
     """
@@ -77,7 +76,7 @@ def small_defaults():
 
 @pytest.fixture
 def shipped_defaults(small_defaults):
-    """Fit with as many iterations and trees as users do."""
+    """Fit with as many iterations, trees and samples as users do."""
     small_defaults.undo()
     yield
     use_small_defaults(small_defaults)
@@ -91,14 +90,6 @@ def commands_built_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", cache(typer.main.get_command))
-        yield
-
-
-@pytest.fixture(scope="module")
-def five_trees():
-    """Fit the error scale of intervals, most of the time of a small fit, with five trees."""
-    with pytest.MonkeyPatch.context() as patch:
-        use_trees(patch, 5)
         yield
 
 

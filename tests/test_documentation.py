@@ -78,6 +78,7 @@ LONG_PAGES = {
     "advice.md",
     "auto.md",
     "displays.md",
+    "semi-supervised.md",
 }
 
 

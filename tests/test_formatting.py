@@ -67,7 +67,7 @@ def test_comparables(rows):
     assert texts.count("2.5%") == 4  # weights of 40 anchors
 
 
-def test_calibrated_models(rows, five_trees):
+def test_calibrated_models(rows):
     X, y = rows
     twin = TwinRegressor(Ridge()).fit(X[:30], y[:30])
     for model in (conformal(twin, X[30:], y[30:]), cross_conformal(TwinRegressor(Ridge()), X, y)):
@@ -78,13 +78,13 @@ def test_calibrated_models(rows, five_trees):
         assert any("TwinRegressor(estimator=Ridge())" in text for text in texts)
 
 
-def test_leaderboard(rows, five_trees):
+def test_leaderboard(rows):
     model = AutoTwinRegressor(members=["ridge"], random_state=0).fit(*rows)
     texts = Parser(model.leaderboard_._repr_html_()).texts
     assert {"member", "ridge", "1.00"} <= set(texts)
 
 
-def test_diagnosis(rows, five_trees, without_catboost):
+def test_diagnosis(rows, without_catboost):
     blend = AutoTwinRegressor(members=["ridge", "extra_trees:fast"], random_state=0)
     result = diagnose(*rows, estimator=blend, budget=5.0)
     html = result._repr_html_()

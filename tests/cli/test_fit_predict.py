@@ -27,7 +27,7 @@ QUICK = ("--no-check", "--pairs", "3")
 EXACT = ("--digits", "17")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _one_thread():
     """Threads only slow down fits to tables this small."""
     with threadpool_limits(1):

@@ -7,8 +7,8 @@ from twinned.diagnostics.cross_validation import cross_validate_twin
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_trees(five_trees, without_catboost):
-    """All diagnoses fit the error scale with few trees, and are compared with no other library."""
+def no_catboost(without_catboost):
+    """All diagnoses are compared with no other library."""
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_logarithm_of_the_target(bridge):
 
 
 def test_logarithm_of_limits(bridge):
-    X, voltage = bridge
+    X, voltage = (part[:60] for part in bridge)
     y = np.exp(3 * voltage.to_numpy())
     below = y < np.quantile(y, 0.2)
     censored = {

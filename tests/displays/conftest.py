@@ -23,7 +23,7 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def blend(table, five_trees):
+def blend(table):
     X, y = table
     return AutoTwinRegressor(members=["ridge"], random_state=0).fit(X[:60], y[:60])
 

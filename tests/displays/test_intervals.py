@@ -42,7 +42,7 @@ def test_from_estimator_equals_from_predictions(blend, table):
     assert first.ax_.get_ylabel() == f"known {y.name}"
 
 
-def test_pipeline(table, five_trees):
+def test_pipeline(table):
     X, y = table
     model = make_pipeline(
         StandardScaler().set_output(transform="pandas"),

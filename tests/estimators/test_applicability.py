@@ -37,9 +37,10 @@ MODELS = {
     "semi-supervised": SemiSupervisedTwinRegressor(TwinRegressor(Ridge()), n_loops=10),
     "networks": TwinNeuralRegressor((8,), n_members=2, n_folds=1, max_steps=10, random_state=0),
 }
+SLOW_NETWORKS = pytest.param("networks", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["trees", "blend", "semi-supervised", SLOW_NETWORKS])
 def test_rows_are_classified(name, table):
     X, y = table
     model = MODELS[name].fit(X, y)
@@ -120,7 +121,7 @@ def test_a_metric_that_was_learned_is_saved(table, tmp_path, monkeypatch, copy):
     pd.testing.assert_frame_equal(loaded.applicability(X), expected)
 
 
-@pytest.mark.parametrize("name", ["trees", "networks", "blend"])
+@pytest.mark.parametrize("name", ["trees", "blend", SLOW_NETWORKS])
 def test_a_saved_model_with_intervals_has_its_metric(name, table, tmp_path, monkeypatch):
     X, y = table
     if name == "blend":

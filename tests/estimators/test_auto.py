@@ -42,15 +42,6 @@ CHEAP = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
-    """The error scale of the intervals takes most of the time of a fit to few rows."""
-    monkeypatch.setattr(
-        "twinned.intervals.error_scale.ExtraTreesRegressor",
-        lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
-    )
-
-
 @pytest.fixture(scope="module")
 def data():
     table, values = make_wsb(90, random_state=0)
@@ -410,14 +401,14 @@ def test_pickle(model, data):
 
 class Slow(LinearRegression):
     def fit(self, X, y, sample_weight=None):
-        time.sleep(0.3)
+        time.sleep(0.15)
         return super().fit(X, y)
 
 
 def test_time_budget_skips_members_and_can_be_replayed(data):
     X, y, X_test, _ = data
     members = [("slow", Slow()), "ridge", "neural_twin"]
-    model = AutoTwinRegressor(members=members, time_budget=1.0, random_state=0)
+    model = AutoTwinRegressor(members=members, time_budget=0.5, random_state=0)
     with pytest.warns(SkippedMemberWarning, match="of the remaining 0 s"):
         model.fit(X, y)
     assert set(model.skipped_) == {"slow", "neural_twin"}
@@ -427,7 +418,7 @@ def test_time_budget_skips_members_and_can_be_replayed(data):
 
 
 class FakeClock:
-    remaining = 1.0
+    remaining = 0.5
 
     def calibrate(self, spec, seconds):
         pass

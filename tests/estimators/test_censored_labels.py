@@ -14,15 +14,6 @@ from twinned.estimators.training_set import TargetArguments
 LINEAR = TwinRegressor(Ridge(1e-6), pairs=5, random_state=0)
 
 
-@pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
-    """The error scale of the intervals takes most of the time of a fit to few rows."""
-    monkeypatch.setattr(
-        "twinned.intervals.error_scale.ExtraTreesRegressor",
-        lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
-    )
-
-
 @pytest.fixture
 def data(rng):
     """X, y, y with NaN for the lowest 40 %, and their upper bounds."""

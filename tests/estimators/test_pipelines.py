@@ -15,7 +15,7 @@ TRAIN, NEW = slice(0, 40), slice(40, 60)
 
 
 @pytest.fixture(scope="module")
-def blend(five_trees):
+def blend():
     model = AutoTwinRegressor(members=["ridge"], random_state=0)
     return make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), model)).fit(
         X[TRAIN], y[TRAIN]

@@ -35,7 +35,7 @@ OTHER_TWINS = [
 @pytest.fixture(autouse=True)
 def few_iterations(monkeypatch):
     """The default twin is checked for its API, not for its accuracy."""
-    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
+    monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 5)
 
 
 def expected_failures(estimator):

@@ -1,4 +1,5 @@
 import warnings
+from copy import copy
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,8 @@ from twinned.neural import _build_all, fit_many
 # 2 settings × 2 folds, then 2 members on all rows
 SMALL = {"hidden_sizes": (16, 16), "n_members": 2, "n_folds": 2, "max_steps": 60, "random_state": 0}
 BOTH = [TwinNeuralRegressor, NeuralRegressor]
+# where the two kinds share the code that is tested
+TWIN_QUICKLY = [TwinNeuralRegressor, pytest.param(NeuralRegressor, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +41,20 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def twin(data):
-    return TwinNeuralRegressor(**SMALL).fit(*data)
+def fitted(data):
+    """Estimators of both kinds by class, which have not learned much."""
+    return {cls: cls(**SMALL).fit(*data) for cls in BOTH}
+
+
+@pytest.fixture(scope="module")
+def twin(fitted):
+    return fitted[TwinNeuralRegressor]
 
 
 @pytest.fixture(scope="module")
 def trained(data):
     """Estimators of both kinds by class, with as many steps as learning takes."""
-    return {cls: cls(**SMALL).set_params(max_steps=600).fit(*data) for cls in BOTH}
+    return {cls: cls(**SMALL).set_params(max_steps=400).fit(*data) for cls in BOTH}
 
 
 def sklearn_checks():
@@ -86,7 +95,7 @@ def test_learns_the_test_function(trained, estimator):
     assert (model.learning_curve_.min(axis=1) < 0.95 * model.learning_curve_[:, 0]).all()
 
 
-@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("estimator", TWIN_QUICKLY)
 def test_fit_many_equals_fit(data, estimator):
     """Sizes differ, so the smaller ones are padded: that changes nothing but the last bits."""
     X, y = data
@@ -98,9 +107,10 @@ def test_fit_many_equals_fit(data, estimator):
         np.testing.assert_allclose(model.learning_curve_, alone.learning_curve_, atol=1e-4)
 
 
-@pytest.mark.parametrize("estimator", BOTH)
-def test_same_seed_same_bits(data, estimator):
-    first, second = (estimator(**SMALL).fit(*data).predict(data[0]) for _ in range(2))
+@pytest.mark.parametrize("estimator", TWIN_QUICKLY)
+def test_same_seed_same_bits(data, fitted, estimator):
+    first = fitted[estimator].predict(data[0])
+    second = estimator(**SMALL).fit(*data).predict(data[0])
     np.testing.assert_array_equal(first, second)
     other = estimator(**SMALL).set_params(random_state=1).fit(*data).predict(data[0])
     assert np.abs(first - other).max() > 1e-6
@@ -130,12 +140,12 @@ def test_prediction_is_the_mean_over_anchors_and_members(data, twin):
 def test_block_size_does_not_matter(data, twin):
     X, _ = data
     whole = twin.predict(X, return_std=True)
-    small = clone(twin).fit(*data).set_params(memory_limit="40KB")
+    small = copy(twin).set_params(memory_limit="40KB")
     for a, b in zip(whole, small.predict(X, return_std=True), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("estimator", TWIN_QUICKLY)
 def test_repeating_a_row_equals_doubling_its_weight(data, estimator, rng):
     X, y = data[0][:40], data[1][:40]
     weight = rng.randint(0, 3, 40)
@@ -144,11 +154,11 @@ def test_repeating_a_row_equals_doubling_its_weight(data, estimator, rng):
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-6)
 
 
-@pytest.mark.parametrize("estimator", BOTH)
+@pytest.mark.parametrize("estimator", TWIN_QUICKLY)
 def test_out_of_fold_predictions_do_not_leak(data, trained, estimator, rng):
     """Shuffled targets cannot be predicted out of fold, even if they are memorized."""
     X, y = data[0], rng.permutation(data[1])
-    model = estimator(**SMALL).set_params(max_steps=600).fit(X, y)
+    model = estimator(**SMALL).set_params(max_steps=400).fit(X, y)
     correlation = np.corrcoef(model.out_of_fold_prediction_, y)[0, 1]
     assert correlation < 0.35
     learnable = trained[estimator].out_of_fold_prediction_
@@ -197,9 +207,7 @@ def test_validation_set_given_to_fit(data):
         TwinNeuralRegressor(**SMALL).fit(X, y, X_val=X)
 
 
-@pytest.mark.parametrize(
-    "kind", [TwinNeuralRegressor, pytest.param(NeuralRegressor, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", TWIN_QUICKLY)
 def test_missing_values_are_imputed_and_marked(kind, tmp_path):
     rng = np.random.RandomState(0)
     X = pd.DataFrame(rng.normal(size=(80, 2)), columns=["a", "b"])
@@ -207,7 +215,7 @@ def test_missing_values_are_imputed_and_marked(kind, tmp_path):
     y = X["a"] + 3.0 * (np.arange(80) % 4 == 0)  # where b is missing
     X.loc[np.arange(80) % 4 == 0, "b"] = np.nan
     X.loc[5, "kind"] = None
-    model = kind((16,), n_members=2, n_folds=2, max_steps=400, random_state=0).fit(X, y)
+    model = kind((16,), n_members=2, n_folds=2, max_steps=200, random_state=0).fit(X, y)
     rows = pd.DataFrame({"a": [0.0, 0.0], "b": [np.nan, 0.1], "kind": ["u", None]})
     marked, known = model.predict(rows)
     assert marked - known > 2
@@ -246,17 +254,20 @@ def test_scale_fills_missing_values():
 
 
 def test_grid_search_over_anchors(data):
+    every = np.arange(90)  # as many rows as in other tests, so that nothing is compiled
     search = GridSearchCV(
         TwinNeuralRegressor(**SMALL).set_params(anchors=NearestAnchors(3)),
         {"anchors__k": [2, 20]},
-        cv=2,
+        cv=[(every, every)],
+        refit=False,
     ).fit(*data)
     assert search.best_params_["anchors__k"] in (2, 20)
+    assert len(set(search.cv_results_["mean_test_score"])) == 2
 
 
 @pytest.mark.parametrize("estimator", BOTH)
-def test_saved_models_predict_the_same(data, estimator, tmp_path):
-    model = estimator(**SMALL).fit(*data)
+def test_saved_models_predict_the_same(data, fitted, estimator, tmp_path):
+    model = fitted[estimator]
     twinned.save(model, tmp_path / "model.twin")
     loaded = twinned.load(tmp_path / "model.twin")
     np.testing.assert_array_equal(loaded.predict(data[0]), model.predict(data[0]))
@@ -314,7 +325,7 @@ def test_fit_many_with_different_pairs(data):
 
 
 @given(anchor=st.integers(0, 89), seed=st.integers(0, 10**6), layers=st.sampled_from([1, 2]))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_a_fixed_anchor_gives_a_plain_network(data, twins_by_layers, anchor, seed, layers):
     """With the anchor fixed, a twin is an ordinary network (the paper's equation 3)."""
     twin = twins_by_layers[layers]
@@ -365,7 +376,7 @@ def test_unfitted_plain_networks_raise_not_fitted_error(data, method):
         getattr(NeuralRegressor(), method)(data[0])
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("outputs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_mean_over_plain_members_is_the_prediction(data, outputs):
     X, y = data
     y = y if outputs == 1 else np.column_stack([y, -y])
@@ -377,9 +388,9 @@ def test_the_mean_over_plain_members_is_the_prediction(data, outputs):
     np.testing.assert_allclose(members.std(axis=0), std)
 
 
-def test_memory_limit_and_n_jobs_do_not_change_plain_predictions(data):
-    X, y = data
-    model = NeuralRegressor(**SMALL).fit(X, y)
+def test_memory_limit_and_n_jobs_do_not_change_plain_predictions(data, fitted):
+    X, _ = data
+    model = copy(fitted[NeuralRegressor])
     whole = model.predict(X, return_std=True)
     model.set_params(memory_limit="40KB", n_jobs=2)
     for a, b in zip(whole, model.predict(X, return_std=True), strict=True):
@@ -405,8 +416,15 @@ def one_setting_diverges(monkeypatch):
     monkeypatch.setattr("twinned.models.neural.parameters.SETTINGS", (SETTINGS[0], diverging))
 
 
-@pytest.mark.parametrize("estimator", BOTH)
-@pytest.mark.parametrize("selection", ["greedy", "mean"])
+@pytest.mark.parametrize(
+    ("estimator", "selection"),
+    [
+        (TwinNeuralRegressor, "greedy"),
+        (NeuralRegressor, "mean"),
+        pytest.param(TwinNeuralRegressor, "mean", marks=pytest.mark.slow),
+        pytest.param(NeuralRegressor, "greedy", marks=pytest.mark.slow),
+    ],
+)
 def test_diverged_members_are_excluded_with_a_warning(
     data, one_setting_diverges, estimator, selection, monkeypatch
 ):

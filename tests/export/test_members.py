@@ -9,11 +9,20 @@ from typer.testing import CliRunner
 import twinned
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.cli import app
+from twinned.estimators.blending.members import SIZES, TWIN_SIZES
 from twinned.export import select_member, to_c
 from twinned.export.members import separable_members
 
 MEMBERS = ["ridge", "tree_twin:fast", "boosting:fast"]
 TWIN = MEMBERS[1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_iterations():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SIZES, "fast", SIZES["fast"]._replace(boosting_iterations=10))
+        patch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=10))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -160,6 +160,7 @@ def uneven(rng, n):
     return x, 3 * x[:, 0] + rng.normal(size=n) * (0.02 + x[:, 0] ** 2)
 
 
+@pytest.mark.slow
 def test_coverage_of_split_intervals_over_many_draws():
     """Finite-sample coverage: its mean over draws is at least the stated confidence."""
     covered = []
@@ -222,7 +223,7 @@ def test_any_regressor_can_be_calibrated(model):
     assert (intervals[:, 0] < intervals[:, 1]).all()
 
 
-def test_learned_width_adapts_to_errors_that_the_std_does_not_show(shipped_defaults):
+def test_learned_width_adapts_to_errors_that_the_std_does_not_show():
     """The std of a linear model is constant, but the size of its errors is not."""
     x, z = uneven(np.random.RandomState(0), 400)
     widths = {}

@@ -75,7 +75,8 @@ def test_coverage_under_a_shift_of_the_features(calibrated, tmp_path):
     loaded = twinned.load(tmp_path / "model.twin")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        np.testing.assert_array_equal(loaded.predict_interval(X, 0.9, X_shifted=X[:200]), weighted)
+        again = loaded.predict_interval(X[:50], 0.9, X_shifted=X[:200])
+    np.testing.assert_array_equal(again, weighted[:50])
 
 
 def test_rows_without_alike_calibration_rows_have_infinite_intervals(calibrated):

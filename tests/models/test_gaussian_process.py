@@ -134,7 +134,7 @@ def test_constant_features_and_targets(data):
     np.testing.assert_allclose(constant.predict(X), y[:4].mean())
 
 
-def test_outputs_share_the_hyperparameters(data):
+def test_outputs_share_the_hyperparameters(data, shipped_defaults):
     X, y = data
     both = fit_gaussian_process(X, np.column_stack([y, 5 - 3 * y]), random_state=0)
     single = fit_gaussian_process(X, y, random_state=0)

@@ -28,7 +28,7 @@ def test_random_partners_are_distinct_other_rows(n, m, seed):
 
 def test_random_partners_are_uniform():
     """Each other row is drawn equally often, by both algorithms of `_distinct`."""
-    n, m, times = 20, 3, 2000
+    n, m, times = 20, 3, 500
     rng = np.random.RandomState(0)
     counts = np.zeros((n, n))
     for _ in range(times):

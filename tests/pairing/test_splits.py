@@ -77,14 +77,14 @@ def test_the_score_of_a_search_in_a_twin_holds_for_new_rows(noise):
     rng = np.random.RandomState(1)
     X_new, y_new = rng.uniform(size=(200, 3)), rng.normal(size=200)
     grid = {"min_samples_leaf": [1, 20]}
-    search = GridSearchCV(RandomForestRegressor(10, random_state=0), grid, cv=5)
+    forest = RandomForestRegressor(4, random_state=0)
+    search = GridSearchCV(forest, grid, cv=5)
     twin = TwinRegressor(search, pairs="all", random_state=0).fit(X, y)
 
     first, second = AllPairs().draw(len(y), None, None)
     pairs = np.column_stack([X[first], X[second], X[first] - X[second]])
-    leaking = GridSearchCV(
-        RandomForestRegressor(10, random_state=0), grid, cv=KFold(5, shuffle=True, random_state=0)
-    ).fit(pairs, y[first] - y[second])
+    folds = KFold(5, shuffle=True, random_state=0)
+    leaking = GridSearchCV(forest, grid, cv=folds).fit(pairs, y[first] - y[second])
 
     i, j = np.repeat(np.arange(200), 40), np.tile(np.arange(40), 200)
     new_pairs = np.column_stack([X_new[i], X[j], X_new[i] - X[j]])

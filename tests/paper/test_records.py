@@ -171,7 +171,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cann
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # other tests may have started threads
 @pytest.mark.parametrize("n_runners", [2, 4])
 def test_several_runners_lose_no_record(tmp_path, n_runners):
-    for repetition in range(5):
+    for repetition in range(2):
         run_together(tmp_path / str(repetition), n_runners)
 
 

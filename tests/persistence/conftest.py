@@ -84,7 +84,7 @@ def _enter(node: Any, key: str | int) -> Any:
     return node
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
     """Threads only slow down models as small as these."""
     with threadpool_limits(1):

@@ -45,7 +45,7 @@ def damaged_file(tmp_path, model_file):
 
 
 def test_truncated_file(tree_bytes, damaged_file):
-    for length in range(0, len(tree_bytes), 7):
+    for length in range(0, len(tree_bytes), 23):
         damaged_file(tree_bytes[:length]).assert_unreadable()
 
 
@@ -228,7 +228,7 @@ def test_pickled_array_is_not_unpickled(data, saved, tmp_path):
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 @pytest.mark.filterwarnings("ignore::twinned.exceptions.VersionMismatchWarning")

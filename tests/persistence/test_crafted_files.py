@@ -113,7 +113,7 @@ def test_altered_trees(data, saved, model, path, name, change, match):
 
 def test_deep_tree_is_refused_quickly(data, saved):
     file = saved(DecisionTreeRegressor(max_depth=1, random_state=0).fit(*data))
-    n_inner = 200_000
+    n_inner = 50_000
     left, right = np.full(2 * n_inner + 1, -1, np.int32), np.full(2 * n_inner + 1, -1, np.int32)
     left[0 : 2 * n_inner : 2] = np.arange(1, 2 * n_inner, 2)
     right[0 : 2 * n_inner : 2] = np.arange(2, 2 * n_inner + 1, 2)
@@ -195,7 +195,7 @@ def test_deeply_nested_json(data, saved):
 
 def test_long_list(data, saved):
     file = saved(Ridge().fit(*data))
-    file.set([0] * 300_000, "params", "fit_intercept")
+    file.set([0] * 150_000, "params", "fit_intercept")
     assert file.path.stat().st_size < 20_000
     start = time.process_time()
     file.assert_refused("parameter of Ridge|items|bytes")
@@ -246,14 +246,19 @@ def test_gaussian_process_with_a_large_covariance(data, saved):
 # --- predictions: parts that do not fit together --------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def twin_bytes(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("twin") / "model.twin"
+    twinned.save(twinned.cross_conformal(TwinRegressor(Ridge()), *data, cv=2).store_in(), path)
+    return path.read_bytes()
+
+
 @pytest.fixture
-def twin_file(data, saved, monkeypatch):
-    monkeypatch.setattr(
-        "twinned.intervals.error_scale.ExtraTreesRegressor",
-        lambda n_estimators, **options: ExtraTreesRegressor(2, **options),
-    )
-    X, y = data
-    return saved(twinned.cross_conformal(TwinRegressor(Ridge()), X, y, cv=2).store_in())
+def twin_file(twin_bytes, tmp_path, model_file):
+    """The file of a twin with intervals, to be altered."""
+    file = model_file(tmp_path / "model.twin")
+    file.path.write_bytes(twin_bytes)
+    return file
 
 
 @pytest.mark.parametrize(

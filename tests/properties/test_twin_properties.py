@@ -50,7 +50,7 @@ bases = st.sampled_from(
 
 
 @pytest.mark.parametrize("weights", ["uniform", "distance"])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(table=tables(), k=st.integers(1, 25), queries=st.integers(0, 10**6))
 def test_zero_differences_give_k_nearest_neighbors(weights, table, k, queries):
     """F = 0 with nearest anchors is k-NN regression (equation 5 of the paper).
@@ -71,7 +71,7 @@ def test_zero_differences_give_k_nearest_neighbors(weights, table, k, queries):
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(table=well_posed_tables(), seed=st.integers(0, 99))
 def test_twinned_least_squares_is_least_squares(table, seed):
     X, y = table
@@ -81,7 +81,7 @@ def test_twinned_least_squares_is_least_squares(table, seed):
     np.testing.assert_allclose(twin.predict(new), plain.predict(new), rtol=1e-7, atol=1e-7)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(table=well_posed_tables(), seed=st.integers(0, 99))
 def test_loops_of_a_linear_twin_close(table, seed):
     X, y = table
@@ -90,7 +90,7 @@ def test_loops_of_a_linear_twin_close(table, seed):
     assert (inconsistency < 1e-9 * max(1.0, np.abs(y).max())).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(table=tables(min_rows=6), base=bases, features=st.sampled_from(["concat", "difference"]))
 def test_symmetric_differences_are_exactly_antisymmetric(table, base, features):
     X, y = table
@@ -102,7 +102,7 @@ def test_symmetric_differences_are_exactly_antisymmetric(table, base, features):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     table=tables(min_rows=6),
     base=bases,
@@ -125,7 +125,7 @@ def test_predictions_do_not_depend_on_the_block_size(table, base, anchors, weigh
     np.testing.assert_allclose(loops, twin.loop_inconsistency(X, 3, 0), rtol=1e-9, atol=4 * scale)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(table=tables(min_rows=6), base=bases, seed=st.integers(0, 99))
 def test_predictions_do_not_depend_on_the_order_of_anchors(table, base, seed):
     X, y = table

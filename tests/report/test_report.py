@@ -27,7 +27,7 @@ SECTIONS = [
 ]
 
 
-pytestmark = pytest.mark.usefixtures("five_trees", "without_catboost")
+pytestmark = pytest.mark.usefixtures("without_catboost")
 
 
 @pytest.fixture(scope="module")

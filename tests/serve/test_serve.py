@@ -404,7 +404,7 @@ no_deadline = {"deadline": None, "suppress_health_check": [HealthCheck.function_
 
 @pytest.mark.parametrize("url", ["/predict", "/explain", "/batch"])
 @given(request=requests)
-@settings(max_examples=60, **no_deadline)
+@settings(max_examples=25, **no_deadline)
 def test_any_request_gets_a_result_or_an_error(client, url, request):
     response = client.post(url, content=json.dumps(request).encode())
     assert response.status_code in (200, 400, 413, 422)

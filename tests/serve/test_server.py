@@ -18,7 +18,7 @@ from twinned.serve.server import make_server, open_listener
 
 BODY = json.dumps({"rows": [{"x0": 1.0}]}).encode()
 HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-READ_SECONDS = 0.5
+READ_SECONDS = 0.3
 
 
 class Records(logging.Handler):
@@ -99,7 +99,7 @@ def test_a_half_sent_body_is_not_waited_for(service, monkeypatch):
     monkeypatch.setattr("twinned.serve.app.READ_SECONDS", READ_SECONDS)
     received, seconds = response_to(service[0], HEAD + BODY[:-3])
     assert received.startswith(b"HTTP/1.1 408")
-    assert b"did not arrive within 0.5 seconds" in received
+    assert b"did not arrive within 0.3 seconds" in received
     assert seconds < 10
 
 

@@ -5,22 +5,12 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from twinned import AutoTwinRegressor
 from twinned.datasets import make_wsb
-
-
-@pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
-    """The error scale of the intervals takes most of the time of a fit to few rows."""
-    monkeypatch.setattr(
-        "twinned.intervals.error_scale.ExtraTreesRegressor",
-        lambda n_estimators, **parameters: ExtraTreesRegressor(5, **parameters),
-    )
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from twinned.estimators.blending.weights import (
 )
 from twinned.models.greedy_selection import greedy_selection
 
+pytestmark = pytest.mark.usefixtures("shipped_defaults")
+
 SEEDS = st.integers(0, 10_000)
 
 
@@ -107,6 +109,7 @@ def test_sample_weights_equal_repetitions():
     np.testing.assert_allclose(repeated, weighted, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_bootstrap_interval_has_its_coverage():
     rng = np.random.RandomState(0)
     covered = 0

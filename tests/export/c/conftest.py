@@ -85,13 +85,13 @@ def make_rows(n_rows, seed=0):
 
 @pytest.fixture(scope="session")
 def training_rows():
-    return make_rows(60)
+    return make_rows(40)
 
 
 @pytest.fixture(scope="session")
 def queries():
     """More than the range of the training rows."""
-    return 1.2 * make_rows(300, seed=1)[0].astype(np.float32).astype(np.float64)
+    return 1.2 * make_rows(160, seed=1)[0].astype(np.float32).astype(np.float64)
 
 
 OPTIONS = {"max_steps": 60, "n_folds": 1, "selection": "mean", "random_state": 0}

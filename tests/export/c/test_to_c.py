@@ -62,7 +62,14 @@ def assert_close(compiled, model, queries, tolerance=1e-5):
     assert np.quantile(np.abs(compiled.std - std), 0.995) < 10 * tolerance * spread
 
 
-@pytest.mark.parametrize("base", BASES)
+# other tests have a single tree, and extra trees are exported as forests are
+@pytest.mark.parametrize(
+    "base",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("tree", "extra trees") else ())
+        for name in BASES
+    ],
+)
 def test_twins_over_scikit_learn_regressors(base, training_rows, queries, run_c):
     twin = TwinRegressor(BASES[base], pairs=20, random_state=0).fit(*training_rows)
     assert_close(run_c(twin, queries, flags=SANITIZERS), twin, queries)
@@ -95,9 +102,12 @@ def test_plain_networks(plain_networks, queries, run_c):
 
 
 @pytest.mark.parametrize("activation", ["relu", "mish", "tanh"])
-def test_activations(activation, queries, run_c, neural_twin):
-    twin = with_activation(neural_twin, activation)
-    assert_close(run_c(twin, queries), twin, queries)
+@pytest.mark.parametrize(
+    "kind", ["plain_networks", pytest.param("neural_twin", marks=pytest.mark.slow)]
+)
+def test_activations(kind, activation, queries, run_c, request):
+    networks = with_activation(request.getfixturevalue(kind), activation)
+    assert_close(run_c(networks, queries), networks, queries)
 
 
 def test_sample_weights_and_fixed_weights(training_rows, queries, run_c):
@@ -152,10 +162,10 @@ def test_networks_replace_missing_values(dtype, tolerance, neural_twin, queries,
 @pytest.mark.parametrize("twin", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
     rng = np.random.RandomState(0)
-    numbers = rng.uniform(-3, 3, size=(360, 2)).astype(np.float32).astype(np.float64)
-    codes = rng.randint(3, size=360).astype(np.float64)
+    numbers = rng.uniform(-3, 3, size=(200, 2)).astype(np.float32).astype(np.float64)
+    codes = rng.randint(3, size=200).astype(np.float64)
     y = numbers[:, 0] + np.abs(numbers[:, 1]) + codes
-    numbers[rng.rand(360) < 0.2, 0] = codes[rng.rand(360) < 0.1] = np.nan
+    numbers[rng.rand(200) < 0.2, 0] = codes[rng.rand(200) < 0.1] = np.nan
     numbers[:5, 0] = -2.0  # which is no code
     names = pd.Categorical.from_codes(np.where(np.isnan(codes), -1, codes).astype(int), list("uvw"))
     X = pd.DataFrame({"a": numbers[:, 0], "kind": names, "b": numbers[:, 1]})
@@ -197,9 +207,9 @@ def test_report_and_defines(boosted, tmp_path):
     assert f"#define PUMP_RAM_BYTES {report.ram_bytes}\n" in text
     assert report.max_difference < 1e-5
     every = to_c(boosted, tmp_path / "b.h")
-    assert every.n_anchors == 60
+    assert every.n_anchors == 40
     # three features, a value and a weight in float32
-    assert every.flash_bytes - report.flash_bytes == 56 * 4 * 5
+    assert every.flash_bytes - report.flash_bytes == 36 * 4 * 5
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")

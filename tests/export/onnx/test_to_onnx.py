@@ -19,7 +19,9 @@ from twinned.export.onnx.runtime import predict_onnx
 BOOSTING = HistGradientBoostingRegressor(max_iter=10, learning_rate=0.3)
 
 
-@pytest.mark.parametrize("base", [BOOSTING, ExtraTreesRegressor(5)], ids=str)
+@pytest.mark.parametrize(
+    "base", [BOOSTING, pytest.param(ExtraTreesRegressor(5), marks=pytest.mark.slow)], ids=str
+)
 def test_ten_thousand_rows_and_the_size_of_the_file(tmp_path, rng, base):
     X = rng.normal(size=(80, 3))
     twin = TwinRegressor(base, pairs=20, anchors=twinned.RandomAnchors(8), random_state=0)

@@ -118,7 +118,9 @@ def test_bounds_that_equal_y_change_nothing(rng):
     np.testing.assert_array_equal(plain.predict(X), with_bounds.predict(X))
 
 
-@pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
+@pytest.mark.parametrize(
+    "estimator", [TwinNeuralRegressor, pytest.param(NeuralRegressor, marks=pytest.mark.slow)]
+)
 def test_networks_learn_that_values_are_beyond_a_limit(estimator, rng):
     X = rng.uniform(-1, 1, (80, 1))
     y = X[:, 0]

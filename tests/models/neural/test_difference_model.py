@@ -69,7 +69,7 @@ def test_a_grid_of_sides_equals_single_pairs(expected):
 @given(
     memory_limit=st.sampled_from([5_000, 20_000, 10**6, None]), n_jobs=st.sampled_from([None, 2])
 )
-@settings(max_examples=6)
+@settings(max_examples=3)
 def test_anchored_differences_equal_single_pairs(expected, memory_limit, n_jobs):
     anchored = model(memory_limit).at_anchors(ANCHORS, ANCHORS_Y, 0)
     every = anchored.differences(QUERIES, None, n_jobs=n_jobs)
