@@ -22,7 +22,6 @@ def values(outcomes):
         return page_values(Records(DOCS.parent / "paper" / "results"))
 
 
-@pytest.mark.slow  # evaluates all records
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_its_template_with_the_records(page, values):
     """Run `python -m paper page` where this fails."""
@@ -30,7 +29,6 @@ def test_a_page_is_its_template_with_the_records(page, values):
     assert (DOCS / page).read_text("utf-8") == rendered
 
 
-@pytest.mark.slow
 def test_every_value_is_used(values):
     used = {name for page in PAGES for name in PLACEHOLDER.findall((TEMPLATES / page).read_text())}
     assert used == set(values)
@@ -45,7 +43,6 @@ def test_no_number_is_typed_in_a_template(page):
     assert not [line for line in text.splitlines() if re.search(r"\d", line)]
 
 
-@pytest.mark.slow
 def test_counts_of_cells_by_a_slow_version(values):
     text = (DOCS / "reproduction-tables.md").read_text("utf-8")
     near = 0
@@ -59,7 +56,6 @@ def test_counts_of_cells_by_a_slow_version(values):
     assert abs(near - int(values["cells_near"])) <= 1  # the table is rounded
 
 
-@pytest.mark.slow
 def test_every_committed_record_is_of_a_current_trial():
     """A changed setting leaves records behind that no table reads."""
     committed = Records(DOCS.parent / "paper" / "results")
@@ -87,7 +83,6 @@ def test_every_drawn_figure_is_shown():
         assert f"pictures/paper-{picture.name}" in text
 
 
-@pytest.mark.slow
 def test_ratios_of_a_scaled_loss_by_a_slow_version(values):
     rows = csv.DictReader((RESULTS / "as_published_loss_scale.csv").open(encoding="utf-8"))
     own = {(row["dataset"], row["method"], row["loss_scale"]): float(row["rmse"]) for row in rows}
