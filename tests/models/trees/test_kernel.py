@@ -494,8 +494,8 @@ def counted_mean(anchored, queries):
     repeated = queries.take(np.repeat(np.arange(len(queries)), 2))
     mean, _ = anchored.moments(repeated, None, variance=False, n_jobs=None)
     packed = anchored._packed[0]
-    has_splits = (packed.nodes[packed.roots, 0] >= 0).all()
-    assert len(packed.inner_nodes) == has_splits * (packed.nodes[:, 0] >= 0).sum()
+    n_inner = np.maximum(np.diff(packed.roots, append=len(packed.nodes)) // 2, 1)
+    assert len(packed.inner_nodes) == (packed.nodes[:, 0] >= 0).any() * n_inner.sum()
     np.testing.assert_array_equal(mean[::2], mean[1::2])
     return mean[::2]
 
@@ -509,6 +509,35 @@ def test_masks_of_half_their_words(n_anchors, rng, choose_kernel):
     choose_kernel(True)
     np.testing.assert_allclose(twin.predict(X[:9]), expected, atol=1e-9)
     assert len(choose_kernel.used[-1]._packed[0].inner_nodes)
+
+
+@pytest.mark.parametrize("n_leaves", [1, 256, 257])
+def test_trees_of_any_size_are_counted_or_descended(n_leaves, rng, monkeypatch):
+    """256 leaves are the most that the kernel that counts anchors takes."""
+    monkeypatch.setattr(packing, "_SPLITS_PER_NODE", 2)
+    monkeypatch.setattr(packing, "_REACHED_NODES", 10**6)
+    schema = TableSchema.all_numeric(2)
+    features = PairFeatures("difference", schema, FLOAT64)
+    rows = schema.to_rows(rng.normal(size=(300, 2)))
+    pairs = features.build(rows.as_queries(), rows.as_anchors()).reshape(-1, 2)
+    trees = [random_tree(rng, pairs, size, False) for size in (5, n_leaves)]
+    trees[0].threshold[:2] = np.inf, -np.inf
+    ensemble = TreeEnsemble(trees, np.zeros(1), FLOAT64, False, FLOAT64)
+    anchored = AnchoredTrees(
+        ensemble, features, rows, np.zeros(300), 1.0, symmetric=False, cache_bytes=10**9
+    )
+    mean, _ = anchored.moments(rows, None, variance=False, n_jobs=None)
+    expected = predict_pairs(ensemble, pairs).reshape(300, 300).mean(axis=1)
+    np.testing.assert_allclose(mean[:, 0], expected, atol=1e-12)
+    assert (len(anchored._packed[0].inner_nodes) > 0) == (n_leaves <= 256)
+
+
+def test_nodes_that_no_path_reaches_are_not_counted():
+    left, right = np.array([1, -1, -1, 3, -1]), np.array([2, -1, -1, 4, -1])
+    tree = Tree(
+        np.zeros(5, int), np.zeros(5), left, right, np.ones(5, bool), np.ones((5, 1)), 1.0, 0
+    )
+    assert not len(packing.pack_trees([tree] * 9, FLOAT64, False).inner_nodes)
 
 
 def test_moments_that_have_no_reduction(rng):

@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from twinned.models.trees.compilation import compiled, entry_point
-from twinned.models.trees.kernel import ALL_RIGHT, encoded_mask
-from twinned.models.trees.kernel_types import MASK_WORDS
+from twinned.models.trees.kernel import encoded_mask, mask_or_all
+from twinned.models.trees.kernel_types import END, LEFT, MAX_ANCHORS, RIGHT, SPLIT
 from twinned.models.trees.llvm_intrinsics import (
     copy_mask,
     load,
@@ -27,13 +27,13 @@ from twinned.models.trees.llvm_intrinsics import (
 
 
 @compiled
-def _find_masks(trees, anchors, terms, q, n_orders, compare_type, masks):
+def _update_masks(trees, anchors, terms, q, n_orders, compare_type, masks):
     """Write the masks of all distinct splits for query `q` to `masks` (order, split).
 
-    Those of the query before it are there, and the same where it has the same terms: an anchor's
-    own value, for example, has no term of the query.
+    It holds those of the query before; columns with an equal term retain theirs. An anchor's own
+    value, for example, has the same term for all queries; NaN is not equal to itself.
     """
-    n_columns, all_anchors = terms.shape[2], len(anchors.masks) - 1
+    n_columns = terms.shape[2]
     for order in range(n_orders):
         for column in range(len(trees.column_starts) - 1):
             term = terms[q, order, column]
@@ -44,35 +44,35 @@ def _find_masks(trees, anchors, terms, q, n_orders, compare_type, masks):
                 mask = encoded_mask(
                     anchors, order * n_columns, term, split, threshold, compare_type
                 )
-                if mask < 0:
-                    mask = 2 * all_anchors + (mask == ALL_RIGHT)
-                masks[order, s] = mask
+                masks[order, s] = mask_or_all(mask, anchors)
 
 
 @compiled
 def _sum_of_tree(inner_nodes, inner_values, start, end, masks, first_mask, anchors, halves, work):
-    """Return the sum of the leaf values of all anchors, whose mask and number are those of node 0.
+    """Return the sum of the leaf values of all anchors.
 
-    `inner_nodes[start:end]` is the tree and `masks[first_mask:]` the masks of its splits.
+    `inner_nodes[start:end]` is the tree, and `masks[first_mask:]` are the masks of the splits. The
+    first rows of `work.masks` and `work.set_size` are the mask and the number of all anchors.
     """
     counts = work.set_size
     total, node = 0.0, 0
     while node < end - start:
         size, record = load(counts, node), 4 * (start + node)
         if size == 0:
-            node = np.int64(load(inner_nodes, record + 3))
+            node = np.int64(load(inner_nodes, record + END))
             continue
-        mask = np.int64(load(masks, first_mask + np.int64(load(inner_nodes, record))))
+        mask = np.int64(load(masks, first_mask + np.int64(load(inner_nodes, record + SPLIT))))
         # the anchors of the mask go to the left child, or to the right one
         side = mask & 1
-        child = np.int64(load(inner_nodes, record + 1 + side))
-        other_child = np.int64(load(inner_nodes, record + 2 - side))
+        child = np.int64(load(inner_nodes, record + LEFT + side))
+        other_child = np.int64(load(inner_nodes, record + RIGHT - side))
         if halves:
             inside = split_half_mask(work.masks, node, anchors.masks, mask >> 1, child, other_child)
         else:
             inside = split_mask(work.masks, node, anchors.masks, mask >> 1, child, other_child)
         store(counts, child, inside)
         store(counts, other_child, size - inside)
+        # the value of a child that is no leaf is 0, which is faster than a test
         value = 2 * (start + node)
         total += load(inner_values, value + side) * inside
         total += load(inner_values, value + 1 - side) * (size - inside)
@@ -84,16 +84,17 @@ def _sum_of_tree(inner_nodes, inner_values, start, end, masks, first_mask, ancho
 def add_counted_sums(trees, anchors, queries, out, compare_type, work):
     """Add the leaf values of all trees, for all queries with all anchors, to `out.sums`.
 
-    The arguments are `PackedTrees`, `AnchorMasks`, `QueryBatch`, `LeafSums`, any number of the type
-    in which values are compared, and a `Workspace` for one query.
+    The arguments are `PackedTrees`, `AnchorMasks`, a `QueryBatch` that selects all anchors,
+    `LeafSums` of one position, any number of the type in which values are compared, and a
+    `Workspace` for one query.
     """
     n_orders, n_anchors = len(out.signs), len(anchors.values)
-    halves = 2 * n_anchors <= 64 * MASK_WORDS
+    halves = n_anchors <= MAX_ANCHORS // 2
     masks, n_distinct = work.split_masks[0], work.split_masks.shape[2]
     copy_mask(queries.selected, 0, work.masks, 0)
     work.set_size[0] = n_anchors
     for q in range(len(queries.terms)):
-        _find_masks(trees, anchors, queries.terms, q, n_orders, compare_type, masks)
+        _update_masks(trees, anchors, queries.terms, q, n_orders, compare_type, masks)
         for order in range(n_orders):
             for tree in range(len(trees.roots)):
                 total = _sum_of_tree(

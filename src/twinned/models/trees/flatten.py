@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from twinned.models.trees.compilation import entry_point
-from twinned.models.trees.kernel_types import MAX_COUNTED_NODES, SPLIT_FLAG_BITS
+from twinned.models.trees.kernel_types import END, LEAF, LEFT, SPLIT, SPLIT_FLAG_BITS
 
 
 @entry_point
@@ -49,29 +49,37 @@ def flatten_tree(
 def list_inner_nodes(nodes, thresholds, split_id, root, inner_nodes, inner_values, stack):
     """Write the inner nodes of one tree in preorder, with its part of the arrays of `PackedTrees`.
 
-    `stack` (node, 2) is memory for nodes that are still to be written: a node, and twice its parent
-    among the inner nodes, plus one for a right child.
+    Returns whether it has as many as there are rows. `stack` (node, 2) is memory for nodes that are
+    still to be written: a node, and twice its parent among the inner nodes, plus one for a right
+    child.
     """
+    if nodes[root, 0] < 0:
+        inner_nodes[0] = 0, LEAF, LEAF, 1
+        inner_values[0] = thresholds[root, 1]
+        return len(inner_nodes) == 1
     stack[0, 0], stack[0, 1] = root, -1
     n_stack, i = 1, 0
-    while n_stack:
+    while n_stack and i < len(inner_nodes):
         n_stack -= 1
         node, parent_side = stack[n_stack]
         if parent_side >= 0:
-            inner_nodes[parent_side >> 1, 1 + (parent_side & 1)] = i
-        inner_nodes[i, 0] = split_id[node]
+            inner_nodes[parent_side >> 1, LEFT + (parent_side & 1)] = i
+        inner_nodes[i, SPLIT] = split_id[node]
         for side in (1, 0):
             child = nodes[node, 1] + side
-            inner_nodes[i, 1 + side] = MAX_COUNTED_NODES
+            inner_nodes[i, LEFT + side] = LEAF
             if nodes[child, 0] < 0:
                 inner_values[i, side] = thresholds[child, 1]
             else:
                 stack[n_stack, 0], stack[n_stack, 1] = child, 2 * i + side
                 n_stack += 1
         i += 1
-    for k in range(len(inner_nodes) - 1, -1, -1):
+    if n_stack or i < len(inner_nodes):
+        return False
+    for k in range(i - 1, -1, -1):
         end = k + 1
-        for child in inner_nodes[k, 1:3]:
-            if child < MAX_COUNTED_NODES:
-                end = max(end, inner_nodes[child, 3])
-        inner_nodes[k, 3] = end
+        for child in inner_nodes[k, LEFT:END]:
+            if child != LEAF:
+                end = max(end, inner_nodes[child, END])
+        inner_nodes[k, END] = end
+    return True

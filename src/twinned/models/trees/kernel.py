@@ -93,6 +93,12 @@ def encoded_mask(anchors, first_column, term, split, threshold, compare_type):
 
 
 @inlined
+def mask_or_all(mask, anchors):
+    """Return an encoded mask, that of all anchors for `ALL_LEFT` and `ALL_RIGHT`."""
+    return mask if mask >= 0 else 2 * (len(anchors.masks) - 1) + (mask == ALL_RIGHT)
+
+
+@inlined
 def _category_rank(anchors, record, category, threshold):
     """Return the index of a mask among those of a categorical feature.
 
@@ -224,8 +230,7 @@ def _find_masks(trees, anchors, terms, split_masks, n_split, compare_type, work)
             term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
             threshold = load(trees.thresholds, 2 * node + 1)
             mask = encoded_mask(anchors, order * n_columns, term, split, threshold, compare_type)
-        if mask < 0:
-            mask = 2 * (len(anchors.masks) - 1) + (mask == ALL_RIGHT)
+        mask = mask_or_all(mask, anchors)
         store(work.set_mask, i, mask)
         prefetch(anchors.masks, MASK_WORDS * (mask >> 1))
         prefetch(anchors.masks, MASK_WORDS * (mask >> 1) + MASK_WORDS // 2)

@@ -1,4 +1,4 @@
-"""Arrays and constants that the compiled kernel shares with the code that prepares its input."""
+"""Arrays and constants that the compiled kernels share with the code that prepares its input."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ MAX_SETS = 2 * MAX_ANCHORS + 2
 # values are evenly distributed.
 GRID_SIZE = 2048
 # Trees with at most this many inner nodes are evaluated by `count_kernel` for the mean over all
-# anchors.
-MAX_COUNTED_NODES = 255
+# anchors. It writes the masks and sizes of leaves after those of the inner nodes, and does not read
+# them.
+MAX_INNER_NODES = 255
+LEAF = MAX_INNER_NODES
 # In the split of a node, the lowest bits are flags; the pair column is above them.
 SPLIT_FLAG_BITS = 3
 
@@ -31,6 +33,8 @@ KIND, ROW_COLUMN, VALUE_COLUMN, FIRST_LEVEL, N_LEVELS, FIRST_MASK, MISSING_OFFSE
 COLUMN_FIELDS = 8
 SIGN, GRID_START, GRID_SCALE = range(3)
 SCALE_FIELDS = 4
+# Fields of a record of `PackedTrees.inner_nodes`.
+SPLIT, LEFT, RIGHT, END = range(4)
 
 
 class PackedTrees(NamedTuple):
@@ -49,10 +53,11 @@ class PackedTrees(NamedTuple):
     `column_starts[c]`. All four are empty where there are too many to evaluate them beforehand.
 
     `inner_nodes` (inner node, 4) lists the inner nodes of each tree in preorder, those of tree t
-    from `inner_starts[t]` on: the index of the split, the left and the right child, and the node
-    after the last descendant. Nodes are counted from the root, and `MAX_COUNTED_NODES` stands for
-    a leaf, whose value is in `inner_values` (inner node, 2); the value of other children is 0. All
-    three are empty where `count_kernel` is not used.
+    from `inner_starts[t]` on: `SPLIT`, the index of its split; `LEFT` and `RIGHT`, its children;
+    `END`, the node after its last descendant. Nodes are counted from the root, and `LEAF` stands
+    for a leaf, whose value is in `inner_values` (inner node, 2); the value of other children is 0.
+    A tree without a split has one such node, with its value on both sides. All three are empty
+    where `count_kernel` is not used.
     """
 
     nodes: NDArray[np.int32]
@@ -145,7 +150,7 @@ class Workspace(NamedTuple):
     """Memory for intermediate results of the kernel.
 
     For a batch of queries: `split_masks` (query, 2, distinct split), the mask of each distinct
-    split as `_encoded_mask` returns it, and `n_selected` (query,), the number of anchors.
+    split as `encoded_mask` returns it, and `n_selected` (query,), the number of anchors.
 
     For one query and tree: a *set* of anchors has a node, a size, an order and the mask that it is
     split by. Half of these arrays and of `masks` is for the current level of the tree, the other
@@ -154,6 +159,8 @@ class Workspace(NamedTuple):
     reached a leaf: leaf, size, order, with their `leaf_masks` where each anchor has its own sum.
     `single_nodes` (anchor, 2) are single anchors: a node, and twice the anchor plus the order;
     `single_leaves` are the same with their leaves.
+
+    `count_kernel` uses `split_masks`, and `masks` and `set_size` with one row for each inner node.
     """
 
     split_masks: NDArray[np.int32]

@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.trees.ensemble import Tree, TreeEnsemble
-from twinned.models.trees.kernel_types import MAX_COUNTED_NODES, SPLIT_FLAG_BITS, PackedTrees
+from twinned.models.trees.kernel_types import MAX_INNER_NODES, SPLIT_FLAG_BITS, PackedTrees
 
 # Boosting on binned features has few distinct splits in many trees. Where there are at most this
 # many per inner node, they are evaluated once per query, before its trees. In a large tree, the
 # sets of anchors of one query reach about 64 nodes only.
 _SPLITS_PER_NODE, _REACHED_NODES = 0.6, 64
-# Distinct splits are not counted among more inner nodes than this, as that needs memory.
-_MAX_COUNTED_NODES = 1_000_000
-# Bounds the packed trees that exist at once besides the model, at 16 bytes per node.
+# Distinct splits are not searched among more inner nodes than this, as that needs memory.
+_MAX_COMPARED_NODES = 1_000_000
+# Bounds the packed trees that exist at once besides the model, at 16 bytes per node, or 37 where
+# distinct splits are listed.
 GROUP_NODES = 3_000_000
 
 
@@ -107,7 +108,7 @@ def _distinct_splits(
     most = _SPLITS_PER_NODE * n_reached
     empty = np.zeros(0, dtype=np.int32)
     none = empty, empty, np.zeros(0), np.zeros(0, dtype=np.int64)
-    if len(inner) > _MAX_COUNTED_NODES or len(np.unique(threshold)) > most:
+    if len(inner) > _MAX_COMPARED_NODES or len(np.unique(threshold)) > most:
         return none
     order = np.lexsort([split & 1, threshold, split >> SPLIT_FLAG_BITS])
     split, threshold = split[order], threshold[order]
@@ -130,25 +131,24 @@ def _inner_nodes(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
     """Return the inner nodes of small trees, their values and starts, as in `PackedTrees`.
 
-    All are empty where `count_kernel` is not used: for large trees, trees without a split, leaves
-    with several values, and where splits are evaluated one by one.
+    All are empty where `count_kernel` is not used: for large trees, leaves with several values and
+    nodes that no path reaches, where no tree has a split, and where splits are evaluated one by
+    one.
     """
     from twinned.models.trees.flatten import list_inner_nodes
 
-    n_inner = np.diff(starts) // 2
-    if (
-        not len(split_id)
-        or n_values > 1
-        or not 0 < n_inner.min() <= n_inner.max() <= MAX_COUNTED_NODES
-    ):
-        return np.zeros((0, 4), dtype=np.int32), np.zeros((0, 2)), np.zeros(0, dtype=np.int64)
+    none = np.zeros((0, 4), dtype=np.int32), np.zeros((0, 2)), np.zeros(0, dtype=np.int64)
+    n_inner = np.maximum(np.diff(starts) // 2, 1)
+    if not (split_id >= 0).any() or n_values > 1 or n_inner.max() > MAX_INNER_NODES:
+        return none
     inner_starts = np.concatenate([[0], np.cumsum(n_inner)])
     inner_nodes = np.empty((inner_starts[-1], 4), dtype=np.int32)
     inner_values = np.zeros((inner_starts[-1], 2))
     stack = np.empty((n_inner.max() + 1, 2), dtype=np.int64)
     for tree in range(len(n_inner)):
         rows = slice(inner_starts[tree], inner_starts[tree + 1])
-        list_inner_nodes(
+        if not list_inner_nodes(
             nodes, thresholds, split_id, starts[tree], inner_nodes[rows], inner_values[rows], stack
-        )
+        ):
+            return none
     return inner_nodes, inner_values, inner_starts
