@@ -119,6 +119,7 @@ bench: $(VENV)/.bench  ## speed, memory and accuracy beside the peers
 	$(BIN)/python -m benchmarks.neural_many_rows
 	$(BIN)/python -m benchmarks.beside_pdll
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tree_predict
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tree_counts
 
 # Hours of two cores, minutes of many; each continues where it stopped. The neural ones need a GPU.
 bench-accuracy: $(VENV)/.bench  ## accuracy on the paper's splits: trees, loops, intervals, labels

@@ -7,7 +7,8 @@ worker, and whether the results equal `predict`. With `--kill`, a worker is kill
 is checked, and the rate means nothing. Writes `benchmarks/results/dask_predict.md`.
 
     python -m benchmarks.dask_predict                             # two workers
-    python -m benchmarks.dask_predict --workers 1 4               # on 16 cores
+    python -m benchmarks.dask_predict --threads 8                 # on 16 cores
+    python -m benchmarks.dask_predict --workers 1 4
     python -m benchmarks.dask_predict --rows 200000 --kill --restart
 """
 
@@ -84,14 +85,14 @@ def is_identical(folder, output):
     return True
 
 
-def measure(folder, n_workers, *, kill, restart):
+def measure(folder, n_workers, n_threads, *, kill, restart):
     from distributed import Client, LocalCluster
 
     output = folder / f"predictions-{n_workers}-{int(time.time())}"
     with (
         LocalCluster(
             n_workers=n_workers,
-            threads_per_worker=1,
+            threads_per_worker=n_threads,
             memory_limit="2GB",
             dashboard_address="127.0.0.1:0",
             silence_logs=50,
@@ -122,7 +123,7 @@ def measure(folder, n_workers, *, kill, restart):
 
 def main():
     arguments = harness.parse_arguments(
-        __doc__, rows=20_000_000, workers=[2], kill=False, restart=False, folder=""
+        __doc__, rows=20_000_000, workers=[2], threads=1, kill=False, restart=False, folder=""
     )
     rows = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -130,7 +131,11 @@ def main():
         write_inputs(folder, arguments.rows)
         for n_workers in arguments.workers:
             seconds, peak, identical = measure(
-                folder, n_workers, kill=arguments.kill, restart=arguments.restart
+                folder,
+                n_workers,
+                arguments.threads,
+                kill=arguments.kill,
+                restart=arguments.restart,
             )
             is_whole = not arguments.kill and not arguments.restart
             rate = f"{arguments.rows / seconds:,.0f}" if is_whole else "—"
@@ -143,7 +148,7 @@ def main():
         f"# `twinned predict` of {arguments.rows:,} rows on a Dask cluster of one computer",
         "",
         f"A default tree twin, {N_ANCHORS} anchors, {N_FEATURES} features, Parquet files, workers "
-        f"of 2 GB,{interrupted} start of the command included.",
+        f"of 2 GB and {arguments.threads} thread{"s" * (arguments.threads > 1)},{interrupted} start of the command included.",
         "",
         *harness.markdown_table(header, rows),
     ]
