@@ -148,7 +148,8 @@ def main():
         f"# `twinned predict` of {arguments.rows:,} rows on a Dask cluster of one computer",
         "",
         f"A default tree twin, {N_ANCHORS} anchors, {N_FEATURES} features, Parquet files, workers "
-        f"of 2 GB and {arguments.threads} thread{"s" * (arguments.threads > 1)},{interrupted} start of the command included.",
+        f"of 2 GB, threads of each: {arguments.threads},{interrupted} start of the command "
+        "included.",
         "",
         *harness.markdown_table(header, rows),
     ]
