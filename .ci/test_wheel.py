@@ -19,17 +19,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CORE = "core"  # the package without extras
-# extra → the parts of the command line that need it; `cuda` needs a GPU, others are for developers
+# extra → the parts of the command line that need it; others are for developers
 EXTRAS = {
     CORE: set(),
     "boost": {"boost"},
+    "cuda": set(),  # several GB; without a GPU, networks are trained on the CPU
     "dask": {"dask", "parquet"},
     "excel": {"excel"},
     "onnx": {"onnx"},
     "parquet": {"parquet"},
     "serve": {"serve"},
 }
-COMMANDS = ["advise", "fit", "predict", "query", "export", "serve", "datasets"]
+COMMANDS = ["advise", "fit", "predict", "explain", "query", "export", "serve", "datasets"]
 
 LIGHTGBM = """
 import numpy as np
@@ -40,12 +41,6 @@ try:
     AutoTwinRegressor(members=["lightgbm"], cv=3).fit(X, X[:, 0]).predict(X)
 except MissingExtraError as error:
     raise SystemExit(f"error: {error}".replace("pip install lightgbm", "boost")) from None
-"""
-EXPLAIN = """
-import pandas as pd, twinned
-rows = pd.read_csv("new.csv")
-table = twinned.load("model.twin").explain(rows, n=2)
-assert len(table) == 2 * len(rows)
 """
 WRITE_TABLES = """
 import sys
@@ -158,7 +153,7 @@ class Environment:
         advice = ["--budget", "5s", "--report", "advice.html", "-o", "advised.twin"]
         self.check("advise", "table.csv", "--target", "y", *advice)
         self.check("query", "model.twin", "new.csv", "-n", "2")
-        self.check("-c", EXPLAIN, program="python", label="explain")
+        self.check("explain", "model.twin", "new.csv", "-k", "2")
         self.check("export", "model.twin", "-o", "model.h")
         self.check("export", "model.twin", "-o", "model.onnx", needs="onnx")
         self.check("predict", "model.twin", "new.xlsx", needs="excel")

@@ -4,9 +4,10 @@ The paper's splits, trained on the 80 %. *twin*: a neural twin of four members, 
 them and 1 to all anchors, chosen by `twinned.export.thin` and `thin_members` without any label;
 `size` is the member of the smallest tables, which has no periodic embedding where there is one.
 *plain*: ensembles of 1 to 32 plain networks. All have hidden layers of 128 and the settings of
-`effort="fast"`. *trees*: the default `TwinRegressor` with chosen anchors. *forest*: a random forest
-exported with emlearn (`method="inline"`); *lightgbm*: LightGBM, exported by `to_c`. All are float32
-and networks int16, too.
+`effort="fast"`. *small*: a neural twin of eight members with hidden layers of 64 and half of the
+frequencies, trained longer, with `effort="balanced"`. *trees*: the default `TwinRegressor` with
+chosen anchors. *forest*: a random forest exported with emlearn (`method="inline"`); *lightgbm*:
+LightGBM, exported by `to_c`. All are float32 and networks int16, too.
 
 Flash is what `arm-none-eabi-gcc -Os` links into a program that predicts one row, with startup and
 mathematical functions. Code is compiled for the smallest number of anchors of each ensemble and
@@ -16,6 +17,7 @@ Errors of int16 are computed by the same integer arithmetic in numpy.
 Results: `benchmarks/results/microcontroller.csv`, `.md` and `docs/pictures/microcontrollers.png`.
 
     python -m benchmarks.microcontroller     # hours of one core, most of them to fit
+    python -m benchmarks.microcontroller --models plain small --splits 3
     python -m benchmarks.microcontroller --only-table
 """
 
@@ -43,6 +45,9 @@ COLUMNS = [
 ]  # fmt: skip
 FITTED = {
     "twin": lambda: TwinNeuralRegressor(effort="fast", n_members=4, random_state=0),
+    "small": lambda: TwinNeuralRegressor(
+        (64, 64), n_frequencies=8, effort="balanced", n_members=8, random_state=0
+    ),
     "plain": lambda: NeuralRegressor(effort="fast", n_members=32, random_state=0),
     "trees": lambda: TwinRegressor(random_state=0),
 }
@@ -51,6 +56,7 @@ FIXED_POINT_ANCHORS = (0, 1, 32)  # 0: plain networks
 # members of networks, or numbers of trees
 CHOICES = {
     "twin": ("size", 4, 1, 2),
+    "small": ("size", 8, 1, 2, 4),
     "plain": (32, 1),
     "trees": ("all",),
     "forest": (1, 3, 10),

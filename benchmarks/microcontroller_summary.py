@@ -6,9 +6,11 @@ import pandas as pd
 from paper import harness
 
 WITHIN = 1.05  # of the error of the ensemble of plain networks
+TWINS = ("twin", "small", "trees")
 LEGEND = {
     ("twin", "float32"): ("neural twin", "C0", "o"),
     ("twin", "int16"): ("neural twin, int16", "C9", "s"),
+    ("small", "float32"): ("small neural twin", "C4", "D"),
     ("plain", "float32"): ("plain networks", "C3", "o"),
     ("plain", "int16"): ("plain networks, int16", "C1", "s"),
     ("trees", "float32"): ("tree twin", "C2", "^"),
@@ -34,11 +36,22 @@ def largest_ensemble(runs, dtype):
     return plain.sort_values("members").iloc[-1]
 
 
-def smallest_twin(runs, dtype, error):
-    """The twin of the smallest flash whose error is at most `error`; None without one."""
+def smallest_twin(runs, dtype, models=TWINS):
+    """The twin of the smallest flash within 5 % of the ensemble, and its share; None, NaN: none."""
+    plain = largest_ensemble(runs, dtype)
     twins = select(runs, dtype=dtype)
-    twins = twins[twins["model"].isin(["twin", "trees"]) & (twins["rmse"] <= error)]
-    return twins.sort_values("flash_m4").iloc[0] if len(twins) else None
+    twins = twins[twins["model"].isin(models) & (twins["rmse"] <= WITHIN * plain["rmse"])]
+    if not len(twins):
+        return None, np.nan
+    twin = twins.sort_values("flash_m4").iloc[0]
+    return twin, twin["flash_m4"] / plain["flash_m4"]
+
+
+def describe(twin):
+    """Members × anchors of a twin."""
+    members = "trees" if twin["model"] == "trees" else f"{twin['members']:.0f}"
+    kind = "small, " if twin["model"] == "small" else ""
+    return f"{kind}{members} × {twin['anchors']:.0f}"
 
 
 def flash_rows(runs):
@@ -51,24 +64,36 @@ def flash_rows(runs):
         cells = [key]
         for dtype in ("float32", "int16"):
             plain = largest_ensemble(own, dtype)
-            twin = smallest_twin(own, dtype, WITHIN * plain["rmse"])
+            twin, share = smallest_twin(own, dtype)
             cells.append(f"{plain['rmse']:.4g}, {plain['flash_m4'] / 1000:.0f} kB")
             single = select(own, model="plain", dtype=dtype, members=1).iloc[0]
             cells.append(f"{single['rmse']:.4g}, {single['flash_m4'] / 1000:.0f} kB")
             if twin is None:
                 cells += ["none", "—"]
                 continue
-            shares[dtype].append(twin["flash_m4"] / plain["flash_m4"])
-            kind = f"{twin['members']:.0f} × {twin['anchors']:.0f}"
-            if twin["model"] == "trees":
-                kind = f"trees × {twin['anchors']:.0f}"
+            shares[dtype].append(share)
             size = f"{twin['flash_m4'] / 1000:.0f} kB"
-            cells += [f"{twin['rmse']:.4g}, {size} ({kind})", f"{shares[dtype][-1]:.3f}"]
+            cells += [f"{twin['rmse']:.4g}, {size} ({describe(twin)})", f"{share:.3f}"]
         rows.append(cells)
     counts = [f"{sum(share <= 0.1 for share in own)} of {len(rows)}" for own in shares.values()]
     empty = ["", "", ""]
     rows.append(["at most a tenth", *empty, f"**{counts[0]}**", *empty, f"**{counts[1]}**"])
     return rows
+
+
+def split_rows(runs):
+    """The share of the smallest of the small twins on each split, and its members × anchors."""
+    seeds = sorted(select(runs, model="small")["seed"].unique())
+    rows, counts = [], dict.fromkeys(seeds, 0)
+    for key, own in exported_runs(runs).groupby("dataset"):
+        cells = [key]
+        for seed in seeds:
+            twin, share = smallest_twin(select(own, seed=seed), "float32", ["small"])
+            cells.append("none" if twin is None else f"{share:.3f} ({describe(twin)})")
+            counts[seed] += share <= 0.1
+        rows.append(cells)
+    total = [f"**{count} of {len(rows)}**" for count in counts.values()]
+    return [*rows, ["at most a tenth", *total]]
 
 
 def thinning_rows(runs, model):
@@ -122,15 +147,24 @@ def instruction_rows(runs):
 def summary(runs):
     flash = "the smallest twin within 5 %", "share"
     header = ["", "32 plain, float32", "1 plain", *flash, "32 plain, int16", "1 plain", *flash]
+    by_split = split_rows(runs)
+    splits = ["", *(f"split {i}" for i in range(len(by_split[0]) - 1))]
+    runs = select(runs, seed=0)
     lines = [
         "# Twins on microcontrollers",
         "",
         "Test RMSE and flash of a Cortex-M4F, split 0, `python -m benchmarks.microcontroller`. "
-        "Twins: members × anchors.",
+        "Twins: members × anchors. *Small*: hidden layers of 64, half of the frequencies, and "
+        '`effort="balanced"`; the others have layers of 128 and `effort="fast"`.',
         "",
         *harness.markdown_table(header, flash_rows(runs)),
+        "",
+        "## The smallest of the small twins within 5 %, share of the flash of 32 plain, float32",
+        "",
+        *harness.markdown_table(splits, by_split),
     ]
-    for model, title in (("twin", "Neural twins"), ("trees", "Tree twins")):
+    titles = {"twin": "Neural twins", "small": "Small neural twins", "trees": "Tree twins"}
+    for model, title in titles.items():
         rows = thinning_rows(runs, model)
         if rows:
             lines += ["", f"## {title}: anchors, RMSE as a ratio to all anchors", ""]
@@ -157,7 +191,7 @@ def draw(runs, path):
         shown = {}  # one line of each kind, for the legend
         panels = figure.subplots(3, 3, squeeze=False).ravel()
         for panel, key in zip(panels, keys, strict=False):
-            own = exported_runs(select(runs, dataset=key))
+            own = exported_runs(select(runs, dataset=key, seed=0))
             for (model, dtype), (label, color, marker) in LEGEND.items():
                 part = select(own, model=model, dtype=dtype)
                 if not len(part):
