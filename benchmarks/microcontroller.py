@@ -4,10 +4,10 @@ The paper's splits, trained on the 80 %. *twin*: a neural twin of four members, 
 them and 1 to all anchors, chosen by `twinned.export.thin` and `thin_members` without any label;
 `size` is the member of the smallest tables, which has no periodic embedding where there is one.
 *plain*: ensembles of 1 to 32 plain networks. All have hidden layers of 128 and the settings of
-`effort="fast"`. *small*: a neural twin of eight members with hidden layers of 64 and half of the
-frequencies, trained longer, with `effort="balanced"`. *trees*: the default `TwinRegressor` with
-chosen anchors. *forest*: a random forest exported with emlearn (`method="inline"`); *lightgbm*:
-LightGBM, exported by `to_c`. All are float32 and networks int16, too.
+`effort="fast"`. *small twin* and *small plain*: eight members with hidden layers of 64 and half
+of the frequencies, trained longer, with `effort="balanced"`. *trees*: the default `TwinRegressor`
+with chosen anchors. *forest*: a random forest exported with emlearn (`method="inline"`);
+*lightgbm*: LightGBM, exported by `to_c`. All are float32 and networks int16, too.
 
 Flash is what `arm-none-eabi-gcc -Os` links into a program that predicts one row, with startup and
 mathematical functions. Code is compiled for the smallest number of anchors of each ensemble and
@@ -17,7 +17,7 @@ Errors of int16 are computed by the same integer arithmetic in numpy.
 Results: `benchmarks/results/microcontroller.csv`, `.md` and `docs/pictures/microcontrollers.png`.
 
     python -m benchmarks.microcontroller     # hours of one core, most of them to fit
-    python -m benchmarks.microcontroller --models plain small --splits 3
+    python -m benchmarks.microcontroller --models plain "small twin" --splits 3
     python -m benchmarks.microcontroller --only-table
 """
 
@@ -43,21 +43,24 @@ COLUMNS = [
     "dataset", "seed", "model", "choice", "dtype", "members", "anchors", "rmse:.6g", "tables",
     "ram", "flash_m0", "flash_m4", "instructions_m0", "instructions_m4",
 ]  # fmt: skip
+SMALL = {"hidden_sizes": (64, 64), "n_frequencies": 8, "effort": "balanced", "n_members": 8}
+SMALL |= {"random_state": 0}
 FITTED = {
     "twin": lambda: TwinNeuralRegressor(effort="fast", n_members=4, random_state=0),
-    "small": lambda: TwinNeuralRegressor(
-        (64, 64), n_frequencies=8, effort="balanced", n_members=8, random_state=0
-    ),
     "plain": lambda: NeuralRegressor(effort="fast", n_members=32, random_state=0),
+    "small twin": lambda: TwinNeuralRegressor(**SMALL),
+    "small plain": lambda: NeuralRegressor(**SMALL),
     "trees": lambda: TwinRegressor(random_state=0),
 }
+PLAIN = ("plain", "small plain")
 ANCHORS = (1, 2, 4, 8, 16, 32)
 FIXED_POINT_ANCHORS = (0, 1, 32)  # 0: plain networks
 # members of networks, or numbers of trees
 CHOICES = {
     "twin": ("size", 4, 1, 2),
-    "small": ("size", 8, 1, 2, 4),
+    "small twin": ("size", 1, 2),
     "plain": (32, 1),
+    "small plain": ("size", 1, 2),
     "trees": ("all",),
     "forest": (1, 3, 10),
     "lightgbm": (3, 10, 30, 100),
@@ -69,7 +72,7 @@ FOLDER = harness.ROOT / "build" / "microcontroller"
 
 def fitted_model(dataset, seed, kind, X, y):
     """The fitted networks, stored for the next run."""
-    path = FOLDER / f"{dataset}-{seed}-{kind}.twin"
+    path = FOLDER / f"{dataset}-{seed}-{kind.replace(' ', '-')}.twin"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         save(FITTED[kind]().fit(X, y), path)
@@ -132,7 +135,7 @@ def run_variants(kind, choice, model, X, X_test, y_test):
     rows = []
     ensemble = choose_members(model, choice, X)
     variants = {0: ensemble}
-    if kind != "plain":
+    if kind not in PLAIN:
         n_known = len(ensemble.anchors_X_)
         candidates, gram = deviation_gram(ensemble)
         numbers = [n for n in ANCHORS if n < n_known]

@@ -6,12 +6,13 @@ import pandas as pd
 from paper import harness
 
 WITHIN = 1.05  # of the error of the ensemble of plain networks
-TWINS = ("twin", "small", "trees")
+TWINS = ("twin", "small twin", "trees")
 LEGEND = {
     ("twin", "float32"): ("neural twin", "C0", "o"),
     ("twin", "int16"): ("neural twin, int16", "C9", "s"),
-    ("small", "float32"): ("small neural twin", "C4", "D"),
+    ("small twin", "float32"): ("small neural twin", "C4", "D"),
     ("plain", "float32"): ("plain networks", "C3", "o"),
+    ("small plain", "float32"): ("small plain networks", "C6", "D"),
     ("plain", "int16"): ("plain networks, int16", "C1", "s"),
     ("trees", "float32"): ("tree twin", "C2", "^"),
     ("forest", "float32"): ("forest (emlearn)", "C7", "v"),
@@ -50,7 +51,7 @@ def smallest_twin(runs, dtype, models=TWINS):
 def describe(twin):
     """Members × anchors of a twin."""
     members = "trees" if twin["model"] == "trees" else f"{twin['members']:.0f}"
-    kind = "small, " if twin["model"] == "small" else ""
+    kind = "small, " if twin["model"] == "small twin" else ""
     return f"{kind}{members} × {twin['anchors']:.0f}"
 
 
@@ -83,12 +84,14 @@ def flash_rows(runs):
 
 def split_rows(runs):
     """The share of the smallest of the small twins on each split, and its members × anchors."""
-    seeds = sorted(select(runs, model="small")["seed"].unique())
+    seeds = sorted(
+        set(select(runs, model="small twin")["seed"]) & set(select(runs, model="plain")["seed"])
+    )
     rows, counts = [], dict.fromkeys(seeds, 0)
     for key, own in exported_runs(runs).groupby("dataset"):
         cells = [key]
         for seed in seeds:
-            twin, share = smallest_twin(select(own, seed=seed), "float32", ["small"])
+            twin, share = smallest_twin(select(own, seed=seed), "float32", ["small twin"])
             cells.append("none" if twin is None else f"{share:.3f} ({describe(twin)})")
             counts[seed] += share <= 0.1
         rows.append(cells)
@@ -163,7 +166,7 @@ def summary(runs):
         "",
         *harness.markdown_table(splits, by_split),
     ]
-    titles = {"twin": "Neural twins", "small": "Small neural twins", "trees": "Tree twins"}
+    titles = {"twin": "Neural twins", "small twin": "Small neural twins", "trees": "Tree twins"}
     for model, title in titles.items():
         rows = thinning_rows(runs, model)
         if rows:

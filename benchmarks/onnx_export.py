@@ -180,8 +180,9 @@ def summary(runs):
         *harness.markdown_table(header, rows),
         "",
         "Inputs are float32, but float64 on WN and YH: there `dtype='auto'` finds features, such "
-        "as a density of 0.990 to 1.003, that lose digits in float32. The std of a blend is that "
-        "of a forest, one of whose thresholds a row may cross by rounding.",
+        "as a density of 0.990 to 1.003, that lose digits in float32. It was measured before "
+        "`auto` was also float64 where float32 would change predictions. The std of a blend is "
+        "that of a forest, one of whose thresholds a row may cross by rounding.",
     ]
 
 

@@ -50,7 +50,7 @@ def test_json(model, tmp_path):
     known = {"model", "output", "bytes", "model_bytes", "largest_difference", "dtype"}
     assert set(facts) == known
     assert facts["dtype"] == "float32"
-    assert facts["largest_difference"] < 1e-9
+    assert facts["largest_difference"] < 1e-6  # float32 rounds the anchors
     result = run(model, "-o", tmp_path / "b.onnx", "--json", "--outputs", "std")
     assert json.loads(result.stdout)["largest_difference"] is None
 

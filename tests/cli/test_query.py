@@ -54,6 +54,25 @@ def test_selected_rows_are_those_of_query(files, options):
     np.testing.assert_allclose(table["probability_better"], expected)
 
 
+def test_best_is_the_value_to_improve_on(files):
+    twin, pool = files
+    for name, best, expected in (("model.twin", 2.5, 2.5), ("log.twin", np.exp(0.9), 0.9)):
+        options = ["--minimize", "--best", repr(float(best)), "--digits", "17"]
+        table = pd.read_csv(io.StringIO(run(name, "candidates.csv", *options).stdout))
+        inner = twin if name == "model.twin" else twinned.load(name).regressor_
+        rows = query(
+            inner, pool, 1, strategy="improvement", maximize=False, best=expected, random_state=0
+        )
+        assert table["row"].tolist() == (rows + 2).tolist()
+        np.testing.assert_allclose(
+            table["probability_better"],
+            inner.probability_better(pool.iloc[rows], expected, maximize=False),
+        )
+    result = run("log.twin", "candidates.csv", "--best", "0")
+    assert result.exit_code == 2
+    assert "--best must be positive after --log-target, not 0." in result.stderr
+
+
 def test_an_earlier_result_is_pending(files):
     result = run("model.twin", "candidates.csv", "-n", "4", "-o", "next.csv")
     assert result.stdout == "4 of 30 rows in next.csv\n"

@@ -200,6 +200,42 @@ def test_errors_in_words_have_the_unit_and_error_bars(rng):
         assert getattr(errors, f"{name}_se") == pytest.approx(spread, rel=0.35)
 
 
+@pytest.mark.parametrize(
+    ("operation", "compute"),
+    [
+        ("×", lambda y, a: y / a),
+        ("/", lambda y, a: a / y),
+        ("+", lambda y, a: y - a),
+        ("−", lambda y, a: a - y),
+    ],
+)
+def test_two_features_that_give_the_target(table, operation, compute):
+    X, y = table
+    y = y - y.min() + 1
+    leak = compute(y, 0.5 + X["d"]).round(4)
+    found = findings(X.assign(d=0.5 + X["d"], leak=leak), y)["TW203"]
+    assert found.numbers["operation"] == operation
+    assert set(found.numbers["features"]) == {"d", "leak"}
+    left, right = found.numbers["features"]
+    values = X.assign(d=0.5 + X["d"], leak=leak)
+    expected = {"×": "*", "−": "-"}.get(operation, operation)
+    assert np.corrcoef(values.eval(f"{left} {expected} {right}"), y)[0, 1] > 0.999
+    assert "TW203" not in findings(X.drop(columns="d").assign(leak=leak), y)
+    assert not {"TW203"} & findings(X.assign(copy=y, constant=1.0), 2 * y).keys()
+
+
+def test_row_that_dominates_the_error(table):
+    X, y = table
+    assert "TW305" not in findings(X, y)
+    wrong = y.copy()
+    wrong.iloc[41] *= 20
+    found = findings(X, wrong)["TW305"]
+    squares = (wrong - quick_predictions(CheckedTable.encode(X, wrong.to_numpy()))) ** 2
+    assert found.numbers["value"] == wrong.iloc[41]
+    assert found.numbers["share"] == pytest.approx(squares.iloc[41] / squares.sum())
+    assert "TW305" not in findings(X, X["a"])  # errors of rounding
+
+
 def test_logarithm_is_suggested_where_it_helps(table, rng):
     X, y = table
     values = np.exp(3 * X["a"] + 2 * X["b"] - X["c"] + 0.1 * rng.normal(size=200))

@@ -130,7 +130,8 @@ def explain_command(
         if resolved is not None:
             _write(resolved, content, explained, digits)
     if output is not None:
-        summary = f"{len(explained):,} row{'' if len(explained) == 1 else 's'} in {output}"
+        count = f"{len(explained):,} row{'' if len(explained) == 1 else 's'}"
+        summary = f"{count} in {output}, with at most {k} known case{'' if k == 1 else 's'} each"
         done = facts | {"rows": len(explained), "output": str(output)}
         typer.echo(json.dumps(done, ensure_ascii=False) if as_json else summary)
     elif as_json:

@@ -33,18 +33,21 @@ def _write_onnx(model: Any, path: Path, settings: Settings) -> Facts:
     """Write an ONNX file."""
     from twinned._validation import check_choice
     from twinned.export.onnx import DTYPES, to_onnx
-    from twinned.export.onnx.rounding import rounded_features
+    from twinned.export.onnx.rounding import changes_predictions, rounded_features
 
     if settings.int16:
         raise ValueError("--int16 is for C; -o must end in .h.")
     check_choice("--dtype", settings.dtype, DTYPES)
-    dtype, rounded = settings.dtype, rounded_features(model)
+    dtype, rounded, changes = settings.dtype, rounded_features(model), changes_predictions(model)
     if dtype == "auto":
-        dtype = "float64" if rounded else "float32"
+        dtype = "float64" if rounded or changes else "float32"
     to_onnx(model, path, outputs=settings.outputs, confidence=settings.confidence, dtype=dtype)
     if rounded:
         effect = "would round" if dtype == "float64" else "rounds"
         print_message("note", f"float32 {effect} digits that matter: {', '.join(rounded)}.")
+    elif changes:
+        effect = "would move" if dtype == "float64" else "moves"
+        print_message("note", f"float32 {effect} differences of rows across thresholds of trees.")
     facts: Facts = {"largest_difference": None, "dtype": dtype}
     if "mean" not in settings.outputs:
         return facts
@@ -154,7 +157,7 @@ def export_command(
         typer.Option(
             "--dtype",
             help="ONNX: type of the numeric inputs, float32 or float64; auto is float32 unless "
-            "that rounds digits that matter.",
+            "that would change predictions.",
             metavar="TYPE",
         ),
     ] = "auto",

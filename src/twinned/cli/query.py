@@ -49,6 +49,15 @@ def query_command(
     minimize: Annotated[
         bool, options.flag_option("--minimize", help="The smallest value is the best.")
     ] = False,
+    best: Annotated[
+        float | None,
+        typer.Option(
+            "--best",
+            help="The value to improve on. Without it, the best known value; limits such as <0.5 "
+            "are not known values.",
+            metavar="VALUE",
+        ),
+    ] = None,
     pending: Annotated[
         Path | None,
         typer.Option(
@@ -109,7 +118,7 @@ def query_command(
         import numpy as np
 
         with print_warnings():
-            columns = _select(fitted, X, n, strategy, not minimize, pending_X, seed)
+            columns = _select(fitted, X, n, strategy, not minimize, best, pending_X, seed)
         selected = columns["row"]
         columns["row"] = np.array(rows.lines)[selected]
         copied = {name: [rows.column(name)[i] for i in selected] for name in rows.names}
@@ -128,7 +137,14 @@ def query_command(
 
 
 def _select(
-    model: Any, X: Any, n: int, strategy: str, maximize: bool, pending: Any, seed: int
+    model: Any,
+    X: Any,
+    n: int,
+    strategy: str,
+    maximize: bool,
+    best: float | None,
+    pending: Any,
+    seed: int,
 ) -> dict[str, np.ndarray]:
     """Return the columns of the result: the selected rows and their predictions."""
     import numpy as np
@@ -139,12 +155,23 @@ def _select(
     twin = inner_twin(model)
     if twin.anchors_y_.ndim > 1:
         raise ValueError("query needs a model of a single target.")
+    if best is None:
+        best = float(twin.anchors_y_.max() if maximize else twin.anchors_y_.min())
+    elif model is not twin:  # of the logarithm
+        if best <= 0:
+            raise ValueError(f"--best must be positive after --log-target, not {best:g}.")
+        best = float(np.log(best))
     selected = query(
-        twin, X, n, strategy=strategy, maximize=maximize, pending=pending, random_state=seed
+        twin,
+        X,
+        n,
+        strategy=strategy,
+        maximize=maximize,
+        pending=pending,
+        best=best,
+        random_state=seed,
     )
     chosen = safe_indexing(X, selected)
-    known = twin.anchors_y_
-    best = float(known.max() if maximize else known.min())
     mean, std = twin._predict_error(chosen)
     better = twin.probability_better(chosen, best, maximize=maximize)
     if model is not twin:  # the logarithm; the standard deviation by the delta method

@@ -4,6 +4,8 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -14,6 +16,7 @@ from twinned.export.onnx.rounding import (
     LARGEST_ROUNDING,
     _largest_rounding,
     _relative_rounding,
+    changes_predictions,
     choose_dtype,
     rounded_features,
 )
@@ -124,3 +127,17 @@ def test_auto_is_float64_for_a_constant_that_float32_cannot_hold(rng):
     X, y = make_table(rng)
     X["year"] = 1e40
     assert rounded_features(TwinRegressor(Ridge()).fit(X[["acid", "year"]], y)) == ["year"]
+
+
+def test_auto_is_float64_where_differences_are_equal_to_thresholds(tmp_path, rng):
+    """Differences of features with two decimals lie within rounding of thresholds: 0.3 − 0.25."""
+    X = rng.randint(0, 20, size=(60, 2)) / 20
+    boosting = HistGradientBoostingRegressor(max_iter=10)
+    twin = TwinRegressor(boosting, random_state=0).fit(X, X[:, 0] + X[:, 1] ** 2)
+    assert not rounded_features(twin)
+    assert changes_predictions(twin)
+    to_onnx(twin, tmp_path / "model.onnx")
+    assert_allclose(predict_onnx(tmp_path / "model.onnx", X)["mean"], twin.predict(X), rtol=1e-12)
+    whole = twin.fit(20 * X, X[:, 0] + X[:, 1] ** 2)
+    assert not changes_predictions(whole)
+    assert choose_dtype(whole) == "float32"

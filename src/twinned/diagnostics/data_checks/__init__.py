@@ -68,7 +68,8 @@ def check_data(
     """
     table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
     sample = table.sample()
-    found = columns.check_leaks(sample) + columns.check_counters(table)
+    found = columns.check_leaks(sample) + columns.check_pairs(sample)
+    found += columns.check_counters(table)
     found += duplicates.check_duplicates(table)
     if groups is None:
         found += check_groups(table.merged().sample())
@@ -76,7 +77,7 @@ def check_data(
     found += target.check_rounding(table) + target.check_bounds(table)
     if not log_target:
         found += target.check_skewness(sample)
-    found += target.check_size(table, groups)
+    found += target.check_dominant_row(sample) + target.check_size(table, groups)
     if X_new is not None:
         found += shift.check_new_rows(table, X_new)
     return sorted(found, key=lambda finding: finding.level != WARNING)

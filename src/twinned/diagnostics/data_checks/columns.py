@@ -1,4 +1,4 @@
-"""Checks for features that reveal the target, and for row counters."""
+"""Checks for features that reveal the target, alone or two together, and for row counters."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from twinned.pairing.splits import row_folds
 _LEAK_R2 = 0.995
 _LEAST_RANK = 0.9  # absolute rank correlation of a feature whose R² is computed
 _PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the R²
+_PAIR_R2 = 0.9995  # of two features; the largest of the paper's data sets is 0.960 (YH)
+_MAX_PAIRED = 200  # features
 _LEAST_KNOWN = 20
 _DENSE = 1.2  # range of a counter, in numbers of rows
 
@@ -44,6 +46,66 @@ def check_leaks(sample: CheckedTable) -> list[Finding]:
             {"r2": found},
         )
     ]
+
+
+def check_pairs(sample: CheckedTable) -> list[Finding]:
+    """Find two numeric features whose product, ratio, sum or difference nearly is the target.
+
+    A single feature that reveals the target is a finding of its own, and not one of a pair.
+    """
+    numeric = [
+        feature
+        for feature in range(len(sample.names))
+        if not sample.is_categorical(feature)
+        and not np.isnan(sample.matrix[:, feature]).any()
+        and monotone_r2(sample.matrix[:, feature], sample.y) <= _LEAK_R2
+    ][:_MAX_PAIRED]
+    if len(numeric) < 2 or sample.n_rows < _LEAST_KNOWN:
+        return []
+    X, y = sample.matrix[:, numeric], sample.y
+    found = [(*pair_r2(X, y, sign), operation) for operation, sign in {"+": 1, "−": -1}.items()]
+    positive = np.flatnonzero((X > 0).all(axis=0))
+    if len(positive) >= 2 and (y > 0).all():
+        for operation, sign in {"×": 1, "/": -1}.items():
+            r2, i, j = pair_r2(np.log(X[:, positive]), np.log(y), sign)
+            found.append((r2, positive[i], positive[j], operation))
+    r2, i, j, operation = max(found)
+    if r2 <= _PAIR_R2:
+        return []
+    names = [sample.names[numeric[i]], sample.names[numeric[j]]]
+    return [
+        Finding(
+            "TW203",
+            f"{names[0]!r} {operation} {names[1]!r} predicts the target almost perfectly, up to a "
+            f"constant factor or term (R² {r2:.5f}).",
+            "If one of them is computed from the target, as a price per area is, exclude it "
+            f"({_drop_options(names[:1])} or {_drop_options(names[1:])}); else ignore this.",
+            {"features": names, "operation": operation, "r2": r2},
+        )
+    ]
+
+
+def pair_r2(X: Floats, y: Floats, sign: int) -> tuple[float, int, int]:
+    """Return the largest R² of y as a linear function of a ± b, and the features a and b.
+
+    A difference increases with y.
+
+    >>> a, b, c = np.random.RandomState(0).normal(size=(3, 50))
+    >>> r2, *pair = pair_r2(np.column_stack([a, b, c]), 2 * (c - a) + 1, -1)
+    >>> round(r2, 6), pair
+    (1.0, [2, 0])
+    """
+    X, y = X - X.mean(axis=0), y - y.mean()
+    products, with_y = X.T @ X, X.T @ y
+    squares = np.diag(products)
+    numerator = (with_y[:, None] + sign * with_y) ** 2
+    spread = squares[:, None] + squares + 2 * sign * products
+    least = 1e-12 * (squares[:, None] + squares)  # of a sum that is constant
+    r2 = np.divide(numerator, spread * (y @ y), out=np.zeros_like(spread), where=spread > least)
+    r2[np.tril_indices(len(r2))] = 0.0
+    i, j = map(int, np.unravel_index(np.argmax(r2), r2.shape))
+    largest = float(r2[i, j])
+    return (largest, j, i) if sign < 0 and with_y[i] < with_y[j] else (largest, i, j)
 
 
 def monotone_r2(x: Floats, y: Floats) -> float:

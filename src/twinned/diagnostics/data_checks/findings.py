@@ -64,6 +64,12 @@ CODES = {
         "Row counter among the features",
         "A row number has no meaning for new rows, but a model may use it.",
     ),
+    "TW203": Code(
+        WARNING,
+        "Two features that give the target",
+        "A price per area and an area, for example, give the price. Errors are then small, but one "
+        "of them is not known for new rows.",
+    ),
     "TW301": Code(
         NOTE,
         "Rounded target",
@@ -84,6 +90,12 @@ CODES = {
         "Skewed target",
         "Errors of a target that spans orders of magnitude grow with its values; those of its "
         "logarithm, whose differences are ratios, often do not.",
+    ),
+    "TW305": Code(
+        WARNING,
+        "Row that dominates the error",
+        "One wrong value can decide which model is recommended, and hides how accurate it is for "
+        "the other rows.",
     ),
     "TW401": Code(
         WARNING,

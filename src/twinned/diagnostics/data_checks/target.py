@@ -19,6 +19,7 @@ _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
 _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
 _LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the smallest
 _LEAST_GAIN = 0.05  # by the logarithm, of the error
+_DOMINANT = 0.5  # share of one row in the squared error
 _LEAST_ROWS, _ROWS_PER_FEATURE, _LEAST_GROUPS = 50, 3, 10
 
 
@@ -107,6 +108,32 @@ def check_skewness(table: CheckedTable) -> list[Finding]:
             "Run it again with --log-target (log_target=True in Python) and compare the errors. "
             "Predictions and intervals are then positive.",
             {"ratio": ratio.value, "interval": [ratio.low, ratio.high], "skewness": float(skew(y))},
+        )
+    ]
+
+
+def check_dominant_row(table: CheckedTable) -> list[Finding]:
+    """Find a row with most of the squared error of a quick model."""
+    predicted = quick_predictions(table)
+    squares = (table.y - predicted) ** 2
+    row = int(np.argmax(squares))
+    total = float(squares.sum())
+    # the error of a target that the model predicts exactly is rounding
+    if total <= 1e-12 * float(np.sum((table.y - table.y.mean()) ** 2)):
+        return []
+    share = float(squares[row]) / total
+    if share <= _DOMINANT:
+        return []
+    value, expected = float(table.y[row]), float(predicted[row])
+    return [
+        Finding(
+            "TW305",
+            f"One row, with the target value {format_significant(value, 4)}, has "
+            f"{format_percent(share)} of the squared error of a quick model, which predicts "
+            f"{format_significant(expected, 2)} there from the other rows.",
+            "Check its target and features, and correct or exclude the row if a value is wrong. If "
+            "it is right, prefer the mean absolute error to the RMSE.",
+            {"value": value, "predicted": expected, "share": share},
         )
     ]
 

@@ -57,7 +57,8 @@ def to_onnx(
         The type of numbers in the inputs. Many runtimes expect float32, which has seven digits.
         Features whose spread is small beside their values, such as times in seconds, need more:
         `"auto"` is float64 where rounding to float32 would change a numeric feature of the stored
-        rows by more than 1e-6 of its standard deviation, and float32 elsewhere.
+        rows by more than 1e-6 of its standard deviation, or more than 0.1 % of their predictions by
+        more than 1e-5 of that of y, and float32 elsewhere.
 
     Notes
     -----

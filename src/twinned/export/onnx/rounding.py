@@ -1,4 +1,4 @@
-"""Features that inputs of type float32 would round too much."""
+"""Whether inputs of type float32 would round features, or change predictions, too much."""
 
 from __future__ import annotations
 
@@ -10,18 +10,36 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from twinned._table import NUMERIC, Floats
 from twinned.export.onnx.assembly import unwrap
+from twinned.export.onnx.runtime import anchor_table, predict_table, target_spread
 
 # The largest rounding of a feature that float32 inputs may have, in standard deviations. Where one
 # feature is rounded by up to 1e-6, at most 0.04 % of the predictions of networks change by more
 # than 1e-5 standard deviations of y (rows of CS, RCL and YH, `effort="fast"`); up to 0.75 % do with
 # 1.5e-6, and 2.7 % with 2e-6.
 LARGEST_ROUNDING = 1e-6
+# Predictions of at most this share of the stored rows may change by more than that.
+_CHANGED_ROWS, _LARGEST_CHANGE = 1e-3, 1e-5  # in standard deviations of y
+_MAX_ROWS = 500
 _SCALERS = (MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler)
 
 
 def choose_dtype(model: Any) -> str:
-    """The type of the inputs: float32, or float64 where that would round a feature too much."""
-    return "float64" if rounded_features(model) else "float32"
+    """The type of the inputs: float32, or float64 where that would change too much.
+
+    Rounding may be small and yet move differences of rows across the thresholds of trees: those of
+    features with few decimals are often equal to a threshold.
+    """
+    return "float64" if rounded_features(model) or changes_predictions(model) else "float32"
+
+
+def changes_predictions(model: Any) -> bool:
+    """Whether rounding the stored rows to float32 changes their predictions."""
+    exact, rounded = anchor_table(model), anchor_table(model, np.float32)
+    if exact is None or rounded is None:
+        return False
+    exact, rounded = exact[:_MAX_ROWS], rounded[:_MAX_ROWS]
+    change = np.abs(predict_table(model, rounded) - predict_table(model, exact))
+    return bool(np.mean(change > _LARGEST_CHANGE * target_spread(model)) > _CHANGED_ROWS)
 
 
 def rounded_features(model: Any) -> list[str]:

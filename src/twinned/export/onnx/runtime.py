@@ -58,8 +58,8 @@ def _number_type(each: Any) -> type[np.floating[Any]]:
     return np.float64 if each.type == "tensor(double)" else np.float32
 
 
-def anchor_table(model: Any) -> pd.DataFrame | None:
-    """The anchors of a model as a table, rounded to float32; None where it has none."""
+def anchor_table(model: Any, dtype: Any = np.float64) -> pd.DataFrame | None:
+    """The anchors of a model as a table, rounded to `dtype`; None where it has none."""
     scalers, twin, _ = unwrap(model)
     if scalers or not hasattr(twin, "anchors_X_"):
         return None
@@ -70,7 +70,7 @@ def anchor_table(model: Any) -> pd.DataFrame | None:
         names, schema.kinds, schema.categories, twin.anchors_X_.T, strict=True
     ):
         if kind == NUMERIC:
-            columns[name] = pd.Series(values.astype(np.float32).astype(np.float64))
+            columns[name] = pd.Series(values.astype(dtype).astype(np.float64))
         else:
             items = [None if np.isnan(code) else known[int(code)] for code in values]
             columns[name] = pd.Series(items, dtype=object)
@@ -85,12 +85,22 @@ def largest_difference(model: Any, path: str | PathLike[str]) -> float | None:
     table = anchor_table(model)
     if table is None:
         return None
-    with ignore_table_warnings():
-        expected = np.asarray(model.predict(_like_fit(model, table)))
+    expected = predict_table(model, table)
     found = predict_onnx(path, table)["mean"]
+    return float(np.abs(found - expected).max() / target_spread(model))
+
+
+def predict_table(model: Any, table: pd.DataFrame) -> Floats:
+    """Predictions of a model for a table of its anchors."""
+    with ignore_table_warnings():
+        return np.asarray(model.predict(_like_fit(model, table)))
+
+
+def target_spread(model: Any) -> float:
+    """The standard deviation of the known values."""
     known = unwrap(model).model.anchors_y_
     known = np.exp(known) if unwrap(model).has_log_target else known
-    return float(np.abs(found - expected).max() / (np.std(known) or 1.0))
+    return float(np.std(known)) or 1.0
 
 
 def _like_fit(model: Any, table: pd.DataFrame) -> Any:
