@@ -98,7 +98,8 @@ def _reason(members: list[str], board: Any, error: float) -> str:
     if len(members) == 1:
         reason = "it has the lowest error"
         if members[0].partition(":")[0] == "ridge":
-            reason = "it is the simplest model and its error nearly the lowest"
+            lowest = "has the lowest error" if members[0] == best else "its error nearly the lowest"
+            reason = f"it is the simplest model and {lowest}"
         return f"Use {names[0]}: {reason}, and no blend has an error that is more than 1 % lower."
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
     gain = 1 - error / board["rmse"].iloc[0]
