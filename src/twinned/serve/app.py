@@ -115,7 +115,8 @@ class _Endpoints:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*rows[0], *columns])
         for row, *values in zip(rows, *columns.values(), strict=True):
-            writer.writerow([*row.values(), *map(number_text, values)])
+            texts = (one if isinstance(one, str) else number_text(one) for one in values)
+            writer.writerow([*row.values(), *texts])
         # proxies refuse long headers
         headers = {WARNINGS_HEADER: json.dumps(warnings[:MAX_WARNINGS])} if warnings else None
         return PlainTextResponse(
@@ -124,12 +125,18 @@ class _Endpoints:
 
     async def _predict_columns(
         self, rows: list[Any], confidence: float | None, names: list[str] | None = None
-    ) -> tuple[dict[str, list[float]], list[str]]:
-        """Return the columns of predictions, and warnings."""
+    ) -> tuple[dict[str, list[Any]], list[str]]:
+        """Return the columns of predictions, and warnings.
+
+        With a confidence, rows are also classified as inside, at the edge or outside.
+        """
         parsed = self._service.schema.parse_rows(rows, names)
         self._service.check_intervals_available(confidence)
         predictions = await self._batcher.predict(parsed, intervals=confidence is not None)
-        columns = self._service.to_columns(predictions, confidence)
+        columns: dict[str, list[Any]] = {**self._service.to_columns(predictions, confidence)}
+        if confidence is not None:
+            classified = await asyncio.to_thread(self._service.applicability, parsed)
+            columns["applicability"] = [one["label"] for one in classified]
         return columns, self._service.schema.warnings(parsed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from twinned._version import __version__
+from twinned.intervals.applicability import LABELS
 from twinned.serve.requests import MAX_ROWS, InputFeature, RequestSchema
 
 Json = dict[str, Any]
@@ -21,11 +22,16 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
         column: {"type": "array", "items": {"type": "number"}}
         for column in ("prediction", "std", "low", "high")
     }
+    labels = {"type": "array", "items": {"type": "string", "enum": list(LABELS)}}
     predict = _post(
         "Predictions and raw standard deviations of all rows; with a confidence also prediction "
-        "intervals, where the model stores them",
+        "intervals, where the model stores them, and whether a row is inside, at the edge or "
+        "outside of the known cases",
         rows,
-        {"type": "object", "properties": columns | {"warnings": _WARNINGS}},
+        {
+            "type": "object",
+            "properties": columns | {"applicability": labels, "warnings": _WARNINGS},
+        },
     )
     explain = _post(
         "The comparable known cases of each row, their share of the weight of the prediction, and "
