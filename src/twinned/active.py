@@ -26,6 +26,7 @@ from twinned.estimators.acquisition import ACQUISITIONS, select_best
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.pipelines import Transform, unwrap
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
+from twinned.models.threads import limit_threads
 
 _N_REFERENCES = 64  # points of the pool at which the effect of a label is computed
 _N_LABELS = 32  # possible values of that label
@@ -105,7 +106,8 @@ def query(
     check_bool("maximize", maximize)
     if strategy in ACQUISITIONS:
         rng = check_random_state(random_state)
-        return select_best(twin, X_pool, n, strategy, maximize, pending, best, rng)
+        with limit_threads(twin.n_jobs):
+            return select_best(twin, X_pool, n, strategy, maximize, pending, best, rng)
     power = check_real("diversity", diversity)
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")

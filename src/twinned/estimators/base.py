@@ -33,7 +33,6 @@ from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import MemoryBudget, parse_memory_limit
 from twinned.models.protocol import DifferenceModel
 from twinned.models.relevance import learn_relevance, relevance_of_features
-from twinned.models.threads import limit_threads
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy
 
@@ -359,10 +358,9 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         if self._learned_metric is not None:
             return LearnedMetric(*self._learned_metric)
         if self._cache.metric is None:
-            with limit_threads(self.n_jobs):
-                self._cache.metric = learn_relevance(
-                    self._anchors.features, self.anchors_y_, self.anchor_weights_
-                )
+            self._cache.metric = learn_relevance(
+                self._anchors.features, self.anchors_y_, self.anchor_weights_
+            )
         return self._cache.metric
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from twinned._table import row_labels
 from twinned._validation import check_bool, check_integer, check_real
 from twinned.estimators.joint import MAX_ROWS, ErrorFeatures, JointPrediction, probability_positive
 from twinned.intervals.stored import StoredIntervals
+from twinned.models.threads import limit_threads
 
 if TYPE_CHECKING:
     from twinned._neighbors import Indices, LearnedMetric
@@ -31,6 +32,7 @@ class SamplingMixin:
 
     if TYPE_CHECKING:
         anchors_y_: Floats
+        n_jobs: int | None
         random_state: Any
         _anchors: Rows
 
@@ -77,7 +79,8 @@ class SamplingMixin:
         (100, 2)
         """
         check_integer("n_samples", n_samples)
-        return self._predict_jointly(X).sample(n_samples, self._generator(random_state))
+        with limit_threads(self.n_jobs):
+            return self._predict_jointly(X).sample(n_samples, self._generator(random_state))
 
     def rank(
         self, X: Any, *, maximize: bool = True, n_samples: int = 1000, random_state: Any = None
@@ -111,8 +114,9 @@ class SamplingMixin:
         """
         check_integer("n_samples", n_samples)
         sign = 1.0 if check_bool("maximize", maximize) else -1.0
-        joint = self._predict_jointly(X)
-        samples = sign * joint.sample(n_samples, self._generator(random_state))
+        with limit_threads(self.n_jobs):
+            joint = self._predict_jointly(X)
+            samples = sign * joint.sample(n_samples, self._generator(random_state))
         best_first = np.argsort(-samples, axis=1, kind="stable")
         n_rows = len(joint.mean)
         table = pd.DataFrame(

@@ -17,6 +17,7 @@ import numpy as np
 from twinned._neighbors import LEARNED, LearnedMetric
 from twinned._table import Floats, TableSchema
 from twinned.models.gaussian_process import fit_gaussian_process
+from twinned.models.threads import limit_threads
 from twinned.pairing.weights import GPWeights
 
 MAX_ROWS = 500  # of which the length scales are learned
@@ -63,14 +64,16 @@ def learn_relevance(
     """
     filled, center = fill_missing(features)
     spread = np.where(filled.max(axis=0) > filled.min(axis=0), filled.std(axis=0), 0.0)
-    process = fit_gaussian_process(
-        filled,
-        y,
-        sample_weight=sample_weight,
-        max_rows=max_rows,
-        start=None if similar is None else (similar.length_scales, similar.noise),
-        random_state=0,
-    )
+    # so few rows gain nothing from threads, which take ten times as long where no core is free
+    with limit_threads(1):
+        process = fit_gaussian_process(
+            filled,
+            y,
+            sample_weight=sample_weight,
+            max_rows=max_rows,
+            start=None if similar is None else (similar.length_scales, similar.noise),
+            random_state=0,
+        )
     factor = relevance_factors((spread / process.length_scales) ** _EXPONENT)
     return LearnedMetric(
         center=center,
