@@ -49,6 +49,14 @@ def test_check_without_cross_validation_computes_its_own(bridge, bridge_cv, tree
     assert alone.numbers == learning_curve(*bridge, cross_validation=bridge_cv).numbers
 
 
+def test_learning_curve_has_as_many_folds_as_time_allows(bridge, bridge_cv):
+    complete = learning_curve(*bridge, cross_validation=bridge_cv).numbers
+    assert complete["n_folds"] == len(bridge_cv.folds) > 1
+    short = learning_curve(*bridge, cross_validation=bridge_cv, seconds=0.0).numbers
+    assert short["n_folds"] == 1
+    assert len(short["rmse"]) == len(complete["rmse"])
+
+
 # --- ratio of errors --------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from twinned.diagnostics.result import CheckResult, Numbers, draw_curve, format_
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
+from twinned.models.threads import limit_threads
 
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
@@ -189,14 +191,21 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
 
 
 def learning_curve(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+    X: Any,
+    y: Any,
+    twin: BaseTwin | None = None,
+    *,
+    cross_validation: CrossValidation | None = None,
+    seconds: float = np.inf,
 ) -> CheckResult:
     """Compute the error with a quarter, half, three quarters and all of the training rows.
 
-    The model may be any regressor. See `anchor_curve` for the parameters. `numbers["doubled"]` is
-    the expected ratio of errors with twice as many labels, if the error goes on falling as a power
-    of their number.
+    The model may be any regressor. See `anchor_curve` for the parameters. After the first fold,
+    others follow as long as they are expected to end within `seconds`. `numbers["doubled"]` is the
+    expected ratio of errors with twice as many labels, if the error goes on falling as a power of
+    their number, and `numbers["n_folds"]` the number of folds.
     """
+    start = time.perf_counter()
     cv = cross_validation or cross_validate_twin(X, y, twin)
     rng, errors = np.random.RandomState(0), []
     n_least = min(len(train) for train, _ in cv.folds)
@@ -205,20 +214,23 @@ def learning_curve(
         order = _order_by_groups(cv, rng.permutation(train))
         predicted = [_fit_and_predict(clone(cv.twin), cv, fold, order[:size]) for size in sizes]
         errors.append([rmse(own, cv.y[held_out]) for own in predicted])
+        n_folds = fold + 1
+        if (time.perf_counter() - start) * (n_folds + 1) / n_folds > seconds:
+            break
     doubled = 2.0 ** _power(np.array(sizes, float), np.mean(errors, axis=0))
     if doubled < 0.95:
         change = format_percent(1 - doubled)
         summary = f"Twice as many labels would lower the error by about {change}."
     else:
         summary = "More labels would change little; better features or less noise might help."
-    numbers = _curve_numbers(sizes, errors, "labelled rows", doubled=doubled)
+    numbers = _curve_numbers(sizes, errors, "labelled rows", doubled=doubled, n_folds=len(errors))
     return CheckResult("learning", "Would more labels help?", summary, numbers, draw_curve, cv.name)
 
 
 def _fit_and_predict(model: Any, cv: CrossValidation, fold: int, train: Indices) -> Floats:
     """Fit a model to these rows and predict the held-out rows of a fold."""
     held_out = cv.folds[fold][1]
-    with ignore_table_warnings():
+    with ignore_table_warnings(), limit_threads(1):
         model.fit(cv.rows(train), cv.y[train])
         return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)
 

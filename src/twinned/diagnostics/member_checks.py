@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +119,8 @@ class CheckRun:
         names = [name for name in weights if name.partition(":")[0] not in _NETWORKS]
         if names:
             largest = max(names, key=lambda name: weights[name])
-            self._run(learning_curve, "learning curve", largest, _LEARNING_SHARE, scale)
+            curve = partial(learning_curve, seconds=self._budget.before_report)
+            self._run(curve, "learning curve", largest, _LEARNING_SHARE, scale)
         for name in names:
             if name.partition(":")[0] == "tree_twin":
                 self._run(multiplier_check, "number of pairs", name, _PAIRS_SHARE, scale)
