@@ -16,8 +16,8 @@ from twinned import TwinRegressor
 from twinned.cli import app
 from twinned.cli.adjustment_grid import MAX_FEATURES, ExplainedRow, format_grid
 from twinned.cli.explain import select_rows
-from twinned.cli.tables import read_table
 from twinned.estimators.comparable_cases import ComparableCase
+from twinned.tables import read_table
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from twinned.cli import app
-from twinned.cli.tables import ColumnKinds, ReadOptions, prediction_frame, read_table
 from twinned.cli.training_data import TrainingOptions, read_training_data, reading_code
+from twinned.tables import ColumnKinds, ReadOptions, prediction_frame, read_table
 
 NAN = float("nan")
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from twinned.cli.options import check_output_path
-from twinned.cli.tables import (
+from twinned.persistence.archive import write_atomically
+from twinned.tables import (
     ColumnKinds,
     ReadOptions,
     first_missing,
@@ -17,8 +18,7 @@ from twinned.cli.tables import (
     target_column,
     training_frame,
 )
-from twinned.cli.tables.columns import numeric_column
-from twinned.persistence.archive import write_atomically
+from twinned.tables.columns import numeric_column
 
 
 @pytest.fixture

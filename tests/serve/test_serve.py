@@ -225,7 +225,88 @@ def test_errors_of_a_table_name_the_line_of_the_file(client):
     error = json_of(client.post("/batch", content=text), 422)["error"]
     assert error == "line 4: 'R1' must be a number, not 'one'."
     error = json_of(client.post("/batch", content=text.replace("one,", "")), 422)["error"]
-    assert error == "line 4 has 3 values, the header 4."
+    assert error == "the table, line 4 has 3 fields, but line 1 names 4 columns."
+
+
+@pytest.fixture(scope="module")
+def dated():
+    """A twin of a date's parts and of a feature with limits, as `twinned fit --date` names them."""
+    days = np.arange(19_000.0, 19_040.0)
+    table = pd.DataFrame({"lead": np.linspace(1, 9, 40), "lead (limit)": np.tile([0, -1.0], 20)})
+    table = table.assign(**{"sold (days)": days, "sold (weekday)": days % 7 + 1})
+    return TwinRegressor(LinearRegression()).fit(table, days + table["lead"])
+
+
+def test_a_row_has_a_date_and_limits_instead_of_features_made_from_them(dated):
+    client = client_of(dated, "sales.twin")
+    about = json_of(client.get("/about"))
+    assert [own["name"] for own in about["inputs"]] == ["lead", "sold"]
+    assert about["inputs"][1] == {"name": "sold", "kind": "date", "middle": "2022-01-27"}
+    assert len(about["columns"]) == 4
+    parts = {"lead": 2.5, "lead (limit)": -1, "sold (days)": 19_005, "sold (weekday)": 1}
+    whole = {"lead": "<5", "sold": "2022-01-13"}  # a Thursday
+    parts["sold (weekday)"] = 4
+    result = json_of(client.post("/predict", json={"rows": [parts, whole]}))
+    assert result["prediction"][0] == result["prediction"][1]
+    rows = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["requestBody"]
+    properties = rows["content"]["application/json"]["schema"]["properties"]["rows"]["items"]
+    assert properties["required"] == ["lead", "sold"]
+    assert properties["properties"]["sold"] == {"type": "string", "format": "date"}
+
+
+def test_comparables_have_the_names_of_numeric_features(dated):
+    row = {"lead": 2.0, "sold": "2022-01-13"}
+    (comparables,) = json_of(client_of(dated, "m").post("/explain", json={"rows": [row]}))[
+        "comparables"
+    ]
+    for one in comparables:
+        assert list(one["columns"]) == list(one["adjustments"]) == list(dated.feature_names_in_)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"lead": 1}, "row 1 lacks 'sold'; it must have ['lead', 'sold']."),
+        (
+            {"lead": 1, "sold": "soon"},
+            "row 1: 'sold' must be a date such as 2024-01-31, in the notation of the other rows, "
+            "not 'soon'.",
+        ),
+        (
+            {"lead": 1, "sold": "01/02/2024"},
+            "'sold': '01/02/2024' may have the day or the month first; write 2024-01-31.",
+        ),
+        ({"lead": "<x", "sold": "2024-01-31"}, "row 1: 'lead' must be a number, not '<x'."),
+    ],
+)
+def test_a_wrong_date_or_limit_is_named(dated, row, message):
+    response = client_of(dated, "sales.twin").post("/predict", json={"rows": [row]})
+    assert json_of(response, 422)["error"] == message
+
+
+def test_a_missing_date_is_a_missing_value():
+    dates = pd.DataFrame({"sold (days)": [1.0, 2, 3, np.nan] * 5})
+    model = TwinRegressor(HistGradientBoostingRegressor()).fit(dates, np.arange(20.0))
+    rows = [{"sold": ""}, {"sold": None}, {"sold (days)": None}]
+    result = json_of(client_of(model, "m").post("/predict", json={"rows": rows}))
+    assert len(set(result["prediction"])) == 1
+
+
+def test_batch_detects_encoding_separator_and_decimal_commas(dated):
+    client = client_of(dated, "sales.twin")
+    table = "Stra\u00dfe;lead;sold\nB\u00f6rse;2,5;31.01.2022\nAm Markt;<1.500,5;01.02.2022\n"
+    response = client.post("/batch", content=table.encode("cp1252"))
+    rows = list(csv.DictReader(io.StringIO(response.text)))
+    assert [row["Straße"] for row in rows] == ["Börse", "Am Markt"]
+    assert [row["lead"] for row in rows] == ["2.5", "<1500.5"]
+    same = [{"lead": 2.5, "sold": "2022-01-31"}, {"lead": "<1500.5", "sold": "2022-02-01"}]
+    direct = json_of(client.post("/predict", json={"rows": same}))["prediction"]
+    np.testing.assert_allclose([float(row["prediction"]) for row in rows], direct, rtol=1e-5)
+
+
+def test_batch_of_an_excel_file_is_refused(client):
+    error = json_of(client.post("/batch", content=b"PK\x03\x04..."), 400)["error"]
+    assert error == "the table must be CSV; save it so, or use twinned predict."
 
 
 def test_log_target_is_returned_in_units_of_y():

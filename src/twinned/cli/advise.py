@@ -14,13 +14,13 @@ from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.cli._progress import progress_lines
 from twinned.cli.blend_summary import align_columns, rounded
 from twinned.cli.options import check_output_path
-from twinned.cli.tables import ColumnKinds, ReadOptions
 from twinned.cli.training_data import (
     TrainingOptions,
     read_new_rows,
     read_training_data,
     reading_code,
 )
+from twinned.tables import ColumnKinds, ReadOptions
 
 if TYPE_CHECKING:
     from twinned.report.collect import Content

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from twinned.cli import options, tables
+from twinned import tables
+from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings, printable
 from twinned.cli._progress import progress_bar
 from twinned.cli.adjustment_grid import ExplainedRow, format_grid, grid_rows

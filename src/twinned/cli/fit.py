@@ -24,9 +24,9 @@ from twinned.cli.model_options import (
     N_FOLDS,
     ModelOptions,
 )
-from twinned.cli.tables import ColumnKinds, ReadOptions, first_missing
 from twinned.cli.training_data import TrainingData, TrainingOptions, read_training_data
 from twinned.exceptions import SkippedMemberWarning
+from twinned.tables import ColumnKinds, ReadOptions, first_missing
 
 MIN_ROWS_FOR_CHECK = 10
 

@@ -17,10 +17,10 @@ from twinned.cli.prediction import (
     read_features,
     to_csv,
 )
-from twinned.cli.tables import ReadOptions, prediction_frame, source_columns, table_from_text
-from twinned.cli.tables.arrow import header_table, is_numeric, numeric_values, text_table
-from twinned.cli.tables.numbers import NumberFormat
 from twinned.persistence.archive import write_atomically
+from twinned.tables import ReadOptions, prediction_frame, source_columns, table_from_text
+from twinned.tables.arrow import header_table, is_numeric, numeric_values, text_table
+from twinned.tables.numbers import NumberFormat
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from twinned.cli.prediction import ModelFeatures
-from twinned.cli.tables import ReadOptions, Table, is_pattern, join_names, table_from_text
-from twinned.cli.tables.arrow import header_table, is_numeric
-from twinned.cli.tables.numbers import NumberFormat
 from twinned.exceptions import MissingExtraError
+from twinned.tables import ReadOptions, Table, is_pattern, join_names, table_from_text
+from twinned.tables.arrow import header_table, is_numeric
+from twinned.tables.numbers import NumberFormat
 
 TEXT, PARQUET = "csv", "parquet"
 ROWS_PER_PARTITION = 100_000  # of Parquet files, unless a row group has more

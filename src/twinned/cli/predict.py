@@ -8,7 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from twinned.cli import options, tables
+from twinned import tables
+from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.cli._progress import progress_bar
 from twinned.cli.prediction import (

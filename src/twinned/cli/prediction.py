@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from twinned.cli import options, tables
+from twinned import tables
+from twinned.cli import options
 from twinned.exceptions import ShiftWarning
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinned.cli import options, tables
+from twinned import tables
+from twinned.cli import options
 from twinned.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.cli.prediction import (
     ModelFeatures,
@@ -107,7 +108,7 @@ def query_command(
             fitted = load_twin(model, key_file)
         check_transform(fitted, "query", model)
         features = ModelFeatures.of(fitted, model)
-        X, _, notes = read_features(rows, features)
+        X, others, notes = read_features(rows, features)
         for note in (*tables.reading_note(rows), *notes):
             print_message("note", note)
         pending_X = None
@@ -121,7 +122,11 @@ def query_command(
             columns = _select(fitted, X, n, strategy, not minimize, best, pending_X, seed)
         selected = columns["row"]
         columns["row"] = np.array(rows.lines)[selected]
-        copied = {name: [rows.column(name)[i] for i in selected] for name in rows.names}
+        columns_of_file = {
+            name: rows.column(name) if name in others else rows.plain_column(name)
+            for name in rows.names
+        }
+        copied = {name: [cells[i] for i in selected] for name, cells in columns_of_file.items()}
         for name in columns:
             if name in copied:
                 raise ValueError(f"{table} has a column {name!r}, as the result has; rename it.")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinned.cli import tables
-from twinned.cli.tables import ColumnKinds, ReadOptions, Table, Target
+from twinned import tables
+from twinned.tables import ColumnKinds, ReadOptions, Table, Target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -278,7 +278,7 @@ def reading_code(data: TrainingData, options: TrainingOptions) -> str:
         classes = [name for name in ("ColumnKinds", "ReadOptions") if f"{name}(" in given]
         return "\n".join(
             [
-                *([f"from twinned.cli.tables import {', '.join(classes)}"] if classes else []),
+                *([f"from twinned.tables import {', '.join(classes)}"] if classes else []),
                 "from twinned.cli.training_data import TrainingOptions, read_training_data",
                 f"options = TrainingOptions({given})",
                 f"data = read_training_data({str(table.path)!r}, options)",

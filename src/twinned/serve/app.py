@@ -109,7 +109,7 @@ class _Endpoints:
 
     async def batch(self, request: Request) -> Response:
         confidence = parse_confidence(request.query_params.get("confidence"))
-        rows, names = parse_csv_body(await _read_body(request))
+        rows, names = await asyncio.to_thread(parse_csv_body, await _read_body(request))
         columns, warnings = await self._predict_columns(rows, confidence, names)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 from twinned._version import __version__
 from twinned.intervals.applicability import LABELS
-from twinned.serve.requests import MAX_ROWS, InputFeature, RequestSchema
+from twinned.serve.requests import MAX_ROWS, InputDate, InputFeature, RequestSchema
 
 Json = dict[str, Any]
 _JSON, _CSV = "application/json", "text/csv"
@@ -40,7 +40,12 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
         {"type": "object", "properties": {"warnings": _WARNINGS}},
     )
     text = {"type": "string"}
-    batch = _post("A CSV table with a header line, returned with predictions", text, text, _CSV)
+    batch = _post(
+        "A CSV table with a header line, returned with predictions, separated by commas, in UTF-8",
+        text,
+        text,
+        _CSV,
+    )
     header = {"description": "A JSON list of warnings, if there are any.", "schema": text}
     batch["responses"]["200"]["headers"] = {WARNINGS_HEADER: header}
     batch["parameters"] = [{"name": "confidence", "in": "query", "schema": _CONFIDENCE}]
@@ -61,7 +66,7 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
 
 
 def _rows_schema(schema: RequestSchema) -> Json:
-    properties = {feature.name: _feature_schema(feature) for feature in schema.features}
+    properties = {own.name: _input_schema(own) for own in schema.inputs}
     row = {"type": "object", "properties": properties, "required": list(properties)}
     rows = {"type": "array", "items": row, "minItems": 1, "maxItems": MAX_ROWS}
     return {
@@ -72,8 +77,10 @@ def _rows_schema(schema: RequestSchema) -> Json:
     }
 
 
-def _feature_schema(feature: InputFeature) -> Json:
-    """A number, or a category; new ones are possible unless they are ordered levels."""
+def _input_schema(feature: InputFeature | InputDate) -> Json:
+    """A date, a number, or a category; new ones are possible unless they are ordered levels."""
+    if isinstance(feature, InputDate):
+        return {"type": "string", "format": "date-time" if feature.has_time else "date"}
     if feature.labels is None:
         return {"type": "number"}
     known: Json = {"enum": feature.labels}

@@ -1,7 +1,7 @@
 "use strict";
 const byId = (id) => document.getElementById(id);
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new";
-let columns = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
+let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
 function format(value) {
   if (typeof value !== "number") return value === null ? "—" : String(value);
@@ -46,7 +46,7 @@ async function post(url, body, type = "application/json") {
 }
 
 function readForm() {
-  return Object.fromEntries(columns.map((column, index) => {
+  return Object.fromEntries(inputs.map((column, index) => {
     const value = byId(`column-${index}`).value;
     if (column.choices && value === NEW_CATEGORY) return [column.name, byId(`new-${index}`).value];
     return [column.name, column.choices ? column.choices[Number(value)] : value];
@@ -90,6 +90,11 @@ function drawComparables(comparables, prediction) {
     "Small dots: known values. Large dots: estimates for the input. Dashed line: prediction."));
 }
 
+function formatFeature(name, value) {
+  const isDay = inputs.some((own) => own.kind && name === `${own.name} (days)`);
+  return isDay && value !== null ? new Date(value * 86400000).toISOString().slice(0, 10) : format(value);
+}
+
 function fillTable(comparables) {
   const names = columns.map((column) => column.name);
   const head = createElement("tr", "");
@@ -100,7 +105,7 @@ function fillTable(comparables) {
     const line = createElement("tr", "");
     const features = names.map((name) => {
       const adjustment = one.adjustments[name];
-      return format(one.columns[name]) + (adjustment === 0 ? "" : ` (${signed(adjustment)})`);
+      return formatFeature(name, one.columns[name]) + (adjustment === 0 ? "" : ` (${signed(adjustment)})`);
     });
     const cells = [one.label, format(one.known), ...features, signed(one.difference), format(one.estimate)];
     line.append(...cells.map((cell) => createElement("td", cell)));
@@ -150,7 +155,7 @@ async function predictFile() {
   const output = byId("batch-result");
   try {
     const url = intervals ? `/batch?confidence=${CONFIDENCE}` : "/batch";
-    const response = await post(url, await file.text(), "text/csv");
+    const response = await post(url, file, "text/csv");
     const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
     const text = await response.text();
     const link = createElement("a", "Download the predictions", { download: "predictions.csv" });
@@ -178,21 +183,22 @@ function offerNewCategory(select, name, index) {
 
 async function start() {
   const about = await (await fetch("/about")).json();
-  ({ columns, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
+  ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
   byId("about").textContent = `${about.anchors} anchors, ${columns.length} features`;
-  const inputs = columns.map((column, index) => {
+  const groups = inputs.map((column, index) => {
     const group = createElement("div", "");
     const id = `column-${index}`;
+    const type = { date: "date", datetime: "datetime-local" }[column.kind] ?? "text";
     const field = column.choices ? createElement("select", "", { id })
-      : createElement("input", "", { id, inputMode: "decimal" });
+      : createElement("input", "", { id, type, inputMode: "decimal" });
     if (column.choices) {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
-    } else field.value = Number(column.middle.toPrecision(6));
+    } else field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));
     group.append(createElement("label", column.name, { htmlFor: id }), field);
     if (column.choices && !column.ordered) group.append(offerNewCategory(field, column.name, index));
     return group;
   });
-  byId("form").replaceChildren(...inputs, createElement("button", "Predict", { type: "submit" }));
+  byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
   byId("form").addEventListener("submit", predict);
   byId("file").addEventListener("change", predictFile);
   await predict();

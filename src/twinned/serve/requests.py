@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +16,23 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from twinned._table import NUMERIC, ORDINAL, unknown_category
+from twinned.tables import (
+    LIMIT,
+    PARTS,
+    ReadOptions,
+    are_dates,
+    derived_from,
+    parse_dates,
+    split_limit,
+    table_from_text,
+)
 
 MAX_ROWS = 1_000
 MAX_BODY_BYTES = 1_000_000
 _MAX_ABSOLUTE_VALUE = 1e300
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": 1.0, "false": 0.0}
+_BINARY_FILES = (b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0")  # Excel and Parquet
 _MISSING = {"", "na", "n/a", "nan", "null", "none"}
 
 
@@ -86,13 +96,54 @@ class InputFeature(NamedTuple):
         return next((c for c in self.categories or () if value == c or text == str(c)), None)
 
 
+class InputDate(NamedTuple):
+    """A date of the request, whose parts are features of the model."""
+
+    name: str
+    features: dict[str, str]  # the feature of each part
+
+    @property
+    def has_time(self) -> bool:
+        return "hour" in self.features
+
+    def add_parts(self, rows: list[dict[str, Any]], names: list[str]) -> None:
+        """Add the features to rows that have the date instead; all rows have one notation."""
+        dated = [
+            (own_name, row, str(row[self.name]).strip())
+            for own_name, row in zip(names, rows, strict=True)
+            if self.name in row and not row.keys() >= set(self.features.values())
+        ]
+        cells = {cell: own_name for own_name, _, cell in dated if cell.lower() not in _MISSING}
+        try:
+            dates = parse_dates(list(cells)) if cells else []
+        except ValueError as error:
+            raise BadRequest(f"{self.name!r}: {error}; write 2024-01-31.") from None
+        if dates is None:
+            first, *_ = cells
+            wrong = next((cell for cell in cells if not are_dates([cell])), first)
+            raise BadRequest(
+                f"{cells[wrong]}: {self.name!r} must be a date such as 2024-01-31, in the notation "
+                f"of the other rows, not {_short_repr(wrong)}."
+            )
+        by_cell = dict(zip(cells, dates, strict=True))
+        for _, row, cell in dated:
+            for part, feature in self.features.items():
+                row[feature] = PARTS[part](by_cell[cell]) if cell in by_cell else None
+
+
 @dataclass(frozen=True)
 class RequestSchema:
-    """The features that each row of a request must have, in the order of the model."""
+    """The features that each row of a request must have, in the order of the model.
+
+    A row may have a date instead of its parts; and a feature of limits follows from its column,
+    where a value may be a limit such as <5.
+    """
 
     features: list[InputFeature]
     named: bool  # whether the model was fitted with feature names
     allow_missing: bool
+    dates: list[InputDate]
+    limits: dict[str, str]  # the feature that marks the limits of another one
 
     @classmethod
     def from_twin(cls, twin: BaseEstimator) -> RequestSchema:
@@ -101,6 +152,7 @@ class RequestSchema:
         names = getattr(twin, "feature_names_in_", [f"x{i}" for i in range(table.n_features)])
         # the neighbors of a row with a missing value need a metric that supports it
         metric = getattr(twin.anchors, "metric", "nan_euclidean")
+        dates, limits = _derived_features([str(name) for name in names])
         return cls(
             features=[
                 InputFeature(str(name), None if kind == NUMERIC else list(known), kind == ORDINAL)
@@ -109,7 +161,17 @@ class RequestSchema:
             named=hasattr(twin, "feature_names_in_"),
             allow_missing=metric in ("nan_euclidean", "learned")
             and bool(get_tags(twin).input_tags.allow_nan),
+            dates=dates,
+            limits=limits,
         )
+
+    @property
+    def inputs(self) -> list[InputFeature | InputDate]:
+        """What a row must have: dates instead of their parts, and no features of limits."""
+        of_date = {feature: date for date in self.dates for feature in date.features.values()}
+        others = (f for f in self.features if f.name not in self.limits.values())
+        found = (of_date.get(feature.name, feature) for feature in others)
+        return list({own.name: own for own in found}.values())
 
     @property
     def is_all_numeric(self) -> bool:
@@ -125,19 +187,36 @@ class RequestSchema:
             raise BadRequest("there are no rows.")
         if len(rows) > MAX_ROWS:
             raise BadRequest(f"{len(rows):,} rows are too many; send at most {MAX_ROWS:,}.", 413)
-        parsed = []
         names = [f"row {number}" for number in range(1, len(rows) + 1)] if names is None else names
         for own_name, row in zip(names, rows, strict=True):
             if not isinstance(row, dict):
                 raise BadRequest(f"{own_name} must be an object, not {_short_repr(row)}.")
-            for feature in self.features:
-                if feature.name not in row:
-                    needed = _short_repr([f.name for f in self.features])
-                    raise BadRequest(f"{own_name} lacks {feature.name!r}; it must have {needed}.")
-            parsed.append(
-                [f.parse_value(row[f.name], own_name, self.allow_missing) for f in self.features]
-            )
-        return parsed
+        rows = [self._split_limits(row) for row in rows]
+        for date in self.dates:
+            date.add_parts(rows, names)
+        for own_name, row in zip(names, rows, strict=True):
+            if absent := [own.name for own in self.inputs if not self._has(row, own)]:
+                needed = _short_repr([own.name for own in self.inputs])
+                raise BadRequest(f"{own_name} lacks {absent[0]!r}; it must have {needed}.")
+        return [
+            [f.parse_value(row[f.name], own_name, self.allow_missing) for f in self.features]
+            for own_name, row in zip(names, rows, strict=True)
+        ]
+
+    def _has(self, row: dict[str, Any], needed: InputFeature | InputDate) -> bool:
+        own = needed.features.values() if isinstance(needed, InputDate) else [needed.name]
+        return all(name in row for name in own)
+
+    def _split_limits(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row with half of <5, and with the features that mark limits."""
+        row = dict(row)
+        for name, marker in self.limits.items():
+            if name in row and marker not in row:
+                side, text = split_limit(str(row[name]).strip())
+                row[marker], limit = side, _to_float(text)
+                if side and not math.isnan(limit):
+                    row[name] = limit / 2 if side < 0 else limit
+        return row
 
     def warnings(self, rows: list[list[Any]]) -> list[str]:
         """Return one line for each feature of parsed rows with a category that is not known.
@@ -148,9 +227,14 @@ class RequestSchema:
         unknown = ((feature.name, feature.unknown(values)) for feature, values in columns)
         return [unknown_category(name, values[0]) for name, values in unknown if values]
 
-    def to_table(self, rows: list[list[Any]]) -> np.ndarray | pd.DataFrame:
-        """Return parsed rows as the input of `predict`; a missing value becomes NaN."""
-        if self.is_all_numeric:
+    def to_table(
+        self, rows: list[list[Any]], *, with_names: bool = False
+    ) -> np.ndarray | pd.DataFrame:
+        """Return parsed rows as the input of `predict`; a missing value becomes NaN.
+
+        Rows of numbers are an array, unless they are wanted with the names of the features.
+        """
+        if self.is_all_numeric and not (with_names and self.named):
             return np.array(rows, dtype=float)
         table = pd.DataFrame(
             {
@@ -187,23 +271,33 @@ def parse_confidence(value: Any) -> float | None:
 
 
 def parse_csv_body(body: bytes) -> tuple[list[dict[str, str]], list[str]]:
-    """Return the rows of a CSV file with a header line, and the line of each for messages."""
+    """Return the rows of a CSV file with a header line, and the line of each for messages.
+
+    Encoding, separator and notation of numbers are detected, as by the command line.
+    """
+    if body.startswith(_BINARY_FILES):
+        raise BadRequest("the table must be CSV; save it so, or use twinned predict.", 400)
     try:
-        reader = csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
-        lines = [(f"line {reader.line_num}", line) for line in reader if line]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BadRequest(f"the body must be CSV in UTF-8: {error}.", 400) from None
-    if not lines:
-        raise BadRequest("the table is empty; its first line must name the columns.")
-    header = [name.strip() for name in lines.pop(0)[1]]
-    if len(set(header)) < len(header):
-        repeated = next(name for name in header if header.count(name) > 1)
-        raise BadRequest(f"the header names {_short_repr(repeated)} twice.")
-    for name, line in lines:
-        if len(line) != len(header):
-            raise BadRequest(f"{name} has {len(line)} values, the header {len(header)}.")
-    rows = [dict(zip(header, line, strict=True)) for _, line in lines]
-    return rows, [name for name, _ in lines]
+        table = table_from_text(Path("the table"), body, ReadOptions())
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
+    columns = [table.plain_column(name) for name in table.names]
+    rows = [dict(zip(table.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    return rows, [table.row_name(row) for row in range(len(rows))]
+
+
+def _derived_features(names: list[str]) -> tuple[list[InputDate], dict[str, str]]:
+    """Return the dates and limits that features of these names are made from."""
+    dates: dict[str, dict[str, str]] = {}
+    limits: dict[str, str] = {}
+    for name in names:
+        source, part = derived_from(name)
+        if part == LIMIT and source in names:
+            limits[source] = name
+        elif part in PARTS and source not in names:
+            dates.setdefault(source, {})[part] = name
+    # without the day there is no date that the parts of known rows belong to
+    return [InputDate(*own) for own in dates.items() if "days" in own[1]], limits
 
 
 def _is_unicode(text: str) -> bool:

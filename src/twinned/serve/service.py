@@ -6,6 +6,7 @@ import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,12 @@ from twinned.estimators.comparable_cases import comparable_cases
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
 from twinned.intervals.target_range import TargetRange
-from twinned.serve.requests import BadRequest, InputFeature, RequestSchema
+from twinned.serve.requests import BadRequest, InputDate, InputFeature, RequestSchema
 
 N_COMPARABLES = 8
 MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
+_EPOCH = datetime(1970, 1, 1)
 _logger = logging.getLogger("twinned")
 
 
@@ -51,6 +53,7 @@ class PredictionService:
         if np.ndim(twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
         self.schema = RequestSchema.from_twin(twin)
+        self._named_twin = twin
         if self.schema.named and self.schema.is_all_numeric:
             # arrays are validated faster than tables, and the columns are in the right order
             twin = copy.copy(twin)
@@ -65,20 +68,28 @@ class PredictionService:
 
         `lower_bound` is 0 where no known value is negative, `upper_bound` 100 for a share in %, and
         both are None elsewhere. `calibrated_std` is whether the standard deviation is calibrated,
-        as that of a blend.
+        as that of a blend. `columns` are the features, and `inputs` what a row must have: a date
+        instead of its parts.
         """
         target = getattr(self._twin, "target_name_", "y")
         possible = TargetRange.of(target, self._to_target(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
-        known = np.asarray(self._twin.anchors_X_).T
+        known = dict(
+            zip([own.name for own in self.schema.features], self._twin.anchors_X_.T, strict=True)
+        )
         columns = [
             {
                 "name": each.name,
                 "choices": each.labels,
                 "ordered": each.ordered,
-                "middle": _initial_value(each, values),
+                "middle": _initial_value(each, known[each.name]),
             }
-            for each, values in zip(self.schema.features, known, strict=True)
+            for each in self.schema.features
+        ]
+        by_name = {own["name"]: own for own in columns}
+        inputs = [
+            _date_input(own, known) if isinstance(own, InputDate) else by_name[own.name]
+            for own in self.schema.inputs
         ]
         return {
             "name": self.name,
@@ -89,6 +100,7 @@ class PredictionService:
             "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
             "calibrated_std": isinstance(self._twin, AutoTwinRegressor),
             "columns": columns,
+            "inputs": inputs,
         }
 
     def check_intervals_available(self, confidence: float | None) -> None:
@@ -128,11 +140,14 @@ class PredictionService:
 
         Few rows also have `adjustments`: what each feature adds to the difference.
         """
-        X = self.schema.to_table(rows)
-        adjusted = len(rows) <= MAX_ADJUSTED_ROWS
+        X = self.schema.to_table(rows, with_names=True)
         with _value_error_as_bad_request():
             comparables = comparable_cases(
-                self._twin, X, N_COMPARABLES, log_target=self._log_target, adjustments=adjusted
+                self._named_twin,
+                X,
+                N_COMPARABLES,
+                log_target=self._log_target,
+                adjustments=len(rows) <= MAX_ADJUSTED_ROWS,
             )
         values = [(case.known, case.estimate) for own in comparables for case in own]
         _check_finite(np.array(values), np.repeat(np.arange(len(rows)), len(comparables[0])))
@@ -176,6 +191,17 @@ def _check_finite(values: Floats, rows: Indices | None = None) -> None:
     if len(bad):
         row = 1 + int(bad[0] if rows is None else rows[bad[0]])
         raise BadRequest(f"row {row}: the prediction is not a finite number.")
+
+
+def _date_input(date: InputDate, known: dict[str, Floats]) -> dict[str, Any]:
+    """Return the description of a date, with that of the median day as the initial value."""
+    days = known[date.features["days"]]
+    middle = _EPOCH + timedelta(days=float(np.nanmedian(days)) if not np.isnan(days).all() else 0.0)
+    if date.has_time:
+        value = middle.isoformat(sep="T", timespec="minutes")
+    else:
+        value = middle.date().isoformat()
+    return {"name": date.name, "kind": "datetime" if date.has_time else "date", "middle": value}
 
 
 def _initial_value(feature: InputFeature, known: Floats) -> float | str:

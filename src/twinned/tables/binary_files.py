@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from twinned.cli.tables.table import join_names
 from twinned.exceptions import MissingExtraError
+from twinned.tables.table import join_names
 
 
 class Cells(NamedTuple):

@@ -6,10 +6,10 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from twinned.cli.tables.columns import column_contents
-from twinned.cli.tables.dates import are_dates
-from twinned.cli.tables.numbers import common_unit
-from twinned.cli.tables.table import Table, distinct_values, quoted
+from twinned.tables.columns import column_contents
+from twinned.tables.dates import are_dates
+from twinned.tables.numbers import common_unit
+from twinned.tables.table import Table, distinct_values, quoted
 
 # In smaller tables, different texts and consecutive numbers are taken for features.
 MIN_DISTINCT = 20

@@ -11,23 +11,23 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from twinned.cli.tables.columns import (
+from twinned.tables.columns import (
     category_column,
     date_columns,
     is_categorical,
     known_category_column,
     numeric_column,
 )
-from twinned.cli.tables.dates import PARTS
-from twinned.cli.tables.roles import recognize_role
-from twinned.cli.tables.table import Table, join_names
+from twinned.tables.dates import PARTS
+from twinned.tables.roles import recognize_role
+from twinned.tables.table import Table, join_names
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-_LIMIT = "limit"
-_DERIVED = re.compile(rf"(.+) \(({'|'.join((_LIMIT, *PARTS))})\)", re.DOTALL)
+LIMIT = "limit"
+_DERIVED = re.compile(rf"(.+) \(({'|'.join((LIMIT, *PARTS))})\)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def training_frame(
         else:
             features[name], sides = numeric_column(table, name)
             if sides.any():
-                derived[f"{name} ({_LIMIT})"] = sides
+                derived[f"{name} ({LIMIT})"] = sides
                 limited.append(name)
     taken = [name for name in derived if name in table.names]
     if taken:
@@ -88,7 +88,7 @@ def training_frame(
             f"{table.path} has the column {join_names(taken)}, the name of a feature made from "
             "limits or dates; rename it, or exclude it with --drop."
         )
-    notes += _limit_note(table, limited, f"; features such as '{{}} ({_LIMIT})' mark them")
+    notes += _limit_note(table, limited, f"; features such as '{{}} ({LIMIT})' mark them")
     return pd.DataFrame(features | derived), notes
 
 
@@ -106,7 +106,7 @@ def prediction_frame(
     limited = []
     for name, known in zip(names, categories, strict=True):
         source, part = _source(table, name)
-        if part is not None and part != _LIMIT:
+        if part is not None and part != LIMIT:
             features[name] = date_columns(table, source, [part])[part]
         elif known is not None:
             features[name] = known_category_column(table, name, known)
@@ -116,7 +116,7 @@ def prediction_frame(
             features[name] = values if part is None else sides
             if part is None and sides.any():
                 limited.append(name)
-    marked = [name for name in limited if f"{name} ({_LIMIT})" in names]
+    marked = [name for name in limited if f"{name} ({LIMIT})" in names]
     others = [name for name in limited if name not in marked]
     notes = _limit_note(table, marked, "")
     notes += _limit_note(table, others, "; the training table had no limits in this column")
@@ -138,12 +138,20 @@ def first_missing(table: Table, frame: pd.DataFrame) -> str | None:
     return table.location(row, _source(table, name)[0])
 
 
+def derived_from(name: str) -> tuple[str, str | None]:
+    """Return the column of a feature and what it holds of it, by its name; None where it is whole.
+
+    >>> derived_from("sold (month)"), derived_from("price (EUR)")
+    (('sold', 'month'), ('price (EUR)', None))
+    """
+    found = _DERIVED.fullmatch(name)
+    return (found[1], found[2]) if found else (name, None)
+
+
 def _source(table: Table, name: str) -> tuple[str, str | None]:
     """Return the column of a feature and, if it is derived from it, what it holds."""
-    found = _DERIVED.fullmatch(name)
-    if name in table.names or not found or found[1] not in table.names:
-        return name, None
-    return found[1], found[2]
+    source, part = derived_from(name)
+    return (name, None) if name in table.names or source not in table.names else (source, part)
 
 
 def _limit_note(table: Table, names: Sequence[str], remark: str) -> list[str]:

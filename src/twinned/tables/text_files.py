@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from twinned.cli.tables.table import join_names, quoted
+from twinned.tables.table import join_names, quoted
 
 Record = tuple[int, list[str]]
 

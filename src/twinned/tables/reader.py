@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from twinned.cli.tables.binary_files import Cells, read_excel, read_parquet
-from twinned.cli.tables.numbers import describe_formats, detect_formats
-from twinned.cli.tables.table import ReadOptions, Table, distinct_values
-from twinned.cli.tables.text_files import check_names, decode, split_records
+from twinned.tables.binary_files import Cells, read_excel, read_parquet
+from twinned.tables.numbers import describe_formats, detect_formats
+from twinned.tables.table import ReadOptions, Table, distinct_values
+from twinned.tables.text_files import check_names, decode, split_records
 
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
 _WILDCARDS = "*?["
@@ -25,10 +25,16 @@ def read_table(path: Path, options: ReadOptions | None = None) -> Table:
 
     The kind of the file is detected by its content, and so is what `options` do not specify.
     """
-    options = options or ReadOptions()
-    data = _read_bytes(path)
+    return parse_table(path, _read_bytes(path), options or ReadOptions())
+
+
+def parse_table(path: Path, data: bytes, options: ReadOptions) -> Table:
+    """As `read_table`, from the bytes of a file; the path is only for messages."""
     if is_model(data):
         raise ValueError(f"{path} is a saved model, not a table; use it with twinned predict.")
+    for start, description in _OTHERS.items():
+        if data.startswith(start):
+            raise ValueError(f"{path} is {description}.")
     _check_options(options)
     if data.startswith(b"PK\x03\x04"):
         _refuse(options, path, "an Excel file", "separator", "encoding")
@@ -74,11 +80,7 @@ def _read_bytes(path: Path) -> bytes:
         raise IsADirectoryError(f"{path} is a folder; give a CSV, Excel or Parquet file.")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
-    data = path.read_bytes()
-    for start, description in _OTHERS.items():
-        if data.startswith(start):
-            raise ValueError(f"{path} is {description}.")
-    return data
+    return path.read_bytes()
 
 
 def _check_options(options: ReadOptions) -> None:

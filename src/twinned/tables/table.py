@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from twinned.cli.tables.numbers import PLAIN, NumberFormat, parse_all
+from twinned.tables.numbers import PLAIN, NumberFormat, parse_all
 
 _SPREADSHEET_ERRORS = {"#value!", "#div/0!", "#ref!", "#name?", "#num!", "#null!", "#n/a"}
 _DASHES = {"-", "--", "–", "—"}
@@ -65,6 +65,11 @@ class Table:
 
     def column(self, name: str) -> list[str]:
         return self.columns[self._positions[name]]
+
+    def plain_column(self, name: str) -> list[str]:
+        """The cells of a column, numbers with a decimal point and no thousands separators."""
+        number_format = self.number_format(name)
+        return [number_format.plain(cell) for cell in self.column(name)]
 
     def number_format(self, name: str) -> NumberFormat:
         return self.formats[self._positions[name]]

@@ -1,41 +1,51 @@
-"""Tables of the command line: CSV, Excel and Parquet files as features and a target.
+"""Table files of the command line and the service: CSV, Excel and Parquet.
 
 `reader` splits a file into columns of text, with `text_files` and `binary_files`; `numbers` and
 `dates` detect and parse notations; `roles` recognizes columns that are no features; `columns` and
 `frames` convert text to numeric and categorical features.
 """
 
-from twinned.cli.tables.columns import Target, target_column
-from twinned.cli.tables.frames import (
+from twinned.tables.columns import Target, target_column
+from twinned.tables.dates import PARTS, are_dates, parse_dates
+from twinned.tables.frames import (
+    LIMIT,
     ColumnKinds,
+    derived_from,
     first_missing,
     prediction_frame,
     source_columns,
     training_frame,
 )
-from twinned.cli.tables.reader import (
+from twinned.tables.numbers import split_limit
+from twinned.tables.reader import (
     check_argument_order,
     is_pattern,
     read_table,
     reading_note,
     table_from_text,
 )
-from twinned.cli.tables.table import ReadOptions, Table, is_missing, join_names
+from twinned.tables.table import ReadOptions, Table, is_missing, join_names
 
 __all__ = [
+    "LIMIT",
+    "PARTS",
     "ColumnKinds",
     "ReadOptions",
     "Table",
     "Target",
+    "are_dates",
     "check_argument_order",
+    "derived_from",
     "first_missing",
     "is_missing",
     "is_pattern",
     "join_names",
+    "parse_dates",
     "prediction_frame",
     "read_table",
     "reading_note",
     "source_columns",
+    "split_limit",
     "table_from_text",
     "target_column",
     "training_frame",

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from twinned.cli.tables.dates import PARTS, parse_dates
-from twinned.cli.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
-from twinned.cli.tables.table import Table, distinct_values, is_missing, parse_number, quoted
+from twinned.tables.dates import PARTS, parse_dates
+from twinned.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
+from twinned.tables.table import Table, distinct_values, is_missing, parse_number, quoted
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinned.cli.tables.binary_files import cell_text
-from twinned.cli.tables.numbers import detect_formats
-from twinned.cli.tables.table import ReadOptions, Table, distinct_values
+from twinned.tables.binary_files import cell_text
+from twinned.tables.numbers import detect_formats
+from twinned.tables.table import ReadOptions, Table, distinct_values
 
 if TYPE_CHECKING:
     import numpy as np

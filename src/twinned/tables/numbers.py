@@ -43,6 +43,26 @@ class NumberFormat:
         >>> NumberFormat().parse("1_000"), NumberFormat(thousands=",").parse("1,5")
         (None, None)
         """
+        text = self._plain(cell)
+        try:
+            return None if text is None or "_" in text else float(text)
+        except ValueError:
+            return None
+
+    def plain(self, cell: str) -> str:
+        """Return a number or limit with a decimal point and no thousands separators.
+
+        Any other cell, and a number with a sign such as %, is returned as it is.
+
+        >>> NumberFormat(",", ".").plain("1.234,50"), NumberFormat(",").plain("<0,5")
+        ('1234.50', '<0.5')
+        """
+        _, number = split_limit(cell)
+        if self.sign or self.parse(number) is None:
+            return cell
+        return cell.removesuffix(number) + (self._plain(number) or number)
+
+    def _plain(self, cell: str) -> str | None:
         text = cell.replace("−", "-").replace(self.sign, "").strip() if self.sign else cell
         if self.thousands and self._grouped.fullmatch(text):
             text = re.sub(_any_of(self.thousands), "", text)
@@ -50,10 +70,7 @@ class NumberFormat:
             if "." in text:
                 return None
             text = text.replace(self.decimal, ".", 1)
-        try:
-            return None if "_" in text else float(text.replace("−", "-"))
-        except ValueError:
-            return None
+        return text.replace("−", "-")
 
 
 PLAIN = NumberFormat()
