@@ -2,7 +2,7 @@
 
 The paper's nine sets, and eight tables on which no choice was made (`tables.py`). Each split is
 trained on its 80 % within a budget of seconds, as the command does, and tested once on its 20 %.
-Test rows that equal a training row in all features are left out: the page holds equal rows out
+Test rows that equal a training row in all features are excluded: the page holds equal rows out
 together, so its error is that of rows that are not known yet. The test error of the recommended
 model is compared with that of the best single model of its table, chosen by test error; and with
 the error that the page states, which is out of fold. With `--alone`, members that were skipped for

@@ -177,6 +177,7 @@ CASES = [
     Case("title above the header", "Results 2024\na,y\n1.5,3\n", error=("line 2 has 2 fields",)),
     Case("rows of different length", "a,b,y\n1,2,3\n1,2\n", error=("line 3 has 2 fields",)),
     Case("empty", "", error=("is empty",)),
+    Case("web page", b"\n<!DOCTYPE html>\n<title>t</title>", error=("is a web page; export",)),
     Case("old Excel", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", error=("save it as .xlsx or CSV",)),
     Case("compressed", b"\x1f\x8b\x08\x00", error=("decompress it first",)),
     Case("image", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", error=("no text, Excel or Parquet",)),

@@ -255,3 +255,10 @@ def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch):
         write_atomically(path, b"new\n")
     assert path.read_text() == "old\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_name_in_another_case_is_suggested(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("Price,area\n1,2\n", "utf-8")
+    with pytest.raises(ValueError, match=r"are 'Price', 'area'\. Did you mean 'Price'\?"):
+        read_table(path).require(["price"], "--target")

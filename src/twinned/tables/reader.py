@@ -12,11 +12,13 @@ from twinned.tables.text_files import check_names, decode, split_records
 
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
 _WILDCARDS = "*?["
-# First bytes of files that are no table.
+# First bytes of files that are no table, in lower case.
 _OTHERS = {
     b"\xd0\xcf\x11\xe0": "an .xls file of an old Excel; save it as .xlsx or CSV",
     b"\x1f\x8b": "compressed; decompress it first",
-    b"%PDF": "a PDF; export the table as CSV",
+    b"%pdf": "a PDF; export the table as CSV",
+    b"<!doctype html": "a web page; export the table as CSV",
+    b"<html": "a web page; export the table as CSV",
 }
 
 
@@ -32,8 +34,9 @@ def parse_table(path: Path, data: bytes, options: ReadOptions) -> Table:
     """As `read_table`, from the bytes of a file; the path is only for messages."""
     if is_model(data):
         raise ValueError(f"{path} is a saved model, not a table; use it with twinned predict.")
+    first = data[:64].lstrip().lower()
     for start, description in _OTHERS.items():
-        if data.startswith(start):
+        if first.startswith(start):
             raise ValueError(f"{path} is {description}.")
     _check_options(options)
     if data.startswith(b"PK\x03\x04"):

@@ -98,10 +98,13 @@ class Table:
         """Raise a ValueError for columns that an option or a model requires, but are absent."""
         absent = [name for name in names if name not in self._positions]
         if absent:
+            by_fold = {name.casefold(): name for name in self.names}
+            alike = [by_fold[name.casefold()] for name in absent if name.casefold() in by_fold]
             sheets = [f" This is {each}." for each in self.detected if each.startswith("sheet ")]
             raise ValueError(
                 f"{self.path} has no column {join_names(absent)} ({required_by}); its columns "
                 f"are {join_names(self.names)}."
+                + (f" Did you mean {join_names(alike)}?" if alike else "")
                 + "".join(f"{each} --sheet selects another." for each in sheets)
             )
 
