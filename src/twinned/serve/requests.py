@@ -52,6 +52,10 @@ class InputFeature(NamedTuple):
     ordered: bool = False  # whose categories are levels, so that a new one has no meaning
 
     @property
+    def feature_names(self) -> list[str]:
+        return [self.name]
+
+    @property
     def labels(self) -> list[str] | None:
         """The categories as text."""
         return None if self.categories is None else [str(value) for value in self.categories]
@@ -106,12 +110,16 @@ class InputDate(NamedTuple):
     def has_time(self) -> bool:
         return "hour" in self.features
 
+    @property
+    def feature_names(self) -> list[str]:
+        return list(self.features.values())
+
     def add_parts(self, rows: list[dict[str, Any]], names: list[str]) -> None:
         """Add the features to rows that have the date instead; all rows have one notation."""
         dated = [
             (own_name, row, str(row[self.name]).strip())
             for own_name, row in zip(names, rows, strict=True)
-            if self.name in row and not row.keys() >= set(self.features.values())
+            if self.name in row and not row.keys() >= set(self.feature_names)
         ]
         cells = {cell: own_name for own_name, _, cell in dated if cell.lower() not in _MISSING}
         try:
@@ -168,7 +176,7 @@ class RequestSchema:
     @property
     def inputs(self) -> list[InputFeature | InputDate]:
         """What a row must have: dates instead of their parts, and no features of limits."""
-        of_date = {feature: date for date in self.dates for feature in date.features.values()}
+        of_date = {feature: date for date in self.dates for feature in date.feature_names}
         others = (f for f in self.features if f.name not in self.limits.values())
         found = (of_date.get(feature.name, feature) for feature in others)
         return list({own.name: own for own in found}.values())
@@ -194,18 +202,20 @@ class RequestSchema:
         rows = [self._split_limits(row) for row in rows]
         for date in self.dates:
             date.add_parts(rows, names)
+        needed = {feature.name for feature in self.features}
         for own_name, row in zip(names, rows, strict=True):
-            if absent := [own.name for own in self.inputs if not self._has(row, own)]:
-                needed = _short_repr([own.name for own in self.inputs])
-                raise BadRequest(f"{own_name} lacks {absent[0]!r}; it must have {needed}.")
+            if not needed <= row.keys():
+                raise BadRequest(self._describe_absent(own_name, row))
         return [
             [f.parse_value(row[f.name], own_name, self.allow_missing) for f in self.features]
             for own_name, row in zip(names, rows, strict=True)
         ]
 
-    def _has(self, row: dict[str, Any], needed: InputFeature | InputDate) -> bool:
-        own = needed.features.values() if isinstance(needed, InputDate) else [needed.name]
-        return all(name in row for name in own)
+    def _describe_absent(self, own_name: str, row: dict[str, Any]) -> str:
+        """Return a sentence on the first input that a row lacks."""
+        names = {own.name: own.feature_names for own in self.inputs}
+        absent = next(name for name, own in names.items() if not row.keys() >= set(own))
+        return f"{own_name} lacks {absent!r}; it must have {_short_repr(list(names))}."
 
     def _split_limits(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row with half of <5, and with the features that mark limits."""
