@@ -54,15 +54,13 @@ def format_number(value: float) -> str:
 def split_unit(target: str) -> tuple[str, str]:
     """Return the name of a target and its unit with a space before it, empty without one.
 
-    >>> split_unit("R [ohm]"), split_unit("yield (%)"), split_unit("band gap / eV")
-    (('R', ' ohm'), ('yield', ' %'), ('band gap', ' eV'))
-    >>> split_unit("f(x)"), split_unit("price/area")
-    (('f(x)', ''), ('price/area', ''))
+    >>> split_unit("R [ohm]"), split_unit("yield (%)"), split_unit("f(x)")
+    (('R', ' ohm'), ('yield', ' %'), ('f(x)', ''))
     """
-    found = re.fullmatch(r"(.*\S)\s+(?:\[([^\[\]]+)\]|\(([^()]+)\)|/\s+(\S+))\s*", target)
+    found = re.fullmatch(r"(.*\S)\s+(?:\[([^\[\]]+)\]|\(([^()]+)\))\s*", target)
     if not found:
         return target, ""
-    return found[1], f" {(found[2] or found[3] or found[4]).strip()}"
+    return found[1], f" {(found[2] or found[3]).strip()}"
 
 
 def number_text(value: float, digits: int = 6) -> str:

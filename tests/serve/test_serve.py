@@ -223,7 +223,7 @@ def test_batch_returns_the_table_with_predictions(client):
 def test_errors_of_a_table_name_the_line_of_the_file(client):
     text = "U,R1,R2,material\n2,1,1,wood\n\n2,one,1,wood\n"
     error = json_of(client.post("/batch", content=text), 422)["error"]
-    assert error == "line 4: 'R1' must be a number, not 'one'."
+    assert error.startswith("the table, line 4, column 'R1': 'one' is text in a numeric column")
     error = json_of(client.post("/batch", content=text.replace("one,", "")), 422)["error"]
     assert error == "the table, line 4 has 3 fields, but line 1 names 4 columns."
 
@@ -231,31 +231,43 @@ def test_errors_of_a_table_name_the_line_of_the_file(client):
 @pytest.fixture(scope="module")
 def dated():
     """A twin of a date's parts and of a feature with limits, as `twinned fit --date` names them."""
-    days = np.arange(19_000.0, 19_040.0)
+    dates = pd.date_range("2022-01-08", periods=40)
+    days = (dates - pd.Timestamp(0)).days.to_numpy(float)
     table = pd.DataFrame({"lead": np.linspace(1, 9, 40), "lead (limit)": np.tile([0, -1.0], 20)})
-    table = table.assign(**{"sold (days)": days, "sold (weekday)": days % 7 + 1})
+    parts = {"sold (days)": days, "sold (weekday)": dates.dayofweek + 1.0}
+    table = table.assign(**parts, kind=pd.Categorical(["1,5", "2,5"] * 20))
     return TwinRegressor(LinearRegression()).fit(table, days + table["lead"])
 
 
 def test_a_row_has_a_date_and_limits_instead_of_features_made_from_them(dated):
     client = client_of(dated, "sales.twin")
     about = json_of(client.get("/about"))
-    assert [own["name"] for own in about["inputs"]] == ["lead", "sold"]
+    assert [own["name"] for own in about["inputs"]] == ["lead", "sold", "kind"]
     assert about["inputs"][1] == {"name": "sold", "kind": "date", "middle": "2022-01-27"}
-    assert len(about["columns"]) == 4
-    parts = {"lead": 2.5, "lead (limit)": -1, "sold (days)": 19_005, "sold (weekday)": 1}
+    assert len(about["columns"]) == 5
+    parts = {"lead": 2.5, "lead (limit)": -1, "sold (days)": 19_005, "sold (weekday)": 4}
     whole = {"lead": "<5", "sold": "2022-01-13"}  # a Thursday
-    parts["sold (weekday)"] = 4
-    result = json_of(client.post("/predict", json={"rows": [parts, whole]}))
+    rows = [{**own, "kind": "1,5"} for own in (parts, whole)]
+    result = json_of(client.post("/predict", json={"rows": rows}))
     assert result["prediction"][0] == result["prediction"][1]
     rows = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["requestBody"]
     properties = rows["content"]["application/json"]["schema"]["properties"]["rows"]["items"]
-    assert properties["required"] == ["lead", "sold"]
-    assert properties["properties"]["sold"] == {"type": "string", "format": "date"}
+    assert properties["required"] == ["lead", "sold", "kind"]
+    assert properties["properties"]["sold"] == {"type": "string", "examples": ["2024-01-31"]}
+    assert properties["properties"]["lead"] == {"type": ["number", "string"]}
+
+
+def test_columns_with_the_names_of_parts_are_features():
+    """`age (days)` is no part of a date, and `load (limit)` marks no limits."""
+    table = pd.DataFrame(np.random.RandomState(0).uniform(5, 50, (20, 4)).round())
+    table.columns = ["age (days)", "age (month)", "load", "load (limit)"]
+    client = client_of(TwinRegressor(LinearRegression()).fit(table, table["load"]), "m")
+    inputs = json_of(client.get("/about"))["inputs"]
+    assert [own["name"] for own in inputs] == list(table)
 
 
 def test_comparables_have_the_names_of_numeric_features(dated):
-    row = {"lead": 2.0, "sold": "2022-01-13"}
+    row = {"lead": 2.0, "sold": "2022-01-13", "kind": "1,5"}
     (comparables,) = json_of(client_of(dated, "m").post("/explain", json={"rows": [row]}))[
         "comparables"
     ]
@@ -266,12 +278,12 @@ def test_comparables_have_the_names_of_numeric_features(dated):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"lead": 1}, "row 1 lacks 'sold'; it must have ['lead', 'sold']."),
+        ({"lead": 1}, "row 1 lacks 'sold'; it must have ['lead', 'sold', 'kind']."),
         (
             {"lead": 1, "sold": "soon"},
-            "row 1: 'sold' must be a date such as 2024-01-31, in the notation of the other rows, "
-            "not 'soon'.",
+            "row 1: 'sold' must be a date such as 2024-01-31, not 'soon'.",
         ),
+        ({"lead": 1, "sold": None}, "row 1: 'sold' has no value, and the model needs one."),
         (
             {"lead": 1, "sold": "01/02/2024"},
             "'sold': '01/02/2024' may have the day or the month first; write 2024-01-31.",
@@ -280,28 +292,56 @@ def test_comparables_have_the_names_of_numeric_features(dated):
     ],
 )
 def test_a_wrong_date_or_limit_is_named(dated, row, message):
+    row = row if "sold" not in row else {**row, "kind": "1,5"}
     response = client_of(dated, "sales.twin").post("/predict", json={"rows": [row]})
     assert json_of(response, 422)["error"] == message
 
 
+def test_dates_of_several_notations_are_refused(dated):
+    rows = [{"lead": 1, "kind": "1,5", "sold": own} for own in ("26.08.2023", "2023-08-26")]
+    response = client_of(dated, "sales.twin").post("/predict", json={"rows": rows})
+    error = json_of(response, 422)["error"]
+    assert error == "'sold' has dates of several notations; write 2024-01-31."
+
+
 def test_a_missing_date_is_a_missing_value():
-    dates = pd.DataFrame({"sold (days)": [1.0, 2, 3, np.nan] * 5})
+    days = [1.0, 2, 3, np.nan] * 5  # from a Friday
+    dates = pd.DataFrame({"sold (days)": days, "sold (weekday)": [5.0, 6, 7, np.nan] * 5})
     model = TwinRegressor(HistGradientBoostingRegressor()).fit(dates, np.arange(20.0))
-    rows = [{"sold": ""}, {"sold": None}, {"sold (days)": None}]
+    rows = [{"sold": ""}, {"sold": None}, {"sold (days)": None, "sold (weekday)": None}]
     result = json_of(client_of(model, "m").post("/predict", json={"rows": rows}))
     assert len(set(result["prediction"])) == 1
 
 
-def test_batch_detects_encoding_separator_and_decimal_commas(dated):
-    client = client_of(dated, "sales.twin")
-    table = "Stra\u00dfe;lead;sold\nB\u00f6rse;2,5;31.01.2022\nAm Markt;<1.500,5;01.02.2022\n"
-    response = client.post("/batch", content=table.encode("cp1252"))
+def test_batch_reads_a_table_as_the_command_line_does(dated, tmp_path):
+    """Encoding, separator, decimal commas, dates and limits; categories stay as they are."""
+    save(dated, tmp_path / "sales.twin")
+    table = "Straße;lead;sold;kind\nBörse;2,5;31.01.2022;2,5\nAm Markt;<1.500,5;01.02.2022;1,5\n"
+    (tmp_path / "new.csv").write_bytes(table.encode("cp1252"))
+    response = client_of(dated, "sales.twin").post("/batch", content=table.encode("cp1252"))
     rows = list(csv.DictReader(io.StringIO(response.text)))
     assert [row["Straße"] for row in rows] == ["Börse", "Am Markt"]
     assert [row["lead"] for row in rows] == ["2.5", "<1500.5"]
-    same = [{"lead": 2.5, "sold": "2022-01-31"}, {"lead": "<1500.5", "sold": "2022-02-01"}]
-    direct = json_of(client.post("/predict", json={"rows": same}))["prediction"]
-    np.testing.assert_allclose([float(row["prediction"]) for row in rows], direct, rtol=1e-5)
+    assert [row["kind"] for row in rows] == ["2,5", "1,5"]
+    assert "X-Twinned-Warnings" in response.headers  # the note on limits
+    command = [sys.executable, "-m", "twinned", "predict", "sales.twin", "new.csv"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert printed.stdout.split()[1:] == [row["prediction"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("lead;sold;kind\n1.234;31.01.2022;x\n", "'1.234' is 1.234 or 1234"),
+        ("Lead,sold,kind\n1,2022-01-31,x\n", "Did you mean 'Lead'?"),
+        ("lead,sold,kind\n1,soon,x\n", "does not hold dates in one notation"),
+        ("lead,sold,kind,std\n1,2022-01-31,x,1\n", "a column 'std', as the result has"),
+        ("<!DOCTYPE html>", "is a web page"),
+    ],
+)
+def test_a_table_that_the_command_line_refuses_is_refused(dated, table, message):
+    response = client_of(dated, "sales.twin").post("/batch", content=table)
+    assert message in json_of(response, 422)["error"]
 
 
 def test_batch_of_an_excel_file_is_refused(client):

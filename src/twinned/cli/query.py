@@ -108,7 +108,7 @@ def query_command(
             fitted = load_twin(model, key_file)
         check_transform(fitted, "query", model)
         features = ModelFeatures.of(fitted, model)
-        X, others, notes = read_features(rows, features)
+        X, _, notes = read_features(rows, features)
         for note in (*tables.reading_note(rows), *notes):
             print_message("note", note)
         pending_X = None
@@ -122,11 +122,12 @@ def query_command(
             columns = _select(fitted, X, n, strategy, not minimize, best, pending_X, seed)
         selected = columns["row"]
         columns["row"] = np.array(rows.lines)[selected]
-        columns_of_file = {
-            name: rows.column(name) if name in others else rows.plain_column(name)
+        numeric = features.numeric_columns(rows)
+        cells = {
+            name: rows.plain_column(name) if name in numeric else rows.column(name)
             for name in rows.names
         }
-        copied = {name: [cells[i] for i in selected] for name, cells in columns_of_file.items()}
+        copied = {name: [own[i] for i in selected] for name, own in cells.items()}
         for name in columns:
             if name in copied:
                 raise ValueError(f"{table} has a column {name!r}, as the result has; rename it.")

@@ -22,7 +22,6 @@ from twinned.diagnostics.result import CheckResult, Numbers, draw_curve, format_
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
-from twinned.models.threads import limit_threads
 
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
@@ -200,8 +199,8 @@ def learning_curve(
 ) -> CheckResult:
     """Compute the error with a quarter, half, three quarters and all of the training rows.
 
-    The model may be any regressor. See `anchor_curve` for the parameters. After the first fold,
-    others follow as long as they are expected to end within `seconds`. `numbers["doubled"]` is the
+    The model may be any regressor. See `anchor_curve` for the parameters. After two folds, others
+    follow as long as they are expected to end within `seconds`. `numbers["doubled"]` is the
     expected ratio of errors with twice as many labels, if the error goes on falling as a power of
     their number, and `numbers["n_folds"]` the number of folds.
     """
@@ -214,8 +213,8 @@ def learning_curve(
         order = _order_by_groups(cv, rng.permutation(train))
         predicted = [_fit_and_predict(clone(cv.twin), cv, fold, order[:size]) for size in sizes]
         errors.append([rmse(own, cv.y[held_out]) for own in predicted])
-        n_folds = fold + 1
-        if (time.perf_counter() - start) * (n_folds + 1) / n_folds > seconds:
+        of_next = (time.perf_counter() - start) * (len(errors) + 1) / len(errors)
+        if len(errors) > 1 and of_next > seconds:
             break
     doubled = 2.0 ** _power(np.array(sizes, float), np.mean(errors, axis=0))
     if doubled < 0.95:
@@ -223,6 +222,8 @@ def learning_curve(
         summary = f"Twice as many labels would lower the error by about {change}."
     else:
         summary = "More labels would change little; better features or less noise might help."
+    if len(errors) < len(cv.folds):
+        summary += f" This is from {len(errors)} of {len(cv.folds)} folds."
     numbers = _curve_numbers(sizes, errors, "labelled rows", doubled=doubled, n_folds=len(errors))
     return CheckResult("learning", "Would more labels help?", summary, numbers, draw_curve, cv.name)
 
@@ -230,7 +231,7 @@ def learning_curve(
 def _fit_and_predict(model: Any, cv: CrossValidation, fold: int, train: Indices) -> Floats:
     """Fit a model to these rows and predict the held-out rows of a fold."""
     held_out = cv.folds[fold][1]
-    with ignore_table_warnings(), limit_threads(1):
+    with ignore_table_warnings():
         model.fit(cv.rows(train), cv.y[train])
         return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)
 

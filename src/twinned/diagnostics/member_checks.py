@@ -24,6 +24,7 @@ from twinned.diagnostics.result import CheckResult, Numbers
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.costs import member_seconds, relevance_seconds
 from twinned.estimators.training_set import TargetArguments
+from twinned.models.threads import limit_threads
 from twinned.pairing.splits import Folds
 
 if TYPE_CHECKING:
@@ -144,7 +145,8 @@ class CheckRun:
         """Run a check of a member where there is time; `share` is of the seconds of its fits."""
         if self._starts(f"{title} of {name}", share * self._seconds[name]):
             cv = cross_validate_member(self._blend, name, self._groups, name + scale)
-            self._add(check(cv.X, cv.y, cross_validation=cv))
+            with limit_threads(1):  # as in the fits of the blend
+                self._add(check(cv.X, cv.y, cross_validation=cv))
 
     def _check_logarithm(self, plain: FitArguments, y: Floats) -> None:
         """Fit a quick member to the values themselves, on the same folds."""

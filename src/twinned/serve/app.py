@@ -94,7 +94,8 @@ class _Endpoints:
 
     async def predict(self, request: Request) -> Response:
         rows, confidence = parse_json_body(await _read_body(request))
-        columns, warnings = await self._predict_columns(rows, confidence)
+        parsed = self._service.schema.parse_rows(rows)
+        columns, warnings = await self._predict_columns(parsed, confidence)
         return _json_response({**columns, **({"warnings": warnings} if warnings else {})})
 
     async def explain(self, request: Request) -> Response:
@@ -109,14 +110,22 @@ class _Endpoints:
 
     async def batch(self, request: Request) -> Response:
         confidence = parse_confidence(request.query_params.get("confidence"))
-        rows, names = await asyncio.to_thread(parse_csv_body, await _read_body(request))
-        columns, warnings = await self._predict_columns(rows, confidence, names)
+        schema = self._service.schema
+        table = await asyncio.to_thread(parse_csv_body, await _read_body(request))
+        parsed, notes = await asyncio.to_thread(schema.parse_table, table)
+        columns, warnings = await self._predict_columns(parsed, confidence)
+        warnings = notes + warnings
+        copied = schema.copied_columns(table)
+        if taken := [name for name in columns if name in copied]:
+            raise BadRequest(f"the table has a column {taken[0]!r}, as the result has; rename it.")
+        texts = [
+            [one if isinstance(one, str) else number_text(one) for one in values]
+            for values in columns.values()
+        ]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*rows[0], *columns])
-        for row, *values in zip(rows, *columns.values(), strict=True):
-            texts = (one if isinstance(one, str) else number_text(one) for one in values)
-            writer.writerow([*row.values(), *texts])
+        writer.writerow([*copied, *columns])
+        writer.writerows(zip(*copied.values(), *texts, strict=True))
         # proxies refuse long headers
         headers = {WARNINGS_HEADER: json.dumps(warnings[:MAX_WARNINGS])} if warnings else None
         return PlainTextResponse(
@@ -124,13 +133,12 @@ class _Endpoints:
         )
 
     async def _predict_columns(
-        self, rows: list[Any], confidence: float | None, names: list[str] | None = None
+        self, parsed: list[list[Any]], confidence: float | None
     ) -> tuple[dict[str, list[Any]], list[str]]:
-        """Return the columns of predictions, and warnings.
+        """Return the columns of predictions of parsed rows, and warnings.
 
         With a confidence, rows are also classified as inside, at the edge or outside.
         """
-        parsed = self._service.schema.parse_rows(rows, names)
         self._service.check_intervals_available(confidence)
         predictions = await self._batcher.predict(parsed, intervals=confidence is not None)
         columns: dict[str, list[Any]] = {**self._service.to_columns(predictions, confidence)}

@@ -66,7 +66,7 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
 
 
 def _rows_schema(schema: RequestSchema) -> Json:
-    properties = {own.name: _input_schema(own) for own in schema.inputs}
+    properties = {own.name: _input_schema(own, own.name in schema.limits) for own in schema.inputs}
     row = {"type": "object", "properties": properties, "required": list(properties)}
     rows = {"type": "array", "items": row, "minItems": 1, "maxItems": MAX_ROWS}
     return {
@@ -77,12 +77,13 @@ def _rows_schema(schema: RequestSchema) -> Json:
     }
 
 
-def _input_schema(feature: InputFeature | InputDate) -> Json:
+def _input_schema(feature: InputFeature | InputDate, with_limits: bool) -> Json:
     """A date, a number, or a category; new ones are possible unless they are ordered levels."""
     if isinstance(feature, InputDate):
-        return {"type": "string", "format": "date-time" if feature.has_time else "date"}
+        example = "2024-01-31T12:30" if feature.has_time else "2024-01-31"
+        return {"type": "string", "examples": [example]}
     if feature.labels is None:
-        return {"type": "number"}
+        return {"type": ["number", "string"] if with_limits else "number"}
     known: Json = {"enum": feature.labels}
     return known if feature.ordered else {"anyOf": [known, {"type": "string"}]}
 

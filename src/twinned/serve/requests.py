@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,16 +18,22 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from twinned._table import NUMERIC, ORDINAL, unknown_category
+from twinned._table import NUMERIC, ORDINAL, Floats, unknown_category
 from twinned.tables import (
+    EPOCH,
     LIMIT,
     PARTS,
     ReadOptions,
+    Table,
     are_dates,
     derived_from,
+    is_missing,
+    is_model,
     parse_dates,
-    split_limit,
-    table_from_text,
+    parse_limit,
+    parse_table,
+    prediction_frame,
+    source_columns,
 )
 
 MAX_ROWS = 1_000
@@ -33,7 +42,9 @@ _MAX_ABSOLUTE_VALUE = 1e300
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 _BINARY_FILES = (b"PK\x03\x04", b"PAR1", b"\xd0\xcf\x11\xe0")  # Excel and Parquet
-_MISSING = {"", "na", "n/a", "nan", "null", "none"}
+_MAX_EXAMINED = 20  # dates of a request that are tried one by one for a message
+_MAX_DAYS = 80_000  # from 1970, of a date
+_logger = logging.getLogger("twinned")
 
 
 class BadRequest(ValueError):
@@ -67,7 +78,7 @@ class InputFeature(NamedTuple):
         """
         if self.categories is not None and (category := self._find_category(value)) is not None:
             return category  # before missing values, as a category may be named "none"
-        if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
+        if value is None or (isinstance(value, str) and is_missing(value.strip())):
             if allow_missing:
                 return None
             raise BadRequest(f"{row}: {self.name!r} has no value, and the model needs one.")
@@ -114,29 +125,42 @@ class InputDate(NamedTuple):
     def feature_names(self) -> list[str]:
         return list(self.features.values())
 
-    def add_parts(self, rows: list[dict[str, Any]], names: list[str]) -> None:
+    def add_parts(self, rows: list[dict[str, Any]], names: list[str], allow_missing: bool) -> None:
         """Add the features to rows that have the date instead; all rows have one notation."""
         dated = [
-            (own_name, row, str(row[self.name]).strip())
-            for own_name, row in zip(names, rows, strict=True)
+            (row_name, row, str(row[self.name] or "").strip())
+            for row_name, row in zip(names, rows, strict=True)
             if self.name in row and not row.keys() >= set(self.feature_names)
         ]
-        cells = {cell: own_name for own_name, _, cell in dated if cell.lower() not in _MISSING}
-        try:
-            dates = parse_dates(list(cells)) if cells else []
-        except ValueError as error:
-            raise BadRequest(f"{self.name!r}: {error}; write 2024-01-31.") from None
-        if dates is None:
-            first, *_ = cells
-            wrong = next((cell for cell in cells if not are_dates([cell])), first)
-            raise BadRequest(
-                f"{cells[wrong]}: {self.name!r} must be a date such as 2024-01-31, in the notation "
-                f"of the other rows, not {_short_repr(wrong)}."
-            )
-        by_cell = dict(zip(cells, dates, strict=True))
+        first_row: dict[str, str] = {}
+        for row_name, _, cell in dated:
+            if not is_missing(cell):
+                first_row.setdefault(cell, row_name)
+            elif not allow_missing:
+                raise BadRequest(
+                    f"{row_name}: {self.name!r} has no value, and the model needs one."
+                )
+        by_cell = dict(zip(first_row, self._parse(first_row), strict=True))
         for _, row, cell in dated:
             for part, feature in self.features.items():
                 row[feature] = PARTS[part](by_cell[cell]) if cell in by_cell else None
+
+    def _parse(self, first_row: dict[str, str]) -> list[datetime]:
+        """Return the dates of cells, each with the name of its first row for messages."""
+        cells = list(first_row)
+        try:
+            dates = parse_dates(cells) if cells else []
+        except ValueError as error:
+            raise BadRequest(f"{self.name!r}: {error}; write 2024-01-31.") from None
+        if dates is not None:
+            return dates
+        wrong = [cell for cell in cells[:_MAX_EXAMINED] if not are_dates([cell])]
+        if not wrong:
+            raise BadRequest(f"{self.name!r} has dates of several notations; write 2024-01-31.")
+        raise BadRequest(
+            f"{first_row[wrong[0]]}: {self.name!r} must be a date such as 2024-01-31, not "
+            f"{_short_repr(wrong[0])}."
+        )
 
 
 @dataclass(frozen=True)
@@ -160,7 +184,8 @@ class RequestSchema:
         names = getattr(twin, "feature_names_in_", [f"x{i}" for i in range(table.n_features)])
         # the neighbors of a row with a missing value need a metric that supports it
         metric = getattr(twin.anchors, "metric", "nan_euclidean")
-        dates, limits = _derived_features([str(name) for name in names])
+        known = dict(zip(map(str, names), np.asarray(twin.anchors_X_, dtype=float).T, strict=True))
+        dates, limits = _derived_features(known)
         return cls(
             features=[
                 InputFeature(str(name), None if kind == NUMERIC else list(known), kind == ORDINAL)
@@ -201,7 +226,7 @@ class RequestSchema:
                 raise BadRequest(f"{own_name} must be an object, not {_short_repr(row)}.")
         rows = [self._split_limits(row) for row in rows]
         for date in self.dates:
-            date.add_parts(rows, names)
+            date.add_parts(rows, names, self.allow_missing)
         needed = {feature.name for feature in self.features}
         for own_name, row in zip(names, rows, strict=True):
             if not needed <= row.keys():
@@ -218,15 +243,41 @@ class RequestSchema:
         return f"{own_name} lacks {absent!r}; it must have {_short_repr(list(names))}."
 
     def _split_limits(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return a row with half of <5, and with the features that mark limits."""
+        """Return a row with numbers in place of limits, and with the features that mark them."""
         row = dict(row)
         for name, marker in self.limits.items():
             if name in row and marker not in row:
-                side, text = split_limit(str(row[name]).strip())
-                row[marker], limit = side, _to_float(text)
-                if side and not math.isnan(limit):
-                    row[name] = limit / 2 if side < 0 else limit
+                row[marker] = 0.0
+                if (limit := parse_limit(str(row[name]).strip())) is not None:
+                    row[name], row[marker] = limit
         return row
+
+    def parse_table(self, table: Table) -> tuple[list[list[Any]], list[str]]:
+        """Return the values of each row of a file, as `parse_rows`, and notes on limits."""
+        if len(table) > MAX_ROWS:
+            raise BadRequest(f"{len(table):,} rows are too many; send at most {MAX_ROWS:,}.", 413)
+        names = [feature.name for feature in self.features]
+        with value_error_as_bad_request():
+            table.require(source_columns(table, names), "features of the model")
+            X, notes = prediction_frame(table, names, [own.categories for own in self.features])
+        values = X.astype(object).where(X.notna(), None).to_numpy()
+        parsed = [
+            [
+                feature.parse_value(value, table.row_name(row), self.allow_missing)
+                for feature, value in zip(self.features, own, strict=True)
+            ]
+            for row, own in enumerate(values)
+        ]
+        return parsed, notes
+
+    def copied_columns(self, table: Table) -> dict[str, list[str]]:
+        """Return the columns of a file, those of numeric features with decimal points."""
+        names = [own.name for own in self.features if own.categories is None]
+        numeric = set(source_columns(table, names))
+        return {
+            name: table.plain_column(name) if name in numeric else table.column(name)
+            for name in table.names
+        }
 
     def warnings(self, rows: list[list[Any]]) -> list[str]:
         """Return one line for each feature of parsed rows with a category that is not known.
@@ -280,34 +331,56 @@ def parse_confidence(value: Any) -> float | None:
     return confidence
 
 
-def parse_csv_body(body: bytes) -> tuple[list[dict[str, str]], list[str]]:
-    """Return the rows of a CSV file with a header line, and the line of each for messages.
-
-    Encoding, separator and notation of numbers are detected, as by the command line.
-    """
-    if body.startswith(_BINARY_FILES):
+def parse_csv_body(body: bytes) -> Table:
+    """Return a CSV file with a header line as a table, in any encoding and notation of numbers."""
+    if body.startswith(_BINARY_FILES) and not is_model(body):
         raise BadRequest("the table must be CSV; save it so, or use twinned predict.", 400)
-    try:
-        table = table_from_text(Path("the table"), body, ReadOptions())
-    except ValueError as error:
-        raise BadRequest(str(error)) from None
-    columns = [table.plain_column(name) for name in table.names]
-    rows = [dict(zip(table.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
-    return rows, [table.row_name(row) for row in range(len(rows))]
+    with value_error_as_bad_request():
+        return parse_table(Path("the table"), body, ReadOptions())
 
 
-def _derived_features(names: list[str]) -> tuple[list[InputDate], dict[str, str]]:
-    """Return the dates and limits that features of these names are made from."""
+def _derived_features(known: dict[str, Floats]) -> tuple[list[InputDate], dict[str, str]]:
+    """Return the dates and limits that features are made from.
+
+    `known` has the values of each feature: a column of the user may have such a name, too.
+    """
     dates: dict[str, dict[str, str]] = {}
     limits: dict[str, str] = {}
-    for name in names:
+    for name, values in known.items():
         source, part = derived_from(name)
-        if part == LIMIT and source in names:
+        if part == LIMIT and source in known and np.isin(values, [-1, 0, 1]).all():
             limits[source] = name
-        elif part in PARTS and source not in names:
+        elif part in PARTS and source not in known:
             dates.setdefault(source, {})[part] = name
-    # without the day there is no date that the parts of known rows belong to
-    return [InputDate(*own) for own in dates.items() if "days" in own[1]], limits
+    found = [InputDate(*own) for own in dates.items()]
+    return [
+        own for own in found if _are_parts({p: known[n] for p, n in own.features.items()})
+    ], limits
+
+
+def _are_parts(values: dict[str, Floats]) -> bool:
+    """Whether columns are the days and other parts of the same dates."""
+    if not {"days"} < values.keys():
+        return False
+    days = values["days"]
+    present = ~np.isnan(days)
+    if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
+        return False
+    dates = [EPOCH + timedelta(days=float(day)) for day in days[present]]
+    return all(
+        np.allclose([PARTS[part](date) for date in dates], own[present], atol=0.02)
+        for part, own in values.items()
+    )
+
+
+@contextmanager
+def value_error_as_bad_request() -> Iterator[None]:
+    """Report what a table or the model rejects, for instance a value too large, in one line."""
+    try:
+        yield
+    except ValueError as error:
+        _logger.debug("A request was rejected.", exc_info=True)
+        raise BadRequest(" ".join(str(error).split())[:300]) from error
 
 
 def _is_unicode(text: str) -> bool:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +16,18 @@ from twinned.estimators.comparable_cases import comparable_cases
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
 from twinned.intervals.target_range import TargetRange
-from twinned.serve.requests import BadRequest, InputDate, InputFeature, RequestSchema
+from twinned.serve.requests import (
+    BadRequest,
+    InputDate,
+    InputFeature,
+    RequestSchema,
+    value_error_as_bad_request,
+)
+from twinned.tables import EPOCH
 
 N_COMPARABLES = 8
 MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
-_EPOCH = datetime(1970, 1, 1)
-_logger = logging.getLogger("twinned")
 
 
 class BatchPredictions(NamedTuple):
@@ -109,13 +111,13 @@ class PredictionService:
             return
         if self._intervals is None:
             raise BadRequest(f"{self.name} stores no intervals; fit it with `twinned fit`.")
-        with _value_error_as_bad_request():
+        with value_error_as_bad_request():
             check_confidence(confidence, len(self._intervals.scores))
 
     def predict(self, rows: list[list[Any]], intervals: bool = False) -> BatchPredictions:
         """Return the predictions of parsed rows, with the error scale if `intervals`."""
         X = self.schema.to_table(rows)
-        with _value_error_as_bad_request():
+        with value_error_as_bad_request():
             if not intervals or self._intervals is None:
                 mean, std = self._twin.predict(X, return_std=True)
                 return BatchPredictions(mean, std, None)
@@ -141,7 +143,7 @@ class PredictionService:
         Few rows also have `adjustments`: what each feature adds to the difference.
         """
         X = self.schema.to_table(rows, with_names=True)
-        with _value_error_as_bad_request():
+        with value_error_as_bad_request():
             comparables = comparable_cases(
                 self._named_twin,
                 X,
@@ -158,7 +160,7 @@ class PredictionService:
 
         After a log-transformed target there is no error, as it would be that of the logarithm.
         """
-        with _value_error_as_bad_request():
+        with value_error_as_bad_request():
             table = self._twin.applicability(self.schema.to_table(rows))
         if self._log_target:
             table = table.drop(columns="error", errors="ignore")
@@ -170,16 +172,6 @@ class PredictionService:
     def _to_target(self, values: Floats) -> Floats:
         with np.errstate(over="ignore"):  # reported by `_check_finite`
             return np.exp(values) if self._log_target else values
-
-
-@contextmanager
-def _value_error_as_bad_request() -> Iterator[None]:
-    """Report what the model rejects, for instance a value that is too large, in one line."""
-    try:
-        yield
-    except ValueError as error:
-        _logger.debug("The model rejected a request.", exc_info=True)
-        raise BadRequest(" ".join(str(error).split())[:300]) from error
 
 
 def _check_finite(values: Floats, rows: Indices | None = None) -> None:
@@ -196,7 +188,7 @@ def _check_finite(values: Floats, rows: Indices | None = None) -> None:
 def _date_input(date: InputDate, known: dict[str, Floats]) -> dict[str, Any]:
     """Return the description of a date, with that of the median day as the initial value."""
     days = known[date.features["days"]]
-    middle = _EPOCH + timedelta(days=float(np.nanmedian(days)) if not np.isnan(days).all() else 0.0)
+    middle = EPOCH + timedelta(days=float(np.nanmedian(days)))
     if date.has_time:
         value = middle.isoformat(sep="T", timespec="minutes")
     else:

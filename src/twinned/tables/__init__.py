@@ -5,8 +5,8 @@
 `frames` convert text to numeric and categorical features.
 """
 
-from twinned.tables.columns import Target, target_column
-from twinned.tables.dates import PARTS, are_dates, parse_dates
+from twinned.tables.columns import Target, parse_limit, target_column
+from twinned.tables.dates import EPOCH, PARTS, are_dates, parse_dates
 from twinned.tables.frames import (
     LIMIT,
     ColumnKinds,
@@ -16,10 +16,11 @@ from twinned.tables.frames import (
     source_columns,
     training_frame,
 )
-from twinned.tables.numbers import split_limit
 from twinned.tables.reader import (
     check_argument_order,
+    is_model,
     is_pattern,
+    parse_table,
     read_table,
     reading_note,
     table_from_text,
@@ -27,6 +28,7 @@ from twinned.tables.reader import (
 from twinned.tables.table import ReadOptions, Table, is_missing, join_names
 
 __all__ = [
+    "EPOCH",
     "LIMIT",
     "PARTS",
     "ColumnKinds",
@@ -38,14 +40,16 @@ __all__ = [
     "derived_from",
     "first_missing",
     "is_missing",
+    "is_model",
     "is_pattern",
     "join_names",
     "parse_dates",
+    "parse_limit",
+    "parse_table",
     "prediction_frame",
     "read_table",
     "reading_note",
     "source_columns",
-    "split_limit",
     "table_from_text",
     "target_column",
     "training_frame",

@@ -220,7 +220,7 @@ def date_columns(table: Table, name: str, parts: Collection[str]) -> dict[str, n
     distinct = distinct_values(column)
     option = shlex.quote(name)
     try:
-        dates = parse_dates(distinct)
+        dates = parse_dates(distinct) if distinct else []
     except ValueError as error:
         raise ValueError(f"{table.path}, column {name!r}: {error}; write 2024-01-31.") from None
     if dates is None:

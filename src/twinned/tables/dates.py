@@ -15,12 +15,12 @@ _MONTHS_FIRST = ("%m/%d/%Y", "%m/%d/%y", "%m-%d-%Y")
 _NAMED = ("%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
 _DATES = ("%Y/%m/%d", "%Y.%m.%d", "%Y-%m", *_DAYS_FIRST, *_MONTHS_FIRST, *_NAMED)
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p")
-_EPOCH = datetime(1970, 1, 1)
+EPOCH = datetime(1970, 1, 1)
 _YEARS = range(1900, 2101)
 
 # Parts of a date that are features, with the text of a feature's name.
 PARTS: dict[str, Callable[[datetime], float]] = {
-    "days": lambda date: (date - _EPOCH).total_seconds() / 86400,
+    "days": lambda date: (date - EPOCH).total_seconds() / 86400,
     "month": lambda date: float(date.month),
     "weekday": lambda date: float(date.isoweekday()),
     "hour": lambda date: date.hour + date.minute / 60,

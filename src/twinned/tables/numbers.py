@@ -58,9 +58,8 @@ class NumberFormat:
         ('1234.50', '<0.5')
         """
         _, number = split_limit(cell)
-        if self.sign or self.parse(number) is None:
-            return cell
-        return cell.removesuffix(number) + (self._plain(number) or number)
+        plain = None if self.sign or self.parse(number) is None else self._plain(number)
+        return cell if plain is None else cell.removesuffix(number) + plain
 
     def _plain(self, cell: str) -> str | None:
         text = cell.replace("−", "-").replace(self.sign, "").strip() if self.sign else cell

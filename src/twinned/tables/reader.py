@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def parse_table(path: Path, data: bytes, options: ReadOptions) -> Table:
     """As `read_table`, from the bytes of a file; the path is only for messages."""
     if is_model(data):
         raise ValueError(f"{path} is a saved model, not a table; use it with twinned predict.")
-    first = data[:64].lstrip().lower()
+    first = data[:64].removeprefix(codecs.BOM_UTF8).lstrip().lower()
     for start, description in _OTHERS.items():
         if first.startswith(start):
             raise ValueError(f"{path} is {description}.")
