@@ -203,12 +203,11 @@ def summary(runs):
     rows = []
     for problem in problems:
         own = 100 * regret.loc[problem]
-        smallest = own[names].mean().min()
+        means, errors = own[names].mean(), own[names].std() / np.sqrt(own[names].count())
         cells = []
         for name in names:
-            mean, error = own[name].mean(), own[name].std() / np.sqrt(own[name].count())
-            text = f"{mean:.1f} ({error:.1f})"
-            cells.append(f"**{text}**" if mean == smallest else text)
+            text = f"{means[name]:.1f} ({errors[name]:.1f})"
+            cells.append(f"**{text}**" if means[name] == means.min() else text)
         rows.append([problem, *cells])
     ranks = regret[names].rank(axis=1).groupby("problem").mean()
     is_function = regret.index.get_level_values("problem").isin(FUNCTIONS)
