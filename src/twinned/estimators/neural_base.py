@@ -32,9 +32,9 @@ class BaseNeural(BaseEstimator):
     hidden_sizes : sequence of int, default=(128, 128)
         The widths of the hidden layers.
     effort : {"fast", "balanced", "thorough"}, default="balanced"
-        Sets the values for None of `n_members` (3, 7, 24), `max_steps` (1000, 3200, 6000),
+        Sets the values for None of `n_members` (3, 7, 14), `max_steps` (1000, 3200, 6000),
         `batch_size` (96, 96, 192), `n_folds` (2, 5, 5; at most `n_members`) and `fold_steps`
-        (400, 800, 2400; at most `max_steps`), and the number of settings (3, 6, 8; at most
+        (400, 800, 4500; at most `max_steps`), and the number of settings (3, 6, 8; at most
         `n_members`).
     n_members : int or None, default=None
         Number of networks of the ensemble, which are trained on all rows.
