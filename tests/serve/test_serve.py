@@ -257,6 +257,20 @@ def test_a_row_has_a_date_and_limits_instead_of_features_made_from_them(dated):
     assert properties["properties"]["lead"] == {"type": ["number", "string"]}
 
 
+def test_limits_and_signs_are_read_as_in_training(dated):
+    """A negative limit is not halved, and a column may have a percent sign in each cell."""
+    client = client_of(dated, "sales.twin")
+    others = {"sold": "2022-01-13", "kind": "1,5"}
+    rows = [{"lead": "<-5", **others}, {"lead": -5, "lead (limit)": -1, **others}]
+    negative, same = json_of(client.post("/predict", json={"rows": rows}))["prediction"]
+    assert negative == same
+    table = 'lead,sold,kind\n2.5 %,2022-01-13,"1,5"\n4 %,2022-01-13,"1,5"\n'
+    response = client.post("/batch", content=table)
+    row, _ = csv.DictReader(io.StringIO(response.text))
+    direct = json_of(client.post("/predict", json={"rows": [{"lead": 2.5, **others}]}))
+    assert float(row["prediction"]) == pytest.approx(direct["prediction"][0], rel=1e-5)
+
+
 def test_columns_with_the_names_of_parts_are_features():
     """`age (days)` is no part of a date, and `load (limit)` marks no limits."""
     table = pd.DataFrame(np.random.RandomState(0).uniform(5, 50, (20, 4)).round())
