@@ -77,11 +77,6 @@ class ModelFeatures:
             )
         return table.names, table.names
 
-    def numeric_columns(self, table: tables.Table) -> set[str]:
-        """The columns of the table that numeric features are computed from."""
-        names = zip(self.names or table.names, self.categories, strict=True)
-        return set(tables.source_columns(table, [name for name, own in names if own is None]))
-
     def check_missing(self, table: tables.Table, X: Any) -> None:
         """Raise a ValueError for a missing value, where the model takes none."""
         missing = None if self.allow_nan else tables.first_missing(table, X)

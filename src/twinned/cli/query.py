@@ -122,11 +122,7 @@ def query_command(
             columns = _select(fitted, X, n, strategy, not minimize, best, pending_X, seed)
         selected = columns["row"]
         columns["row"] = np.array(rows.lines)[selected]
-        numeric = features.numeric_columns(rows)
-        cells = {
-            name: rows.plain_column(name) if name in numeric else rows.column(name)
-            for name in rows.names
-        }
+        cells = tables.copied_columns(rows, features.names or rows.names, features.categories)
         copied = {name: [own[i] for i in selected] for name, own in cells.items()}
         for name in columns:
             if name in copied:

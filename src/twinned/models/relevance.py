@@ -64,7 +64,7 @@ def learn_relevance(
     """
     filled, center = fill_missing(features)
     spread = np.where(filled.max(axis=0) > filled.min(axis=0), filled.std(axis=0), 0.0)
-    # so few rows gain nothing from threads, which take ten times as long where no core is free
+    # so few rows gain nothing from threads, which take many times as long where no core is free
     with limit_threads(1):
         process = fit_gaussian_process(
             filled,

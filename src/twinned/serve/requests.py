@@ -26,6 +26,7 @@ from twinned.tables import (
     ReadOptions,
     Table,
     are_dates,
+    copied_columns,
     derived_from,
     is_missing,
     is_model,
@@ -199,6 +200,11 @@ class RequestSchema:
         )
 
     @property
+    def names(self) -> list[str]:
+        """The names of the features."""
+        return [feature.name for feature in self.features]
+
+    @property
     def inputs(self) -> list[InputFeature | InputDate]:
         """What a row must have: dates instead of their parts, and no features of limits."""
         of_date = {feature: date for date in self.dates for feature in date.feature_names}
@@ -211,36 +217,32 @@ class RequestSchema:
         """Whether there is no categorical feature."""
         return all(feature.categories is None for feature in self.features)
 
-    def parse_rows(self, rows: list[Any], names: list[str] | None = None) -> list[list[Any]]:
-        """Return the values of each row, a dict from the client, in the order of the features.
-
-        `names` are those of the rows in messages; by default they count from 1.
-        """
+    def parse_rows(self, rows: list[Any]) -> list[list[Any]]:
+        """Return the values of each row, a dict from the client, in the order of the features."""
         if not rows:
             raise BadRequest("there are no rows.")
         if len(rows) > MAX_ROWS:
             raise BadRequest(f"{len(rows):,} rows are too many; send at most {MAX_ROWS:,}.", 413)
-        names = [f"row {number}" for number in range(1, len(rows) + 1)] if names is None else names
-        for own_name, row in zip(names, rows, strict=True):
+        names = [f"row {number}" for number in range(1, len(rows) + 1)]
+        for row_name, row in zip(names, rows, strict=True):
             if not isinstance(row, dict):
-                raise BadRequest(f"{own_name} must be an object, not {_short_repr(row)}.")
+                raise BadRequest(f"{row_name} must be an object, not {_short_repr(row)}.")
         rows = [self._split_limits(row) for row in rows]
         for date in self.dates:
             date.add_parts(rows, names, self.allow_missing)
-        needed = {feature.name for feature in self.features}
-        for own_name, row in zip(names, rows, strict=True):
-            if not needed <= row.keys():
-                raise BadRequest(self._describe_absent(own_name, row))
+        for row_name, row in zip(names, rows, strict=True):
+            if not row.keys() >= set(self.names):
+                raise BadRequest(self._describe_absent(row_name, row))
         return [
-            [f.parse_value(row[f.name], own_name, self.allow_missing) for f in self.features]
-            for own_name, row in zip(names, rows, strict=True)
+            [f.parse_value(row[f.name], row_name, self.allow_missing) for f in self.features]
+            for row_name, row in zip(names, rows, strict=True)
         ]
 
-    def _describe_absent(self, own_name: str, row: dict[str, Any]) -> str:
+    def _describe_absent(self, row_name: str, row: dict[str, Any]) -> str:
         """Return a sentence on the first input that a row lacks."""
         names = {own.name: own.feature_names for own in self.inputs}
         absent = next(name for name, own in names.items() if not row.keys() >= set(own))
-        return f"{own_name} lacks {absent!r}; it must have {_short_repr(list(names))}."
+        return f"{row_name} lacks {absent!r}; it must have {_short_repr(list(names))}."
 
     def _split_limits(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row with numbers in place of limits, and with the features that mark them."""
@@ -256,10 +258,10 @@ class RequestSchema:
         """Return the values of each row of a file, as `parse_rows`, and notes on limits."""
         if len(table) > MAX_ROWS:
             raise BadRequest(f"{len(table):,} rows are too many; send at most {MAX_ROWS:,}.", 413)
-        names = [feature.name for feature in self.features]
+        categories = [own.categories for own in self.features]
         with value_error_as_bad_request():
-            table.require(source_columns(table, names), "features of the model")
-            X, notes = prediction_frame(table, names, [own.categories for own in self.features])
+            table.require(source_columns(table, self.names), "features of the model")
+            X, notes = prediction_frame(table, self.names, categories)
         values = X.astype(object).where(X.notna(), None).to_numpy()
         parsed = [
             [
@@ -272,12 +274,7 @@ class RequestSchema:
 
     def copied_columns(self, table: Table) -> dict[str, list[str]]:
         """Return the columns of a file, those of numeric features with decimal points."""
-        names = [own.name for own in self.features if own.categories is None]
-        numeric = set(source_columns(table, names))
-        return {
-            name: table.plain_column(name) if name in numeric else table.column(name)
-            for name in table.names
-        }
+        return copied_columns(table, self.names, [own.categories for own in self.features])
 
     def warnings(self, rows: list[list[Any]]) -> list[str]:
         """Return one line for each feature of parsed rows with a category that is not known.

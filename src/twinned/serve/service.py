@@ -76,9 +76,7 @@ class PredictionService:
         target = getattr(self._twin, "target_name_", "y")
         possible = TargetRange.of(target, self._to_target(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
-        known = dict(
-            zip([own.name for own in self.schema.features], self._twin.anchors_X_.T, strict=True)
-        )
+        known = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
         columns = [
             {
                 "name": each.name,

@@ -10,6 +10,7 @@ from twinned.tables.dates import EPOCH, PARTS, are_dates, parse_dates
 from twinned.tables.frames import (
     LIMIT,
     ColumnKinds,
+    copied_columns,
     derived_from,
     first_missing,
     prediction_frame,
@@ -37,6 +38,7 @@ __all__ = [
     "Target",
     "are_dates",
     "check_argument_order",
+    "copied_columns",
     "derived_from",
     "first_missing",
     "is_missing",

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinned.tables.binary_files import cell_text
-from twinned.tables.numbers import detect_formats
-from twinned.tables.table import ReadOptions, Table, distinct_values
+from twinned.tables.table import ReadOptions, Table, detect_column_formats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,13 +22,7 @@ def text_table(path: Path, batch: Any, first_row: int, reading: ReadOptions) -> 
     """The columns of a batch as text cells; rows count from `first_row` + 1."""
     columns = [[cell_text(value) for value in column.to_pylist()] for column in batch.columns]
     typed = frozenset(j for j, column in enumerate(batch.columns) if is_numeric(column.type))
-    formats = detect_formats(
-        [distinct_values(column) for column in columns],
-        typed=typed,
-        point_expected=False,
-        decimal=reading.decimal,
-        thousands=reading.thousands,
-    )
+    formats = detect_column_formats(columns, typed, reading, point_expected=False)
     names = list(batch.schema.names)
     lines = header_table(path, names, first_row, batch.num_rows).lines
     return Table(path, names, columns, lines, "row", formats, typed, [], reading)

@@ -128,6 +128,21 @@ def source_columns(table: Table, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(_source(table, name)[0] for name in names))
 
 
+def copied_columns(
+    table: Table, names: Sequence[str], categories: Sequence[Sequence[Any] | None]
+) -> dict[str, list[str]]:
+    """Return the cells of all columns, those of numeric features of a model with decimal points.
+
+    `names` and `categories` are those of the features, as of `prediction_frame`.
+    """
+    features = zip(names, categories, strict=True)
+    numeric = source_columns(table, [name for name, known in features if known is None])
+    return {
+        name: table.plain_column(name) if name in numeric else table.column(name)
+        for name in table.names
+    }
+
+
 def first_missing(table: Table, frame: pd.DataFrame) -> str | None:
     """Return the location of the first missing value of features, None if there is none."""
     missing = frame.isna().to_numpy()

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from twinned.tables.binary_files import Cells, read_excel, read_parquet
-from twinned.tables.numbers import describe_formats, detect_formats
-from twinned.tables.table import ReadOptions, Table, distinct_values
+from twinned.tables.numbers import describe_formats
+from twinned.tables.table import ReadOptions, Table, detect_column_formats
 from twinned.tables.text_files import check_names, decode, split_records
 
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
@@ -153,13 +153,7 @@ def _make_table(
     names = [cells.names[j] for j in used]
     columns = [columns[j] for j in used]
     typed = frozenset(new for new, j in enumerate(used) if j in cells.typed)
-    formats = detect_formats(
-        [distinct_values(column) for column in columns],
-        typed=typed,
-        point_expected=point_expected,
-        decimal=reading.decimal,
-        thousands=reading.thousands,
-    )
+    formats = detect_column_formats(columns, typed, reading, point_expected=point_expected)
     detected = list(cells.detected)
     if reading.decimal is None and reading.thousands is None:
         detected += describe_formats(names, formats)

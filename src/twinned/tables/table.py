@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from twinned.tables.numbers import PLAIN, NumberFormat, parse_all
+from twinned.tables.numbers import PLAIN, NumberFormat, detect_formats, parse_all
 
 _SPREADSHEET_ERRORS = {"#value!", "#div/0!", "#ref!", "#name?", "#num!", "#null!", "#n/a"}
 _DASHES = {"-", "--", "–", "—"}
@@ -133,6 +133,23 @@ def _parse_column(column: Sequence[str], number_format: NumberFormat) -> list[fl
 def distinct_values(column: Sequence[str]) -> list[str]:
     """The different cells of a column that are not missing, in order."""
     return [cell for cell in dict.fromkeys(column) if not is_missing(cell)]
+
+
+def detect_column_formats(
+    columns: Sequence[Sequence[str]],
+    typed: frozenset[int],
+    reading: ReadOptions,
+    *,
+    point_expected: bool,
+) -> list[NumberFormat]:
+    """Return the notation of the numbers of each column, detected where it is not given."""
+    return detect_formats(
+        [distinct_values(column) for column in columns],
+        typed=typed,
+        point_expected=point_expected,
+        decimal=reading.decimal,
+        thousands=reading.thousands,
+    )
 
 
 def join_names(names: Sequence[str]) -> str:
