@@ -14,7 +14,8 @@ NEWEST ?= .venv-newest
 # The interpreters of `make test-matrix`.
 PYTHONS ?= python3.11 python3.13
 PYTEST := -m pytest -n 2 --dist worksteal
-QUICK := -m "not slow and not browser"
+# A test that hangs is stopped after ten minutes, with a traceback of each thread, and fails.
+QUICK := -m "not slow and not browser" -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 # Seed of the random examples of `make test-slow`, which prints it; `make test-slow SEED=…` repeats.
 SEED := $(shell date +%s)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib as mpl
+from matplotlib import pyplot
 
 from twinned.persistence.archive import write_atomically
 
@@ -61,13 +62,12 @@ def read_cells(path):
 def run_cells(cells, name):
     """Run the cells of code in one namespace, and return an output for each, None for text."""
     mpl.use("Agg")
+    pyplot.close("all")  # figures of the caller are not those of a cell
     namespace = {"__name__": "notebook"}
     return [run_cell(cell, name, namespace) if cell.kind == "code" else None for cell in cells]
 
 
 def run_cell(cell, name, namespace):
-    from matplotlib import pyplot
-
     # preceded by blank lines, so that a traceback shows the line of the file
     tree = ast.parse("\n" * cell.line + cell.text)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None

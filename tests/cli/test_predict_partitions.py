@@ -1,6 +1,7 @@
 """`twinned predict` of several files on a Dask cluster: results, resumption and bad input."""
 
 import errno
+import gc
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned.cli import app, partition_tasks, partitions
-from twinned.cli.cluster import MANIFEST
+from twinned.cli.cluster import MANIFEST, connect
 
 distributed = pytest.importorskip("distributed")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -199,15 +200,21 @@ def test_unreachable_scheduler(predict: Any, folder: Path, monkeypatch: pytest.M
     assert "cannot be reached" in error_line(predict(scheduler="nonsense://x"))
 
 
+def test_no_client_remains_of_an_address_that_cannot_be_reached() -> None:
+    """Dask would close it at any later time, and may wait forever for its own lock then."""
+    with pytest.raises(ValueError, match="cannot be reached"), connect("nonsense://x", None):
+        pass
+    clients = [each for each in gc.get_objects() if type(each) is distributed.Client]
+    assert [each.status for each in clients if each.status != "closed"] == []
+
+
 def test_full_disk(predict: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, rows(5, 0), "0.parquet")
-    write(folder, rows(5, 1), "1.parquet")
-    monkeypatch.setattr("os.fsync", _raise_full_disk_for_results)
-    assert "No space left on device" in error_line(predict())
-    monkeypatch.undo()
-    monkeypatch.chdir(folder)
-    # hidden files are those of tasks that were still running; the next command removes them
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", _raise_full_disk_for_results)
+        assert "No space left on device" in error_line(predict())
     assert [path.name for path in (folder / "out").glob("[!.]*")] == [MANIFEST]
+    (folder / "out" / ".0-00000.parquet.1.part").touch()  # of a task that was killed
     assert predict().exit_code == 0
     assert not list((folder / "out").glob(".*.part"))
 

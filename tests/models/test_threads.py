@@ -184,7 +184,8 @@ forked()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked on this system")
 def test_networks_in_a_process_forked_after_the_start_of_jax_raise_an_error():
-    run = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", FORKED]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     before, after = run.stdout.splitlines()
     assert before == "computes"
     assert "forked" in after

@@ -1,8 +1,6 @@
 """The harness of resumable experiments, and the committed results of the benchmarks."""
 
 import argparse
-import os
-import signal
 import sys
 import time
 from importlib import import_module
@@ -10,16 +8,9 @@ from importlib import import_module
 import pytest
 
 from paper import harness
-
-COLUMNS = ["dataset", "model", "seed", "rmse:.6g", "seconds:.3g"]
-
-
-def make_table(folder):
-    return harness.ResultTable(folder / "results" / "table.csv", ("dataset", "model"), COLUMNS)
-
-
-def run_trial(dataset, model):
-    return [{"seed": seed, "rmse": (seed + 1) / 3, "seconds": 0.5} for seed in (0, 1)]
+from tests.paper import processes
+from tests.paper.processes import BENCHMARK_TRIALS, run_trial
+from tests.paper.processes import benchmark_table as make_table
 
 
 def test_finished_trials_are_not_repeated(tmp_path):
@@ -49,20 +40,13 @@ def test_equal_numbers_identify_the_same_trial(tmp_path):
     assert table.pending([("TF", 3), ("TF", 0.3), ("YH", 3.0)]) == [("TF", 0.3), ("YH", 3.0)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked on this system")
-@pytest.mark.filterwarnings("ignore")  # other tests of this process may have started threads
 def test_a_killed_benchmark_leaves_whole_trials_only(tmp_path):
     table = make_table(tmp_path)
-    trials = [(f"set {i}", "twin") for i in range(2000)]
-    child = os.fork()
-    if child == 0:
-        harness.run_pending(trials, table, harness.in_parallel(run_trial))
-        os._exit(0)
-    deadline = time.monotonic() + 20
-    while len(table.pending(trials)) > 1990 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    with processes.start("run_benchmark", tmp_path) as process:
+        deadline = time.monotonic() + 100
+        while len(table.pending(BENCHMARK_TRIALS)) > 1990 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        process.kill()
     runs = table.read()
     assert 10 <= runs["dataset"].nunique() < 2000
     assert (runs.groupby("dataset").size() == 2).all()

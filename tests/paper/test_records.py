@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import sys
-import traceback
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -21,6 +20,7 @@ from paper.records import (
     origin,
     reproducible_part,
 )
+from tests.paper import processes
 
 TRIAL = Trial("T9", "modern", "YH", 3, {"trees": 5, "sizes": [1, 2]})
 
@@ -126,75 +126,25 @@ def test_two_runs_of_a_trial_have_equal_reproducible_parts(tmp_path):
     assert reproducible_part(first[0]) == reproducible_part(second[0])
 
 
-def in_processes(n, work):
-    """Call `work(number)` in n forked processes; the exit codes."""
-    children = []
-    for number in range(n):
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                work(number)
-                code = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        children.append(child)
-    return [os.waitpid(child, 0)[1] for child in children]
-
-
-def run_together(folder, n_runners, n_trials=12):
-    """Several runners of one study, which pack after every third record."""
-    trials = [Trial("T9", "modern", "YH", split) for split in range(n_trials)]
-
-    def work(number):
-        records = Records(folder)
-        shifted = trials[number:] + trials[:number]
-        for count, trial in enumerate(shifted):
-            if records.pending([trial]):
-                records.write(trial, {"rmse": trial.split}, 0.0)
-            if count % 3 == 0:
-                records.pack("T9", "modern")
-        records.pack("T9", "modern")
-
-    assert in_processes(n_runners, work) == [0] * n_runners
-    found = [record["result"]["rmse"] for record in Records(folder).read("T9", "modern")]
-    assert found == list(range(n_trials))
-    assert not list((folder / "running").rglob("*.json"))
-
-
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork processes")
 
 
 @needs_fork
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # other tests may have started threads
 @pytest.mark.parametrize("n_runners", [2, 4])
 def test_several_runners_lose_no_record(tmp_path, n_runners):
-    for repetition in range(2):
-        run_together(tmp_path / str(repetition), n_runners)
+    assert processes.run("write_records", tmp_path, n_runners, 2) == 0
 
 
 @needs_fork
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("n_runners", [2, 4])
 def test_several_runners_lose_no_record_in_100_repetitions(tmp_path, n_runners):
-    for repetition in range(100):
-        run_together(tmp_path / str(repetition), n_runners)
+    assert processes.run("write_records", tmp_path, n_runners, 100) == 0
 
 
 @needs_fork
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_several_runners_write_each_row_of_a_table_once(tmp_path):
-    table = harness.ResultTable(tmp_path / "t.csv", ("dataset",), ["dataset", "rmse"])
-
-    def work(number):
-        for i in range(25):
-            table.write((f"set {i}",), {"rmse": 1.0}, 0.0)
-
-    assert in_processes(4, work) == [0] * 4
-    assert sorted(table.read()["dataset"]) == sorted(f"set {i}" for i in range(25))
+    assert processes.run("write_rows", tmp_path, 4) == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"identity": "x"}', b"\xff\x00"])

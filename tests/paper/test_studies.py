@@ -5,36 +5,15 @@ import random
 import signal
 import time
 
-import numpy as np
 import pytest
 
 from paper.experiments import STUDIES
 from paper.networks import QUICK_STEPS, make_estimator
-from paper.records import ON_PROCESSOR, Records, Trial, reproducible_part
-from paper.studies import Study, batches, list_trials, run_study
+from paper.records import ON_PROCESSOR, Records, reproducible_part
+from paper.studies import batches, list_trials, run_study
+from tests.paper import processes
+from tests.paper.processes import all_trials, toy_study
 from twinned.neural import TwinNeuralRegressor
-
-
-def toy_study(folder):
-    """Trials of a few milliseconds that log when they start and whether they have a record."""
-
-    def trials(variant, dataset, split, quick):
-        return [Trial("toy", variant, dataset, split, {"power": power}) for power in (1, 2)]
-
-    def execute(batch):
-        for trial in batch:
-            repeated = list(folder.rglob(f"{trial.identity}.json")) != []
-            with (folder / "started.txt").open("a") as file:
-                file.write(f"{trial.identity} {repeated}\n")
-            rng = np.random.RandomState(trial.split)
-            time.sleep(0.002)
-            yield trial, {"value": float(np.sum(rng.normal(size=50) ** trial.settings["power"]))}
-
-    return Study("toy", ("modern",), trials, execute, batch_key=lambda trial: trial.dataset)
-
-
-def all_trials(study):
-    return list_trials(study, "modern", ["A", "B", "C"], range(25))
 
 
 def test_finished_trials_are_not_repeated(tmp_path):
@@ -52,8 +31,6 @@ def n_started(folder):
     return (folder / "started.txt").read_text().count("\n")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked on this system")
-@pytest.mark.filterwarnings("ignore")  # other tests of this process may have started threads
 @pytest.mark.slow
 def test_killed_at_twenty_random_moments_the_result_is_the_same(tmp_path):
     quiet = tmp_path / "quiet"
@@ -67,16 +44,13 @@ def test_killed_at_twenty_random_moments_the_result_is_the_same(tmp_path):
     (killed / "started.txt").touch()
     for _ in range(20):
         wanted = n_started(killed) + rng.randint(1, 4)
-        child = os.fork()
-        if child == 0:
-            run_study(study, trials, Records(killed))
-            os._exit(0)
-        deadline = time.monotonic() + 20
-        while n_started(killed) < wanted and time.monotonic() < deadline:
-            time.sleep(0.001)
-        time.sleep(rng.uniform(0, 0.006))  # anywhere in a trial, or while its record is written
-        os.kill(child, signal.SIGKILL)
-        n_kills += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        with processes.start("run_toy_study", killed) as process:
+            deadline = time.monotonic() + 60
+            while n_started(killed) < wanted and time.monotonic() < deadline:
+                time.sleep(0.001)
+            time.sleep(rng.uniform(0, 0.006))  # anywhere in a trial, or while a record is written
+            process.kill()
+        n_kills += process.returncode < 0
     assert n_kills == 20
     n_pending = run_study(study, trials, Records(killed))
     assert 0 < n_pending < len(trials)  # several were finished between the kills, but not all

@@ -7,6 +7,7 @@ a command is started again.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import logging
@@ -92,17 +93,26 @@ def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Any]:
             ):
                 yield client
             return
-        try:
-            client = Client(scheduler, timeout=_CONNECT_SECONDS)
-        except (OSError, ValueError) as error:
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ValueError(f"--scheduler {scheduler} cannot be reached: {reason}.") from None
-        with client:
+        with _open_client(scheduler) as client:
             try:
                 client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
             except TimeoutError:
                 raise ValueError(f"--scheduler {scheduler} has no workers; start some.") from None
             yield client
+
+
+def _open_client(scheduler: str) -> Any:
+    """A client of the scheduler at this address; a ValueError where it cannot be reached."""
+    from distributed import Client
+
+    try:
+        return Client(scheduler, timeout=_CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+    # A client of an unknown kind of address is not closed before it is deleted. Later, that could
+    # happen while Dask starts another one and holds a lock that closing waits for.
+    gc.collect()
+    raise ValueError(f"--scheduler {scheduler} cannot be reached: {reason}.")
 
 
 @contextmanager
