@@ -99,10 +99,13 @@ def test_new_category_is_predicted_with_a_warning(page, tmp_path):
     wait_until(page, lambda: message in text_of(page, "batch-result"))
 
 
-def test_table_is_predicted(page, tmp_path):
-    X.to_csv(tmp_path / "table.csv", index=False)
-    page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
-    wait_until(page, lambda: "60 rows were predicted" in text_of(page, "batch-result"))
+@pytest.mark.parametrize(("suffix", "n_rows"), [("csv", 60), ("xlsx", 50)])
+def test_table_is_predicted(page, tmp_path, suffix, n_rows):
+    path = tmp_path / f"table.{suffix}"
+    frame = X.iloc[:n_rows]
+    (frame.to_csv if suffix == "csv" else frame.to_excel)(path, index=False)
+    page.find_element("id", "file").send_keys(str(path))
+    wait_until(page, lambda: f"{n_rows} rows were predicted" in text_of(page, "batch-result"))
 
 
 def test_invalid_number_shows_the_error(page):

@@ -55,6 +55,19 @@ def excel(*sheets):
     return write
 
 
+def with_format_of_the_last_cell(write):
+    """An .xlsx file in which someone formatted whole columns down to the last row."""
+
+    def write_and_format(path):
+        write(path)
+        openpyxl = pytest.importorskip("openpyxl")
+        workbook = openpyxl.load_workbook(path)
+        workbook.active["XFD1048576"].font = openpyxl.styles.Font(bold=True)
+        workbook.save(path)
+
+    return write_and_format
+
+
 def parquet(**columns):
     def write(path):
         pa = pytest.importorskip("pyarrow")
@@ -208,6 +221,8 @@ CASES = [
          suffix="xlsx"),
     Case("Excel with a title and no header", excel(("Data", [["Results"], [1.5, 3], [2.5, 4]])),
          error=("the first row holds numbers such as '1.5', not the names",), suffix="xlsx"),
+    Case("Excel with a format of the last cell", with_format_of_the_last_cell(
+         excel(("Data", [["a", "y"], [1.5, 3], [2.5, 4]]))), A, suffix="xlsx"),
     Case("another zip", b"PK\x03\x04rest", error=("cannot be read as an Excel file",)),
     Case("Parquet", parquet(a=[1.5, None], t=["x", "z"], y=[3, 4]),
          {"a": [1.5, NAN], "t": ["x", "z"]}, suffix="parquet"),

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+import zipfile
+from datetime import date
 from pathlib import Path
 from typing import ClassVar
 
@@ -25,12 +27,13 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
+from tests.cli.test_real_files import excel
 from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor, save
 from twinned.datasets import make_wsb
 from twinned.exceptions import UnknownCategoryWarning
 from twinned.serve import make_app
 from twinned.serve.batching import MicroBatcher
-from twinned.serve.requests import BadRequest
+from twinned.serve.errors import BadRequest
 from twinned.serve.service import BatchPredictions, PredictionService
 
 testclient = pytest.importorskip("starlette.testclient")  # hides its deprecation of httpx
@@ -358,9 +361,39 @@ def test_a_table_that_the_command_line_refuses_is_refused(dated, table, message)
     assert message in json_of(response, 422)["error"]
 
 
-def test_batch_of_an_excel_file_is_refused(client):
-    error = json_of(client.post("/batch", content=b"PK\x03\x04..."), 400)["error"]
-    assert error == "the table must be CSV; save it so, or use twinned predict."
+def test_batch_of_an_excel_file_equals_that_of_csv(dated, tmp_path):
+    client = client_of(dated, "sales.twin")
+    names = ["lead", "sold", "kind"]
+    rows = [[2.5, date(2022, 1, 31), "2,5"], ["<1500.5", date(2022, 2, 1), "1,5"]]
+    path = tmp_path / "new.xlsx"
+    excel(("Empty", []), ("Sales", [["Year 1"], names, *rows]), ("Other", [["text"]]))(path)
+    response = client.post("/batch", content=path.read_bytes())
+    found = list(csv.DictReader(io.StringIO(response.text)))
+    table = 'lead,sold,kind\n2.5,2022-01-31,"2,5"\n<1500.5,2022-02-01,"1,5"\n'
+    assert found == list(csv.DictReader(io.StringIO(client.post("/batch", content=table).text)))
+    notes = json.loads(response.headers["X-Twinned-Warnings"])
+    assert notes[0].startswith("the table is read with sheet 'Sales' (others: 'Other'), the names")
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (b"PK\x03\x04...", 422, "cannot be read as an Excel file"),
+        (b"PAR1...", 400, "a Parquet file is not accepted; send CSV"),
+        (b"\xd0\xcf\x11\xe0", 422, "save it as .xlsx or CSV"),
+    ],
+)
+def test_other_files_are_refused_in_one_sentence(client, content, status, message):
+    assert message in json_of(client.post("/batch", content=content), status)["error"]
+
+
+def test_a_small_file_of_much_content_is_refused(client):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("xl/workbook.xml", b" " * 20_000_000)
+    assert len(stream.getvalue()) < 100_000
+    error = json_of(client.post("/batch", content=stream.getvalue()), 413)["error"]
+    assert error == "the table has 20 MB when it is unpacked; send a smaller one."
 
 
 def test_log_target_is_returned_in_units_of_y():

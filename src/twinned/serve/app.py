@@ -26,13 +26,13 @@ from starlette.routing import Route
 from twinned._formatting import number_text
 from twinned._version import __version__
 from twinned.serve.batching import MicroBatcher
+from twinned.serve.errors import BadRequest
 from twinned.serve.openapi import WARNINGS_HEADER, openapi_description
 from twinned.serve.requests import (
     MAX_BODY_BYTES,
-    BadRequest,
     parse_confidence,
-    parse_csv_body,
     parse_json_body,
+    parse_table_body,
 )
 from twinned.serve.server import READ_SECONDS, RejectAmbiguousLength
 from twinned.serve.service import PredictionService
@@ -111,7 +111,7 @@ class _Endpoints:
     async def batch(self, request: Request) -> Response:
         confidence = parse_confidence(request.query_params.get("confidence"))
         schema = self._service.schema
-        table = await asyncio.to_thread(parse_csv_body, await _read_body(request))
+        table = await asyncio.to_thread(parse_table_body, await _read_body(request))
         parsed, notes = await asyncio.to_thread(schema.parse_table, table)
         columns, warnings = await self._predict_columns(parsed, confidence)
         warnings = notes + warnings

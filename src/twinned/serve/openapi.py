@@ -6,10 +6,12 @@ from typing import Any
 
 from twinned._version import __version__
 from twinned.intervals.applicability import LABELS
-from twinned.serve.requests import MAX_ROWS, InputDate, InputFeature, RequestSchema
+from twinned.serve.inputs import InputDate, InputFeature
+from twinned.serve.schema import MAX_ROWS, RequestSchema
 
 Json = dict[str, Any]
 _JSON, _CSV = "application/json", "text/csv"
+_EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
 _WARNINGS = {"type": "array", "items": {"type": "string"}}
 _CONFIDENCE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
@@ -41,11 +43,12 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
     )
     text = {"type": "string"}
     batch = _post(
-        "A CSV table with a header line, returned with predictions, separated by commas, in UTF-8",
+        "A table with the names of columns in its first row, returned as CSV with predictions",
         text,
         text,
         _CSV,
     )
+    batch["requestBody"]["content"][_EXCEL] = {}
     header = {"description": "A JSON list of warnings, if there are any.", "schema": text}
     batch["responses"]["200"]["headers"] = {WARNINGS_HEADER: header}
     batch["parameters"] = [{"name": "confidence", "in": "query", "schema": _CONFIDENCE}]

@@ -155,7 +155,7 @@ async function predictFile() {
   const output = byId("batch-result");
   try {
     const url = intervals ? `/batch?confidence=${CONFIDENCE}` : "/batch";
-    const response = await post(url, file, "text/csv");
+    const response = await post(url, file, file.type || "text/csv");
     const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
     const text = await response.text();
     const link = createElement("a", "Download the predictions", { download: "predictions.csv" });

@@ -16,13 +16,9 @@ from twinned.estimators.comparable_cases import comparable_cases
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
 from twinned.intervals.target_range import TargetRange
-from twinned.serve.requests import (
-    BadRequest,
-    InputDate,
-    InputFeature,
-    RequestSchema,
-    value_error_as_bad_request,
-)
+from twinned.serve.errors import BadRequest, value_error_as_bad_request
+from twinned.serve.inputs import InputDate, InputFeature
+from twinned.serve.schema import RequestSchema
 from twinned.tables import EPOCH
 
 N_COMPARABLES = 8

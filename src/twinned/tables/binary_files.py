@@ -92,6 +92,7 @@ def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | Non
 
 def _sheet_rows(sheet: Any) -> list[tuple[int, list[Any]]]:
     """Return the numbers and values of the rows that are not blank."""
+    sheet.reset_dimensions()  # a format of the last cell would make a million wide rows
     rows = []
     for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
         filled = [j for j, value in enumerate(values) if value not in (None, "")]
