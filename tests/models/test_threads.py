@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -16,7 +17,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from twinned import AutoTwinRegressor, NearestAnchors, TwinNeuralRegressor, TwinRegressor
 from twinned.models.gaussian_process import fit_gaussian_process
-from twinned.models.threads import limit_openmp
+from twinned.models.threads import limit_openmp, limit_threads
 
 X = np.random.RandomState(0).normal(size=(40, 3))
 y = X[:, 0]
@@ -94,6 +95,37 @@ def test_the_learned_metric_has_one_thread(monkeypatch):
         assert n_threads("blas") == 2
         twin.feature_relevance_  # noqa: B018
     assert seen == [1]
+
+
+def test_limits_of_two_threads_at_a_time_leave_blas_as_it_was():
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+
+    def first():
+        with limit_threads(1):
+            first_is_in.set()
+            assert second_is_in.wait(60)
+        first_is_out.set()
+
+    def second():
+        assert first_is_in.wait(60)
+        with limit_threads(1):
+            second_is_in.set()
+            assert first_is_out.wait(60)
+
+    def set_blas_threads(n):
+        for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+            library.set_num_threads(n)
+
+    before = n_threads("blas")
+    with ThreadPoolExecutor(1) as own:  # a thread that ends, so that others can set limits
+        own.submit(set_blas_threads, 2).result()
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(first), threads.submit(second)]:
+            done.result()
+    after = n_threads("blas")
+    with ThreadPoolExecutor(1) as own:
+        own.submit(set_blas_threads, before).result()
+    assert after == 2
 
 
 def test_libraries_that_are_loaded_later_are_limited(monkeypatch):

@@ -45,10 +45,14 @@ def one_thread_if_remote() -> Iterator[None]:
 def limit_threads(n_jobs: int | None) -> Iterator[None]:
     """Context in which OpenMP and BLAS use the threads of `n_jobs`; None means 1.
 
-    The limit of OpenMP is that of the calling thread. OpenBLAS has one limit for the process, which
-    threadpoolctl lets only one thread set.
+    The limit of OpenMP is that of the calling thread. BLAS may have one for the process, which is
+    only set where it is higher: another thread that has lowered it for a while restores it.
     """
-    with _find_libraries(None, len(sys.modules)).limit(limits=count_threads(n_jobs)):
+    n_modules, n_threads = len(sys.modules), count_threads(n_jobs)
+    blas = _find_libraries("blas", n_modules).lib_controllers
+    is_higher = any(library.num_threads > n_threads for library in blas)
+    chosen = _find_libraries(None if is_higher else "openmp", n_modules)
+    with chosen.limit(limits=n_threads):
         yield
 
 
@@ -59,7 +63,7 @@ def limit_openmp(n_threads: int) -> Iterator[None]:
         yield
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _find_libraries(user_api: str | None, n_modules: int) -> ThreadpoolController:
     """The loaded libraries, searched again where modules have been imported since."""
     found = ThreadpoolController()
