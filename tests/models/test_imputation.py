@@ -1,7 +1,11 @@
 """Imputation of censored values by a Gaussian process."""
 
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from twinned.models.censoring import TargetBounds
 from twinned.models.imputation import expected_within, finite_bounds, impute_target
@@ -53,6 +57,34 @@ def test_values_beyond_a_limit_are_closer_than_the_limit(rng):
             own = -own
         error = np.abs(impute_target(X, bounds).y - own)[bounds.censored]
         assert error.mean() < 0.3 * np.abs(bounds.limits() - own)[bounds.censored].mean()
+
+
+def test_values_of_a_smooth_function_without_noise_are_imputed_closely(rng):
+    X = rng.uniform(-1, 1, (80, 2))
+    y = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 0])
+    bounds = censor_below(y, np.quantile(y, 0.3))
+    error = (impute_target(X, bounds).y - y)[bounds.censored]
+    assert np.sqrt(np.mean(error**2)) < 0.01 * y.std()
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10_000), repeated=st.booleans(), noise=st.sampled_from([0.0, 0.1]))
+def test_bounds_that_contradict_the_process_are_kept(seed, repeated, noise):
+    """Without noise, the process is certain of values that bounds exclude, or of equal rows."""
+    rng = np.random.RandomState(seed)
+    n = rng.randint(8, 50)
+    X = rng.uniform(-1, 1, (n, rng.randint(1, 4)))
+    if repeated:
+        X = np.round(2 * X)
+    y = rng.choice([np.sign, np.sin, np.exp])(3 * X[:, 0]) + noise * rng.normal(size=n)
+    hidden = rng.permutation(n)[: n // 3]
+    lower, upper = y.copy(), y.copy()
+    lower[hidden], upper[hidden] = -INF, y[hidden] + rng.choice([-1.0, 1.0], len(hidden))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        imputed = impute_target(X, TargetBounds(lower, upper)).y
+    assert np.isfinite(imputed).all()
+    assert ((imputed >= lower) & (imputed <= upper)).all()
 
 
 def test_small_values_of_a_skewed_target_are_imputed_by_the_logarithm(rng):

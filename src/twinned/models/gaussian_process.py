@@ -145,7 +145,7 @@ class GaussianProcess:
     def _factor(self) -> Floats:
         """The lower Cholesky factor, computed again when it is first needed: it is large."""
         correlation = KERNELS[self.kernel](cdist(self._rows, self._rows, "sqeuclidean"))[0]
-        return _factorize(correlation, self.noise / self.weight)
+        return factorize(correlation, self.noise / self.weight)
 
     def _scaled(self, X: Floats) -> Floats:
         # relative to a row, so that features far from zero do not lose digits
@@ -275,7 +275,7 @@ class MarginalLikelihood:
         """The log likelihood, amplitude, (output,) mean and (row, output) dual coefficients."""
         scaled = self.X / np.exp(log_parameters[:-1])
         correlation, _ = KERNELS[self.kernel](cdist(scaled, scaled, "sqeuclidean"))
-        factor = _factorize(correlation, np.exp(log_parameters[-1]) / self.weight)
+        factor = factorize(correlation, np.exp(log_parameters[-1]) / self.weight)
         return self._solve(factor)
 
     def _solve(self, factor: Floats) -> tuple[float, float, Floats, Floats]:
@@ -295,7 +295,7 @@ class MarginalLikelihood:
         lengths, noise = np.exp(log_parameters[:-1]), np.exp(log_parameters[-1])
         scaled = self.X / lengths
         correlation, slope = KERNELS[self.kernel](cdist(scaled, scaled, "sqeuclidean"))
-        factor = _factorize(correlation, noise / self.weight)
+        factor = factorize(correlation, noise / self.weight)
         value, amplitude, _, dual = self._solve(factor)
         # S, the derivative of the likelihood with respect to each element of the covariance; the
         # inverse is a lower triangle
@@ -360,7 +360,7 @@ def _descend(
     return found.x, float(found.fun)
 
 
-def _factorize(correlation: Floats, diagonal: Floats) -> Floats:
+def factorize(correlation: Floats, diagonal: Floats) -> Floats:
     """Lower Cholesky factor of the correlation with the noise added to its diagonal, in place.
 
     Where rounding makes it indefinite, the least power of ten from 1e-12 that helps is added.

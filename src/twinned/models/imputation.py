@@ -17,7 +17,12 @@ from scipy.spatial.distance import cdist
 
 from twinned._table import Floats
 from twinned.models.censoring import TargetBounds, truncated_moments
-from twinned.models.gaussian_process import KERNELS, GaussianProcess, fit_gaussian_process
+from twinned.models.gaussian_process import (
+    KERNELS,
+    GaussianProcess,
+    factorize,
+    fit_gaussian_process,
+)
 from twinned.models.relevance import fill_missing
 
 _MAX_KNOWN = 1000  # known rows of the process; of more, a random subset
@@ -25,9 +30,12 @@ _LIKELIHOOD_ROWS = 500  # by which its hyperparameters are chosen
 _BLOCK = 500  # censored rows whose joint distribution is computed
 _REACH, _LEAST_REACH = 2.0, 1e-3  # of expected distances, and of the deviation of known values
 _CLEAR_GAIN = 0.1  # of the log likelihood per row
-_LEAST_NOISE = 1e-6  # in units of the amplitude, so that covariances are positive definite
+# Added to the variances of censored rows, in units of the largest: covariances of processes with
+# little noise are so positive definite despite rounding. The other is in units of the amplitude.
+_ADDED_VARIANCE, _LEAST_VARIANCE = 1e-6, 1e-12
+_MOST_DEVIATIONS = 5.0  # of an expected value beyond its bounds; else its variance is too small
 _SWEEPS, _STEP, _TOLERANCE = 50, 0.7, 1e-3  # of expectation propagation
-_LEAST_PRECISION = 1e-10  # of a factor, relative to that of the row
+_LEAST_PRECISION, _MOST_PRECISION = 1e-10, 1e6  # of a factor, relative to that of the row
 
 
 class Imputation(NamedTuple):
@@ -156,17 +164,22 @@ def _choose_processes(
 def _fit_process(
     known: _Rows, logarithm: bool, similar: GaussianProcess | None = None
 ) -> GaussianProcess:
-    """The process of y or log y of known rows."""
+    """The process of y or log y of known rows, with the kernel of the higher likelihood."""
     y = known.bounds.lower
-    return fit_gaussian_process(
-        known.features,
-        np.log(y) if logarithm else y,
-        sample_weight=known.weight,
-        max_rows=_MAX_KNOWN,
-        max_likelihood_rows=_LIKELIHOOD_ROWS,
-        start=None if similar is None else (similar.length_scales, similar.noise),
-        random_state=0,
-    )
+    processes = [
+        fit_gaussian_process(
+            known.features,
+            np.log(y) if logarithm else y,
+            kernel=kernel,
+            sample_weight=known.weight,
+            max_rows=_MAX_KNOWN,
+            max_likelihood_rows=_LIKELIHOOD_ROWS,
+            start=None if similar is None else (similar.length_scales, similar.noise),
+            random_state=0,
+        )
+        for kernel in (KERNELS if similar is None else [similar.kernel])
+    ]
+    return max(processes, key=lambda process: process.log_marginal_likelihood_)
 
 
 def _log_likelihood(process: GaussianProcess, logarithm: bool) -> float:
@@ -184,18 +197,22 @@ def _expected_values(
     if logarithm:
         known, rows = (own._replace(bounds=_logarithm(own.bounds)) for own in (known, rows))
         return np.exp(_expected_values(process, known, rows, logarithm=False))
-    noise = max(process.noise, _LEAST_NOISE) * known.weight.mean()  # of a row of weight 1
-    factor = cho_factor(_covariance(process, known.features, noise / known.weight), lower=True)
+    noise = process.noise * known.weight.mean()  # of a row of weight 1
+    correlation = _correlation(process, known.features, known.features)
+    factor = factorize(correlation, noise / known.weight), True
     dual = cho_solve(factor, known.bounds.lower - process.mean[0])
     std = np.sqrt(process.amplitude) * process.scale[0]  # of the process
     expected = []
     for index in np.array_split(np.arange(len(rows.weight)), -(-len(rows.weight) // _BLOCK)):
         own = rows.take(index)
         across = _correlation(process, own.features, known.features)
-        joint = _covariance(process, own.features, noise / own.weight)
+        joint = _correlation(process, own.features, own.features)
         joint -= across @ cho_solve(factor, across.T)
-        mean = (process.mean[0] + across @ dual) / std
-        expected.append(std * expected_within(mean, joint, own.bounds.scaled(std)))
+        mean, bounds = (process.mean[0] + across @ dual) / std, own.bounds.scaled(std)
+        variance = np.maximum(np.diag(joint), _LEAST_VARIANCE) + noise / own.weight
+        variance = np.maximum(variance, (bounds.errors(mean) / _MOST_DEVIATIONS) ** 2)
+        np.fill_diagonal(joint, variance + _ADDED_VARIANCE * variance.max())
+        expected.append(std * expected_within(mean, joint, bounds))
     return np.clip(np.concatenate(expected), rows.bounds.lower, rows.bounds.upper)
 
 
@@ -203,13 +220,6 @@ def _logarithm(bounds: TargetBounds) -> TargetBounds:
     """Bounds of log y; any lower bound below 0 is none."""
     with np.errstate(divide="ignore"):
         return TargetBounds(*(np.log(np.maximum(ends, 0.0)) for ends in bounds))
-
-
-def _covariance(process: GaussianProcess, features: Floats, noise: Floats) -> Floats:
-    """(row, row): covariance with (row,) noise, in units of the amplitude."""
-    covariance = _correlation(process, features, features)
-    covariance[np.diag_indices_from(covariance)] += noise
-    return covariance
 
 
 def _correlation(process: GaussianProcess, first: Floats, second: Floats) -> Floats:
@@ -232,13 +242,13 @@ def expected_within(mean: Floats, covariance: Floats, bounds: TargetBounds) -> F
     n = len(mean)
     precision, shift = np.zeros(n), np.zeros(n)  # of the factors; shift is precision times mean
     posterior_mean, variance = mean, np.diag(covariance)
+    most = _MOST_PRECISION / variance
     for _ in range(_SWEEPS):
         rest = np.maximum(1.0 / variance - precision, _LEAST_PRECISION / variance)
         rest_mean = (posterior_mean / variance - shift) / rest
         inside, inside_variance = truncated_moments(rest_mean, rest**-0.5, bounds)
-        target = np.maximum(1.0 / inside_variance - rest, 0.0)
-        target_shift = inside / inside_variance - rest_mean * rest
-        target_shift = np.where(target > 0, target_shift, 0.0)
+        target = np.clip(1.0 / inside_variance - rest, 0.0, most)
+        target_shift = np.where(target > 0, (rest + target) * inside - rest * rest_mean, 0.0)
         change = _STEP * (target - precision)
         precision = precision + change
         shift = shift + _STEP * (target_shift - shift)
