@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,24 @@ def test_selected_rows_are_those_of_query(files, options):
     best = twin.anchors_y_.max() if maximize else twin.anchors_y_.min()
     expected = twin.probability_better(pool.iloc[rows], best, maximize=maximize)
     np.testing.assert_allclose(table["probability_better"], expected)
+
+
+def test_an_excel_file_has_the_same_rows(files):
+    options = ["-n", "3", "--digits", "4"]
+    printed = pd.read_csv(io.StringIO(run("model.twin", "candidates.csv", *options).stdout))
+    result = run("model.twin", "candidates.csv", *options, "-o", "next.xlsx")
+    assert result.exit_code == 0, result.output
+    pd.testing.assert_frame_equal(pd.read_excel("next.xlsx"), printed, check_dtype=False)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet", ".XLS"])
+def test_files_that_are_not_written_are_refused(files, suffix):
+    for command in ("query", "predict"):
+        arguments = [command, "model.twin", "candidates.csv", "-o", f"next{suffix}"]
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 2
+        assert f"a {suffix} file cannot be written; use .csv or .xlsx." in result.stderr
+        assert not Path(f"next{suffix}").exists()
 
 
 def test_best_is_the_value_to_improve_on(files):

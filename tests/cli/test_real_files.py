@@ -78,8 +78,8 @@ def parquet(**columns):
     return write
 
 
-def squares(n=25):
-    return tuple(float(i * i) for i in range(n))
+def squares(n=25, period=1000):
+    return tuple(float((i % period) ** 2) for i in range(n))
 
 
 DAY = datetime.datetime(2024, 1, 30)
@@ -166,6 +166,12 @@ CASES = [
     Case("column without a name", ",a,y\n7,1.5,3\n3,2.5,4\n", error=("column 1 has no name",)),
     Case("identifier of numbers", lines("sample_id,a,y", lambda i: f"{7 * i * i + 1},{i * i},{i}"),
          {"a": squares()}, ("column 'sample_id' is an identifier",)),
+    Case("identifier and copies of rows", lines("sample_id,a,y",
+         lambda i: f"{7 * (i % 25) ** 2 + 1},{(i % 25) ** 2},{i % 25}", 30), {"a": squares(30, 25)},
+         ("column 'sample_id' is an identifier",)),
+    Case("counter and copies of rows", lines("nr,a,y",
+         lambda i: f"{i % 25 + 1},{(i % 25) ** 2},{i % 25}", 30), {"a": squares(30, 25)},
+         ("column 'nr' counts the rows",)),
     Case("596 texts in 600 rows", lines("id,a,y", lambda i: f"row {i % 596},{i * i},{i}", 600),
          {"a": squares(600)}, ("'id' holds 596 different texts in 600 rows, such as 'row 0'",
          "--label id", "--group id", "--categorical id")),

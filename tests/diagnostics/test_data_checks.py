@@ -47,6 +47,15 @@ def test_warnings_come_first_and_link_to_their_section(table):
     assert str(found[0]).startswith("TW202 Row counter among the features: 'n' has a different")
 
 
+def test_counters_are_found_beside_copies_of_rows_but_not_in_dates(table):
+    X, y = table
+    X = X.assign(n=np.arange(200))
+    copied = findings(pd.concat([X, X[:20]]), np.append(y, y[:20]))
+    assert copied["TW202"].numbers["columns"] == ["n"]
+    dated = X.rename(columns={"n": "sold (days)"}).assign(**{"sold (month)": np.arange(200) % 12})
+    assert "TW202" not in findings(dated, y)
+
+
 # --- rows ---------------------------------------------------------------------------------------
 
 

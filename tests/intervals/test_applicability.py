@@ -93,12 +93,22 @@ def test_values_beyond_the_known_ones_raise_the_class():
     domain = ApplicabilityDomain(known, known, metric, known[:, 0], categorical=[2])
     rows = np.array(
         [[0.5, 0.5, 0], [0.5, 1.5, 0], [0.5, 3.0, 0], [1.9, 0.5, 0], [0.5, np.nan, np.nan],
-         [0.5, 0.5, 7]]
+         [0.5, 0.5, 7], [0.5, np.nan, 0]]
     )  # fmt: skip
     classes = domain.classify(rows, domain.score(rows))
-    labels = ["inside", "edge", "outside", "outside", "inside", "outside"]
+    labels = ["inside", "edge", "outside", "outside", "outside", "outside", "edge"]
     assert [LABELS[i] for i in classes] == labels
-    assert domain.has_new_category(rows).tolist() == 5 * [False] + [True]
+    assert domain.has_new_category(rows).tolist() == [*5 * [False], True, False]
+
+
+def test_missing_values_that_known_rows_have_too_do_not_raise_the_class():
+    known = np.random.RandomState(0).uniform(size=(100, 2))
+    known[:30, 1] = np.nan
+    filled = np.nan_to_num(known, nan=0.5)
+    domain = ApplicabilityDomain(known, filled, make_metric([0.5, 1e6], 1e-2), known[:, 0])
+    rows = np.array([[0.5, np.nan], [np.nan, 0.5], [np.nan, np.nan]])
+    classes = domain.classify(rows, domain.score(np.nan_to_num(rows, nan=0.5)))
+    assert [LABELS[i] for i in classes] == ["inside", "edge", "edge"]
 
 
 def test_known_rows_are_classified_without_themselves():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shutil
@@ -28,7 +26,6 @@ from twinned.cli.prediction import (
     read_features,
 )
 from twinned.cli.training_data import row_labels
-from twinned.exceptions import MissingExtraError
 
 FORMATS = (".csv", ".xlsx", ".json")
 MAX_PRINTED = 10  # rows, without --rows
@@ -246,54 +243,11 @@ def _format_text(explained: Sequence[ExplainedRow], target: str) -> str:
 
 def _write(path: Path, content: Any, explained: Sequence[ExplainedRow], digits: int) -> None:
     """Write the file, completely or not at all."""
-    from twinned._formatting import number_text
+    from twinned.cli.result_files import table_content
     from twinned.persistence.archive import write_atomically
 
     if path.suffix.lower() == ".json":
         data = json.dumps(content, ensure_ascii=False, indent=1).encode()
     else:
-        header, rows = grid_rows(explained)
-        is_excel = path.suffix.lower() == ".xlsx"
-        for row in rows:
-            for j, cell in enumerate(row):
-                if isinstance(cell, float):
-                    text = number_text(cell, digits)
-                    row[j] = float(text) if is_excel else text
-        data = _to_excel(path, header, rows) if is_excel else _to_csv(header, rows)
+        data = table_content(path, *grid_rows(explained), digits)
     write_atomically(path, data)
-
-
-def _to_csv(header: list[str], rows: list[list[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue().encode()
-
-
-def _to_excel(path: Path, header: list[str], rows: list[list[Any]]) -> bytes:
-    """Return a workbook of one sheet whose header stays visible."""
-    try:
-        from openpyxl import Workbook
-        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-        from openpyxl.styles import Font
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path} needs openpyxl: pip install 'twinned[excel]'; or write a .csv file."
-        ) from error
-    workbook = Workbook()
-    sheet = workbook.active
-    sheet.title = "explanation"
-    for row in (header, *rows):  # control characters cannot be stored
-        texts = (ILLEGAL_CHARACTERS_RE.sub("", x) if isinstance(x, str) else x for x in row)
-        sheet.append(list(texts))
-    for cell in sheet[1]:
-        cell.font = Font(bold=True)
-    sheet.freeze_panes = "B2"
-    for row in sheet.iter_rows():
-        for cell in row:
-            if cell.data_type == "f":  # a text such as "=1+1" is no formula
-                cell.data_type = "s"
-    stream = io.BytesIO()
-    workbook.save(stream)
-    return stream.getvalue()

@@ -15,7 +15,7 @@ from twinned.cli.prediction import (
     inner_twin,
     predict_columns,
     read_features,
-    to_csv,
+    result_content,
 )
 from twinned.persistence.archive import write_atomically
 from twinned.tables import ReadOptions, prediction_frame, source_columns, table_from_text
@@ -83,7 +83,8 @@ def _predict_text(
     data, wanted = read_bytes(partition), job.wanted
     if not has_rows(data):
         columns = _no_rows(model, wanted)
-        return columns, to_csv({name: [] for name in wanted.keep}, columns).encode(), []
+        copied: dict[str, list[str]] = {name: [] for name in wanted.keep}
+        return columns, result_content(Path(partition.output), copied, columns), []
     table = table_from_text(partition.path, data, job.reading)
     formats = zip(table.names, table.formats, strict=True)
     table = replace(
@@ -94,7 +95,8 @@ def _predict_text(
     X, _, notes = read_features(table, ModelFeatures.of(model, job.model_path))
     columns = predict_columns(model, X, wanted, job.model_path)
     copied = {name: table.column(name) for name in wanted.keep}
-    return columns, to_csv(copied, columns, wanted.digits).encode(), notes
+    content = result_content(Path(partition.output), copied, columns, wanted.digits)
+    return columns, content, notes
 
 
 def _predict_parquet(

@@ -20,8 +20,9 @@ from twinned.cli.prediction import (
     print_columns,
     range_note,
     read_features,
-    to_csv,
+    result_content,
 )
+from twinned.cli.result_files import check_result_path
 
 
 class ClusterOptions(NamedTuple):
@@ -46,7 +47,8 @@ def predict_command(
         typer.Option(
             "--output",
             "-o",
-            help="File of the predictions; printed without it. Of several files, a folder.",
+            help="File of the predictions, .csv or .xlsx; printed without it. Of several files, a "
+            "folder.",
         ),
     ] = None,
     std: Annotated[
@@ -132,7 +134,7 @@ def predict_command(
 
         twinned predict houses.twin new.csv --interval 0.9 --keep address
 
-        twinned predict houses.twin new.xlsx --sheet 2025 -o prices.csv
+        twinned predict houses.twin new.xlsx --sheet 2025 -o prices.xlsx
 
     A folder or a pattern of CSV or Parquet files is predicted partition by partition with Dask, on
     all cores or on a cluster; -o is a folder with one file for each partition. A command that was
@@ -156,7 +158,7 @@ def predict_command(
             _predict_many(fitted, model, table, output, wanted, reading, cluster, as_json)
             return
         keep = keep or []
-        resolved = None if output is None else options.check_output_path(output, [model, table])
+        resolved = None if output is None else check_result_path(output, [model, table])
         tables.check_argument_order(model, table, "predict")
         rows = tables.read_table(table, reading)
         rows.require(keep, "--keep")
@@ -176,7 +178,7 @@ def predict_command(
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
-            write_atomically(resolved, to_csv(copied, columns, digits).encode())
+            write_atomically(resolved, result_content(resolved, copied, columns, digits))
     _note_ignored(ignored)
     facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
     facts |= {"ignored_columns": ignored, "output": None if output is None else str(output)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import warnings
@@ -212,19 +210,14 @@ def check_transform(model: Any, option: str, path: Path) -> None:
     raise ValueError(f"{option}: the target of {path} is transformed, but not by the logarithm.")
 
 
-def to_csv(copied: dict[str, list[str]], columns: dict[str, np.ndarray], digits: int = 6) -> str:
-    """Return a CSV of copied columns and results, with that many significant digits."""
-    from twinned._formatting import number_text
+def result_content(
+    path: Path, copied: dict[str, list[str]], columns: dict[str, np.ndarray], digits: int = 6
+) -> bytes:
+    """Return the content of a CSV or Excel file of copied columns and results."""
+    from twinned.cli.result_files import table_content
 
-    numbers = [
-        [number_text(each, digits) if isinstance(each, float) else each for each in values.tolist()]
-        for values in columns.values()
-    ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*copied, *columns])
-    writer.writerows(zip(*copied.values(), *numbers, strict=True))
-    return text.getvalue()
+    values = [*copied.values(), *(own.tolist() for own in columns.values())]
+    return table_content(path, [*copied, *columns], zip(*values, strict=True), digits)
 
 
 def _json_values(values: np.ndarray) -> list[Any]:
@@ -250,6 +243,7 @@ def print_columns(
             facts |= {name: _json_values(values) for name, values in columns.items()}
         typer.echo(json.dumps(facts, ensure_ascii=False))
     elif written is None:
-        typer.echo(to_csv(copied, columns, digits), nl=False)
+        content = result_content(Path("-"), copied, columns, digits)
+        typer.echo(content.decode(), nl=False)
     else:
         typer.echo(written)

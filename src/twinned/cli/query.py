@@ -17,8 +17,9 @@ from twinned.cli.prediction import (
     load_twin,
     print_columns,
     read_features,
-    to_csv,
+    result_content,
 )
+from twinned.cli.result_files import check_result_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +71,9 @@ def query_command(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File of the selected rows; printed without it."),
+        typer.Option(
+            "--output", "-o", help="File of the selected rows, .csv or .xlsx; printed without it."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the joint samples.")] = 0,
     separator: options.Separator = None,
@@ -100,7 +103,7 @@ def query_command(
     with exit_on_bad_input():
         options.check_seed(seed)
         inputs = [model, table] if pending is None else [model, table, pending]
-        resolved = None if output is None else options.check_output_path(output, inputs)
+        resolved = None if output is None else check_result_path(output, inputs)
         tables.check_argument_order(model, table, "query")
         reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
         rows = tables.read_table(table, reading)
@@ -130,7 +133,7 @@ def query_command(
         if resolved is not None:
             from twinned.persistence.archive import write_atomically
 
-            write_atomically(resolved, to_csv(copied, columns, digits).encode())
+            write_atomically(resolved, result_content(resolved, copied, columns, digits))
     facts: dict[str, Any] = {"model": str(model), "table": str(table), "rows": len(X)}
     facts |= {"strategy": strategy, "output": None if output is None else str(output)}
     written = f"{n:,} of {len(X):,} row{'' if len(X) == 1 else 's'} in {output}"

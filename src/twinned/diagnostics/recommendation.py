@@ -85,9 +85,9 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
 def _conclude(contribution: dict[str, Any] | None, with_twins: bool) -> str:
     if contribution is None:
         return UNKNOWN
-    if not with_twins:
+    if not with_twins and contribution["ratio"] >= 1:
         return HURTS
-    return HELPS if contribution["upper"] < 1 else UNCLEAR
+    return HELPS if with_twins and contribution["upper"] < 1 else UNCLEAR
 
 
 def _reason(members: list[str], board: Any, error: float) -> str:

@@ -48,8 +48,9 @@ class ApplicabilityMixin:
         length scales and noise, times the size of the errors of known rows near it; that of each
         anchor is computed without itself. Rows up to the expected error of 70 % of the anchors are
         `"inside"`, those beyond that of 97.5 % are `"outside"`, and others are at the `"edge"`. A
-        row with a feature beyond the range of the anchors is at least at the edge; one with a
-        category that no anchor has, or beyond the range by more than its width, is outside.
+        row with a feature beyond the range of the anchors, or that is missing where all anchors
+        have a value, is at least at the edge; one with a category that no anchor has, beyond the
+        range by more than its width, or with most features so missing, is outside.
 
         Parameters
         ----------
@@ -117,7 +118,8 @@ class ApplicabilityMixin:
         n_new = int(domain.has_new_category(queries.matrix).sum())
         if not n_new and not is_unlikely(n_outside, n_rows, domain.expected_share()):
             return
-        beyond = domain.known_values.beyond(queries.matrix)
+        known, matrix = domain.known_values, queries.matrix
+        beyond = known.beyond(matrix) | known.newly_missing(matrix)
         names = list(getattr(self, "feature_names_in_", range(beyond.shape[1])))
         features = [names[j] for j in np.argsort(-beyond.sum(axis=0))[:3] if beyond[:, j].any()]
         where = f" (in {', '.join(map(repr, features))})" if features else ""

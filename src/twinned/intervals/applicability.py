@@ -126,18 +126,27 @@ class ApplicabilityDomain:
     def classify(self, matrix: Floats, scores: Floats) -> Indices:
         """(row,): indices of `LABELS` for rows with categories as codes, and their scores.
 
-        A row with a feature beyond the range of the known rows is at the edge or outside; one with
-        a new category, or far beyond the range, is outside.
+        A row with a feature beyond the range of the known rows, or that is missing where all of
+        them have a value, is at the edge or outside; one with a new category, far beyond the range,
+        or with most features so missing, is outside.
         """
-        beyond = (self.known_values.beyond(matrix, margin) for margin in (0.0, _FAR))
-        return self._with_values(np.searchsorted(self._limits, scores), *beyond)
+        known = self.known_values
+        return self._with_values(
+            np.searchsorted(self._limits, scores),
+            known.beyond(matrix),
+            known.beyond(matrix, _FAR),
+            known.newly_missing(matrix),
+        )
 
     def classify_known(self) -> Indices:
         """(known row,): indices of `LABELS` for `known_rows`, each without itself."""
-        beyond = (
-            self.known_values.beyond_others(self.known_rows, margin) for margin in (0.0, _FAR)
+        known, rows = self.known_values, self.known_rows
+        return self._with_values(
+            np.searchsorted(self._limits, self.known_scores),
+            known.beyond_others(rows),
+            known.beyond_others(rows, _FAR),
+            known.newly_missing_beside_others(rows),
         )
-        return self._with_values(np.searchsorted(self._limits, self.known_scores), *beyond)
 
     def has_new_category(self, matrix: Floats) -> NDArray[np.bool_]:
         """(row,): whether a row has a category that no known row has."""
@@ -148,12 +157,16 @@ class ApplicabilityDomain:
         return (count_outside(self.classify_known()) + 1) / (len(self.known_rows) + 1)
 
     def _with_values(
-        self, classes: Indices, beyond: NDArray[np.bool_], far: NDArray[np.bool_]
+        self,
+        classes: Indices,
+        beyond: NDArray[np.bool_],
+        far: NDArray[np.bool_],
+        missing: NDArray[np.bool_],
     ) -> Indices:
-        """(row,): classes by scores, raised by values beyond, and far beyond, the known ones."""
+        """(row,): classes by scores, raised by values beyond the known ones or newly missing."""
         is_new = np.any(beyond[:, self._categorical], axis=1)
-        least = np.where(np.any(beyond, axis=1), _EDGE, 0)
-        least[np.any(far, axis=1) | is_new] = _OUTSIDE
+        least = np.where(np.any(beyond | missing, axis=1), _EDGE, 0)
+        least[np.any(far, axis=1) | is_new | (missing.mean(axis=1) > 0.5)] = _OUTSIDE
         return np.maximum(classes, least)
 
     def _error_size(self, rows: Floats, itself: Indices | None = None) -> Floats:

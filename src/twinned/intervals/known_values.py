@@ -29,12 +29,16 @@ class KnownValues:
     >>> known.beyond(np.array([[1.0, 2.0], [3.0, np.nan]]))
     array([[False,  True],
            [ True, False]])
+    >>> known.newly_missing(np.array([[1.0, 2.0], [3.0, np.nan]]))
+    array([[False, False],
+           [False,  True]])
     """
 
     def __init__(self, matrix: Floats, categorical: Sequence[int] = ()) -> None:
         self._matrix = matrix
         self._categorical = list(categorical)
         missing = np.isnan(matrix)
+        self._n_missing = missing.sum(axis=0)
         n_ends = min(2, len(matrix))
         # (end, feature): the lowest and the second lowest known value, and the highest two
         self._low = np.sort(np.where(missing, np.inf, matrix), axis=0)[:n_ends]
@@ -60,6 +64,16 @@ class KnownValues:
         for j in self._categorical:
             codes, counts = np.unique(self._matrix[:, j], return_counts=True)
             found[:, j] = np.isin(rows[:, j], codes[counts == 1])
+        return found
+
+    def newly_missing(self, rows: Floats) -> NDArray[np.bool_]:
+        """(row, feature): whether a value is missing where all known rows have one."""
+        found: NDArray[np.bool_] = np.isnan(rows) & (self._n_missing == 0)
+        return found
+
+    def newly_missing_beside_others(self, indices: Indices) -> NDArray[np.bool_]:
+        """(row, feature): the same for known rows, each beside all others."""
+        found: NDArray[np.bool_] = np.isnan(self._matrix[indices]) & (self._n_missing == 1)
         return found
 
 

@@ -48,17 +48,17 @@ def recognize_role(table: Table, name: str) -> str | None:
 
 def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     """Return why a numeric column is not used as a feature, None for a feature."""
-    column = table.column(name)
-    if n_distinct < len(column):
-        return None
     is_stored_index = _STORED_INDEX.fullmatch(name) is not None
     is_index = is_stored_index or name in _INDEX_NAMES
-    if len(column) <= MIN_DISTINCT and not is_index:
+    if n_distinct <= MIN_DISTINCT and not is_index:
         return None
-    numbers = table.numbers(name)
-    whole = [int(number) for number in numbers if number is not None and number.is_integer()]
-    if len(whole) < len(column):
+    numbers = [number for number in table.numbers(name) if number is not None]
+    if len(numbers) < len(table) or not all(number.is_integer() for number in numbers):
         return None
+    first_rows = range(len(table)) if n_distinct == len(table) else table.first_of_equal_rows
+    if n_distinct < len(first_rows):
+        return None
+    whole = [int(numbers[row]) for row in first_rows]
     if _counts_rows(whole):
         shown = f"column {name!r}" if name else f"column {table.names.index('') + 1} (no name)"
         reason = f"{shown} counts the rows"

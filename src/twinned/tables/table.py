@@ -63,6 +63,14 @@ class Table:
     def _positions(self) -> dict[str, int]:
         return {name: j for j, name in enumerate(self.names)}
 
+    @cached_property
+    def first_of_equal_rows(self) -> list[int]:
+        """The rows without those that equal an earlier row in all columns."""
+        first: dict[tuple[str, ...], int] = {}
+        for row, cells in enumerate(zip(*self.columns, strict=True)):
+            first.setdefault(cells, row)
+        return list(first.values())
+
     def column(self, name: str) -> list[str]:
         return self.columns[self._positions[name]]
 

@@ -135,11 +135,14 @@ def monotone_r2(x: Floats, y: Floats) -> float:
 
 
 def check_counters(table: CheckedTable) -> list[Finding]:
-    """Find features that number the rows."""
+    """Find features that number the rows; copies of a row count once, and dates do not."""
+    table = table.merged()
     names = [
         name
         for feature, name in enumerate(table.names)
-        if not table.is_categorical(feature) and is_counter(table.matrix[:, feature])
+        if not table.is_categorical(feature)
+        and not _is_part_of_date(name, table.names)
+        and is_counter(table.matrix[:, feature])
     ]
     if not names:
         return []
@@ -159,6 +162,12 @@ def check_counters(table: CheckedTable) -> list[Finding]:
 def _drop_options(names: list[str]) -> str:
     """Return options of the command line that exclude the first three columns."""
     return " ".join(f"--drop {name!r}" for name in names[:3])
+
+
+def _is_part_of_date(name: str, names: list[str]) -> bool:
+    """Return whether a feature has the days of a date, which `--date` makes with other parts."""
+    date, is_days, _ = name.rpartition(" (days)")
+    return bool(is_days) and f"{date} (month)" in names
 
 
 def is_counter(column: Floats) -> bool:

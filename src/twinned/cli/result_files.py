@@ -1,0 +1,95 @@
+"""Files of results: tables as CSV or Excel, by the suffix of the file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from twinned.cli.options import check_output_path
+from twinned.exceptions import MissingExtraError
+
+_EXCEL = ".xlsx"
+_NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?")
+
+
+def check_result_path(path: Path, inputs: Iterable[Path]) -> Path:
+    """Return the resolved path of a table to write; a ValueError for files that are not written."""
+    if path.suffix.lower() in _NOT_WRITTEN:
+        raise ValueError(f"-o {path}: a {path.suffix} file cannot be written; use .csv or .xlsx.")
+    return check_output_path(path, inputs)
+
+
+def table_content(
+    path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]], digits: int
+) -> bytes:
+    """Return the content of a table file, numbers with that many significant digits.
+
+    In an Excel file, text that is a number is one.
+    """
+    from twinned._formatting import number_text
+
+    texts = [
+        [number_text(cell, digits) if isinstance(cell, float) else cell for cell in row]
+        for row in rows
+    ]
+    if path.suffix.lower() == _EXCEL:
+        return _to_excel(path, header, [[_excel_value(cell) for cell in row] for row in texts])
+    return to_csv(header, texts).encode()
+
+
+def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return the text of a CSV file.
+
+    >>> print(to_csv(["a", "b"], [[1, "x, y"]]), end="")
+    a,b
+    1,"x, y"
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _excel_value(cell: Any) -> Any:
+    """Return a number for text that is one.
+
+    >>> [_excel_value(cell) for cell in ("2.50", "007", "<5", 3)]
+    [2.5, '007', '<5', 3]
+    """
+    if isinstance(cell, str) and _NUMBER.fullmatch(cell):
+        return float(cell) if set(cell) & set(".eE") else int(cell)
+    return cell
+
+
+def _to_excel(path: Path, header: Sequence[str], rows: list[list[Any]]) -> bytes:
+    """Return a workbook of one sheet whose header stays visible."""
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+        from openpyxl.styles import Font
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path} needs openpyxl: pip install 'twinned[excel]'; or write a .csv file."
+        ) from error
+    workbook = Workbook()
+    sheet = workbook.active
+    sheet.title = "result"
+    for row in (header, *rows):  # control characters cannot be stored
+        texts = (ILLEGAL_CHARACTERS_RE.sub("", x) if isinstance(x, str) else x for x in row)
+        sheet.append(list(texts))
+    for cell in sheet[1]:
+        cell.font = Font(bold=True)
+    sheet.freeze_panes = "B2"
+    for row in sheet.iter_rows():
+        for cell in row:
+            if cell.data_type == "f":  # a text such as "=1+1" is no formula
+                cell.data_type = "s"
+    stream = io.BytesIO()
+    workbook.save(stream)
+    return stream.getvalue()
