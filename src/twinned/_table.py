@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -381,21 +381,28 @@ def _as_codes(column: Any, name: Any, known: list[Any], *, strict: bool) -> Floa
         # an unknown category gets a code of its own: it differs from all others and equals itself
         codes[row] = position.setdefault(value, len(position))
     if len(position) > n_known:
-        unknown = list(position)[n_known]
-        warnings.warn(unknown_category(name, unknown), UnknownCategoryWarning, stacklevel=2)
+        unknown = unknown_categories(name, list(position)[n_known:])
+        warnings.warn(unknown, UnknownCategoryWarning, stacklevel=2)
     return codes
 
 
-def unknown_category(name: Any, value: Any) -> str:
+def unknown_categories(name: Any, values: Sequence[Any]) -> str:
     """Return the message of an `UnknownCategoryWarning`.
 
-    >>> unknown_category("solvent", "water")
+    >>> unknown_categories("solvent", ["water"])
     "Column 'solvent': 'water' was not among the categories at fit; it counts as different from..."
+    >>> unknown_categories("solvent", ["water", "acetone", "hexane", "toluene", "methanol"])
+    "Column 'solvent': 'water', 'acetone', 'hexane' and 2 others were not among the categories..."
     """
-    shown = repr(value)
-    shown = shown if len(shown) <= 80 else f"{shown[:79]}…"
+    shown = [text if len(text) <= 80 else f"{text[:79]}…" for text in map(repr, values[:3])]
+    more = len(values) - len(shown)
+    listed = ", ".join(shown) + (f" and {more} other{'s' * (more > 1)}" if more else "")
+    if len(values) == 1:
+        verb, counts = "was", "it counts"
+    else:
+        verb, counts = "were", "each counts"
     return (
-        f"Column {name!r}: {shown} was not among the categories at fit; it counts as different "
+        f"Column {name!r}: {listed} {verb} not among the categories at fit; {counts} as different "
         "from all of them."
     )
 

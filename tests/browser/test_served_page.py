@@ -65,7 +65,7 @@ def test_form_shows_the_prediction_of_the_model(page, twin, save_screenshot):
     from selenium.webdriver.support.ui import Select
 
     before = predicted_value(page)
-    for index, number in enumerate(("2.25", "1.5", "2.75")):
+    for index, number in enumerate(("2,25", "1.5", "2.75")):  # a decimal comma is accepted
         field = page.find_element("id", f"column-{index}")
         field.clear()
         field.send_keys(number)
@@ -108,12 +108,25 @@ def test_table_is_predicted(page, tmp_path, suffix, n_rows):
     wait_until(page, lambda: f"{n_rows} rows were predicted" in text_of(page, "batch-result"))
 
 
+def test_missing_category_is_predicted(page, twin):
+    from selenium.webdriver.support.ui import Select
+
+    Select(page.find_element("id", "column-3")).select_by_visible_text("missing")
+    page.find_element("css selector", "form button").click()
+    wait_until(page, lambda: "At the edge" in text_of(page, "applicability"))
+
+
 def test_invalid_number_shows_the_error(page):
     field = page.find_element("id", "column-0")
     field.clear()
     field.send_keys("many")
     page.find_element("css selector", "form button").click()
     wait_until(page, lambda: "'U' must be a number" in text_of(page, "predicted-value"))
+    assert not page.find_element("id", "comparables").is_displayed()
+    field.clear()
+    field.send_keys("1,234")  # with a comma between thousands?
+    page.find_element("css selector", "form button").click()
+    wait_until(page, lambda: "write a decimal point" in text_of(page, "predicted-value"))
     # the browser logs the failed request; nothing else may be in its console
     assert all("422" in entry["message"] for entry in page.get_log("browser"))
 

@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
@@ -72,6 +73,14 @@ def test_about_names_the_target_and_its_bound(twin):
     assert about["upper_bound"] is None
     named.target_name_ = "share (%)"
     assert json_of(client_of(named, "bridge.twin").get("/about"))["upper_bound"] == 100
+
+
+def test_the_form_starts_with_the_commonest_category(twin):
+    rows = X.assign(material=pd.Categorical(["wood"] * 30 + ["brick"] * 9 + [None]))
+    about = json_of(client_of(clone(twin).fit(rows, y), "bridge.twin").get("/about"))
+    assert about["columns"][3]["choices"] == ["brick", "wood"]
+    assert about["columns"][3]["middle"] == "wood"
+    assert about["allow_missing"] is True
 
 
 def post_concurrently(twin, requests):
@@ -351,7 +360,8 @@ def test_batch_reads_a_table_as_the_command_line_does(dated, tmp_path):
     [
         ("lead;sold;kind\n1.234;31.01.2022;x\n", "'1.234' is 1.234 or 1234"),
         ("Lead,sold,kind\n1,2022-01-31,x\n", "Did you mean 'Lead'?"),
-        ("lead,sold,kind\n1,soon,x\n", "does not hold dates in one notation"),
+        ("lead,sold,kind\n1,soon,x\n", "line 2, column 'sold': 'soon' is no date"),
+        ("lead,kind\n1,x\n", "has no column 'sold' (features of the model)"),
         ("lead,sold,kind,std\n1,2022-01-31,x,1\n", "a column 'std', as the result has"),
         ("<!DOCTYPE html>", "is a web page"),
     ],
@@ -432,6 +442,7 @@ def test_missing_values_only_where_the_model_supports_them():
         (b'{"rows": [{"U": 1}]}', 422, "lacks"),
         (json.dumps({"rows": [{**ROW, "U": "high"}]}).encode(), 422, "'U' must be a number"),
         (json.dumps({"rows": [{**ROW, "U": [1]}]}).encode(), 422, "'U' must be a number"),
+        (json.dumps({"rows": [{**ROW, "U": "1,5"}]}).encode(), 422, "'1,5'; write a decimal point"),
         (json.dumps({"rows": [{**ROW, "U": 1e400}]}).encode(), 400, "JSON"),
         (json.dumps({"rows": [{**ROW, "U": "1_0"}]}).encode(), 422, "'U' must be a number"),
         (json.dumps({"rows": [{**ROW, "U": "\u0661"}]}).encode(), 422, "'U' must be a number"),

@@ -202,7 +202,8 @@ def learning_curve(
     The model may be any regressor. See `anchor_curve` for the parameters. After two folds, others
     follow as long as they are expected to end within `seconds`. `numbers["doubled"]` is the
     expected ratio of errors with twice as many labels, if the error goes on falling as a power of
-    their number, and `numbers["n_folds"]` the number of folds.
+    their number as it does from half of the rows on, `numbers["interval"]` that ratio plus and
+    minus two standard errors of the folds, and `numbers["n_folds"]` the number of folds.
     """
     start = time.perf_counter()
     cv = cross_validation or cross_validate_twin(X, y, twin)
@@ -216,15 +217,28 @@ def learning_curve(
         of_next = (time.perf_counter() - start) * (len(errors) + 1) / len(errors)
         if len(errors) > 1 and of_next > seconds:
             break
-    doubled = 2.0 ** _power(np.array(sizes, float), np.mean(errors, axis=0))
-    if doubled < 0.95:
-        change = format_percent(1 - doubled)
-        summary = f"Twice as many labels would lower the error by about {change}."
-    else:
-        summary = "More labels would change little; better features or less noise might help."
+    powers = [_power(np.array(sizes, float), np.array(own)) for own in errors]
+    power, spread = float(np.mean(powers)), float(np.std(powers, ddof=1)) / len(powers) ** 0.5
+    doubled = 2.0 ** min(power, 0.0)
+    low, high = 2.0 ** (power - 2 * spread), 2.0 ** (power + 2 * spread)
+    trend = "level" if doubled >= 0.95 else "falls" if high < 1 else "unclear"
+    by = f"{format_percent(1 - doubled)} ({format_percent(1 - high)} to {format_percent(1 - low)})"
+    summary = {
+        "falls": f"Twice as many labels would lower the error by about {by}.",
+        "level": "More labels would change little; better features or less noise might help.",
+        "unclear": "Whether more labels would help is not clear: the folds differ too much.",
+    }[trend]
     if len(errors) < len(cv.folds):
         summary += f" This is from {len(errors)} of {len(cv.folds)} folds."
-    numbers = _curve_numbers(sizes, errors, "labelled rows", doubled=doubled, n_folds=len(errors))
+    numbers = _curve_numbers(
+        sizes,
+        errors,
+        "labelled rows",
+        trend=trend,
+        doubled=doubled,
+        interval=[low, high],
+        n_folds=len(errors),
+    )
     return CheckResult("learning", "Would more labels help?", summary, numbers, draw_curve, cv.name)
 
 
@@ -247,13 +261,15 @@ def _order_by_groups(cv: CrossValidation, rows: Indices) -> Indices:
 
 
 def _power(sizes: Floats, errors: Floats) -> float:
-    """Return the slope of log error against log size, at most 0.
+    """Return the slope of log error against log size, from half of the largest size on.
 
-    >>> round(_power(np.array([1.0, 2.0, 4.0]), np.array([4.0, 2.0, 1.0])), 6)
+    >>> round(_power(np.array([1.0, 2.0, 4.0]), np.array([9.0, 2.0, 1.0])), 6)
     -1.0
     """
-    slope = np.polyfit(np.log(sizes), np.log(np.maximum(errors, 1e-300)), 1)[0]
-    return float(min(slope, 0.0))
+    used = sizes >= 0.49 * sizes[-1]  # sizes are rounded
+    if np.ptp(sizes[used]) == 0:
+        return 0.0
+    return float(np.polyfit(np.log(sizes[used]), np.log(np.maximum(errors[used], 1e-300)), 1)[0])
 
 
 def _counts_of_folds(cv: CrossValidation) -> list[int]:

@@ -30,7 +30,9 @@ def store_intervals(
 
     `rows` are the rows of the scores, among those of the neighbor features.
     """
-    y = np.asarray(getattr(twin, "anchors_y_", ()))
+    if not hasattr(twin, "anchors_X_"):
+        raise ValueError(f"Only a twin can store intervals, not {type(twin).__name__}.")
+    y = np.asarray(twin.anchors_y_)
     anchors = None
     if y.ndim == 1:
         anchors = _anchor_of_rows(twin.anchors_X_[:, neighbors.columns], y, neighbors)

@@ -404,7 +404,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.recommendation.conclusion in of_twins:
         steps.append(of_twins[diagnosis.recommendation.conclusion])
     learning = diagnosis.checks.get("learning")
-    if learning is not None and learning.numbers["doubled"] < 0.95:
+    if learning is not None and learning.numbers["trend"] == "falls":
         steps.append(f"Get more labels. {learning.summary} twinned.query selects which ones.")
     multiplier = diagnosis.checks.get("multiplier")
     if multiplier is not None and multiplier.numbers["trend"] == "grows":

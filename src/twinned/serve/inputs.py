@@ -57,7 +57,8 @@ class InputFeature(NamedTuple):
         number = to_number(value)
         if not abs(number) <= _MAX_ABSOLUTE_VALUE:  # true of NaN as well
             shown = short_repr(value)
-            raise BadRequest(f"{row}: {self.name!r} must be a number, not {shown}.")
+            advice = "; write a decimal point" if "," in shown else ""
+            raise BadRequest(f"{row}: {self.name!r} must be a number, not {shown}{advice}.")
         return number
 
     def unknown(self, values: Iterable[Any]) -> list[str]:

@@ -1,6 +1,6 @@
 "use strict";
 const byId = (id) => document.getElementById(id);
-const CONFIDENCE = 0.9, NEW_CATEGORY = "new";
+const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing";
 let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
 function format(value) {
@@ -48,9 +48,16 @@ async function post(url, body, type = "application/json") {
 function readForm() {
   return Object.fromEntries(inputs.map((column, index) => {
     const value = byId(`column-${index}`).value;
-    if (column.choices && value === NEW_CATEGORY) return [column.name, byId(`new-${index}`).value];
-    return [column.name, column.choices ? column.choices[Number(value)] : value];
+    if (!column.choices) return [column.name, withDecimalPoint(value)];
+    if (value === MISSING) return [column.name, null];
+    if (value === NEW_CATEGORY) return [column.name, byId(`new-${index}`).value];
+    return [column.name, column.choices[Number(value)]];
   }));
+}
+
+// 1,234 may be meant as 1234: it is left as it is, and refused
+function withDecimalPoint(text) {
+  return /^\s*[<>]?\s*[+-]?\d*,\d+\s*$/.test(text) && !/\d,\d{3}\s*$/.test(text) ? text.replace(",", ".") : text;
 }
 
 function drawComparables(comparables, prediction) {
@@ -142,10 +149,12 @@ async function predict(event) {
       "known value and additions sum to the estimate.";
     drawComparables(comparables, value);
     fillTable(comparables);
+    byId("comparables").hidden = false;
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
     for (const id of ["std", "interval", "warnings", "applicability"]) byId(id).textContent = "";
+    byId("comparables").hidden = true;  // they are those of another input
   }
 }
 
@@ -193,6 +202,8 @@ async function start() {
       : createElement("input", "", { id, type, inputMode: "decimal" });
     if (column.choices) {
       field.append(...column.choices.map((choice, i) => createElement("option", choice, { value: i })));
+      field.value = column.choices.indexOf(column.middle);
+      if (about.allow_missing) field.append(createElement("option", "missing", { value: MISSING }));
     } else field.value = column.kind ? column.middle : Number(column.middle.toPrecision(6));
     group.append(createElement("label", column.name, { htmlFor: id }), field);
     if (column.choices && !column.ordered) group.append(offerNewCategory(field, column.name, index));

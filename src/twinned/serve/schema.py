@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
-from twinned._table import NUMERIC, ORDINAL, Floats, unknown_category
+from twinned._table import NUMERIC, ORDINAL, Floats, unknown_categories
 from twinned.serve.errors import BadRequest, short_repr, value_error_as_bad_request
 from twinned.serve.inputs import InputDate, InputFeature
 from twinned.tables import (
@@ -151,7 +151,7 @@ class RequestSchema:
         """
         columns = zip(self.features, zip(*rows, strict=True), strict=True)
         unknown = ((feature.name, feature.unknown(values)) for feature, values in columns)
-        return [unknown_category(name, values[0]) for name, values in unknown if values]
+        return [unknown_categories(name, values) for name, values in unknown if values]
 
     def to_table(
         self, rows: list[list[Any]], *, with_names: bool = False

@@ -67,7 +67,7 @@ class PredictionService:
         `lower_bound` is 0 where no known value is negative, `upper_bound` 100 for a share in %, and
         both are None elsewhere. `calibrated_std` is whether the standard deviation is calibrated,
         as that of a blend. `columns` are the features, and `inputs` what a row must have: a date
-        instead of its parts.
+        instead of its parts. `allow_missing` is whether values may be missing.
         """
         target = getattr(self._twin, "target_name_", "y")
         possible = TargetRange.of(target, self._to_target(self._twin.anchors_y_))
@@ -95,6 +95,7 @@ class PredictionService:
             "anchors": len(self._twin.anchors_y_),
             "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
             "calibrated_std": isinstance(self._twin, AutoTwinRegressor),
+            "allow_missing": self.schema.allow_missing,
             "columns": columns,
             "inputs": inputs,
         }
@@ -191,8 +192,12 @@ def _date_input(date: InputDate, known: dict[str, Floats]) -> dict[str, Any]:
 
 
 def _initial_value(feature: InputFeature, known: Floats) -> float | str:
-    """Return an initial value for the form: the median of the anchors, or the first category."""
-    if feature.categories is not None:
-        return str(feature.categories[0])
+    """Return an initial value for the form: the median of the anchors, or their commonest category.
+
+    `known` are the values of the anchors, categories as codes.
+    """
     present = known[~np.isnan(known)]
+    if feature.labels is not None:
+        counts = np.bincount(present.astype(np.intp), minlength=1)
+        return feature.labels[int(np.argmax(counts))] if feature.labels else ""
     return float(np.median(present)) if len(present) else 0.0

@@ -124,8 +124,17 @@ def prediction_frame(
 
 
 def source_columns(table: Table, names: Sequence[str]) -> list[str]:
-    """Return the columns of a table that the features of a model are computed from."""
-    return list(dict.fromkeys(_source(table, name)[0] for name in names))
+    """Return the columns of a table that the features of a model are computed from.
+
+    A date that the table lacks is named, not its parts.
+    """
+    dates = {derived_from(name)[0] for name in names if derived_from(name)[1] == "days"}
+    found = []
+    for name in names:
+        date = derived_from(name)[0]
+        is_absent_part = name not in table.names and name not in dates and date in dates
+        found.append(date if is_absent_part else _source(table, name)[0])
+    return list(dict.fromkeys(found))
 
 
 def copied_columns(
