@@ -73,6 +73,17 @@ def test_files_that_are_not_written_are_refused(files, suffix):
         assert not Path(f"next{suffix}").exists()
 
 
+def test_an_absent_feature_may_be_added_empty_where_the_model_takes_missing_values(files):
+    candidates = pd.read_csv("candidates.csv")
+    candidates.drop(columns="a").to_csv("fewer.csv", index=False)
+    refused = run("model.twin", "fewer.csv", "-n", "3")
+    assert refused.exit_code == 2
+    assert "has no column 'a'" in refused.stderr
+    assert "an absent column may be added empty" in refused.stderr
+    candidates.assign(a="").to_csv("empty.csv", index=False)
+    assert run("model.twin", "empty.csv", "-n", "3").exit_code == 0
+
+
 def test_best_is_the_value_to_improve_on(files):
     twin, pool = files
     for name, best, expected in (("model.twin", 2.5, 2.5), ("log.twin", np.exp(0.9), 0.9)):

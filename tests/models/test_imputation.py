@@ -69,7 +69,7 @@ def test_values_of_a_smooth_function_without_noise_are_imputed_closely(rng):
 
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), repeated=st.booleans(), noise=st.sampled_from([0.0, 0.1]))
-def test_bounds_that_contradict_the_process_are_kept(seed, repeated, noise):
+def test_bounds_that_contradict_the_process_hold(seed, repeated, noise):
     """Without noise, the process is certain of values that bounds exclude, or of equal rows."""
     rng = np.random.RandomState(seed)
     n = rng.randint(8, 50)

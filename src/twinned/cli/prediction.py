@@ -65,7 +65,8 @@ class ModelFeatures:
         """The names of the features and the columns of the table that they are computed from."""
         if self.names is not None:
             sources = tables.source_columns(table, self.names)
-            table.require(sources, f"features of {self.path}")
+            empty = " The model takes missing values, so that an absent column may be added empty."
+            table.require(sources, f"features of {self.path}", empty if self.allow_nan else "")
             return self.names, sources
         # fitted in Python to an array: features have an order, but no names
         if len(table.names) != len(self.categories) or "" in table.names:

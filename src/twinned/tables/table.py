@@ -102,7 +102,7 @@ class Table:
         """Description of the position of a cell, for messages."""
         return f"{self.path}, {self.row_name(row)}, column {name!r}"
 
-    def require(self, names: Iterable[str], required_by: str) -> None:
+    def require(self, names: Iterable[str], required_by: str, hint: str = "") -> None:
         """Raise a ValueError for columns that an option or a model requires, but are absent."""
         absent = [name for name in names if name not in self._positions]
         if absent:
@@ -114,6 +114,7 @@ class Table:
                 f"are {join_names(self.names)}."
                 + (f" Did you mean {join_names(alike)}?" if alike else "")
                 + "".join(f"{each} --sheet selects another." for each in sheets)
+                + hint
             )
 
 
