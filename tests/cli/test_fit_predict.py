@@ -159,13 +159,17 @@ def test_numbers_have_six_digits_by_default(folder, model):
 
 
 def test_predictions_in_an_excel_file_are_numbers(folder, model):
-    frame(folder / "new.csv").assign(name="=1+1").to_csv(folder / "named.csv", index=False)
+    new = frame(folder / "new.csv")
+    new.assign(name=["=1+1", "#N/A", "1E5", *["2.50"] * (len(new) - 3)]).to_csv(
+        folder / "named.csv", index=False
+    )
     options = ("--keep", "R1", "--keep", "name", "-o", folder / "p.xlsx")
     succeeded(run("predict", model, folder / "named.csv", *options))
     written = pd.read_excel(folder / "p.xlsx")
     printed = csv_of(succeeded(run("predict", model, folder / "new.csv", "--keep", "R1")))
     pd.testing.assert_frame_equal(written[["R1", "prediction"]], printed, check_dtype=False)
-    assert set(written["name"]) == {"=1+1"}  # text, not a formula
+    names = pd.read_excel(folder / "p.xlsx", dtype=str, keep_default_na=False)["name"]
+    assert set(names) == {"=1+1", "#N/A", "1E5", "2.50"}  # text, not formulas, errors or numbers
 
 
 def test_keep_copies_columns(folder, model):

@@ -15,6 +15,7 @@ from twinned.tables import (
     first_missing,
     prediction_frame,
     read_table,
+    source_columns,
     target_column,
     training_frame,
 )
@@ -255,6 +256,13 @@ def test_a_failed_write_leaves_only_the_old_file(tmp_path, monkeypatch):
         write_atomically(path, b"new\n")
     assert path.read_text() == "old\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_absent_date_is_named_but_a_feature_in_days_as_it_is(table):
+    csv_table = table("dose,weight\n1,2\n")
+    dated = ["sold (days)", "sold (month)", "dose"]
+    assert source_columns(csv_table, dated) == ["sold", "dose"]
+    assert source_columns(csv_table, ["age (days)", "dose"]) == ["age (days)", "dose"]
 
 
 def test_a_name_in_another_case_is_suggested(tmp_path):

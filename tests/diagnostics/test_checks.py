@@ -58,6 +58,25 @@ def test_learning_curve_has_as_many_folds_as_time_allows(bridge, bridge_cv):
     assert len(short.numbers["rmse"]) == len(complete["rmse"])
 
 
+@pytest.mark.parametrize(
+    ("errors", "trend"),
+    [
+        ([[1, 0, 0, 0.1], [1, 1, 1, 1]], "unclear"),  # errors of exactly 0
+        ([[2, 1, 1.5, 2], [2, 2, 1.5, 1]], "unclear"),  # opposite folds
+        ([[9, 1, 1, 1], [9, 1, 1, 1]], "level"),
+        ([[8, 4, 8 / 3, 2], [8, 4.4, 8 / 3, 2]], "falls"),
+        ([[0, 0, 0, 0], [0, 0, 0, 0]], "level"),
+    ],
+)
+def test_trend_of_the_learning_curve(bridge, bridge_cv, monkeypatch, errors, trend):
+    found = iter(np.ravel(errors))
+    monkeypatch.setattr("twinned.diagnostics.curves._fit_and_predict", lambda *_: None)
+    monkeypatch.setattr("twinned.diagnostics.curves.rmse", lambda *_: next(found))
+    numbers = learning_curve(*bridge, cross_validation=bridge_cv, seconds=0.0).numbers
+    assert numbers["trend"] == trend
+    assert numbers["interval"][0] <= numbers["interval"][1]
+
+
 # --- ratio of errors --------------------------------------------------------------------------
 
 

@@ -52,6 +52,8 @@ def test_counters_are_found_beside_copies_of_rows_but_not_in_dates(table):
     X = X.assign(n=np.arange(200))
     copied = findings(pd.concat([X, X[:20]]), np.append(y, y[:20]))
     assert copied["TW202"].numbers["columns"] == ["n"]
+    replicates = X.iloc[np.repeat(np.arange(200), 2)]  # of other values: measurements at 200 points
+    assert "TW202" not in findings(replicates, np.repeat(y, 2) + np.tile([0.0, 0.1], 200))
     dated = X.rename(columns={"n": "sold (days)"}).assign(**{"sold (month)": np.arange(200) % 12})
     assert "TW202" not in findings(dated, y)
 

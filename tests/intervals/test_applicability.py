@@ -93,12 +93,12 @@ def test_values_beyond_the_known_ones_raise_the_class():
     domain = ApplicabilityDomain(known, known, metric, known[:, 0], categorical=[2])
     rows = np.array(
         [[0.5, 0.5, 0], [0.5, 1.5, 0], [0.5, 3.0, 0], [1.9, 0.5, 0], [0.5, np.nan, np.nan],
-         [0.5, 0.5, 7], [0.5, np.nan, 0]]
+         [0.5, 0.5, 7], [0.5, np.nan, 0], [np.nan, np.nan, np.nan]]
     )  # fmt: skip
-    classes = domain.classify(rows, domain.score(rows))
-    labels = ["inside", "edge", "outside", "outside", "outside", "outside", "edge"]
+    classes = domain.classify(rows, domain.score(np.nan_to_num(rows, nan=0.5)))
+    labels = ["inside", "edge", "outside", "outside", "edge", "outside", "edge", "outside"]
     assert [LABELS[i] for i in classes] == labels
-    assert domain.has_new_category(rows).tolist() == [*5 * [False], True, False]
+    assert domain.has_new_category(rows).tolist() == [*5 * [False], True, False, False]
 
 
 def test_missing_values_that_known_rows_have_too_do_not_raise_the_class():
@@ -108,7 +108,7 @@ def test_missing_values_that_known_rows_have_too_do_not_raise_the_class():
     domain = ApplicabilityDomain(known, filled, make_metric([0.5, 1e6], 1e-2), known[:, 0])
     rows = np.array([[0.5, np.nan], [np.nan, 0.5], [np.nan, np.nan]])
     classes = domain.classify(rows, domain.score(np.nan_to_num(rows, nan=0.5)))
-    assert [LABELS[i] for i in classes] == ["inside", "edge", "edge"]
+    assert [LABELS[i] for i in classes] == ["inside", "outside", "outside"]  # without the first
 
 
 def test_known_rows_are_classified_without_themselves():

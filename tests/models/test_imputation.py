@@ -67,6 +67,16 @@ def test_values_of_a_smooth_function_without_noise_are_imputed_closely(rng):
     assert np.sqrt(np.mean(error**2)) < 0.01 * y.std()
 
 
+def test_a_limit_far_from_all_values_does_not_change_other_rows(rng):
+    X = rng.uniform(-1, 1, (80, 2))
+    y = X[:, 0] * X[:, 1] + np.sin(2 * X[:, 0])
+    bounds = censor_below(y, np.quantile(y, 0.3))
+    wrong = np.flatnonzero(bounds.censored)[0]
+    bounds.lower[wrong], bounds.upper[wrong] = 1e4, INF  # in another unit
+    others = bounds.censored & (np.arange(80) != wrong)
+    assert np.abs(impute_target(X, bounds).y - y)[others].max() < 0.2 * y.std()
+
+
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10_000), repeated=st.booleans(), noise=st.sampled_from([0.0, 0.1]))
 def test_bounds_that_contradict_the_process_hold(seed, repeated, noise):

@@ -7,6 +7,7 @@ tests could wait forever for a lock that a thread of another test had at that mo
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,7 +26,8 @@ from paper.studies import Study, list_trials, run_study
 def start(task: str, *arguments: object) -> subprocess.Popen[bytes]:
     """Start a task of this module in a process of its own."""
     command = [sys.executable, "-m", "tests.paper.processes", task, *map(str, arguments)]
-    return subprocess.Popen(command, cwd=ROOT)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # no threads of BLAS where it forks
+    return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
 
 
 def run(task: str, *arguments: object) -> int:
@@ -33,8 +35,9 @@ def run(task: str, *arguments: object) -> int:
     with start(task, *arguments) as process:
         try:
             return process.wait(timeout=200)
-        finally:
-            process.kill()
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with the processes that it forked
+            raise
 
 
 def _in_processes(n: int, work: Callable[[int], None]) -> list[int]:

@@ -406,6 +406,13 @@ def test_a_small_file_of_much_content_is_refused(client):
     assert error == "the table has 20 MB when it is unpacked; send a smaller one."
 
 
+def test_an_excel_file_of_many_cells_is_refused(client, tmp_path):
+    wide = [[None] * 15_999 + [1.0]] * 80  # few cells are stored, and many are read
+    excel(("Data", [list(ROW), *wide]))(tmp_path / "wide.xlsx")
+    response = client.post("/batch", content=(tmp_path / "wide.xlsx").read_bytes())
+    assert "has more than 1,000,000 cells" in json_of(response, 422)["error"]
+
+
 def test_log_target_is_returned_in_units_of_y():
     model = TransformedTargetRegressor(
         TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0)),

@@ -215,9 +215,10 @@ def result_content(
     path: Path, copied: dict[str, list[str]], columns: dict[str, np.ndarray], digits: int = 6
 ) -> bytes:
     """Return the content of a CSV or Excel file of copied columns and results."""
-    from twinned.cli.result_files import table_content
+    from twinned.cli.result_files import is_excel, numbers_of_text, table_content
 
-    values = [*copied.values(), *(own.tolist() for own in columns.values())]
+    cells = [numbers_of_text(own) if is_excel(path) else own for own in copied.values()]
+    values = [*cells, *(own.tolist() for own in columns.values())]
     return table_content(path, [*copied, *columns], zip(*values, strict=True), digits)
 
 

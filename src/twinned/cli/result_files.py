@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,9 +13,8 @@ from typing import Any
 from twinned.cli.options import check_output_path
 from twinned.exceptions import MissingExtraError
 
-_EXCEL = ".xlsx"
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
-_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
 
 
 def check_result_path(path: Path, inputs: Iterable[Path]) -> Path:
@@ -27,19 +27,40 @@ def check_result_path(path: Path, inputs: Iterable[Path]) -> Path:
 def table_content(
     path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]], digits: int
 ) -> bytes:
-    """Return the content of a table file, numbers with that many significant digits.
-
-    In an Excel file, text that is a number is one.
-    """
+    """Return the content of a table file, numbers with that many significant digits."""
     from twinned._formatting import number_text
 
-    texts = [
+    if is_excel(path):
+        values = [
+            [
+                (float(number_text(cell, digits)) if math.isfinite(cell) else None)
+                if isinstance(cell, float)
+                else cell
+                for cell in row
+            ]
+            for row in rows
+        ]
+        return _to_excel(path, header, values)
+    texts = (
         [number_text(cell, digits) if isinstance(cell, float) else cell for cell in row]
         for row in rows
-    ]
-    if path.suffix.lower() == _EXCEL:
-        return _to_excel(path, header, [[_excel_value(cell) for cell in row] for row in texts])
+    )
     return to_csv(header, texts).encode()
+
+
+def is_excel(path: Path) -> bool:
+    return path.suffix.lower() == ".xlsx"
+
+
+def numbers_of_text(column: Sequence[str]) -> Sequence[Any]:
+    """Return the numbers of a column of text where all its cells are plain numbers or empty.
+
+    >>> [numbers_of_text(column) for column in (["2.50", "", "-7"], ["2.5", "1E5"], ["007"])]
+    [[2.5, None, -7.0], ['2.5', '1E5'], ['007']]
+    """
+    if not all(cell == "" or _NUMBER.fullmatch(cell) for cell in column):
+        return column
+    return [float(cell) if cell else None for cell in column]
 
 
 def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -54,17 +75,6 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue()
-
-
-def _excel_value(cell: Any) -> Any:
-    """Return a number for text that is one.
-
-    >>> [_excel_value(cell) for cell in ("2.50", "007", "<5", 3)]
-    [2.5, '007', '<5', 3]
-    """
-    if isinstance(cell, str) and _NUMBER.fullmatch(cell):
-        return float(cell) if set(cell) & set(".eE") else int(cell)
-    return cell
 
 
 def _to_excel(path: Path, header: Sequence[str], rows: list[list[Any]]) -> bytes:
@@ -88,7 +98,7 @@ def _to_excel(path: Path, header: Sequence[str], rows: list[list[Any]]) -> bytes
     sheet.freeze_panes = "B2"
     for row in sheet.iter_rows():
         for cell in row:
-            if cell.data_type == "f":  # a text such as "=1+1" is no formula
+            if cell.data_type in ("f", "e"):  # texts such as "=1+1" and "#N/A" stay as they are
                 cell.data_type = "s"
     stream = io.BytesIO()
     workbook.save(stream)

@@ -26,6 +26,7 @@ from twinned.exceptions import ignore_table_warnings
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
+_LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
 
 
 def anchor_curve(
@@ -202,8 +203,9 @@ def learning_curve(
     The model may be any regressor. See `anchor_curve` for the parameters. After two folds, others
     follow as long as they are expected to end within `seconds`. `numbers["doubled"]` is the
     expected ratio of errors with twice as many labels, if the error goes on falling as a power of
-    their number as it does from half of the rows on, `numbers["interval"]` that ratio plus and
-    minus two standard errors of the folds, and `numbers["n_folds"]` the number of folds.
+    their number as it does from half of the rows on, at most 1. `numbers["interval"]` has the
+    ratios of powers two standard errors of the folds lower and higher, and `numbers["n_folds"]` is
+    the number of folds.
     """
     start = time.perf_counter()
     cv = cross_validation or cross_validate_twin(X, y, twin)
@@ -221,7 +223,7 @@ def learning_curve(
     power, spread = float(np.mean(powers)), float(np.std(powers, ddof=1)) / len(powers) ** 0.5
     doubled = 2.0 ** min(power, 0.0)
     low, high = 2.0 ** (power - 2 * spread), 2.0 ** (power + 2 * spread)
-    trend = "level" if doubled >= 0.95 else "falls" if high < 1 else "unclear"
+    trend = "falls" if doubled < 0.95 and high < 1 else "level" if low >= 0.9 else "unclear"
     by = f"{format_percent(1 - doubled)} ({format_percent(1 - high)} to {format_percent(1 - low)})"
     summary = {
         "falls": f"Twice as many labels would lower the error by about {by}.",
@@ -267,9 +269,10 @@ def _power(sizes: Floats, errors: Floats) -> float:
     -1.0
     """
     used = sizes >= 0.49 * sizes[-1]  # sizes are rounded
-    if np.ptp(sizes[used]) == 0:
+    sizes, errors = sizes[used], np.maximum(errors[used], _LEAST_ERROR * errors.max())
+    if np.ptp(sizes) == 0 or errors.max() == 0:
         return 0.0
-    return float(np.polyfit(np.log(sizes[used]), np.log(np.maximum(errors[used], 1e-300)), 1)[0])
+    return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
 
 
 def _counts_of_folds(cv: CrossValidation) -> list[int]:

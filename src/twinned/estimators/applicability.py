@@ -50,7 +50,7 @@ class ApplicabilityMixin:
         `"inside"`, those beyond that of 97.5 % are `"outside"`, and others are at the `"edge"`. A
         row with a feature beyond the range of the anchors, or that is missing where all anchors
         have a value, is at least at the edge; one with a category that no anchor has, beyond the
-        range by more than its width, or with most features so missing, is outside.
+        range by more than its width, or without any feature that all anchors have, is outside.
 
         Parameters
         ----------

@@ -128,15 +128,16 @@ class ApplicabilityDomain:
 
         A row with a feature beyond the range of the known rows, or that is missing where all of
         them have a value, is at the edge or outside; one with a new category, far beyond the range,
-        or with most features so missing, is outside.
+        or without any of the features that all of them have, is outside.
         """
         known = self.known_values
-        return self._with_values(
+        classes = self._with_values(
             np.searchsorted(self._limits, scores),
             known.beyond(matrix),
             known.beyond(matrix, _FAR),
             known.newly_missing(matrix),
         )
+        return np.where(known.lacks_all(matrix), _OUTSIDE, classes)
 
     def classify_known(self) -> Indices:
         """(known row,): indices of `LABELS` for `known_rows`, each without itself."""
@@ -166,7 +167,7 @@ class ApplicabilityDomain:
         """(row,): classes by scores, raised by values beyond the known ones or newly missing."""
         is_new = np.any(beyond[:, self._categorical], axis=1)
         least = np.where(np.any(beyond | missing, axis=1), _EDGE, 0)
-        least[np.any(far, axis=1) | is_new | (missing.mean(axis=1) > 0.5)] = _OUTSIDE
+        least[np.any(far, axis=1) | is_new] = _OUTSIDE
         return np.maximum(classes, least)
 
     def _error_size(self, rows: Floats, itself: Indices | None = None) -> Floats:

@@ -71,6 +71,14 @@ class KnownValues:
         found: NDArray[np.bool_] = np.isnan(rows) & (self._n_missing == 0)
         return found
 
+    def lacks_all(self, rows: Floats) -> NDArray[np.bool_]:
+        """(row,): whether a row lacks all features that every known row has, if there are any."""
+        always = self._n_missing == 0
+        if not always.any():
+            return np.zeros(len(rows), dtype=bool)
+        found: NDArray[np.bool_] = np.all(np.isnan(rows[:, always]), axis=1)
+        return found
+
     def newly_missing_beside_others(self, indices: Indices) -> NDArray[np.bool_]:
         """(row, feature): the same for known rows, each beside all others."""
         found: NDArray[np.bool_] = np.isnan(self._matrix[indices]) & (self._n_missing == 1)

@@ -210,8 +210,9 @@ def _expected_values(
         joint -= across @ cho_solve(factor, across.T)
         mean, bounds = (process.mean[0] + across @ dual) / std, own.bounds.scaled(std)
         variance = np.maximum(np.diag(joint), _LEAST_VARIANCE) + noise / own.weight
+        added = _ADDED_VARIANCE * variance.max()
         variance = np.maximum(variance, (bounds.errors(mean) / _MOST_DEVIATIONS) ** 2)
-        np.fill_diagonal(joint, variance + _ADDED_VARIANCE * variance.max())
+        np.fill_diagonal(joint, variance + added)
         expected.append(std * expected_within(mean, joint, bounds))
     return np.clip(np.concatenate(expected), rows.bounds.lower, rows.bounds.upper)
 

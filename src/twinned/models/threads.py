@@ -7,6 +7,7 @@ processes use the cores: threads wait actively for each other.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,6 +16,8 @@ from joblib import effective_n_jobs, parallel_config
 from threadpoolctl import ThreadpoolController
 
 from twinned._compat import is_remote_backend
+
+_LOCK = threading.Lock()
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -43,16 +46,17 @@ def one_thread_if_remote() -> Iterator[None]:
 
 @contextmanager
 def limit_threads(n_jobs: int | None) -> Iterator[None]:
-    """Context in which OpenMP and BLAS use the threads of `n_jobs`; None means 1.
+    """Context in which OpenMP uses the threads of `n_jobs`, and BLAS at most these; None means 1.
 
     The limit of OpenMP is that of the calling thread. BLAS may have one for the process, which is
     only set where it is higher: another thread that has lowered it for a while restores it.
     """
     n_modules, n_threads = len(sys.modules), count_threads(n_jobs)
-    blas = _find_libraries("blas", n_modules).lib_controllers
-    is_higher = any(library.num_threads > n_threads for library in blas)
-    chosen = _find_libraries(None if is_higher else "openmp", n_modules)
-    with chosen.limit(limits=n_threads):
+    with _LOCK:  # of two threads that begin at the same time, one finds the limit of the other
+        blas = _find_libraries("blas", n_modules).lib_controllers
+        is_higher = any(library.num_threads > n_threads for library in blas)
+        limit = _find_libraries(None if is_higher else "openmp", n_modules).limit(limits=n_threads)
+    with limit:
         yield
 
 

@@ -15,6 +15,7 @@ from twinned.serve.inputs import to_number
 from twinned.tables import ReadOptions, Table, parse_table
 
 MAX_BODY_BYTES = 1_000_000
+_MAX_CELLS = 1_000_000  # of an Excel file
 _MAX_UNPACKED_BYTES = 10_000_000  # of the parts of an Excel file, which is a zip file
 
 
@@ -48,7 +49,7 @@ def parse_table_body(body: bytes) -> Table:
     _check_unpacked_size(body)
     try:
         with value_error_as_bad_request():
-            return parse_table(Path("the table"), body, ReadOptions())
+            return parse_table(Path("the table"), body, ReadOptions(), _MAX_CELLS)
     except MissingExtraError as error:
         raise BadRequest(str(error), 400) from None
 

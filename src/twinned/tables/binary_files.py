@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ class Cells(NamedTuple):
     detected: list[str]
 
 
-def read_excel(path: Path, data: bytes, sheet: str | None) -> Cells:
+def read_excel(path: Path, data: bytes, sheet: str | None, max_cells: float = math.inf) -> Cells:
     """Read a sheet of an .xlsx file, by default the first that is not empty."""
     try:
         from openpyxl import load_workbook
@@ -38,9 +39,10 @@ def read_excel(path: Path, data: bytes, sheet: str | None) -> Cells:
     sheets = {each.title: each for each in workbook.worksheets}
     title = _select_sheet(path, list(sheets), sheet)
     detected = []
-    rows = _sheet_rows(sheets[title or next(iter(sheets))])
+    rows = _sheet_rows(path, sheets[title or next(iter(sheets))], max_cells)
     if title is None:
-        filled = {name: found for name, each in sheets.items() if (found := _sheet_rows(each))}
+        found = {name: _sheet_rows(path, each, max_cells) for name, each in sheets.items()}
+        filled = {name: own for name, own in found.items() if own}
         title = next(iter(filled), next(iter(sheets)))
         rows = filled.get(title, [])
         if len(filled) > 1:
@@ -90,11 +92,14 @@ def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | Non
     )
 
 
-def _sheet_rows(sheet: Any) -> list[tuple[int, list[Any]]]:
+def _sheet_rows(path: Path, sheet: Any, max_cells: float) -> list[tuple[int, list[Any]]]:
     """Return the numbers and values of the rows that are not blank."""
     sheet.reset_dimensions()  # a format of the last cell would make a million wide rows
-    rows = []
+    rows, n_cells = [], 0
     for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
+        n_cells += len(values)  # those before the last one of a row count, too
+        if n_cells > max_cells:
+            raise ValueError(f"{path} has more than {max_cells:,} cells; use a smaller table.")
         filled = [j for j, value in enumerate(values) if value not in (None, "")]
         if filled:
             rows.append((number, list(values[: filled[-1] + 1])))

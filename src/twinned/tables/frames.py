@@ -128,7 +128,11 @@ def source_columns(table: Table, names: Sequence[str]) -> list[str]:
 
     A date that the table lacks is named, not its parts.
     """
-    dates = {derived_from(name)[0] for name in names if derived_from(name)[1] == "days"}
+    parts: dict[str, set[str | None]] = {}
+    for name in names:
+        source, part = derived_from(name)
+        parts.setdefault(source, set()).add(part)
+    dates = {source for source, own in parts.items() if "days" in own and len(own & {*PARTS}) > 1}
     found = []
     for name in names:
         date = derived_from(name)[0]

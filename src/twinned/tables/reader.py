@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,8 +32,13 @@ def read_table(path: Path, options: ReadOptions | None = None) -> Table:
     return parse_table(path, _read_bytes(path), options or ReadOptions())
 
 
-def parse_table(path: Path, data: bytes, options: ReadOptions) -> Table:
-    """As `read_table`, from the bytes of a file; the path is only for messages."""
+def parse_table(
+    path: Path, data: bytes, options: ReadOptions, max_cells: float = math.inf
+) -> Table:
+    """As `read_table`, from the bytes of a file; the path is only for messages.
+
+    An Excel file with more than `max_cells` is an error.
+    """
     if is_model(data):
         raise ValueError(f"{path} is a saved model, not a table; use it with twinned predict.")
     first = data[:64].removeprefix(codecs.BOM_UTF8).lstrip().lower()
@@ -42,7 +48,7 @@ def parse_table(path: Path, data: bytes, options: ReadOptions) -> Table:
     _check_options(options)
     if data.startswith(b"PK\x03\x04"):
         _refuse(options, path, "an Excel file", "separator", "encoding")
-        return _from_cells(path, read_excel(path, data, options.sheet), options)
+        return _from_cells(path, read_excel(path, data, options.sheet, max_cells), options)
     if data.startswith(b"PAR1"):
         _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet")
         return _from_cells(path, read_parquet(path, data), options)
