@@ -95,7 +95,7 @@ def write_rows(folder: str, n_runners: str) -> None:
 BENCHMARK_TRIALS = [(f"set {i}", "twin") for i in range(2000)]
 
 
-def benchmark_table(folder: Path) -> ResultTable:
+def make_table(folder: Path) -> ResultTable:
     columns = ["dataset", "model", "seed", "rmse:.6g", "seconds:.3g"]
     return ResultTable(folder / "results" / "table.csv", ("dataset", "model"), columns)
 
@@ -105,7 +105,7 @@ def run_trial(dataset: str, model: str) -> list[dict[str, Any]]:
 
 
 def run_benchmark(folder: str) -> None:
-    run_pending(BENCHMARK_TRIALS, benchmark_table(Path(folder)), in_parallel(run_trial))
+    run_pending(BENCHMARK_TRIALS, make_table(Path(folder)), in_parallel(run_trial))
 
 
 def toy_study(folder: Path) -> Study:

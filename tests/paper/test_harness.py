@@ -9,8 +9,7 @@ import pytest
 
 from paper import harness
 from tests.paper import processes
-from tests.paper.processes import BENCHMARK_TRIALS, run_trial
-from tests.paper.processes import benchmark_table as make_table
+from tests.paper.processes import BENCHMARK_TRIALS, make_table, run_trial
 
 
 def test_finished_trials_are_not_repeated(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,9 +217,16 @@ def result_content(
     """Return the content of a CSV or Excel file of copied columns and results."""
     from twinned.cli.result_files import is_excel, numbers_of_text, table_content
 
-    cells = [numbers_of_text(own) if is_excel(path) else own for own in copied.values()]
-    values = [*cells, *(own.tolist() for own in columns.values())]
-    return table_content(path, [*copied, *columns], zip(*values, strict=True), digits)
+    cells: dict[str, Sequence[Any]] = {**copied}
+    if is_excel(path):
+        cells = {name: numbers_of_text(own) for name, own in copied.items()}
+    return table_content(path, [*copied, *columns], _rows(cells, columns), digits)
+
+
+def _rows(
+    copied: Mapping[str, Sequence[Any]], columns: dict[str, np.ndarray]
+) -> Iterator[tuple[Any, ...]]:
+    return zip(*copied.values(), *(own.tolist() for own in columns.values()), strict=True)
 
 
 def _json_values(values: np.ndarray) -> list[Any]:
@@ -245,7 +252,8 @@ def print_columns(
             facts |= {name: _json_values(values) for name, values in columns.items()}
         typer.echo(json.dumps(facts, ensure_ascii=False))
     elif written is None:
-        content = result_content(Path("-"), copied, columns, digits)
-        typer.echo(content.decode(), nl=False)
+        from twinned.cli.result_files import to_csv
+
+        typer.echo(to_csv([*copied, *columns], _rows(copied, columns), digits), nl=False)
     else:
         typer.echo(written)

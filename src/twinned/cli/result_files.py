@@ -28,24 +28,9 @@ def table_content(
     path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]], digits: int
 ) -> bytes:
     """Return the content of a table file, numbers with that many significant digits."""
-    from twinned._formatting import number_text
-
     if is_excel(path):
-        values = [
-            [
-                (float(number_text(cell, digits)) if math.isfinite(cell) else None)
-                if isinstance(cell, float)
-                else cell
-                for cell in row
-            ]
-            for row in rows
-        ]
-        return _to_excel(path, header, values)
-    texts = (
-        [number_text(cell, digits) if isinstance(cell, float) else cell for cell in row]
-        for row in rows
-    )
-    return to_csv(header, texts).encode()
+        return _to_excel(path, header, ([_rounded(x, digits) for x in row] for row in rows))
+    return to_csv(header, rows, digits).encode()
 
 
 def is_excel(path: Path) -> bool:
@@ -63,21 +48,33 @@ def numbers_of_text(column: Sequence[str]) -> Sequence[Any]:
     return [float(cell) if cell else None for cell in column]
 
 
-def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def to_csv(header: Sequence[str], rows: Iterable[Sequence[Any]], digits: int) -> str:
     """Return the text of a CSV file.
 
-    >>> print(to_csv(["a", "b"], [[1, "x, y"]]), end="")
+    >>> print(to_csv(["a", "b"], [[1 / 3, "x, y"]], digits=3), end="")
     a,b
-    1,"x, y"
+    0.333,"x, y"
     """
+    from twinned._formatting import number_text
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow([number_text(x, digits) if isinstance(x, float) else x for x in row])
     return text.getvalue()
 
 
-def _to_excel(path: Path, header: Sequence[str], rows: list[list[Any]]) -> bytes:
+def _rounded(cell: Any, digits: int) -> Any:
+    """Return a number with that many significant digits, None for one that Excel cannot hold."""
+    from twinned._formatting import number_text
+
+    if not isinstance(cell, float):
+        return cell
+    return float(number_text(cell, digits)) if math.isfinite(cell) else None
+
+
+def _to_excel(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     """Return a workbook of one sheet whose header stays visible."""
     try:
         from openpyxl import Workbook

@@ -220,9 +220,9 @@ def learning_curve(
         if len(errors) > 1 and of_next > seconds:
             break
     powers = [_power(np.array(sizes, float), np.array(own)) for own in errors]
-    power, spread = float(np.mean(powers)), float(np.std(powers, ddof=1)) / len(powers) ** 0.5
+    power, error = float(np.mean(powers)), float(np.std(powers, ddof=1)) / len(powers) ** 0.5
     doubled = 2.0 ** min(power, 0.0)
-    low, high = 2.0 ** (power - 2 * spread), 2.0 ** (power + 2 * spread)
+    low, high = 2.0 ** (power - 2 * error), 2.0 ** (power + 2 * error)
     trend = "falls" if doubled < 0.95 and high < 1 else "level" if low >= 0.9 else "unclear"
     by = f"{format_percent(1 - doubled)} ({format_percent(1 - high)} to {format_percent(1 - low)})"
     summary = {

@@ -61,7 +61,7 @@ def collect(
         "version": __version__,
         "rows": diagnosis.n_rows,
         "fitted_rows": len(diagnosis.y),
-        "fitted_rows_are": "with a known value" if diagnosis.rows is None else "fitted",
+        "fitted_rows_label": "with a known value" if diagnosis.rows is None else "fitted",
         "columns": names,
         "log_target": diagnosis.log_target,
         "seconds": round(diagnosis.seconds, 1),

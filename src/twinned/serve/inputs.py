@@ -9,12 +9,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from twinned.serve.errors import BadRequest, short_repr
-from twinned.tables import PARTS, are_dates, is_missing, parse_dates
+from twinned.tables import PARTS, find_no_date, is_missing, parse_dates
 
 _MAX_ABSOLUTE_VALUE = 1e300
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": 1.0, "false": 0.0}
-_MAX_EXAMINED = 20  # dates of a request that are tried one by one for a message
 
 
 class InputFeature(NamedTuple):
@@ -117,12 +116,12 @@ class InputDate(NamedTuple):
             raise BadRequest(f"{self.name!r}: {error}; write 2024-01-31.") from None
         if dates is not None:
             return dates
-        wrong = [cell for cell in cells[:_MAX_EXAMINED] if not are_dates([cell])]
-        if not wrong:
+        wrong = find_no_date(cells)
+        if wrong is None:
             raise BadRequest(f"{self.name!r} has dates of several notations; write 2024-01-31.")
         raise BadRequest(
-            f"{first_row[wrong[0]]}: {self.name!r} must be a date such as 2024-01-31, not "
-            f"{short_repr(wrong[0])}."
+            f"{first_row[wrong]}: {self.name!r} must be a date such as 2024-01-31, not "
+            f"{short_repr(wrong)}."
         )
 
 

@@ -6,7 +6,7 @@
 """
 
 from twinned.tables.columns import Target, parse_limit, target_column
-from twinned.tables.dates import EPOCH, PARTS, are_dates, parse_dates
+from twinned.tables.dates import EPOCH, PARTS, find_no_date, parse_dates
 from twinned.tables.frames import (
     LIMIT,
     ColumnKinds,
@@ -36,10 +36,10 @@ __all__ = [
     "ReadOptions",
     "Table",
     "Target",
-    "are_dates",
     "check_argument_order",
     "copied_columns",
     "derived_from",
+    "find_no_date",
     "first_missing",
     "is_missing",
     "is_model",

@@ -38,16 +38,14 @@ def read_excel(path: Path, data: bytes, sheet: str | None, max_cells: float = ma
         raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
     sheets = {each.title: each for each in workbook.worksheets}
     title = _select_sheet(path, list(sheets), sheet)
+    wanted = sheets if title is None else {title: sheets[title]}
+    found = {name: _sheet_rows(path, each, max_cells) for name, each in wanted.items()}
+    filled = [name for name, own in found.items() if own]
+    title = next(iter(filled), next(iter(wanted)))
+    rows = found[title]
     detected = []
-    rows = _sheet_rows(path, sheets[title or next(iter(sheets))], max_cells)
-    if title is None:
-        found = {name: _sheet_rows(path, each, max_cells) for name, each in sheets.items()}
-        filled = {name: own for name, own in found.items() if own}
-        title = next(iter(filled), next(iter(sheets)))
-        rows = filled.get(title, [])
-        if len(filled) > 1:
-            others = [name for name in filled if name != title]
-            detected = [f"sheet {title!r} (others: {join_names(others)})"]
+    if len(filled) > 1:
+        detected = [f"sheet {title!r} (others: {join_names(filled[1:])})"]
     if not rows:
         raise ValueError(
             f"{path}, sheet {title!r} is empty; its first row should name the columns."

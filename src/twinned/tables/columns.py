@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from twinned.tables.dates import PARTS, are_dates, parse_dates
+from twinned.tables.dates import PARTS, find_no_date, parse_dates
 from twinned.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
 from twinned.tables.table import Table, distinct_values, is_missing, parse_number, quoted
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BOOLEANS = {"true": 1.0, "false": 0.0}
-_MAX_EXAMINED = 1000  # cells that are tried one by one for a message
 
 
 @dataclass(frozen=True)
@@ -224,8 +223,7 @@ def date_columns(table: Table, name: str, parts: Collection[str]) -> dict[str, n
     except ValueError as error:
         raise ValueError(f"{table.path}, column {name!r}: {error}; write 2024-01-31.") from None
     if dates is None:
-        wrong = next((cell for cell in distinct[:_MAX_EXAMINED] if not are_dates([cell])), None)
-        if wrong is not None:
+        if (wrong := find_no_date(distinct)) is not None:
             location = table.location(column.index(wrong), name)
             raise ValueError(f"{location}: {quoted(wrong)} is no date, such as 2024-01-31.")
         raise ValueError(

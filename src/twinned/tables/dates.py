@@ -17,6 +17,7 @@ _DATES = ("%Y/%m/%d", "%Y.%m.%d", "%Y-%m", *_DAYS_FIRST, *_MONTHS_FIRST, *_NAMED
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p")
 EPOCH = datetime(1970, 1, 1)
 _YEARS = range(1900, 2101)
+_MAX_EXAMINED = 50  # cells that are tried one by one for a message
 
 # Parts of a date that are features, with the text of a feature's name.
 PARTS: dict[str, Callable[[datetime], float]] = {
@@ -44,6 +45,15 @@ def parse_dates(cells: Sequence[str]) -> list[datetime] | None:
 def are_dates(cells: Sequence[str]) -> bool:
     """Whether all cells hold dates of the same notation, and there are any."""
     return bool(_readings(cells))
+
+
+def find_no_date(cells: Sequence[str]) -> str | None:
+    """Return the first cell that holds no date of any notation, for a message; else None.
+
+    >>> find_no_date(["2024-01-31", "soon"])
+    'soon'
+    """
+    return next((cell for cell in cells[:_MAX_EXAMINED] if not are_dates([cell])), None)
 
 
 def _readings(cells: Sequence[str]) -> list[list[datetime]]:

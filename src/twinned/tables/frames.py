@@ -105,7 +105,7 @@ def prediction_frame(
     features: dict[str, Any] = {}
     limited = []
     for name, known in zip(names, categories, strict=True):
-        source, part = _source(table, name)
+        source, part = _source(table.names, name)
         if part is not None and part != LIMIT:
             features[name] = date_columns(table, source, [part])[part]
         elif known is not None:
@@ -128,17 +128,9 @@ def source_columns(table: Table, names: Sequence[str]) -> list[str]:
 
     A date that the table lacks is named, not its parts.
     """
-    parts: dict[str, set[str | None]] = {}
-    for name in names:
-        source, part = derived_from(name)
-        parts.setdefault(source, set()).add(part)
-    dates = {source for source, own in parts.items() if "days" in own and len(own & {*PARTS}) > 1}
-    found = []
-    for name in names:
-        date = derived_from(name)[0]
-        is_absent_part = name not in table.names and name not in dates and date in dates
-        found.append(date if is_absent_part else _source(table, name)[0])
-    return list(dict.fromkeys(found))
+    sources = [derived_from(name)[0] for name in names if derived_from(name)[1] in PARTS]
+    known = {*table.names, *(date for date in sources if sources.count(date) > 1)}
+    return list(dict.fromkeys(_source(known, name)[0] for name in names))
 
 
 def copied_columns(
@@ -163,7 +155,7 @@ def first_missing(table: Table, frame: pd.DataFrame) -> str | None:
         return None
     row = int(missing.any(axis=1).argmax())
     name = str(frame.columns[int(missing[row].argmax())])
-    return table.location(row, _source(table, name)[0])
+    return table.location(row, _source(table.names, name)[0])
 
 
 def derived_from(name: str) -> tuple[str, str | None]:
@@ -176,10 +168,10 @@ def derived_from(name: str) -> tuple[str, str | None]:
     return (found[1], found[2]) if found else (name, None)
 
 
-def _source(table: Table, name: str) -> tuple[str, str | None]:
+def _source(columns: Collection[str], name: str) -> tuple[str, str | None]:
     """Return the column of a feature and, if it is derived from it, what it holds."""
     source, part = derived_from(name)
-    return (name, None) if name in table.names or source not in table.names else (source, part)
+    return (name, None) if name in columns or source not in columns else (source, part)
 
 
 def _limit_note(table: Table, names: Sequence[str], remark: str) -> list[str]:
