@@ -24,9 +24,9 @@ from benchmarks.tables import split_table
 from paper import harness
 from twinned import AutoTwinRegressor, diagnose
 from twinned._compat import safe_indexing
+from twinned.app.report import collect, render
 from twinned.datasets import KEYS
 from twinned.exceptions import SkippedMemberWarning
-from twinned.report import collect, render
 
 TOLERANCE = 0.03
 TABLES = ("Diamond", "Electricity", "Grunfeld", "Cigarette")

@@ -16,7 +16,7 @@ from pathlib import Path
 from paper import harness
 
 IMPORT = [sys.executable, "-c", "import sklearn.ensemble"]
-TWINNED = [sys.executable, "-m", "twinned.cli"]
+TWINNED = [sys.executable, "-m", "twinned.app.cli"]
 
 
 def measure_seconds(command):

@@ -57,7 +57,7 @@ def write_inputs(folder, n_rows):
 
 
 def start_command(folder, output, address):
-    command = [sys.executable, "-m", "twinned.cli", "predict", "model.twin", "data/*.parquet"]
+    command = [sys.executable, "-m", "twinned.app.cli", "predict", "model.twin", "data/*.parquet"]
     command += ["-o", str(output), "--scheduler", address, "--json"]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
 

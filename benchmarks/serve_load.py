@@ -82,7 +82,7 @@ def serve(model):
     """Serve a model in a process of its own; yield its port and the number of the process."""
     with tempfile.TemporaryDirectory() as folder:
         save(model, Path(folder) / "m.twin")
-        command = [sys.executable, "-u", "-m", "twinned.cli", "serve", f"{folder}/m.twin"]
+        command = [sys.executable, "-u", "-m", "twinned.app.cli", "serve", f"{folder}/m.twin"]
         with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as run:
             try:
                 yield int(run.stdout.readline().split()[0].rsplit(":", 1)[1]), run.pid

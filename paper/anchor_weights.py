@@ -19,9 +19,9 @@ import numpy as np
 from paper.member_predictions import FittedTwin, errors
 from paper.networks import extent, fit_trials
 from paper.records import Trial
-from twinned._table import Floats
 from twinned.neural import TwinNeuralRegressor
 from twinned.pairing.loops import loop_sum
+from twinned.rows.schema import Floats
 
 VARIANTS = ("as_published", "modern")
 N_MEMBERS, QUICK_MEMBERS = 8, 2

@@ -30,8 +30,8 @@ from paper.page import write_pages
 from paper.records import Records, Trial, current_commit
 from paper.studies import Study, list_trials, run_study
 from paper.tables import RecordsByStudy
-from twinned._validation import check_choice
 from twinned.datasets import KEYS, PAPER_SEEDS, fetch
+from twinned.rows.validation import check_choice
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.datasets import forest_split, load, paper_split
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 Points = tuple[Floats, Floats]  # X and y
 

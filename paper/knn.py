@@ -14,7 +14,7 @@ import numpy as np
 from paper.data import rmse, training_and_test_rows
 from paper.networks import NEIGHBORS
 from paper.records import Trial
-from twinned._neighbors import distance_matrix
+from twinned.rows.neighbors import distance_matrix
 
 
 def knn_trials(variant: str, dataset: str, split: int, quick: bool) -> list[Trial]:

@@ -24,10 +24,10 @@ from paper.data import forest_indices, load_arrays, rmse
 from paper.forests import N_TREES, SEARCHES, make_forest, tuned_parameters
 from paper.records import Trial
 from twinned import TwinRegressor
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.estimators.semi_supervised import draw_unlabelled_loops, loop_sides, relabel
 from twinned.pairing.loops import loop_sum
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 VARIANTS = tuple(SEARCHES)
 LOOP_WEIGHTS = (0.0, 0.1, 1 / 3, 1.0, 10 / 3)

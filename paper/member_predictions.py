@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from twinned._neighbors import distance_matrix
-from twinned._table import Floats
 from twinned.models.neural.device import on_device
 from twinned.models.neural.inference import grid_differences, indexed_differences
+from twinned.rows.neighbors import distance_matrix
+from twinned.rows.schema import Floats
 
 
 class FittedTwin:

@@ -24,8 +24,8 @@ import numpy as np
 
 from paper.data import rmse, training_and_test_rows
 from paper.records import Trial
-from twinned._table import Floats
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
+from twinned.rows.schema import Floats
 
 STUDY, VARIANTS = "semi-supervised-networks", ("modern",)
 SHARES, LOOP_WEIGHTS, N_ROUNDS = (0.1, 0.3, 0.7), (0.1, 1.0, 10.0), 2

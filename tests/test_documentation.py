@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 import twinned
-from twinned.cli import app
+from twinned.app.cli import app
 from twinned.datasets import KEYS, info
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,7 +96,7 @@ def test_python_blocks_run(page, empty_folder):
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "command-line.md"], ids=name)
 def test_console_lines_run(page, empty_folder, monkeypatch):
-    monkeypatch.setattr("twinned.cli.datasets.fetch", lambda key: None)  # no network
+    monkeypatch.setattr("twinned.app.cli.datasets.fetch", lambda key: None)  # no network
     run_python(ROOT / "docs" / "command-line.md")  # houses.csv and new.csv
     commands = [shlex.split(line) for line in console_lines(page) if line.startswith("twinned ")]
     assert len(commands) >= 4

@@ -8,8 +8,8 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinRegressor, conformal, cross_conformal, diagnose
-from twinned._formatting import ResultTable, table
 from twinned.datasets import make_wsb
+from twinned.rows.formatting import ResultTable, table
 
 
 class Parser(HTMLParser):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from twinned._neighbors import NeighborIndex, distance_matrix
+from twinned.rows.neighbors import NeighborIndex, distance_matrix
 
 
 def test_a_row_is_not_its_own_neighbor_even_with_duplicates():
@@ -49,7 +49,7 @@ def test_of_equally_near_rows_the_first_are_neighbors(grid, k, metric):
 def test_many_equally_near_rows_need_little_memory(rng, monkeypatch):
     """Candidates of few queries are compared at once, and equal queries only once."""
     rows, queries = rng.randint(2, size=(3000, 2)) * 1.0, rng.randint(2, size=(2000, 2)) * 1.0
-    monkeypatch.setattr("twinned._neighbors._CELLS_PER_BLOCK", 5000)
+    monkeypatch.setattr("twinned.rows.neighbors._CELLS_PER_BLOCK", 5000)
     search, n_cells = NeighborIndex(rows), []
     candidates = search._candidates
 

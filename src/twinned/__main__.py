@@ -1,6 +1,6 @@
 """`python -m twinned`: the command line."""
 
-from twinned.cli import main
+from twinned.app.cli import main
 
 if __name__ == "__main__":
     main()

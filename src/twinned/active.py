@@ -19,14 +19,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
-from twinned._table import Floats
-from twinned._validation import check_bool, check_choice, check_integer, check_real, count_rows
 from twinned.estimators.acquisition import ACQUISITIONS, select_best
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.pipelines import Transform, unwrap
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.models.threads import limit_threads
+from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_bool, check_choice, check_integer, check_real, count_rows
 
 _N_REFERENCES = 64  # points of the pool at which the effect of a label is computed
 _N_LABELS = 32  # possible values of that label

@@ -3,8 +3,8 @@
 import pytest
 
 from twinned import AutoTwinRegressor, diagnose
+from twinned.app.report import collect, render
 from twinned.datasets import make_wsb
-from twinned.report import collect, render
 
 pytestmark = pytest.mark.browser
 SECTIONS = ["summary", "predictions", "comparison", "curves", "calibration", "comparables", "next"]

@@ -26,7 +26,7 @@ def twin():
 def address(twin):
     import uvicorn
 
-    from twinned.serve import make_app
+    from twinned.app.serve import make_app
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from twinned import load
-from twinned.cli import app
-from twinned.cli.options import parse_seconds
+from twinned.app.cli import app
+from twinned.app.cli.options import parse_seconds
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.members import TWIN_SIZES
 

@@ -6,7 +6,7 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from twinned.cli.datasets import app
+from twinned.app.cli.datasets import app
 from twinned.datasets import KEYS, info
 
 needs_files = pytest.mark.skipif(

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned import TwinRegressor
-from twinned.cli import app
-from twinned.cli.adjustment_grid import MAX_FEATURES, ExplainedRow, format_grid
-from twinned.cli.explain import select_rows
+from twinned.app.cli import app
+from twinned.app.cli.adjustment_grid import MAX_FEATURES, ExplainedRow, format_grid
+from twinned.app.cli.explain import select_rows
+from twinned.app.tables import read_table
 from twinned.estimators.comparable_cases import ComparableCase
-from twinned.tables import read_table
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned import TwinRegressor
-from twinned.cli import app
+from twinned.app.cli import app
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

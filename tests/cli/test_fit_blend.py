@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned import AutoTwinRegressor
-from twinned.cli import app
+from twinned.app.cli import app
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.members import TWIN_SIZES
 

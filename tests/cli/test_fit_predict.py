@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned import TwinRegressor, load
-from twinned.cli import app, main
+from twinned.app.cli import app, main
 from twinned.datasets import make_wsb
 from twinned.exceptions import UnknownCategoryWarning
 
@@ -40,7 +40,7 @@ def run(*arguments):
 
 def start(*arguments, cwd):
     """Run the command in a new process."""
-    command = [sys.executable, "-m", "twinned.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "twinned.app.cli", *map(str, arguments)]
     source = str(Path(twinned.__file__).resolve().parents[1])  # works from any folder
     env = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=env)
@@ -625,7 +625,7 @@ def test_import_does_not_change_the_environment():
     code = (
         "import os\n"
         "before = dict(os.environ)\n"
-        "import twinned.cli\n"
+        "import twinned.app.cli\n"
         "assert dict(os.environ) == before, set(os.environ) - set(before)\n"
     )
     env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
@@ -636,12 +636,12 @@ def test_import_does_not_change_the_environment():
 def test_main_sets_the_wait_policy_of_openmp_before_scikit_learn_is_imported():
     code = (
         "import os, sys\n"
-        "import twinned.cli\n"
+        "import twinned.app.cli\n"
         "def app(**options):\n"
         "    assert os.environ['OMP_WAIT_POLICY'] == 'PASSIVE'\n"
         "    assert 'sklearn' not in sys.modules\n"
-        "twinned.cli.app = app\n"
-        "twinned.cli.main()\n"
+        "twinned.app.cli.app = app\n"
+        "twinned.app.cli.main()\n"
     )
     env = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
@@ -684,7 +684,7 @@ def test_debug_works_with_each_command(call):
 
 
 def test_pairs_of_neighbors_are_bounded():
-    from twinned.cli.model_options import NEIGHBOR_PARTNERS, ModelOptions
+    from twinned.app.cli.model_options import NEIGHBOR_PARTNERS, ModelOptions
 
     def pairs(model, option):
         return ModelOptions(model, False, option, "all", 0, False).make_twin(300).pairs
@@ -708,7 +708,7 @@ def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
-        "from twinned.cli import app\n"
+        "from twinned.app.cli import app\n"
         "for command in ([], ['fit'], ['predict']):\n"
         "    assert CliRunner().invoke(app, [*command, '--help']).exit_code == 0\n"
         "print([m for m in ('numpy', 'pandas', 'sklearn', 'skops') if m in sys.modules])\n"

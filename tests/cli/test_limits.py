@@ -9,8 +9,8 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from twinned import load
-from twinned.cli import app
-from twinned.cli.training_data import TrainingOptions, read_training_data, reading_code
+from twinned.app.cli import app
+from twinned.app.cli.training_data import TrainingOptions, read_training_data, reading_code
 
 
 @pytest.fixture

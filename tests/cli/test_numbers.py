@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.tables.columns import parse_limit
-from twinned.tables.dates import are_dates, parse_dates
-from twinned.tables.numbers import PLAIN, NumberFormat, detect_formats
+from twinned.app.tables.columns import parse_limit
+from twinned.app.tables.dates import are_dates, parse_dates
+from twinned.app.tables.numbers import PLAIN, NumberFormat, detect_formats
 
 NOTATIONS = [(".", ""), (",", ""), (".", ","), (",", "."), (",", " "), (".", "'")]
 numbers = st.lists(

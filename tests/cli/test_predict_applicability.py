@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned import TwinRegressor, cross_conformal
-from twinned.cli import app
+from twinned.app.cli import app
 
 
 def test_rows_outside_are_marked_and_reported(tmp_path):

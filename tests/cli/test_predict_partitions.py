@@ -20,8 +20,8 @@ from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import twinned
-from twinned.cli import app, partition_tasks, partitions
-from twinned.cli.cluster import MANIFEST, connect
+from twinned.app.cli import app, partition_tasks, partitions
+from twinned.app.cli.cluster import MANIFEST, connect
 
 distributed = pytest.importorskip("distributed")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -194,7 +194,7 @@ def test_infinite_and_missing_numbers(predict: Any, folder: Path) -> None:
 
 
 def test_unreachable_scheduler(predict: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twinned.cli.cluster._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("twinned.app.cli.cluster._CONNECT_SECONDS", 0.5)
     write(folder, rows(5, 0), "0.parquet")
     assert "cannot be reached" in error_line(predict(scheduler="tcp://127.0.0.1:9"))
     assert "cannot be reached" in error_line(predict(scheduler="nonsense://x"))
@@ -239,7 +239,7 @@ def test_arguments(predict: Any, folder: Path) -> None:
 def start_command(folder: Path, *arguments: str) -> Any:
     source = str(Path(twinned.__file__).resolve().parents[1])
     env = os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "twinned.cli", "predict", "m.twin", "data", "-o", "out"]
+    command = [sys.executable, "-m", "twinned.app.cli", "predict", "m.twin", "data", "-o", "out"]
     return subprocess.Popen(
         [*command, *arguments, "--json"], cwd=folder, env=env, stdout=subprocess.PIPE, text=True
     )

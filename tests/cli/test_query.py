@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned import TwinRegressor, query
-from twinned.cli import app
+from twinned.app.cli import app
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from twinned.cli import app
-from twinned.cli.training_data import TrainingOptions, read_training_data, reading_code
-from twinned.tables import ColumnKinds, ReadOptions, prediction_frame, read_table
+from twinned.app.cli import app
+from twinned.app.cli.training_data import TrainingOptions, read_training_data, reading_code
+from twinned.app.tables import ColumnKinds, ReadOptions, prediction_frame, read_table
 
 NAN = float("nan")
 

@@ -17,7 +17,7 @@ def test_predict_imports_no_library_that_it_does_not_use(tmp_path):
     (tmp_path / "rows.csv").write_text("a,b\n0.1,0.2\n0.5,0.3\n")
     code = (
         "import sys\n"
-        "from twinned.cli import app\n"
+        "from twinned.app.cli import app\n"
         "app(['predict', 'model.twin', 'rows.csv', '--digits', '17'], standalone_mode=False)\n"
         "unused = {'numba', 'jax', 'matplotlib', 'treelite', 'optax', 'dask', 'jinja2'}\n"
         "print(sorted(unused & set(sys.modules)))\n"

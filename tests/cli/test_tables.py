@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from twinned.cli.options import check_output_path
-from twinned.persistence.archive import write_atomically
-from twinned.tables import (
+from twinned.app.cli.options import check_output_path
+from twinned.app.tables import (
     ColumnKinds,
     ReadOptions,
     first_missing,
@@ -19,7 +18,8 @@ from twinned.tables import (
     target_column,
     training_frame,
 )
-from twinned.tables.columns import numeric_column
+from twinned.app.tables.columns import numeric_column
+from twinned.persistence.archive import write_atomically
 
 
 @pytest.fixture

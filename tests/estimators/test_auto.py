@@ -18,7 +18,6 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from twinned import AutoTwinRegressor, TwinRegressor
-from twinned._table import TableSchema
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.costs import CostModel
 from twinned.estimators.blending.members import (
@@ -32,6 +31,7 @@ from twinned.estimators.blending.members import (
 from twinned.estimators.blending.plan import MemberFits
 from twinned.estimators.blending.rows import default_folds, share_rows
 from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
+from twinned.rows.schema import TableSchema
 
 TWIN = ("linear_twin", TwinRegressor(Ridge(), memory_limit="2MB"))
 CHEAP = [

@@ -20,12 +20,12 @@ from twinned import (
     RandomAnchors,
     TwinNeuralRegressor,
 )
-from twinned._table import TableSchema, mark_missing
 from twinned.datasets import make_tf
 from twinned.models.neural.ensemble import SETTINGS, Setting
 from twinned.models.neural.problem import Scale, build_problem
 from twinned.models.relevance import learn_relevance
 from twinned.neural import _build_all, fit_many
+from twinned.rows.schema import TableSchema, mark_missing
 
 # 2 settings × 2 folds, then 2 members on all rows
 SMALL = {"hidden_sizes": (16, 16), "n_members": 2, "n_folds": 2, "max_steps": 60, "random_state": 0}

@@ -112,8 +112,8 @@ def test_diagnosis_where_a_fold_knows_nothing_of_a_feature():
 
 def test_known_features_count_pairs_with_two_known_rows():
     """Against a loop over pairs, for random tables and pairs."""
-    from twinned._table import TableSchema
     from twinned.estimators.training_set import TrainingPairBuilder, TrainingRows
+    from twinned.rows.schema import TableSchema
 
     rng = np.random.RandomState(1)
     for _ in range(20):

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import twinned
 from twinned import AutoTwinRegressor, TwinRegressor
-from twinned.cli import app
+from twinned.app.cli import app
 from twinned.estimators.blending.members import SIZES, TWIN_SIZES
 from twinned.export import select_member, to_c
 from twinned.export.members import separable_members

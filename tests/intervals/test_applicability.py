@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from twinned._neighbors import LearnedMetric
 from twinned.intervals.applicability import LABELS, ApplicabilityDomain, ClassStatistics
+from twinned.rows.neighbors import LearnedMetric
 
 
 def make_metric(lengths, noise):

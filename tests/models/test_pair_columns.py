@@ -6,11 +6,11 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from sklearn.model_selection import KFold
 
 from twinned import SemiSupervisedTwinRegressor, TwinRegressor
-from twinned._table import TableSchema
 from twinned.models.base_estimator import MAX_FEATURES
 from twinned.models.pair_columns import choose_pair_columns, held_out_error
 from twinned.models.sklearn import PairTrainingSet
 from twinned.pairing.features import PairFeatures
+from twinned.rows.schema import TableSchema
 
 BOOSTING = HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=5, early_stopping=False)
 

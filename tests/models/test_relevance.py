@@ -13,10 +13,10 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned._neighbors import LearnedMetric
 from twinned.models import relevance
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.relevance import learn_relevance, uses_learned_metric
+from twinned.rows.neighbors import LearnedMetric
 
 UNITS = np.array([1.0, 1000.0, 0.01])
 
@@ -131,10 +131,10 @@ def test_nearest_pairs_use_the_learned_metric(data):
     # the same pairs as on features divided by their length scales
     metric = learn_relevance(X, y)
     pairs = NearestPairs(4, metric="learned").draw(
-        len(X), lambda name: twinned._neighbors.NeighborIndex(X, name, learned=metric), None
+        len(X), lambda name: twinned.rows.neighbors.NeighborIndex(X, name, learned=metric), None
     )
     expected = NearestPairs(4).draw(
-        len(X), lambda name: twinned._neighbors.NeighborIndex(metric.transform(X), name), None
+        len(X), lambda name: twinned.rows.neighbors.NeighborIndex(metric.transform(X), name), None
     )
     np.testing.assert_array_equal(pairs, expected)
     twin = TwinRegressor(Ridge(), pairs=NearestPairs(4, metric="learned")).fit(X, y)

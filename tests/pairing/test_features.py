@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned._table import TableSchema
 from twinned.pairing.features import PAIR_FEATURES, PairFeatures
+from twinned.rows.schema import TableSchema
 
 SCHEMA = TableSchema(
     ["numeric", "categorical", "numeric", "categorical", "ordinal"],

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinned import AllPairs, NearestPairs, RandomPairs
-from twinned._neighbors import NeighborIndex
-from twinned._table import TableSchema
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import as_pair_strategy, draw_by_weight
+from twinned.rows.neighbors import NeighborIndex
+from twinned.rows.schema import TableSchema
 
 
 def test_all_pairs_are_all_ordered_pairs():

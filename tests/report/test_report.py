@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from twinned import AutoTwinRegressor, diagnose
-from twinned._formatting import format_number
+from twinned.app.report import collect, render
+from twinned.app.report.charts import Chart, bar_chart, powers, ticks
 from twinned.datasets import make_wsb
-from twinned.report import collect, render
-from twinned.report.charts import Chart, bar_chart, powers, ticks
+from twinned.rows.formatting import format_number
 
 SECTIONS = [
     "summary",

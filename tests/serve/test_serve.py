@@ -30,12 +30,12 @@ from sklearn.tree import DecisionTreeRegressor
 import twinned
 from tests.cli.test_real_files import excel
 from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor, save
+from twinned.app.serve import make_app
+from twinned.app.serve.batching import MicroBatcher
+from twinned.app.serve.errors import BadRequest
+from twinned.app.serve.service import BatchPredictions, PredictionService
 from twinned.datasets import make_wsb
 from twinned.exceptions import UnknownCategoryWarning
-from twinned.serve import make_app
-from twinned.serve.batching import MicroBatcher
-from twinned.serve.errors import BadRequest
-from twinned.serve.service import BatchPredictions, PredictionService
 
 testclient = pytest.importorskip("starlette.testclient")  # hides its deprecation of httpx
 X, y = make_wsb(40, random_state=0)
@@ -612,7 +612,7 @@ def test_ten_thousand_requests(client, url, request):
 def test_the_command_serves_on_loopback(tmp_path):
     save(TwinRegressor(LinearRegression()).fit(X, y), tmp_path / "m.twin")
     source = str(Path(twinned.__file__).resolve().parents[1])
-    command = [sys.executable, "-m", "twinned.cli", "serve", "m.twin", "--port", "0"]
+    command = [sys.executable, "-m", "twinned.app.cli", "serve", "m.twin", "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
         env={"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "PATH": "/usr/bin:/bin"},
@@ -634,7 +634,7 @@ def test_the_command_serves_on_loopback(tmp_path):
 def test_a_port_in_use_is_reported(twin, tmp_path):
     from typer.testing import CliRunner
 
-    from twinned.cli import app
+    from twinned.app.cli import app
 
     save(twin, tmp_path / "m.twin")
     with socket.socket() as other:

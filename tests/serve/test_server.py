@@ -12,9 +12,9 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from twinned import TwinRegressor
-from twinned.cli._errors import print_message, printable
-from twinned.serve import make_app
-from twinned.serve.server import make_server, open_listener
+from twinned.app.cli._errors import print_message, printable
+from twinned.app.serve import make_app
+from twinned.app.serve.server import make_server, open_listener
 
 BODY = json.dumps({"rows": [{"x0": 1.0}]}).encode()
 HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(BODY)
@@ -96,7 +96,7 @@ def test_the_head_of_a_second_request_is_not_waited_for(service):
 
 
 def test_a_half_sent_body_is_not_waited_for(service, monkeypatch):
-    monkeypatch.setattr("twinned.serve.app.READ_SECONDS", READ_SECONDS)
+    monkeypatch.setattr("twinned.app.serve.app.READ_SECONDS", READ_SECONDS)
     received, seconds = response_to(service[0], HEAD + BODY[:-3])
     assert received.startswith(b"HTTP/1.1 408")
     assert b"did not arrive within 0.3 seconds" in received

@@ -210,7 +210,7 @@ def _check_arguments(
     # Imported here because `twinned datasets list` does not need scikit-learn.
     from sklearn.utils import check_random_state
 
-    from twinned._validation import check_integer, check_real
+    from twinned.rows.validation import check_integer, check_real
 
     if noise is None:
         noise = PRINTED_NOISE if as_printed else file_noise

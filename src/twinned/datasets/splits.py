@@ -75,7 +75,7 @@ def forest_split(seed: int, n_rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_rows_and_seed(name: str, n_rows: Any, minimum: int, seed: Any) -> tuple[int, int]:
-    from twinned._validation import check_integer  # imports scikit-learn
+    from twinned.rows.validation import check_integer  # imports scikit-learn
 
     n_rows, seed = check_integer(name, n_rows, minimum), check_integer("seed", seed, minimum=0)
     if seed >= 2**32:

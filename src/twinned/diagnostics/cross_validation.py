@@ -15,14 +15,14 @@ import numpy as np
 from sklearn.base import clone
 
 from twinned._compat import safe_indexing
-from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import count_rows, validate_target
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.pairing.anchors import NearestAnchors
 from twinned.pairing.splits import Folds, row_folds
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
+from twinned.rows.validation import count_rows, validate_target
 
 N_FOLDS = 5
 MIN_ROWS = 20

@@ -10,8 +10,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.diagnostics.cross_validation import (
     CrossValidation,
     cross_validate_twin,
@@ -22,6 +20,8 @@ from twinned.diagnostics.result import CheckResult, Numbers, draw_curve, format_
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs

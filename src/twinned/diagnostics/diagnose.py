@@ -14,10 +14,6 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 
 from twinned._compat import safe_indexing
-from twinned._formatting import bullets, details, paragraph, preformatted, table, view
-from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import count_rows
 from twinned.diagnostics.cross_validation import check_diagnosable
 from twinned.diagnostics.data_checks import Finding, check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
@@ -31,6 +27,10 @@ from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning
 from twinned.models.censoring import TargetBounds, validate_bounds
 from twinned.pairing.splits import encode_groups
+from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
+from twinned.rows.validation import count_rows
 
 _REPORT_SHARE, _REPORT_SECONDS = 0.06, 1.5  # of the budget, for what follows the fits
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from twinned._formatting import ResultTable, format_significant, split_unit
-from twinned._table import Floats
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS, rmse_and_error
+from twinned.rows.formatting import ResultTable, format_significant, split_unit
+from twinned.rows.schema import Floats
 
 BLEND, MEAN = "blend", "mean of y"
 

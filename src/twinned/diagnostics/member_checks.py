@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.base import clone
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.diagnostics.cross_validation import CrossValidation, rmse
 from twinned.diagnostics.curves import anchor_curve, learning_curve, multiplier_check
 from twinned.diagnostics.errors import Comparison
@@ -26,6 +24,8 @@ from twinned.estimators.blending.costs import member_seconds, relevance_seconds
 from twinned.estimators.training_set import TargetArguments
 from twinned.models.threads import limit_threads
 from twinned.pairing.splits import Folds
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twinned._neighbors import NeighborIndex
-from twinned._table import Floats
-from twinned._validation import count_rows
 from twinned.diagnostics.cross_validation import check_diagnosable
 from twinned.diagnostics.data_checks.findings import CheckedTable
 from twinned.diagnostics.result import CheckResult, Numbers, format_percent
+from twinned.rows.neighbors import NeighborIndex
+from twinned.rows.schema import Floats
+from twinned.rows.validation import count_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

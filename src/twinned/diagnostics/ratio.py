@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.estimators.blending.weights import ratio_of_rmse
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 _CONFIDENCE = 0.95
 _MIN_GROUPS = 5

@@ -8,13 +8,13 @@ import numpy as np
 from scipy.stats import spearmanr
 from sklearn.base import clone
 
-from twinned._table import Floats
 from twinned.diagnostics.cross_validation import (
     CrossValidation,
     cross_validate_twin,
 )
 from twinned.diagnostics.result import CheckResult, Numbers, format_percent
 from twinned.estimators.base import BaseTwin
+from twinned.rows.schema import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

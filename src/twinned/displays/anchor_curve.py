@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 
-from twinned._table import Floats
-from twinned._validation import check_choice, check_integer
 from twinned.diagnostics.cross_validation import cross_validate_twin
 from twinned.diagnostics.curves import anchor_counts, anchor_curve, neighbor_curve
 from twinned.diagnostics.result import Numbers, draw_curve
 from twinned.displays.axes import Options, make_axes
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.results import rmse_and_error
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_choice, check_integer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

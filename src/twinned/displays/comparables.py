@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from twinned._compat import safe_indexing
-from twinned._formatting import format_number, format_significant
-from twinned._table import Floats
-from twinned._validation import check_integer, count_rows
 from twinned.displays.axes import GUIDE, Options, make_axes, merge
 from twinned.estimators.explain import COLUMNS
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
+from twinned.rows.formatting import format_number, format_significant
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_integer, count_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
-from twinned._table import Floats
-from twinned._validation import check_choice, check_integer, count_rows
 from twinned.displays.axes import GUIDE, Options, make_axes, merge
 from twinned.estimators.pipelines import predict_interval
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_choice, check_integer, count_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from twinned._compat import safe_indexing
-from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import check_real, count_rows
 from twinned.estimators.joint import MAX_ROWS, ErrorFeatures, JointPrediction
 from twinned.estimators.sampling import SamplingMixin
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_real, count_rows
 
 IMPROVEMENT, THOMPSON = ACQUISITIONS = ("improvement", "thompson")
 _N_SAMPLES = 2000  # by which the improvement of a batch is computed

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._table import Floats
+from twinned.rows.schema import Floats
 
 MAX_EXACT = 7  # features whose orders are all taken
 _MIXTURES_PER_PAIR = 2**MAX_EXACT  # about as many for more features

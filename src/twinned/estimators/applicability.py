@@ -22,9 +22,9 @@ from twinned.intervals.applicability import (
 from twinned.intervals.known_values import is_unlikely
 
 if TYPE_CHECKING:
-    from twinned._neighbors import Indices, LearnedMetric
-    from twinned._table import Floats, Rows, TableSchema
     from twinned.estimators.blocks import Queries
+    from twinned.rows.neighbors import Indices, LearnedMetric
+    from twinned.rows.schema import Floats, Rows, TableSchema
 
 
 class ApplicabilityMixin:

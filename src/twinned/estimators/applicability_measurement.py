@@ -13,9 +13,6 @@ from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import check_integer, count_rows, validate_target
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ignore_table_warnings
@@ -23,6 +20,9 @@ from twinned.intervals.applicability import LABELS, ClassStatistics
 from twinned.intervals.calibrated import CrossCalibrated
 from twinned.intervals.conformal import calibrate_from_folds
 from twinned.intervals.stored import StoredIntervals, check_confidence, quantile_rank
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_integer, count_rows, validate_target
 
 _EXTREME_SHARE = 0.2  # of the rows, held out at each end
 

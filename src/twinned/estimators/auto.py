@@ -11,17 +11,6 @@ import pandas as pd
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._dask import is_dask, predict_lazily
-from twinned._formatting import ResultTable
-from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import (
-    check_bool,
-    check_integer,
-    check_n_jobs,
-    check_real,
-    restore_on_failure,
-)
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.calibration import calibrate_blend, spread_around
 from twinned.estimators.blending.members import (
@@ -53,6 +42,17 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
 from twinned.models.threads import limit_threads
+from twinned.rows.dask import is_dask, predict_lazily
+from twinned.rows.formatting import ResultTable
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
+from twinned.rows.validation import (
+    check_bool,
+    check_integer,
+    check_n_jobs,
+    check_real,
+    restore_on_failure,
+)
 
 
 class AutoTwinRegressor(BaseTwin):

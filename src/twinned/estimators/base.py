@@ -14,15 +14,6 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned._dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
-from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, check_metric
-from twinned._table import Floats, Rows, TableSchema, row_labels, storable_labels
-from twinned._validation import (
-    check_bool,
-    check_integer,
-    validate_table,
-    validate_target,
-)
 from twinned.estimators.applicability import ApplicabilityMixin
 from twinned.estimators.blocks import Queries
 from twinned.estimators.explain import feature_labels, label_rows, no_comparables
@@ -35,6 +26,15 @@ from twinned.models.protocol import DifferenceModel
 from twinned.models.relevance import learn_relevance, relevance_of_features
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy
+from twinned.rows.dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
+from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, check_metric
+from twinned.rows.schema import Floats, Rows, TableSchema, row_labels, storable_labels
+from twinned.rows.validation import (
+    check_bool,
+    check_integer,
+    validate_table,
+    validate_target,
+)
 
 
 class ModelCache:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows, TableSchema
 from twinned.models.memory import map_row_blocks, row_blocks
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows, TableSchema
 
 Result = TypeVar("Result")
 

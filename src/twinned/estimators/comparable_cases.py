@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twinned._table import NUMERIC, Floats, TableSchema
-from twinned._validation import count_rows
 from twinned.estimators.adjustments import from_logarithm
 from twinned.estimators.explain import feature_labels
+from twinned.rows.schema import NUMERIC, Floats, TableSchema
+from twinned.rows.validation import count_rows
 
 Value = float | str | None  # a number, a category, or None where the value is missing
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from twinned._formatting import ResultTable
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.pairing.differences import difference
+from twinned.rows.formatting import ResultTable
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance")
 _FORMATS = {"weight": ".1%", "distance": ".3g"}

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import check_bool, restore_on_failure
 from twinned.models.gaussian_process import GaussianProcess, fit_gaussian_process
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_bool, restore_on_failure
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):

@@ -18,9 +18,9 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
-from twinned._neighbors import LearnedMetric
-from twinned._table import Floats
 from twinned.models.gaussian_process import KERNELS
+from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.schema import Floats
 
 MAX_ROWS = 5000  # whose correlation matrix is computed
 MAX_KNOWN = 1000  # known rows by which the process is conditioned

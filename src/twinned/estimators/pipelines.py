@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._table import Floats, is_table, row_labels
+from twinned.rows.schema import Floats, is_table, row_labels
 
 Transform = Callable[[Any], Any]
 

@@ -14,8 +14,6 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 import pandas as pd
 
-from twinned._neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, distance_matrix
-from twinned._table import Floats, Rows
 from twinned.estimators.adjustments import attribute
 from twinned.estimators.blocks import Queries, Selection, map_query_blocks
 from twinned.estimators.explain import comparables
@@ -32,6 +30,8 @@ from twinned.pairing.weights import (
     check_anchor_weights,
     combine,
 )
+from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex, distance_matrix
+from twinned.rows.schema import Floats, Rows
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

@@ -8,17 +8,17 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 
-from twinned._table import row_labels
-from twinned._validation import check_bool, check_integer, check_real
 from twinned.estimators.joint import MAX_ROWS, ErrorFeatures, JointPrediction, probability_positive
 from twinned.intervals.stored import StoredIntervals
 from twinned.models.threads import limit_threads
+from twinned.rows.schema import row_labels
+from twinned.rows.validation import check_bool, check_integer, check_real
 
 if TYPE_CHECKING:
-    from twinned._neighbors import Indices, LearnedMetric
-    from twinned._table import Floats, Rows
     from twinned.estimators.blocks import Queries
     from twinned.estimators.predictor import TwinPredictor
+    from twinned.rows.neighbors import Indices, LearnedMetric
+    from twinned.rows.schema import Floats, Rows
 
 # The anchors whose estimates are the functions; of more, a fixed random subset.
 _MAX_ANCHORS = 200

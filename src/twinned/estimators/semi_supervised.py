@@ -23,9 +23,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows
-from twinned._validation import (
+from twinned.estimators.training_set import max_pairs_in_memory
+from twinned.estimators.twin import TwinRegressor
+from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
+from twinned.models.memory import parse_memory_limit
+from twinned.pairing.loops import loop_sum
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows
+from twinned.rows.validation import (
     check_bool,
     check_integer,
     check_real,
@@ -34,11 +39,6 @@ from twinned._validation import (
     restore_on_failure,
     validate_target,
 )
-from twinned.estimators.training_set import max_pairs_in_memory
-from twinned.estimators.twin import TwinRegressor
-from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
-from twinned.models.memory import parse_memory_limit
-from twinned.pairing.loops import loop_sum
 
 _VALIDATION_FRACTION = 0.2  # of the labelled rows, which choose the best of several rounds
 

@@ -9,9 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._neighbors import Indices, NeighborIndex
-from twinned._table import Floats, Rows, TableSchema
-from twinned._validation import check_sample_weight, validate_target, validate_training_table
 from twinned.exceptions import MemoryLimitError
 from twinned.models.base_estimator import early_stopping_fraction, supports_weights
 from twinned.models.censoring import validate_bounds
@@ -22,6 +19,9 @@ from twinned.pairing.differences import difference
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_pairs, draw_by_weight
 from twinned.pairing.splits import held_out_rows
+from twinned.rows.neighbors import Indices, NeighborIndex
+from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.validation import check_sample_weight, validate_target, validate_training_table
 
 _MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
 # A difference that fewer pairs know is not used: boosting cannot bin a column without any known

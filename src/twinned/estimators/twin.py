@@ -15,15 +15,6 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from twinned._compat import raise_for_params, unwrap_search
-from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
-from twinned._table import Floats, Rows
-from twinned._validation import (
-    check_bool,
-    check_integer,
-    check_n_jobs,
-    restore_on_failure,
-    validate_target,
-)
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.training_set import (
     LabelledRows,
@@ -60,6 +51,15 @@ from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
 from twinned.pairing.screening import relevant_features
 from twinned.pairing.weights import as_weight_strategy
+from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
+from twinned.rows.schema import Floats, Rows
+from twinned.rows.validation import (
+    check_bool,
+    check_integer,
+    check_n_jobs,
+    restore_on_failure,
+    validate_target,
+)
 
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
 

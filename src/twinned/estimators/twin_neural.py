@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._table import Floats, Rows, TableSchema
-from twinned._validation import check_integer
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.neural_base import BaseNeural
@@ -19,6 +17,8 @@ from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.fixed_anchor import plain_parameters
 from twinned.models.neural.problem import Scale, TrainingProblem
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
+from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.validation import check_integer
 
 
 class TwinNeuralRegressor(BaseNeural, BaseTwin):

@@ -9,13 +9,13 @@ import numpy as np
 from scipy.optimize import nnls
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import check_integer, count_rows, validate_target
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blocks import Queries
 from twinned.estimators.neural_base import BaseNeural
 from twinned.models.greedy_selection import greedy_selection
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_integer, count_rows, validate_target
 
 _MAX_CANDIDATES = 1000  # anchors to choose from; of more, as many are drawn
 _MAX_ROWS = 400  # rows of each kind on which predictions are compared

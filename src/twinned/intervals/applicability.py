@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
-from twinned._table import Floats
 from twinned.intervals.known_values import KnownValues
 from twinned.models.gaussian_process import KERNELS
+from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
+from twinned.rows.schema import Floats
 
 INSIDE, EDGE, OUTSIDE = LABELS = ("inside", "edge", "outside")
 _EDGE, _OUTSIDE = LABELS.index(EDGE), LABELS.index(OUTSIDE)

@@ -7,9 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
-from twinned._validation import check_bool, check_choice
 from twinned.intervals.error_scale import (
     RELATIVE_FLOOR,
     WIDTHS,
@@ -24,6 +21,9 @@ from twinned.intervals.error_scale import (
 )
 from twinned.intervals.half_widths import calibration_view
 from twinned.intervals.stored import check_confidence, quantile_rank, store_intervals
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_bool, check_choice
 
 _BLOCK = 4_000_000  # queries × scores at once
 

@@ -24,14 +24,14 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned._table import Floats
-from twinned._validation import check_choice, check_integer, count_rows, validate_target
 from twinned.intervals.calibrated import Calibrated, CrossCalibrated, FoldModel
 from twinned.intervals.error_scale import (
     WIDTHS,
 )
 from twinned.models.threads import one_thread_if_remote
 from twinned.pairing.splits import Folds
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_choice, check_integer, count_rows, validate_target
 
 
 def conformal(model: Any, X_cal: Any, y_cal: Any, *, width: str = "std") -> Calibrated:

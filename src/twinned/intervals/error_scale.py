@@ -19,10 +19,10 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from twinned._neighbors import LEARNED, LearnedMetric, NeighborIndex
-from twinned._table import Floats, column_list, is_numeric_dtype, is_table, to_numeric
-from twinned._validation import check_choice, count_rows
 from twinned.models.relevance import learn_relevance
+from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
+from twinned.rows.schema import Floats, column_list, is_numeric_dtype, is_table, to_numeric
+from twinned.rows.validation import check_choice, count_rows
 
 WIDTHS = ["learned", "std", "constant"]
 # Of the mean standard deviation, added to each, so that no error scale is zero.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinned._formatting import details, paragraph, preformatted, table, view
-from twinned._table import Floats
 from twinned.intervals.stored import quantile_rank
+from twinned.rows.formatting import details, paragraph, preformatted, table, view
+from twinned.rows.schema import Floats
 
 _CONFIDENCES = (0.5, 0.8, 0.9, 0.95, 0.99)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 _N_STD = 3.0  # by which a number of rows exceeds the expected one
 

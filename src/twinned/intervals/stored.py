@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned._neighbors import Indices, LearnedMetric
-from twinned._table import Floats
-from twinned._validation import check_real
 from twinned.intervals.error_scale import ErrorScale, NeighborFeatures, ScaleInputs
 from twinned.intervals.weighted import likelihood_ratio, weighted_quantiles
+from twinned.rows.neighbors import Indices, LearnedMetric
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_real
 
 
 def store_intervals(

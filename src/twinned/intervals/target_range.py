@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinned._formatting import split_unit
-from twinned._table import Floats
+from twinned.rows.formatting import split_unit
+from twinned.rows.schema import Floats
 
 
 class TargetRange(NamedTuple):

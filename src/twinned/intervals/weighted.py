@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from twinned._table import Floats
+from twinned.rows.schema import Floats
 
 MAX_RATIO = 20.0  # a larger ratio, and a smaller one than its inverse, is an extrapolation
 

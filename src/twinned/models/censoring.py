@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 from sklearn.utils import check_array
 
-from twinned._table import Floats
-from twinned._validation import validate_target
+from twinned.rows.schema import Floats
+from twinned.rows.validation import validate_target
 
 _MIN_KNOWN = 2  # rows, of which a pair can be made
 _LEAST_VARIANCE = 1e-8  # within bounds, as a share of that without; rounding may leave less

@@ -19,8 +19,8 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
-from twinned._table import Floats
-from twinned._validation import check_choice, check_integer
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_choice, check_integer
 
 # Bounds of the length scales, in standard deviations of a feature, and of the noise variance in
 # units of the amplitude. Below the lower bound of the noise, the factorization is rounding error.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinned._table import Floats
+from twinned.rows.schema import Floats
 
 
 def greedy_selection(

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
-from twinned._table import Floats
 from twinned.models.censoring import TargetBounds, truncated_moments
 from twinned.models.gaussian_process import (
     KERNELS,
@@ -24,6 +23,7 @@ from twinned.models.gaussian_process import (
     fit_gaussian_process,
 )
 from twinned.models.relevance import fill_missing
+from twinned.rows.schema import Floats
 
 _MAX_KNOWN = 1000  # known rows of the process; of more, a random subset
 _LIKELIHOOD_ROWS = 500  # by which its hyperparameters are chosen

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from twinned._compat import set_booster
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows
 from twinned.models.memory import row_blocks
 from twinned.pairing.features import PairFeatures
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows
 
 _BLOCK_BYTES = 8_000_000  # of pairs in memory at once
 _FIRST_PAIRS = 1_000  # enough for LightGBM to resolve its parameters

@@ -16,11 +16,11 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GroupKFold, KFold
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.models.sklearn import PairTrainingSet
 from twinned.models.threads import limit_threads
 from twinned.pairing.features import PairFeatures
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 _N_FOLDS = 3  # of which one is held out
 _TRIAL_ITERATIONS = 60

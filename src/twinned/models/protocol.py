@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows
 
 
 class AnchoredModel(Protocol):

@@ -14,11 +14,11 @@ from typing import Any
 import joblib
 import numpy as np
 
-from twinned._neighbors import LEARNED, LearnedMetric
-from twinned._table import Floats, TableSchema
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.threads import limit_threads
 from twinned.pairing.weights import GPWeights
+from twinned.rows.neighbors import LEARNED, LearnedMetric
+from twinned.rows.schema import Floats, TableSchema
 
 MAX_ROWS = 500  # of which the length scales are learned
 _EXPONENT = 0.5  # of the inverse length scales

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from twinned._compat import is_search
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows
 from twinned.models.lightgbm import LazyPairMatrix, fit_in_blocks
 from twinned.models.protocol import AnchoredModel
 from twinned.models.threads import count_threads, limit_threads
@@ -23,6 +21,8 @@ from twinned.models.trees import AnchoredTrees, anchored_trees, enough_work
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.splits import pair_folds
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows
 
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
 _BLOCK_BYTES = 8_000_000

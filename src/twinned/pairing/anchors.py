@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned._neighbors import Indices, check_metric
-from twinned._validation import check_choice, check_integer
+from twinned.rows.neighbors import Indices, check_metric
+from twinned.rows.validation import check_choice, check_integer
 
 
 class AnchorStrategy(Protocol):

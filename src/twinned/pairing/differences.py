@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinned._table import Floats
+from twinned.rows.schema import Floats
 
 
 def difference(first: Floats, second: Floats) -> Floats:

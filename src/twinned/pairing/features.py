@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._table import Floats, Rows, TableSchema
-from twinned._validation import check_choice
+from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.validation import check_choice
 
 PAIR_FEATURES = ("concat", "concat+difference", "difference")
 

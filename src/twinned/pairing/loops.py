@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 
 def draw_loops(

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned._neighbors import Indices, NeighborIndex, check_metric
-from twinned._table import Floats
-from twinned._validation import check_bool, check_choice, check_integer
+from twinned.rows.neighbors import Indices, NeighborIndex, check_metric
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_bool, check_choice, check_integer
 
 # "auto" is all pairs up to this number (500 rows), which boosting fits in seconds, and random
 # partners beyond.

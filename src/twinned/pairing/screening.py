@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.ensemble import ExtraTreesRegressor
 
-from twinned._table import Floats
+from twinned.rows.schema import Floats
 
 DUPLICATE_CORRELATION = 0.999
 """Two features are copies where both correlations, of values and of ranks, exceed this."""

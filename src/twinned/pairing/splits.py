@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 MIN_TRAINING_ROWS = 10  # of a fold of groups
 

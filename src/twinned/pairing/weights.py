@@ -15,10 +15,10 @@ from scipy.optimize import nnls
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._neighbors import Indices, LearnedMetric
-from twinned._table import Floats
-from twinned._validation import check_choice, check_real, count_rows, validate_target
 from twinned.pairing.anchors import as_anchor_strategy
+from twinned.rows.neighbors import Indices, LearnedMetric
+from twinned.rows.schema import Floats
+from twinned.rows.validation import check_choice, check_real, count_rows, validate_target
 
 WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from twinned._table import CATEGORICAL, NUMERIC, TableSchema
-from twinned._validation import check_finite
 from twinned.estimators.blending.features import FeaturePreparation
 from twinned.intervals.error_scale import count_scale_features
 from twinned.models.gaussian_process import GaussianProcess
@@ -13,6 +11,8 @@ from twinned.pairing.features import PairFeatures
 from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS
 from twinned.persistence.values import BUILD, TAKE, State, hook, set_attributes
+from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
+from twinned.rows.validation import check_finite
 
 _MAX_ENCODED = 50_000_000  # elements of the encoded anchors
 _MAX_PROCESS_ROWS = 10_000  # the covariance of which takes 800 MB

@@ -6,8 +6,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from twinned._table import TableSchema
 from twinned.estimators.blending.features import FeaturePreparation
+from twinned.rows.schema import TableSchema
 
 SCHEMA = TableSchema(["numeric", "categorical", "numeric"], [[], ["a", "b", "c"], []], [0, 3, 0])
 

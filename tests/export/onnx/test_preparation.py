@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from twinned._table import TableSchema
 from twinned.estimators.blending.features import FeaturePreparation
 from twinned.export.onnx.inputs import encode_matrix, split_rows
 from twinned.export.onnx.preparation import add_preparation
+from twinned.rows.schema import TableSchema
 
 SCHEMA = TableSchema(
     ["numeric", "categorical", "numeric", "numeric", "categorical"],

@@ -7,10 +7,10 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.multioutput import MultiOutputRegressor
 
-from twinned._table import TableSchema
 from twinned.models.trees import anchored_trees
 from twinned.models.trees.kernel_types import MASK_WORDS, MAX_ANCHORS
 from twinned.pairing.features import PairFeatures
+from twinned.rows.schema import TableSchema
 
 
 def check_predictions():

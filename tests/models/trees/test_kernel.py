@@ -20,11 +20,11 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import NearestAnchors, RandomAnchors, TwinRegressor, load, save
-from twinned._table import TableSchema
 from twinned.models.trees import packing, predictor
 from twinned.models.trees.ensemble import FLOAT32, FLOAT64, Tree, TreeEnsemble
 from twinned.models.trees.predictor import AnchoredTrees, anchored_trees
 from twinned.pairing.features import PairFeatures
+from twinned.rows.schema import TableSchema
 
 
 @pytest.fixture

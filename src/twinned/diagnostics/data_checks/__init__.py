@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from twinned._neighbors import Indices
-from twinned._validation import count_rows, validate_target
 from twinned.diagnostics.cross_validation import MIN_ROWS, check_diagnosable
 from twinned.diagnostics.data_checks import columns, duplicates, shift, target
 from twinned.diagnostics.data_checks.findings import CODES, NOTE, WARNING, CheckedTable, Finding
 from twinned.diagnostics.data_checks.groups import check_groups
+from twinned.rows.neighbors import Indices
+from twinned.rows.validation import count_rows, validate_target
 
 __all__ = ["CODES", "NOTE", "WARNING", "Finding", "check_data", "suggest_logarithm"]
 

@@ -6,13 +6,13 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 
-from twinned._formatting import format_significant
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
 from twinned.diagnostics.data_checks.quick_model import held_out_together
 from twinned.diagnostics.result import format_percent
 from twinned.pairing.splits import distinct_rows
+from twinned.rows.formatting import format_significant
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 _LEAST_SHARE, _LEAST_ROWS = 0.01, 3  # of duplicate rows
 _CHANCE = 3.0  # times as many equal pairs as independent features would have

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twinned._neighbors import Indices, distance_matrix
-from twinned._table import CATEGORICAL, Floats, TableSchema, column_list, is_table
-from twinned._validation import validate_training_table
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.pairing.splits import distinct_rows
+from twinned.rows.neighbors import Indices, distance_matrix
+from twinned.rows.schema import CATEGORICAL, Floats, TableSchema, column_list, is_table
+from twinned.rows.validation import validate_training_table
 
 PAGE = "docs/checks.md"
 WARNING, NOTE = "warning", "note"

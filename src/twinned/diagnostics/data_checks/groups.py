@@ -9,9 +9,6 @@ from scipy.sparse import coo_array, hstack
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import rankdata
 
-from twinned._formatting import format_significant
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.diagnostics.data_checks.duplicates import GROUP_ADVICE, find_near_duplicates
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
 from twinned.diagnostics.data_checks.quick_model import (
@@ -20,6 +17,9 @@ from twinned.diagnostics.data_checks.quick_model import (
     tree_predictions,
 )
 from twinned.diagnostics.result import format_percent
+from twinned.rows.formatting import format_significant
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 _LEAST_SHARE = 0.1  # of rows in groups
 _LEAST_RATIO = 1.1  # of errors with groups held out together and with random folds

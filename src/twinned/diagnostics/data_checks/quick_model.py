@@ -13,11 +13,11 @@ import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.diagnostics.data_checks.findings import CheckedTable
 from twinned.diagnostics.ratio import Ratio, rmse_ratio
 from twinned.pairing.splits import Folds, row_folds
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 _N_FOLDS = 5
 _N_NEIGHBORS = 5

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import skew
 
-from twinned._formatting import format_significant
-from twinned._neighbors import Indices
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
 from twinned.diagnostics.data_checks.quick_model import quick_predictions
 from twinned.diagnostics.ratio import rmse_ratio
 from twinned.diagnostics.result import format_percent
+from twinned.rows.formatting import format_significant
+from twinned.rows.neighbors import Indices
 
 _LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from twinned._table import Floats
 from twinned.estimators.blending.plan import MemberResult
 from twinned.estimators.blending.rows import SharedRows
 from twinned.intervals.conformal import calibrate_from_folds
+from twinned.rows.schema import Floats
 
 
 def calibrate_blend(

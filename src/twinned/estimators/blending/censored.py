@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import has_fit_parameter
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, TableSchema
 from twinned.estimators.twin import TwinRegressor
 from twinned.models.censoring import TargetBounds
 from twinned.models.imputation import Imputation, impute_target
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, TableSchema
 
 
 @dataclass(frozen=True, eq=False)

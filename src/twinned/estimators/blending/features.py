@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._table import Floats, Rows, TableSchema, known_medians
+from twinned.rows.schema import Floats, Rows, TableSchema, known_medians
 
 
 @dataclass(frozen=True, eq=False)

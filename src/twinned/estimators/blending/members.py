@@ -14,9 +14,6 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import has_fit_parameter
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows, TableSchema
-from twinned._validation import check_choice
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.censored import (
     AllRows,
@@ -33,6 +30,9 @@ from twinned.models.base_estimator import (
     default_estimator,
 )
 from twinned.pairing.pairs import HalfPairs
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.validation import check_choice
 
 EFFORTS = ["fast", "balanced", "thorough"]
 SMALL = "small"  # a further effort of the members that are compared first, for short budgets

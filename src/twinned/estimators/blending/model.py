@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twinned._table import Floats, Rows, TableSchema
 from twinned.estimators.blending.features import to_matrix
 from twinned.estimators.blending.members import FittedMember
+from twinned.rows.schema import Floats, Rows, TableSchema
 
 _PAIRS_PER_BLOCK = 100_000
 

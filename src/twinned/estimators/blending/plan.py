@@ -22,7 +22,6 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from twinned._compat import is_remote_backend
-from twinned._table import Floats
 from twinned.estimators.blending.censored import impute_folds
 from twinned.estimators.blending.costs import CostModel, finishing_seconds
 from twinned.estimators.blending.members import (
@@ -35,6 +34,7 @@ from twinned.estimators.blending.members import (
 )
 from twinned.exceptions import SkippedMemberWarning
 from twinned.models.threads import limit_openmp, limit_threads, one_thread_if_remote
+from twinned.rows.schema import Floats
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
 # Expected gain: roughly the weight of a member in blends of the paper's data sets.

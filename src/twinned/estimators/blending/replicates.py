@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinned._table import Floats
 from twinned.pairing.splits import distinct_rows
+from twinned.rows.schema import Floats
 
 _LEAST_REPLICATED = 20  # distinct rows that occur more than once
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from twinned._table import Floats
 from twinned.estimators.blending.members import TrainingRows
 from twinned.estimators.blending.plan import MemberResult
 from twinned.estimators.blending.rows import SharedRows
 from twinned.estimators.blending.weights import Blend, fit_blend, ratio_of_rmse
+from twinned.rows.schema import Floats
 
 # of the numbers of a leaderboard in notebooks
 LEADERBOARD_FORMATS = {

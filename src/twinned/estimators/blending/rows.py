@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import check_cv
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, TableSchema
-from twinned._validation import (
-    check_integer,
-    check_sample_weight,
-    validate_target,
-    validate_training_table,
-)
 from twinned.estimators.blending.censored import CensoredRows, censored_folds
 from twinned.estimators.blending.members import TrainingRows
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import UnusedFeatureWarning
 from twinned.models.censoring import TargetBounds, validate_bounds
 from twinned.pairing.splits import Folds, distinct_rows, encode_groups, equal_features, row_folds
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, TableSchema
+from twinned.rows.validation import (
+    check_integer,
+    check_sample_weight,
+    validate_target,
+    validate_training_table,
+)
 
 # Models of 5 folds have a fifth fewer rows than the final ones. Of a small table they are clearly
 # worse, by a factor that differs between members: then weights and intervals are biased.

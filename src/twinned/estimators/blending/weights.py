@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.models.greedy_selection import greedy_selection
 from twinned.pairing.splits import Folds, row_folds
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 _GREEDY_ROUNDS = 41
 _GREEDY_GAIN = 1e-4  # relative fall of the squared error below which greedy selection ends

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._table import TableSchema
 from twinned.export.c.source import CSource, smallest_unsigned
+from twinned.rows.schema import TableSchema
 
 Singles = NDArray[np.float32]
 # in place of a code: the column is the feature itself, or 1 where its value is missing

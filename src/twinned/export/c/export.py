@@ -12,8 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._table import CATEGORICAL, Floats, TableSchema
-from twinned._validation import check_choice, validate_target
 from twinned._version import __version__
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
@@ -40,6 +38,8 @@ from twinned.intervals.error_scale import RELATIVE_FLOOR, positive_scale
 from twinned.intervals.stored import StoredIntervals, quantile_rank
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.persistence.archive import write_atomically
+from twinned.rows.schema import CATEGORICAL, Floats, TableSchema
+from twinned.rows.validation import check_choice, validate_target
 
 _N_TEST_ROWS = 10
 # Rows on which the exported model is compared with `predict`; fewer where there are many anchors.

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._table import CATEGORICAL, NUMERIC, TableSchema
 from twinned.export.c.columns import Singles
 from twinned.export.c.core import SUM, Core
 from twinned.export.c.source import CSource, float_literal
+from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
 
 FIRST_PERCENT, LAST_PERCENT = 50, 99
 _MAX_LISTED = 50  # categories of a feature that are listed

@@ -22,7 +22,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import RobustScaler, StandardScaler
 
 from twinned._compat import unwrap_search
-from twinned._table import TableSchema
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin import TwinRegressor
@@ -36,6 +35,7 @@ from twinned.models.trees.reader import read_trees
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.features import PairColumn
 from twinned.pairing.weights import FixedWeights, UniformWeights, as_weight_strategy
+from twinned.rows.schema import TableSchema
 
 _SCALERS = (RobustScaler, StandardScaler)
 _LINEAR = (

@@ -13,8 +13,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from twinned._validation import check_choice
 from twinned.exceptions import MissingExtraError
+from twinned.rows.validation import check_choice
 
 try:
     import onnx  # noqa: F401

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
-from twinned._table import CATEGORICAL, NUMERIC, ORDINAL, TableSchema
 from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor
 from twinned.export.onnx.refusal import refuse
+from twinned.rows.schema import CATEGORICAL, NUMERIC, ORDINAL, TableSchema
 
 MATRIX = "X"  # name of the only input of a table of numbers
 BATCH = "batch"  # name of the axis of rows

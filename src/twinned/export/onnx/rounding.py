@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from twinned._table import NUMERIC, Floats
 from twinned.export.onnx.assembly import unwrap
 from twinned.export.onnx.runtime import anchor_table, predict_table, target_spread
+from twinned.rows.schema import NUMERIC, Floats
 
 # The largest rounding of a feature that float32 inputs may have, in standard deviations. Where one
 # feature is rounded by up to 1e-6, at most 0.04 % of the predictions of networks change by more

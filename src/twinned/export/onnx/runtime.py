@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from twinned._table import NUMERIC, Floats, TableSchema, column_list, to_numeric
 from twinned.exceptions import MissingExtraError, ignore_table_warnings
 from twinned.export.onnx.assembly import unwrap
 from twinned.export.onnx.inputs import MATRIX
+from twinned.rows.schema import NUMERIC, Floats, TableSchema, column_list, to_numeric
 
 
 def predict_onnx(path: str | PathLike[str], X: Any) -> dict[str, Floats]:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twinned._neighbors import LEARNED, LearnedMetric
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.predictor import TwinPredictor
 from twinned.export.onnx.distances import add_distances, add_nearest
@@ -19,6 +18,7 @@ from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairColumn
 from twinned.pairing.weights import DistanceWeights, FixedWeights, GPWeights, UniformWeights
+from twinned.rows.neighbors import LEARNED, LearnedMetric
 
 # (body, query, indices of its anchors or None) → (member, anchor, output)
 Differences = Callable[[Graph, Tensor, Tensor | None], Tensor]

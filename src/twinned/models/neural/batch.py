@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._table import Floats
 from twinned.models.neural.ensemble import NO_STOP, Setting
 from twinned.models.neural.inputs import FeatureFactors, NetworkInputs
 from twinned.models.neural.padding import pad_to, round_up
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.training import MemberArrays, ProblemArrays
+from twinned.rows.schema import Floats
 
 
 class Member(NamedTuple):

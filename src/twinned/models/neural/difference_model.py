@@ -8,8 +8,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows
 from twinned.models.memory import MemoryBudget, map_row_blocks
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.inference import (
@@ -25,6 +23,8 @@ from twinned.models.neural.network import Shape
 from twinned.models.neural.padding import pad_to
 from twinned.models.neural.problem import Scale
 from twinned.models.neural.reduce_anchors import block_limits, mean_and_variance
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows
 
 # A block of pairs this large stays in the cache of a CPU; larger ones are slower, not faster.
 _CPU_BLOCK_BYTES = 8_000_000

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._neighbors import Indices
-from twinned._table import Floats
 from twinned.models.greedy_selection import greedy_selection
 from twinned.pairing.splits import row_folds
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats
 
 
 class Setting(NamedTuple):

@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._table import Floats
 from twinned.models.neural.batch import Member, fold_members, stack_problems
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.dispatch import TrainingRun, map_members
@@ -32,6 +31,7 @@ from twinned.models.neural.published import resolve_schedule, steps_per_epoch, t
 from twinned.models.neural.published_loss import PublishedConfig
 from twinned.models.neural.selection import Selection, TrainedMembers, converged, select
 from twinned.models.neural.training import MemberArrays, ProblemArrays, TrainingConfig
+from twinned.rows.schema import Floats
 
 # Other points of its batch that each point is paired with. In the same processor time, more points
 # with fewer partners each have a lower out-of-fold error (`benchmarks/neural_partners.py`).

@@ -13,9 +13,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from twinned._table import Floats
 from twinned.models.neural.inference import Matrix, MemberParameters
 from twinned.models.neural.network import Network, Parameters, Shape
+from twinned.rows.schema import Floats
 
 
 def plain_parameters(

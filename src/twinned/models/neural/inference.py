@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from twinned._neighbors import Indices
 from twinned.models.neural.network import Network, Parameters, Shape
 from twinned.models.neural.padding import pad_rows, pad_to, round_up
 from twinned.models.neural.training import (
@@ -23,6 +22,7 @@ from twinned.models.neural.training import (
     TrainingConfig,
     over_members,
 )
+from twinned.rows.neighbors import Indices
 
 Matrix = NDArray[np.float32]  # scaled and padded features, (row, feature)
 MemberParameters = dict[str, NDArray[np.float32]]  # leading axis member

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._neighbors import Indices, LearnedMetric
-from twinned._table import Floats, TableSchema
 from twinned.models.neural.parameters import MAX_RELEVANT_FEATURES, member_settings
 from twinned.models.relevance import RelevanceCache, relevance_factors
 from twinned.pairing.screening import distinct_features, relevant_features
+from twinned.rows.neighbors import Indices, LearnedMetric
+from twinned.rows.schema import Floats, TableSchema
 
 
 class WeightedRows(NamedTuple):

@@ -6,12 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from twinned._validation import (
-    check_choice,
-    check_integer,
-    check_n_jobs,
-    check_real,
-)
 from twinned.models.memory import parse_memory_limit
 from twinned.models.neural.ensemble import (
     EFFORTS,
@@ -23,6 +17,12 @@ from twinned.models.neural.ensemble import (
 from twinned.models.neural.network import ACTIVATIONS
 from twinned.models.neural.published import RECIPES
 from twinned.pairing.weights import as_weight_strategy
+from twinned.rows.validation import (
+    check_choice,
+    check_integer,
+    check_n_jobs,
+    check_real,
+)
 
 # Whether features are scaled by their relevance; None differs between members.
 _SCALINGS = {"auto": None, "standard": False, "relevance": True, "signed_max": False}

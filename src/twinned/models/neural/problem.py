@@ -9,14 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from twinned._neighbors import Indices, LearnedMetric, NeighborIndex
-from twinned._table import Floats, Rows, TableSchema, known_medians, mark_missing
-from twinned._validation import (
-    check_sample_weight,
-    validate_table,
-    validate_target,
-    validate_training_table,
-)
 from twinned.models.censoring import TargetBounds, validate_bounds
 from twinned.models.imputation import finite_bounds
 from twinned.models.neural.ensemble import draw_folds
@@ -38,6 +30,14 @@ from twinned.models.relevance import RelevanceCache, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
 from twinned.pairing.splits import equal_features
+from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
+from twinned.rows.schema import Floats, Rows, TableSchema, known_medians, mark_missing
+from twinned.rows.validation import (
+    check_sample_weight,
+    validate_table,
+    validate_target,
+    validate_training_table,
+)
 
 _FLOAT64 = np.dtype(np.float64)
 

@@ -20,11 +20,11 @@ import optax
 from jax import Array
 from numpy.typing import NDArray
 
-from twinned._validation import check_integer
 from twinned.models.neural import counter_rng
 from twinned.models.neural.network import Parameters, Shape, initial_parameters
 from twinned.models.neural.published_loss import PublishedConfig, PublishedLoss
 from twinned.models.neural.training import MemberArrays, ProblemArrays
+from twinned.rows.validation import check_integer
 
 RECIPES = ("modern", "published", "written")
 EPOCHS_AT_ONCE = 8  # between two checks whether all members have stopped

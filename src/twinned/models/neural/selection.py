@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from twinned._table import Floats
 from twinned.models.neural.ensemble import NO_STOP, allocate_members, select_settings
 from twinned.models.neural.inference import MemberParameters
 from twinned.models.neural.problem import TrainingProblem
+from twinned.rows.schema import Floats
 
 # A setting stops early if that lowers the error of its out-of-fold predictions by this share.
 _LEAST_GAIN = 0.05

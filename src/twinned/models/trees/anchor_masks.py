@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows
 from twinned.models.trees.kernel_types import (
     CATEGORY,
     COLUMN_FIELDS,
@@ -33,6 +31,8 @@ from twinned.models.trees.kernel_types import (
     AnchorMasks,
 )
 from twinned.pairing.features import PairColumn
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows
 
 # Fewer anchors per chunk where many row columns would need large tables.
 _TABLE_ROWS = 250_000

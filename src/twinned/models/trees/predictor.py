@@ -9,8 +9,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from twinned._neighbors import Indices
-from twinned._table import Floats, Rows
 from twinned.models.threads import count_threads
 from twinned.models.trees.anchor_masks import (
     PairLayout,
@@ -34,6 +32,8 @@ from twinned.models.trees.packing import group_trees, pack_trees
 from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import estimate
 from twinned.pairing.features import PairFeatures
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows
 
 # For fewer pairs times trees, pairs are built: that takes a second or less, as long as loading the
 # kernel does, and compiling it takes several seconds the first time.

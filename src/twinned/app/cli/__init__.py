@@ -1,0 +1,113 @@
+"""Command line `twinned`, with one module per command.
+
+Heavy libraries are imported inside the commands, so that `--help` is fast.
+"""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from twinned._compat import usage_error_type
+from twinned._version import __version__
+from twinned.app.cli._errors import print_message, print_usage_error, set_debug
+from twinned.app.cli.advise import advise_command
+from twinned.app.cli.explain import explain_command
+from twinned.app.cli.export import export_command
+from twinned.app.cli.fit import fit_command
+from twinned.app.cli.options import flag_option
+from twinned.app.cli.predict import predict_command
+from twinned.app.cli.query import query_command
+from twinned.app.cli.serve import serve_command
+
+
+class _CommandGroup(TyperGroup):
+    """The commands, with the global option `--debug` before or after the name of a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        others = [argument for argument in args if argument != "--debug"]
+        return super().parse_args(ctx, ["--debug", *others] if len(others) < len(args) else args)
+
+
+app = typer.Typer(
+    cls=_CommandGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # a bug shows a plain traceback
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"twinned {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _twinned(
+    version: Annotated[
+        bool,
+        flag_option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, flag_option("--debug", help="Also print the traceback of an error, in any command.")
+    ] = False,
+) -> None:
+    """Twinned regression: learn differences between points, predict from anchors.
+
+    Check whether twinning helps on a table, fit a model, then predict the rows of another table:
+
+        twinned advise houses.csv --target price --report advice.html
+
+        twinned fit houses.csv --target price -o houses.twin
+
+        twinned predict houses.twin new.csv --interval 0.9 -o prices.csv
+
+        twinned explain houses.twin new.csv --rows 2
+
+    Each command has its own help, such as twinned fit --help.
+    """
+    set_debug(debug)
+
+
+app.command("advise", no_args_is_help=True)(advise_command)
+app.command("fit", no_args_is_help=True)(fit_command)
+app.command("predict", no_args_is_help=True)(predict_command)
+app.command("explain", no_args_is_help=True)(explain_command)
+app.command("query", no_args_is_help=True)(query_command)
+app.command("export", no_args_is_help=True)(export_command)
+app.command("serve", no_args_is_help=True)(serve_command)
+
+
+@app.command(
+    "datasets",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def _datasets_command(context: typer.Context) -> None:
+    """List, fetch and show the data sets of the paper."""
+    # `app.add_typer` would import the module, and so pandas, for every `twinned --help`.
+    from twinned.app.cli.datasets import app as subcommands
+
+    code = subcommands(args=context.args, prog_name="twinned datasets", standalone_mode=False)
+    raise typer.Exit(code or 0)
+
+
+def main() -> None:
+    """Run the command `twinned`; a wrong call is reported in one line, with exit code 2."""
+    # OpenMP threads that spin while they wait slow down a busy machine and gain nothing on an idle
+    # one. The variable takes effect because scikit-learn is imported later, inside the commands.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        sys.exit(app(prog_name="twinned", standalone_mode=False))
+    except usage_error_type() as error:
+        print_usage_error(error)
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
+        print_message("error", "interrupted.")
+        sys.exit(130)

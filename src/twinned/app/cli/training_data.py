@@ -1,0 +1,349 @@
+"""Training data of a table: features, target, groups and labels, as the options specify."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinned import tables
+from twinned.app.tables import ColumnKinds, ReadOptions, Table, Target
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+# Spellings of a missing value that pandas knows; it distinguishes upper and lower case.
+_PANDAS_MISSING = {"", "NA", "N/A", "n/a", "#N/A", "<NA>", "nan", "NaN", "null", "NULL", "None"}
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options of `twinned fit` and `twinned advise` that determine the training data."""
+
+    target: str
+    log_target: bool = False
+    drop: list[str] = field(default_factory=list)
+    group: str | None = None
+    label: str | None = None
+    kinds: ColumnKinds = field(default_factory=ColumnKinds)
+    reading: ReadOptions = field(default_factory=ReadOptions)
+    lower_bound: float | None = None
+
+    def named_columns(self) -> dict[str, list[str]]:
+        """Return the columns that each option names."""
+        single = {"--group": self.group, "--label": self.label}
+        return {
+            **{option: [name] for option, name in single.items() if name is not None},
+            "--drop": self.drop,
+            **{option: list(names) for option, names in self.kinds.options().items()},
+        }
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Features, target in its own units, labels of the rows, and their groups, if there are any.
+
+    `labels` are the cells of `--label`, or the lines or rows of the file; they index `X`.
+    `y` is NaN where a cell of the target is a limit, such as <5; `bounds` are then the arguments
+    `y_lower` and `y_upper` of `fit`, and otherwise empty.
+    `notes` are lines for the user: what was detected, and which columns are not used and why.
+    """
+
+    table: Table
+    X: pd.DataFrame
+    y: np.ndarray
+    groups: np.ndarray | None
+    labels: list[str]
+    notes: list[str]
+    bounds: dict[str, np.ndarray] = field(default_factory=dict)
+    n_dropped: int = 0  # rows without a value of the target
+
+    @property
+    def n_censored(self) -> int:
+        """Number of rows whose target is a limit."""
+        return int((self.y != self.y).sum())  # NaN differs from itself
+
+    def target_arguments(
+        self, log_target: bool, rows: Any = slice(None)
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The target and, if there are any, its bounds y_lower and y_upper for a fit to these rows.
+
+        With `log_target`, they are those of a regressor that takes the logarithm of y.
+        """
+        from twinned.models.censoring import log_target_arguments
+
+        y, bounds = self.y[rows], {name: bound[rows] for name, bound in self.bounds.items()}
+        if not (bounds and log_target):
+            return y, bounds
+        y, *logarithms = log_target_arguments(y, *bounds.values())
+        return y, dict(zip(bounds, logarithms, strict=True))
+
+    @property
+    def row_names(self) -> list[str]:
+        """Labels of the rows with the line or row of the file that holds each."""
+        names = [self.table.row_name(row) for row in range(len(self.table))]
+        both = zip(self.labels, names, strict=True)
+        return [name if label == name else f"{label} ({name})" for label, name in both]
+
+
+def read_training_data(path: str | Path, options: TrainingOptions) -> TrainingData:
+    """Read the training data of a CSV, Excel or Parquet file.
+
+    A ValueError names the option or the line of the file.
+    """
+    import pandas as pd
+
+    table = tables.read_table(Path(path), options.reading)
+    _check_columns(table, options)
+    n_rows = len(table)
+    table, dropped = _drop_unlabelled(table, options.target)
+    excluded = [options.target, *options.drop, options.group, options.label]
+    names = [name for name in table.names if name not in excluded]
+    target, bound_note = _read_target(table, options)
+    X, notes = tables.training_frame(table, names, options.kinds)
+    if "" in X.columns:
+        raise ValueError(
+            f"{table.path}, column {table.names.index('') + 1} has no name; name it, or exclude it "
+            'with --drop "".'
+        )
+    if X.shape[1] == 0:
+        reasons = f" ({' '.join(notes)})" if notes else ""
+        raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
+    labels = row_labels(table, options.label)
+    X.index = pd.Index(labels, dtype=object)  # a fitted model stores them as the names of anchors
+    groups = _read_groups(table, options.group)
+    n_limits = int(target.is_limit.sum())
+    bounds = {"y_lower": target.lower, "y_upper": target.upper} if n_limits else {}
+    limits = _limit_note(table, options.target, n_limits, bound_note)
+    notes = [*tables.reading_note(table), *dropped, *limits, *notes]
+    n_dropped = n_rows - len(table)
+    return TrainingData(table, X, target.y, groups, labels, notes, bounds, n_dropped)
+
+
+def row_labels(table: Table, label: str | None) -> list[str]:
+    """Return the names of the rows in a column, or the lines or rows of the file.
+
+    A row without a name has that of its line as well.
+    """
+    names = [table.row_name(row) for row in range(len(table))]
+    if label is None:
+        return names
+    return [
+        name if tables.is_missing(cell) else cell
+        for name, cell in zip(names, table.column(label), strict=True)
+    ]
+
+
+def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
+    """Read the features of the training data from another table."""
+    table = tables.read_table(path, reading)
+    names = [str(name) for name in data.X.columns]
+    table.require(tables.source_columns(table, names), "features of the training table")
+    is_text = [data.X[name].dtype == "category" for name in names]
+    categories = [
+        list(data.X[name].cat.categories) if text else None
+        for name, text in zip(names, is_text, strict=True)
+    ]
+    return tables.prediction_frame(table, names, categories)[0]
+
+
+def _check_columns(table: Table, options: TrainingOptions) -> None:
+    """Raise a ValueError for absent columns, and for those that two options name."""
+    table.require([options.target], "--target")
+    kinds = options.kinds.options()
+    kind_of: dict[str, str] = {}
+    for option, names in options.named_columns().items():
+        table.require(names, option)
+        if options.target in names:
+            raise ValueError(f"{option} names {options.target!r}, which is the --target.")
+        for name in names if option in kinds else ():
+            other = kind_of.setdefault(name, option)
+            if other != option:
+                raise ValueError(f"{other} and {option} both name {name!r}.")
+
+
+def _drop_unlabelled(table: Table, target: str) -> tuple[Table, list[str]]:
+    """Return the rows whose target has a value, and a note on the others, if there are any."""
+    rows = [row for row, cell in enumerate(table.column(target)) if not tables.is_missing(cell)]
+    n_dropped = len(table) - len(rows)
+    if not n_dropped:
+        return table, []
+    if not rows:
+        raise ValueError(f"{table.path}, column {target!r} has no value, and it is the --target.")
+    reason = f"have no value of {target!r} and are not used"
+    return table.take(rows), [f"{table.path}: {n_dropped:,} of {len(table):,} rows {reason}."]
+
+
+def _limit_note(table: Table, target: str, n_limits: int, bound_note: str) -> list[str]:
+    """Return a note on limits in the target, if there are any."""
+    if not n_limits:
+        return []
+    return [
+        f"{table.path}, column {target!r}: {n_limits} of {len(table)} values are limits such as <5 "
+        "or >100; they are fitted as censored labels, and errors are those of the other rows."
+        + bound_note
+    ]
+
+
+def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, str]:
+    """Return the target, and a sentence on the lower bound of its limits."""
+    target = tables.target_column(table, options.target)
+    if len(table) < 2:
+        raise ValueError(f"{table.path} has 1 row; a pair needs two.")
+    n_known = int((~target.is_limit).sum())
+    if n_known < 2:
+        raise ValueError(
+            f"{table.path}, column {options.target!r} has {n_known} values that are not "
+            "limits; at least 2 are needed."
+        )
+    if not target.is_limit.any() and target.y.min() == target.y.max():
+        raise ValueError(
+            f"{table.path}, column {options.target!r} is {target.y[0]:g} in all rows; there is "
+            "nothing to predict."
+        )
+    if options.log_target:
+        _check_logarithm(table, target, options.target)
+    return _with_lower_bound(table, target, options)
+
+
+def _check_logarithm(table: Table, target: Target, name: str) -> None:
+    """Raise a ValueError for a cell whose logarithm cannot be fitted."""
+    wrong = (target.y <= 0) | (target.is_limit & (_finite_limit(target) <= 0))
+    if wrong.any():
+        row = int(wrong.argmax())
+        cell = table.column(name)[row]
+        reason = "has no logarithm; --log-target takes positive values and limits only"
+        raise ValueError(f"{table.location(row, name)}: {cell} {reason}.")
+
+
+def _finite_limit(target: Target) -> np.ndarray:
+    """Return the value of each limit, and the known values."""
+    import numpy as np
+
+    return np.where(np.isfinite(target.upper), target.upper, target.lower)
+
+
+def _with_lower_bound(table: Table, target: Target, options: TrainingOptions) -> tuple[Target, str]:
+    """Return the target with the lower bound of values such as <5, and a sentence on it.
+
+    It is that of the option, or 0 if all values and limits are positive.
+    """
+    below = target.lower == -math.inf
+    bound = options.lower_bound
+    lowest = min(target.y[~target.is_limit].min(), target.upper.min())
+    if bound is None:
+        if not below.any() or lowest <= 0:
+            return target, ""
+        reason = "as all values are positive; --lower-bound sets another, such as -inf"
+        return target.with_lower_bound(0.0), f" Those below a limit are at least 0, {reason}."
+    if math.isnan(bound) or bound == math.inf:
+        raise ValueError(f"--lower-bound must be a number or -inf, not {bound}.")
+    wrong = (target.y < bound) | (target.is_limit & (target.upper <= bound))
+    if wrong.any():
+        row = int(wrong.argmax())
+        cell = f"{table.location(row, options.target)}: {table.column(options.target)[row]}"
+        raise ValueError(f"{cell} is below the --lower-bound {bound:g}.")
+    if not below.any() or bound == -math.inf:
+        return target, ""
+    return target.with_lower_bound(bound), f" Those below a limit are at least {bound:g}."
+
+
+def _read_groups(table: Table, group: str | None) -> np.ndarray | None:
+    """Return the names of the groups of rows; missing names and a single group are refused."""
+    if group is None:
+        return None
+    import numpy as np
+
+    from twinned.pairing.splits import encode_groups
+
+    column = table.column(group)
+    missing = next((row for row, cell in enumerate(column) if tables.is_missing(cell)), None)
+    if missing is not None:
+        cell = table.location(missing, group)
+        raise ValueError(f"{cell} has no value, and it is the --group.")
+    labels = np.array(column, dtype=object)
+    encode_groups(labels, len(table))
+    return labels
+
+
+def reading_code(data: TrainingData, options: TrainingOptions) -> str:
+    """Return the lines of Python that read the table as it was read here."""
+    table, X = data.table, data.X
+    if not _is_plain(data):
+        names = "X, y = data.X, data.y" if data.groups is None else "X, y, groups = data.X, data.y"
+        default = TrainingOptions("")
+        given = _arguments(options, default)
+        classes = [name for name in ("ColumnKinds", "ReadOptions") if f"{name}(" in given]
+        return "\n".join(
+            [
+                *([f"from twinned.app.tables import {', '.join(classes)}"] if classes else []),
+                "from twinned.app.cli.training_data import TrainingOptions, read_training_data",
+                f"options = TrainingOptions({given})",
+                f"data = read_training_data({str(table.path)!r}, options)",
+                names + ("" if data.groups is None else ", data.groups"),
+                *([f"{', '.join(data.bounds)} = data.bounds.values()"] if data.bounds else []),
+            ]
+        )
+    categories = {name: "category" for name in X.columns if X[name].dtype == "category"}
+    dropped = [name for name in table.names if name not in X.columns]
+    lines = [
+        "import pandas as pd",
+        f"data = pd.read_csv({str(table.path)!r}{_csv_arguments(data)})"
+        + (f".astype({categories!r})" if categories else ""),
+        f"X, y = data.drop(columns={dropped!r}), data[{options.target!r}]",
+    ]
+    if options.group is not None:
+        lines.append(f"groups = data[{options.group!r}]")
+    return "\n".join(lines)
+
+
+def _arguments(value: Any, default: Any) -> str:
+    """Return the fields of a dataclass that differ from those of `default`, as arguments."""
+    return ", ".join(
+        f"{each.name}={_as_code(own)}"
+        for each in fields(value)
+        if (own := getattr(value, each.name)) != getattr(default, each.name)
+    )
+
+
+def _as_code(value: object) -> str:
+    """Return a value as Python code; a table's options without those that are not given."""
+    if isinstance(value, ColumnKinds | ReadOptions):
+        return f"{type(value).__name__}({_arguments(value, type(value)())})"
+    return f"float({str(value)!r})" if value == -math.inf else repr(value)
+
+
+def _is_plain(data: TrainingData) -> bool:
+    """Whether `pandas.read_csv` reads the table in the same way."""
+    table = data.table
+    if table.line_word != "line" or "" in table.names or data.bounds or data.n_dropped:
+        return False
+    if any(name not in table.names for name in data.X.columns):
+        return False  # made from limits or dates
+    used = [name for name in data.X.columns if data.X[name].dtype != "category"]
+    formats = [table.number_format(name) for name in used]
+    if any(each.sign or each.ambiguous for each in formats):
+        return False
+    if len(set(formats)) > 1:
+        return False
+    cells = {cell for name in used for cell in table.column(name)}
+    return not any("−" in cell or tables.is_missing(cell) for cell in cells - _PANDAS_MISSING)
+
+
+def _csv_arguments(data: TrainingData) -> str:
+    """Return the arguments of `pandas.read_csv` besides the path."""
+    reading, table = data.table.reading, data.table
+    used = [name for name in data.X.columns if data.X[name].dtype != "category"]
+    number_format = table.number_format(used[0]) if used else None
+    arguments = {
+        "sep": None if reading.separator == "," else reading.separator,
+        "encoding": None if reading.encoding in ("utf-8", "utf-8-sig") else reading.encoding,
+    }
+    if reading.separator == " ":
+        arguments["sep"] = r"\s+"
+    if number_format is not None:
+        arguments["decimal"] = None if number_format.decimal == "." else number_format.decimal
+        arguments["thousands"] = number_format.thousands or None
+    return "".join(f", {name}={value!r}" for name, value in arguments.items() if value is not None)

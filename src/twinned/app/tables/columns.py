@@ -1,0 +1,237 @@
+"""Conversion of a column to numbers, categories or date parts, with errors that name the cell."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from twinned.app.tables.dates import PARTS, find_no_date, parse_dates
+from twinned.app.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
+from twinned.app.tables.table import Table, distinct_values, is_missing, parse_number, quoted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+BOOLEANS = {"true": 1.0, "false": 0.0}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Different cells of a column by what they hold; all empty where all cells are numbers."""
+
+    numbers: list[str]
+    limits: list[str]
+    texts: list[str]
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all cells are numbers or limits; limits alone are categories."""
+        return not self.texts and (bool(self.numbers) or not self.limits)
+
+    @property
+    def is_mostly_numeric(self) -> bool:
+        """Whether text seems to be a mistake in a numeric column."""
+        if not self.numbers:
+            return False
+        return len(self.texts) <= len(self.numbers) + len(self.limits)
+
+
+def column_contents(table: Table, name: str) -> Contents:
+    """Sort the different cells of a column into numbers, limits and texts."""
+    contents = Contents([], [], [])
+    numbers, number_format = table.numbers(name), table.number_format(name)
+    if None not in numbers:
+        return contents
+    distinct = dict(zip(table.column(name), numbers, strict=True))
+    for cell, number in distinct.items():
+        if number is None:
+            is_limit = parse_limit(cell, number_format) is not None
+            (contents.limits if is_limit else contents.texts).append(cell)
+        elif not math.isnan(number):
+            contents.numbers.append(cell)
+    return contents
+
+
+def parse_limit(cell: str, number_format: NumberFormat = PLAIN) -> tuple[float, float] | None:
+    """Return the value that replaces a limit, and −1 (below) or 1 (above); None for other cells.
+
+    The value is half of a limit that the true value is below, if that is positive, else the limit.
+
+    >>> parse_limit("<5"), parse_limit(">100"), parse_limit("5")
+    ((2.5, -1.0), (100.0, 1.0), None)
+    """
+    side, rest = split_limit(cell)
+    limit = number_format.parse(rest) if side else None
+    if limit is None:
+        return None
+    return (limit / 2 if side < 0 and limit > 0 else limit), side
+
+
+def is_boolean(column: Sequence[str]) -> bool:
+    present = {cell.lower() for cell in distinct_values(column)}
+    return bool(present) and present <= BOOLEANS.keys()
+
+
+def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Convert a column to float64 of shape (n_rows,), missing values to NaN.
+
+    Also returns −1 in the rows of values below a limit, 1 above and 0 elsewhere. Text and infinity
+    raise a ValueError that names the cell and ends with `hint`.
+    """
+    import numpy as np
+
+    column, numbers = table.column(name), table.numbers(name)
+    sides = np.zeros(len(column))
+    if None in numbers and is_boolean(column):
+        return np.array([BOOLEANS.get(cell.lower(), np.nan) for cell in column]), sides
+    _check_notation(table, name)
+    values = np.array(numbers, dtype=np.float64)
+    texts = [row for row, number in enumerate(numbers) if number is None]
+    if texts:
+        found = {row: parse_limit(column[row], table.number_format(name)) for row in texts}
+        for row, limit in found.items():
+            if limit is not None:
+                values[row], sides[row] = limit
+        texts = [row for row in texts if found[row] is None]
+    if texts:
+        # true and false alone would be a boolean column: report other text first
+        row = next((row for row in texts if column[row].lower() not in BOOLEANS), texts[0])
+        raise ValueError(f"{table.location(row, name)}: {_text_reason(table, row, name)}{hint}.")
+    if np.isinf(values).any():
+        row = int(np.isinf(values).argmax())
+        cell = f"{table.location(row, name)}: {quoted(column[row])}"
+        raise ValueError(f"{cell} is not a finite number.")
+    return values, sides
+
+
+def _check_notation(table: Table, name: str) -> None:
+    """Raise a ValueError for a column whose decimal sign cannot be detected."""
+    sign = table.number_format(name).ambiguous
+    if sign:
+        cells = enumerate(table.column(name))
+        row, cell = next((row, cell) for row, cell in cells if sign in cell)
+        number = float(cell.lstrip("<>≤≥= ").replace(sign, "").replace("−", "-"))
+        raise ValueError(
+            f"{table.location(row, name)}: {quoted(cell)} is {number / 1000:g} or {number:g}; give "
+            f"--decimal '{sign}' or --thousands '{sign}'."
+        )
+
+
+def _text_reason(table: Table, row: int, name: str) -> str:
+    """Describe why a cell of a numeric column is no number."""
+    cell, number_format = table.column(name)[row], table.number_format(name)
+    reason = f"{quoted(cell)} is text in a numeric column"
+    unit = common_unit([cell, cell])
+    if unit:
+        return f"{reason}; write numbers without the unit {unit!r}"
+    other = "," if number_format.decimal == "." else "."
+    if NumberFormat(other).parse(cell) is not None:
+        sign = "comma" if number_format.decimal == "," else "point"
+        return f"{reason} (other numbers of the table have a decimal {sign})"
+    return reason
+
+
+class Target(NamedTuple):
+    """Target values (n_rows,), NaN where a cell is a limit, and the bounds of all values."""
+
+    y: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @property
+    def is_limit(self) -> np.ndarray:
+        """(n_rows,): whether a cell is a limit."""
+        return self.lower < self.upper
+
+    def with_lower_bound(self, bound: float) -> Target:
+        """The target with this lower bound of values below a limit."""
+        import numpy as np
+
+        return self._replace(lower=np.where(np.isneginf(self.lower), bound, self.lower))
+
+
+def target_column(table: Table, name: str) -> Target:
+    """Convert the target to float64; the table has no row without a value."""
+    import numpy as np
+
+    hint = "; the target must be a number or a limit such as <5 in every row"
+    values, sides = numeric_column(table, name, hint)
+    column, number_format = table.column(name), table.number_format(name)
+    limits = values.copy()
+    for row in np.flatnonzero(sides):  # the value is half of it
+        limits[row] = number_format.parse(split_limit(column[row])[1])
+    lower = np.where(sides < 0, -np.inf, limits)
+    upper = np.where(sides > 0, np.inf, limits)
+    return Target(np.where(sides == 0, values, np.nan), lower, upper)
+
+
+def is_categorical(table: Table, name: str) -> bool:
+    """Return whether a column holds text; raise a ValueError if that seems to be a mistake."""
+    _check_notation(table, name)
+    contents = column_contents(table, name)
+    if contents.is_numeric or is_boolean(table.column(name)):
+        return False
+    if contents.is_mostly_numeric or common_unit(contents.texts):
+        hint = (
+            "; correct it, empty it if the value is missing, or make the column categorical with "
+            f"--categorical {shlex.quote(name)}"
+        )
+        numeric_column(table, name, hint)  # raises the ValueError
+    return True
+
+
+def category_column(table: Table, name: str) -> pd.Categorical:
+    """Convert a column to a pandas category, missing values to NaN."""
+    import pandas as pd
+
+    return pd.Categorical([None if is_missing(cell) else cell for cell in table.column(name)])
+
+
+def known_category_column(table: Table, name: str, categories: Sequence[Any]) -> pd.Series:
+    """Return the category of the model that each cell matches, else the text of the cell.
+
+    A model fitted in Python may have categories that are numbers.
+    """
+    import pandas as pd
+
+    number_format = table.number_format(name)
+    by_text = {str(category): category for category in categories}
+    by_number: dict[float | None, Any] = {
+        float(category): category for category in categories if isinstance(category, int | float)
+    }
+
+    def match(cell: str) -> Any:
+        if is_missing(cell) and cell not in by_text:
+            return None
+        return by_text.get(cell, by_number.get(parse_number(cell, number_format), cell))
+
+    return pd.Series([match(cell) for cell in table.column(name)], dtype=object)
+
+
+def date_columns(table: Table, name: str, parts: Collection[str]) -> dict[str, np.ndarray]:
+    """Convert a column of dates to float64 arrays of its `parts`, missing dates to NaN."""
+    import numpy as np
+
+    column = table.column(name)
+    distinct = distinct_values(column)
+    try:
+        dates = parse_dates(distinct) if distinct else []
+    except ValueError as error:
+        raise ValueError(f"{table.path}, column {name!r}: {error}; write 2024-01-31.") from None
+    if dates is None:
+        if (wrong := find_no_date(distinct)) is not None:
+            location = table.location(column.index(wrong), name)
+            raise ValueError(f"{location}: {quoted(wrong)} is no date, such as 2024-01-31.")
+        raise ValueError(
+            f"{table.path}, column {name!r} does not hold dates in one notation, such as "
+            "2024-01-31 or 31.01.2024."
+        )
+    by_cell = dict(zip(distinct, dates, strict=True))
+    return {
+        part: np.array([PARTS[part](by_cell[c]) if c in by_cell else math.nan for c in column])
+        for part in parts
+    }

@@ -1,0 +1,190 @@
+"""Features of a table as a DataFrame, in training and in prediction.
+
+A limit or a date in a column gives further features, whose names are that of the column and what
+they hold: `lead (limit)`, `day (month)`. Their names are all that a model stores of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from twinned.app.tables.columns import (
+    category_column,
+    date_columns,
+    is_categorical,
+    known_category_column,
+    numeric_column,
+)
+from twinned.app.tables.dates import PARTS
+from twinned.app.tables.roles import recognize_role
+from twinned.app.tables.table import Table, join_names
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+LIMIT = "limit"
+_DERIVED = re.compile(rf"(.+) \(({'|'.join((LIMIT, *PARTS))})\)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class ColumnKinds:
+    """Columns whose kind is given by an option instead of recognized."""
+
+    categorical: Collection[str] = ()
+    numeric: Collection[str] = ()
+    dates: Collection[str] = ()
+
+    def options(self) -> dict[str, Collection[str]]:
+        return {
+            "--categorical": self.categorical,
+            "--numeric": self.numeric,
+            "--date": self.dates,
+        }
+
+
+def training_frame(
+    table: Table, names: Sequence[str], kinds: ColumnKinds
+) -> tuple[pd.DataFrame, list[str]]:
+    """Convert columns to features: numbers to float64, text to a pandas category.
+
+    Returns
+    -------
+    frame : DataFrame
+        The features, those that limits and dates add last.
+    notes : list of str
+        One for each column that is not used, and for limits.
+    """
+    import pandas as pd
+
+    features: dict[str, Any] = {}
+    derived: dict[str, np.ndarray] = {}
+    notes, limited = [], []
+    given = {name for names in kinds.options().values() for name in names}
+    for name in names:
+        role = None if name in given else recognize_role(table, name)
+        if role is not None:
+            notes.append(role)
+        elif name in kinds.dates:
+            parts = date_columns(table, name, PARTS)
+            derived |= {
+                f"{name} ({part})": values for part, values in parts.items() if _varies(values)
+            }
+        elif name in kinds.categorical or (
+            name not in kinds.numeric and is_categorical(table, name)
+        ):
+            features[name] = category_column(table, name)
+        else:
+            features[name], sides = numeric_column(table, name)
+            if sides.any():
+                derived[f"{name} ({LIMIT})"] = sides
+                limited.append(name)
+    taken = [name for name in derived if name in table.names]
+    if taken:
+        raise ValueError(
+            f"{table.path} has the column {join_names(taken)}, the name of a feature made from "
+            "limits or dates; rename it, or exclude it with --drop."
+        )
+    notes += _limit_note(table, limited, f"; features such as '{{}} ({LIMIT})' mark them")
+    return pd.DataFrame(features | derived), notes
+
+
+def prediction_frame(
+    table: Table, names: Sequence[str], categories: Sequence[Sequence[Any] | None]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Convert columns to the features of a fitted model, in the order of `names`.
+
+    `categories` has the known categories of each feature, None for a numeric one. Also returns
+    notes on limits.
+    """
+    import pandas as pd
+
+    features: dict[str, Any] = {}
+    limited = []
+    for name, known in zip(names, categories, strict=True):
+        source, part = _source(table.names, name)
+        if part is not None and part != LIMIT:
+            features[name] = date_columns(table, source, [part])[part]
+        elif known is not None:
+            features[name] = known_category_column(table, name, known)
+        else:
+            hint = "; correct it, or empty it if the value is missing"
+            values, sides = numeric_column(table, source, hint)
+            features[name] = values if part is None else sides
+            if part is None and sides.any():
+                limited.append(name)
+    marked = [name for name in limited if f"{name} ({LIMIT})" in names]
+    others = [name for name in limited if name not in marked]
+    notes = _limit_note(table, marked, "")
+    notes += _limit_note(table, others, "; the training table had no limits in this column")
+    return pd.DataFrame(features), notes
+
+
+def source_columns(table: Table, names: Sequence[str]) -> list[str]:
+    """Return the columns of a table that the features of a model are computed from.
+
+    A date that the table lacks is named, not its parts.
+    """
+    sources = [derived_from(name)[0] for name in names if derived_from(name)[1] in PARTS]
+    known = {*table.names, *(date for date in sources if sources.count(date) > 1)}
+    return list(dict.fromkeys(_source(known, name)[0] for name in names))
+
+
+def copied_columns(
+    table: Table, names: Sequence[str], categories: Sequence[Sequence[Any] | None]
+) -> dict[str, list[str]]:
+    """Return the cells of all columns, those of numeric features of a model with decimal points.
+
+    `names` and `categories` are those of the features, as of `prediction_frame`.
+    """
+    features = zip(names, categories, strict=True)
+    numeric = source_columns(table, [name for name, known in features if known is None])
+    return {
+        name: table.plain_column(name) if name in numeric else table.column(name)
+        for name in table.names
+    }
+
+
+def first_missing(table: Table, frame: pd.DataFrame) -> str | None:
+    """Return the location of the first missing value of features, None if there is none."""
+    missing = frame.isna().to_numpy()
+    if not missing.any():
+        return None
+    row = int(missing.any(axis=1).argmax())
+    name = str(frame.columns[int(missing[row].argmax())])
+    return table.location(row, _source(table.names, name)[0])
+
+
+def derived_from(name: str) -> tuple[str, str | None]:
+    """Return the column of a feature and what it holds of it, by its name; None where it is whole.
+
+    >>> derived_from("sold (month)"), derived_from("price (EUR)")
+    (('sold', 'month'), ('price (EUR)', None))
+    """
+    found = _DERIVED.fullmatch(name)
+    return (found[1], found[2]) if found else (name, None)
+
+
+def _source(columns: Collection[str], name: str) -> tuple[str, str | None]:
+    """Return the column of a feature and, if it is derived from it, what it holds."""
+    source, part = derived_from(name)
+    return (name, None) if name in columns or source not in columns else (source, part)
+
+
+def _limit_note(table: Table, names: Sequence[str], remark: str) -> list[str]:
+    """Return a note on the columns with limits, if there are any."""
+    if not names:
+        return []
+    reading = "cells such as <5 are read as half the limit, and >100 as the limit"
+    columns = f"column{'' if len(names) == 1 else 's'} {join_names(names)}"
+    return [f"{table.path}, {columns}: {reading}{remark.format(names[0])}."]
+
+
+def _varies(values: np.ndarray) -> bool:
+    import numpy as np
+
+    known = values[~np.isnan(values)]
+    return bool(len(known)) and bool((known != known[0]).any())

@@ -1,0 +1,1 @@
+"""Rows of tables: schema and encoding, validation, neighbors, Dask, and printed tables."""

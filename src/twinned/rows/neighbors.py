@@ -1,0 +1,214 @@
+"""Nearest-neighbor search and distances, shared by pairs, anchors and intervals.
+
+The search is exact, by scikit-learn. Distances are computed on the features as given, with
+categorical features as indicators, or by a learned metric (`twinned.models.relevance`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.metrics import pairwise_distances
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import gen_batches
+
+from twinned.rows.schema import Floats
+
+Indices = NDArray[np.intp]
+LEARNED = "learned"  # the name of the learned metric
+_MORE_CANDIDATES = 4  # than neighbors that are searched, to see which are equally near
+_CELLS_PER_BLOCK = 250_000  # queries × candidates
+
+
+class LearnedMetric(NamedTuple):
+    """Euclidean distance after each encoded feature is centered and scaled by its relevance.
+
+    A missing value counts as the mean of its feature.
+    """
+
+    center: Floats  # (encoded feature,)
+    scale: Floats  # (encoded feature,), by which features are multiplied
+    length_scales: Floats  # (encoded feature,), of the Gaussian process; infinite if constant
+    noise: float  # noise variance of the process, in units of its amplitude
+    slopes: Floats  # (encoded feature,), root mean square slopes of y, per standard deviation
+
+    def transform(self, features: Floats) -> Floats:
+        """Features whose Euclidean distances are the learned ones.
+
+        >>> ones = np.ones(2)
+        >>> metric = LearnedMetric(ones, np.array([2.0, 0.5]), ones, 0.0, ones)
+        >>> metric.transform(np.array([[1.0, 3.0], [2.0, np.nan]]))
+        array([[0., 1.],
+               [2., 0.]])
+        """
+        return np.nan_to_num((features - self.center) * self.scale)
+
+    def in_length_scales(self, features: Floats) -> Floats:
+        """Features whose Euclidean distances are those of the Gaussian process."""
+        return np.nan_to_num((features - self.center) / self.length_scales)
+
+
+class NeighborIndex:
+    """An index of fixed rows for exact nearest-neighbor queries."""
+
+    def __init__(
+        self,
+        features: Floats,
+        metric: str = "euclidean",
+        n_jobs: int | None = None,
+        learned: LearnedMetric | None = None,
+    ) -> None:
+        self.metric = metric
+        self._learned = learned if metric == LEARNED else None
+        if self._learned is not None:
+            features, metric = self._learned.transform(features), "euclidean"
+        _refuse_missing(features, metric)
+        self._search_metric = metric
+        self._features = features
+        self._origin = _origin(features) if metric in _TRANSLATION_INVARIANT else 0.0
+        self._search = NearestNeighbors(metric=metric, n_jobs=n_jobs)
+        try:
+            self._search.fit(features - self._origin)
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"metric={metric!r} cannot be used: {error}") from error
+
+    def kneighbors_self(self, k: int, *, include_self: bool = False) -> Indices:
+        """(n, k): indices of the k nearest neighbors of each row among the rows themselves.
+
+        A row is not its own neighbor unless `include_self`; a duplicate of it is one.
+
+        >>> NeighborIndex(np.array([[0.0], [1.0], [5.0]])).kneighbors_self(1)
+        array([[1],
+               [0],
+               [1]])
+        """
+        # with `include_self`, the row itself comes first, even where it has a duplicate
+        parts = [np.arange(len(self._features))] if include_self else []
+        if k > len(parts):
+            parts.append(self._search.kneighbors(None, k - len(parts), return_distance=False))
+        return np.column_stack(parts)
+
+    def kneighbors(self, queries: Floats, k: int) -> tuple[Indices, Floats]:
+        """(query, k) indices and distances, nearest first; of equally near rows, the first ones.
+
+        Distances are equal if they are so in float32: rounding does not decide between rows.
+
+        >>> NeighborIndex(np.array([[1.0], [3.0], [1.0]])).kneighbors(np.array([[2.0]]), 2)
+        (array([[0, 1]]), array([[1., 1.]]))
+        """
+        if self._learned is not None:
+            queries = self._learned.transform(queries)
+        _refuse_missing(queries, self.metric)
+        n_rows = len(self._features)
+        n_candidates = max(min(k + _MORE_CANDIDATES, n_rows), k)
+        indices, distances, is_open = self._nearest(queries, k, n_candidates)
+        while is_open.any() and n_candidates < n_rows:
+            n_candidates = min(4 * n_candidates, n_rows)
+            # rows with many equally near ones have few values, and so have their queries
+            distinct, inverse = np.unique(queries[is_open], axis=0, return_inverse=True)
+            which = inverse.ravel()
+            *found, remains_open = self._nearest(distinct, k, n_candidates)
+            indices[is_open], distances[is_open] = (part[which] for part in found)
+            is_open[is_open] = remains_open[which]
+        return indices, distances
+
+    def _nearest(
+        self, queries: Floats, k: int, n_candidates: int
+    ) -> tuple[Indices, Floats, NDArray[np.bool_]]:
+        """`kneighbors` among so many candidates, and whether further rows may be as near."""
+        shape = (len(queries), k)
+        indices, distances = np.empty(shape, dtype=np.intp), np.empty(shape)
+        is_open = np.empty(len(queries), dtype=bool)
+        for block in gen_batches(len(queries), max(1, _CELLS_PER_BLOCK // n_candidates)):
+            found, gaps = self._candidates(queries[block], n_candidates)
+            keys = _ordering_keys(gaps)
+            order = np.lexsort((found, keys))
+            indices[block] = np.take_along_axis(found, order[:, :k], axis=1)
+            distances[block] = np.take_along_axis(gaps, order[:, :k], axis=1)
+            last = np.take_along_axis(keys, order[:, [k - 1, -1]], axis=1)
+            is_open[block] = last[:, 0] == last[:, 1]
+        return indices, distances, is_open
+
+    def _candidates(self, queries: Floats, n: int) -> tuple[Indices, Floats]:
+        """(query, n) indices and distances of the nearest rows."""
+        distances, indices = self._search.kneighbors(queries - self._origin, n)
+        if self._search_metric == "euclidean":
+            # exact: the search by inner products gives 1e-8 as the distance of a row to itself
+            squares = np.zeros_like(distances)
+            for column in range(queries.shape[1]):
+                squares += (queries[:, column, None] - self._features[indices, column]) ** 2
+            distances = np.sqrt(squares)
+        return indices, distances
+
+
+def _ordering_keys(distances: Floats) -> Floats:
+    """Distances rounded to float32, where that has their magnitude."""
+    limits = np.finfo(np.float32)
+    with np.errstate(over="ignore"):
+        rounded = distances.astype(np.float32).astype(np.float64)
+    return np.where((rounded >= limits.tiny) & (rounded <= limits.max), rounded, distances)
+
+
+def distance_matrix(queries: Floats, anchors: Floats, metric: str = "euclidean") -> Floats:
+    """(query, anchor) distances; the Euclidean ones ignore missing values.
+
+    >>> distance_matrix(np.array([[0.1, 0.0]]), np.array([[0.1, 0.0], [3.1, 4.0]]))
+    array([[0., 5.]])
+    """
+    if metric != "euclidean":
+        return pairwise_distances(queries, anchors, metric=metric)
+    # not by inner products as in scikit-learn, which give 1e-8 as the distance of a row to itself
+    distances = cdist(queries, anchors)
+    if np.isnan(distances).any():
+        missing = np.isnan(distances).any(axis=1)
+        distances[missing] = _nan_euclidean(queries[missing], anchors)
+    return distances
+
+
+def _nan_euclidean(queries: Floats, anchors: Floats) -> Floats:
+    """Euclidean over the features that both have, scaled to all; NaN where they share none."""
+    squares = np.zeros((len(queries), len(anchors)))
+    shared = np.zeros_like(squares)
+    for column in range(queries.shape[1]):
+        gap = queries[:, column, None] - anchors[None, :, column]
+        known = ~np.isnan(gap)
+        squares += np.where(known, gap, 0.0) ** 2
+        shared += known
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.sqrt(squares * (queries.shape[1] / shared))
+
+
+_TRANSLATION_INVARIANT = {
+    "euclidean", "l2", "sqeuclidean", "manhattan", "l1", "cityblock", "chebyshev", "minkowski",
+    "nan_euclidean",
+}  # fmt: skip
+
+
+def _origin(features: Floats) -> Floats:
+    """An origin near the data, for features far from zero such as years or identifiers.
+
+    The brute-force search uses inner products, in which the differences of such a feature cancel.
+    Subtracting one of its own values is exact where all are within a factor of two.
+    """
+    with np.errstate(invalid="ignore"):
+        low, high = np.nanmin(np.abs(features), axis=0), np.nanmax(np.abs(features), axis=0)
+        one_sign = (features > 0).all(axis=0) | (features < 0).all(axis=0)
+    return np.where(one_sign & (high <= 2 * low), features[0], 0.0)
+
+
+def check_metric(metric: Any) -> str:
+    """Validate the name of a metric; a function could not be saved with the model."""
+    if not isinstance(metric, str):
+        raise TypeError(f"metric must be a name such as 'euclidean', not {metric!r}.")
+    return metric
+
+
+def _refuse_missing(features: Floats, metric: str) -> None:
+    if metric != "nan_euclidean" and np.isnan(features).any():
+        raise ValueError(
+            f"metric={metric!r} does not support missing values (Input contains NaN); use "
+            "metric='nan_euclidean'."
+        )

@@ -1,0 +1,317 @@
+"""Input validation of parameters, tables, targets and weights."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from twinned._compat import num_samples
+from twinned.rows.schema import (
+    Floats,
+    TableSchema,
+    check_text_column,
+    column_list,
+    encode,
+    extend_schema,
+    is_categorical_dtype,
+    is_table,
+    is_text_dtype,
+    learn_schema,
+    row_labels,
+    storable_labels,
+)
+
+# Squares of differences, summed over the rows, must stay finite, else an estimator returns NaN
+# without an error. In float32 the limit is the largest difference that can be represented.
+_LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
+
+# Non-finite values are refused below, with their row and column.
+_ANY_NUMBER: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
+
+
+def check_integer(name: str, value: Any, minimum: int = 1) -> int:
+    """Validate an integer of at least `minimum`; booleans are refused.
+
+    >>> check_integer("k", 3)
+    3
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, not {value!r}.")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, not {value!r}.")
+    return int(value)
+
+
+def check_real(name: str, value: Any) -> float:
+    """Validate a finite number; booleans are refused."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, not {value!r}.")
+    number = float(value)
+    if not np.isfinite(number):
+        raise ValueError(f"{name} must be finite, not {value!r}.")
+    return number
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str], otherwise: str = "") -> None:
+    """Validate one of several strings; `otherwise` names other valid types in the message."""
+    if not isinstance(value, str) or value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(f"{name} must be one of {listed}{otherwise}, not {value!r}.")
+
+
+def check_bool(name: str, value: Any) -> bool:
+    """Validate True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, not {value!r}.")
+    return bool(value)
+
+
+def check_n_jobs(n_jobs: Any) -> None:
+    """Validate n_jobs as in scikit-learn: None or a nonzero integer."""
+    if n_jobs is None:
+        return
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral):
+        raise TypeError(f"n_jobs must be None or an integer, not {n_jobs!r}.")
+    if n_jobs == 0:
+        raise ValueError("n_jobs must not be 0; use None or 1 for a single thread.")
+
+
+def validate_training_table(
+    estimator: Any, X: Any, categorical_features: Any, *, allow_nan: bool, pair_dtype: np.dtype[Any]
+) -> tuple[Floats, TableSchema]:
+    """Validate and encode a training table: the (n, n_features) float64 matrix and its schema."""
+    _refuse_lazy(X)
+    declared = _declared_indices(X, categorical_features)
+    if declared or is_table(X):
+        values, names = column_list(X)
+        validate_data(estimator, X, reset=True, skip_check_array=True)
+        schema = learn_schema(values, declared)
+        matrix = check_array(encode(schema, values, names), **_ANY_NUMBER, ensure_min_samples=2)
+    else:
+        matrix = validate_data(estimator, X, reset=True, **_ANY_NUMBER, ensure_min_samples=2)
+        schema, names = TableSchema.all_numeric(matrix.shape[1]), None
+    check_finite(matrix, names, allow_nan, pair_dtype)
+    estimator._row_labels = storable_labels(row_labels(X))
+    return matrix, schema
+
+
+def validate_table(
+    estimator: Any,
+    X: Any,
+    schema: TableSchema,
+    *,
+    allow_nan: bool,
+    pair_dtype: np.dtype[Any],
+    learn_categories: bool = False,
+) -> tuple[Floats, TableSchema]:
+    """Validate and encode a table by the schema of the training table.
+
+    Returns the (n, n_features) float64 matrix and the schema, which with `learn_categories`
+    includes new categories.
+    """
+    _refuse_lazy(X)
+    names = None
+    if is_table(X) or not schema.is_all_numeric:
+        values, names = column_list(X)
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+        if learn_categories:
+            schema = extend_schema(schema, values)
+        matrix = check_array(encode(schema, values, names), **_ANY_NUMBER)
+    else:
+        matrix = validate_data(estimator, X, reset=False, **_ANY_NUMBER)
+    check_finite(matrix, names, allow_nan, pair_dtype)
+    return matrix, schema
+
+
+def validate_target(
+    estimator: Any, y: Any, n_rows: int, *, multi_output: bool, unlabelled: bool = False
+) -> Floats:
+    """Validate y: (n,) or, with several outputs, (n, n_outputs); float64 and finite.
+
+    With `unlabelled`, rows that are NaN in all outputs are allowed.
+    """
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        )
+    if is_table(y):
+        y = np.column_stack([np.asarray(column.to_numpy()) for column in column_list(y)[0]])
+    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
+    if y.ndim == 2 and y.shape[1] > 1 and not multi_output:
+        raise ValueError(
+            f"y has {y.shape[1]} columns, but the base estimator predicts one output; wrap it in "
+            "sklearn.multioutput.MultiOutputRegressor."
+        )
+    if y.ndim > 2:
+        raise ValueError(f"y should be a 1d array or have one row per sample, got shape {y.shape}.")
+    if not multi_output:
+        y = column_or_1d(y, warn=True)
+    if y.dtype.kind not in "fiub":
+        y = _numbers_from_objects(y)
+    y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
+    bad = ~np.isfinite(y)
+    if unlabelled:
+        is_labelled = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
+        bad[~is_labelled] = False
+    if bad.any():
+        where = _first_index(bad)
+        what = "NaN" if np.isnan(y[where]) else "infinity"
+        advice = "Drop the rows without a label"
+        if unlabelled:
+            advice = "An unlabelled row is NaN in all its outputs"
+        elif hasattr(estimator, "loop_weight"):
+            advice += ", or use them with loop_weight > 0"
+        raise ValueError(f"Input y contains {what}: y{list(where)} = {y[where]}. {advice}.")
+    _check_size("y", y, np.dtype(np.float64))
+    if len(y) != n_rows:
+        raise ValueError(
+            f"X and y must have one row per point, but X has {n_rows} and y has {len(y)}."
+        )
+    return y
+
+
+def count_rows(X: Any) -> int:
+    """The number of rows of a table or array."""
+    _refuse_lazy(X)
+    return num_samples(X)
+
+
+def check_sample_weight(sample_weight: Any, n_rows: int) -> Floats | None:
+    """Validate sample weights: (n,) float64, finite and not negative, or None."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, numbers.Real) and not isinstance(sample_weight, bool):
+        sample_weight = np.full(n_rows, float(sample_weight))
+    weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weight.ndim != 1:
+        raise ValueError(f"sample_weight must be 1D, got shape {weight.shape}.")
+    if len(weight) != n_rows:
+        raise ValueError(f"sample_weight has {len(weight)} values for {n_rows} rows.")
+    if (weight < 0).any():
+        row = int(np.argmax(weight < 0))
+        raise ValueError(f"sample_weight[{row}] = {weight[row]} is negative.")
+    if (weight > 0).sum() < 2:
+        raise ValueError(
+            f"sample_weight is zero for all but {int((weight > 0).sum())} of {n_rows} rows; a pair "
+            "needs two rows of positive weight."
+        )
+    _check_size("sample_weight", weight, np.dtype(np.float64))
+    return weight
+
+
+@contextmanager
+def restore_on_failure(estimator: Any) -> Iterator[None]:
+    """Context in which an exception restores the attributes of the estimator."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
+
+
+def _refuse_lazy(X: Any) -> None:
+    if not is_table(X) and hasattr(X, "collect_schema"):
+        raise TypeError(f"X is lazy ({type(X).__name__}); call .collect() first.")
+
+
+def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
+    """Indices of the columns that the user, or their dtype, declares as categorical."""
+    if categorical_features is None:
+        return set()
+    if isinstance(categorical_features, str):
+        check_choice(
+            "categorical_features", categorical_features, ["from_dtype"], ", None or a list"
+        )
+        if not is_table(X):
+            return set()
+        columns, names = column_list(X)
+        for column, name in zip(columns, names, strict=True):
+            if is_text_dtype(column):
+                check_text_column(column, name)
+        return {j for j, column in enumerate(columns) if is_categorical_dtype(column)}
+    try:
+        chosen = list(categorical_features)
+    except TypeError:
+        raise TypeError(
+            "categorical_features must be 'from_dtype', None, or a list of columns, not "
+            f"{categorical_features!r}."
+        ) from None
+    if not is_table(X) and np.ndim(X) != 2:
+        raise ValueError(f"Expected 2D array, got an array of shape {np.shape(X)} instead.")
+    names = column_list(X)[1] if is_table(X) else list(range(np.shape(X)[1]))
+    if chosen and all(isinstance(item, bool | np.bool_) for item in chosen):
+        if len(chosen) != len(names):
+            raise ValueError(
+                f"categorical_features is a mask of {len(chosen)} for {len(names)} columns."
+            )
+        return {j for j, is_categorical in enumerate(chosen) if is_categorical}
+    indices = set()
+    for item in chosen:
+        if isinstance(item, str) and item in names:
+            indices.add(names.index(item))
+        elif isinstance(item, int | np.integer) and 0 <= item < len(names):
+            indices.add(int(item))
+        else:
+            raise ValueError(f"categorical_features names {item!r}; the columns are {names}.")
+    return indices
+
+
+def _numbers_from_objects(y: NDArray[Any]) -> Floats:
+    out = np.empty(y.shape)
+    for position, value in enumerate(y.flat):
+        try:
+            if isinstance(value, str | bytes):
+                raise ValueError("text")
+            out.flat[position] = np.nan if value is None else float(value)
+        except (TypeError, ValueError):
+            message = f"y must be numeric, but holds {value!r} (value {position})."
+            raise ValueError(message) from None
+    return out
+
+
+def check_finite(
+    matrix: Floats, names: list[Any] | None, allow_nan: bool, dtype: np.dtype[Any]
+) -> None:
+    """Refuse infinite values and, unless `allow_nan`, missing ones; the message names the cell."""
+    bad = ~np.isfinite(matrix)
+    if allow_nan:
+        bad &= ~np.isnan(matrix)
+    if bad.any():
+        row, column = _first_index(bad)
+        where = f"row {row}, column {column if names is None else names[column]!r}"
+        if np.isnan(matrix[row, column]):
+            raise ValueError(
+                f"Input X contains NaN ({where}), and the base estimator does not support "
+                "missing values; impute them first (sklearn.impute.SimpleImputer in a pipeline) or "
+                "use an estimator that supports them, such as HistGradientBoostingRegressor()."
+            )
+        raise ValueError(f"Input X contains infinity ({where} = {matrix[row, column]}).")
+    _check_size("X", matrix, dtype)
+
+
+def _check_size(name: str, matrix: Floats, dtype: np.dtype[Any]) -> None:
+    largest = _LARGEST[dtype]
+    with np.errstate(invalid="ignore"):
+        too_large = np.abs(matrix) > largest
+    if too_large.any():
+        where = _first_index(too_large)
+        raise ValueError(
+            f"{name}{list(where)} = {matrix[where]} is a value too large for {dtype} differences "
+            f"(largest {largest:g}); rescale it."
+        )
+
+
+def _first_index(found: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(np.argwhere(found)[0].tolist())
