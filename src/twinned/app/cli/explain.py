@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from twinned import tables
+from twinned.app import tables
 from twinned.app.cli import options
 from twinned.app.cli._errors import exit_on_bad_input, print_message, print_warnings, printable
 from twinned.app.cli._progress import progress_bar

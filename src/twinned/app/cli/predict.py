@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from twinned import tables
+from twinned.app import tables
 from twinned.app.cli import options
 from twinned.app.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.app.cli._progress import progress_bar

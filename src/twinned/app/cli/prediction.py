@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from twinned import tables
+from twinned.app import tables
 from twinned.app.cli import options
 from twinned.exceptions import ShiftWarning
 

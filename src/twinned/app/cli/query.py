@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinned import tables
+from twinned.app import tables
 from twinned.app.cli import options
 from twinned.app.cli._errors import exit_on_bad_input, print_message, print_warnings
 from twinned.app.cli.prediction import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinned import tables
+from twinned.app import tables
 from twinned.app.tables import ColumnKinds, ReadOptions, Table, Target
 
 if TYPE_CHECKING:
