@@ -36,7 +36,7 @@ class FittedTwin:
 
     def scaled(self, X: Floats) -> Floats:
         """(query, feature) as the networks see them."""
-        return self._twin._validate_queries(X).take(slice(None)).features
+        return self._twin.encode(X).encode().features
 
     def anchor_distances(self, X: Floats) -> Floats:
         """(query, anchor) distances in the space that the networks see."""
@@ -73,7 +73,7 @@ class FittedTwin:
 
     def _matrices(self, X: Floats) -> tuple[Floats, Floats]:
         """Queries and anchors, padded to the width of the networks."""
-        queries = self._twin._validate_queries(X).take(slice(None))
+        queries = self._twin.encode(X).encode()
         return self._networks.matrix(queries), self._networks.matrix(self._twin._anchors)
 
     def _differences(self, X: Floats) -> Iterator[Floats]:

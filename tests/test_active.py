@@ -250,7 +250,7 @@ def test_the_learned_metric_ignores_irrelevant_features(rng):
     twin = TwinRegressor(Ridge()).fit(X, np.sin(3 * X[:, 0]))
     # the first is far from the known points by the irrelevant feature, the second by the relevant
     pool = np.array([[0.0, 2.0], [1.9, 0.0], [0.0, 0.0]])
-    factors = twin._metric().scale
+    factors = twin.fitted_.anchors.metric.scale
     assert factors[0] > factors[1]
     assert query(twin, pool, 3, strategy="difference", diversity=50.0, metric="learned")[0] == 1
     with pytest.raises(ValueError, match="metric must be one of"):

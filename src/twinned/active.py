@@ -112,7 +112,7 @@ def query(
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     check_choice("metric", metric, ["euclidean", LEARNED])
-    pool, known = _encoded(twin, X_pool), twin._measured_features()
+    pool, known = _encoded(twin, X_pool), twin.fitted_.anchors.measured_features
     if pending is not None:
         known = np.concatenate([known, _encoded(twin, pending)])
     compute_score = SCORES[_ALIASES.get(strategy, strategy)]
@@ -120,7 +120,7 @@ def query(
     if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
         std = twin.anchors_y_.std(axis=0)
         score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
-    learned = twin._metric() if metric == LEARNED and power else None
+    learned = twin.fitted_.anchors.metric if metric == LEARNED and power else None
     return select_batch(score, pool, known, n, power, learned)
 
 
@@ -135,7 +135,7 @@ def _unwrap(model: Any) -> tuple[BaseTwin, Transform]:
 
 def _encoded(twin: BaseTwin, X: Any) -> Floats:
     """(row, encoded feature): rows in the space in which the twin measures distances."""
-    return twin._validate_queries(X).take(slice(None)).features
+    return twin.encode(X).encode().features
 
 
 def select_batch(

@@ -17,7 +17,7 @@ from twinned.app.cli import app
 from twinned.app.cli.adjustment_grid import MAX_FEATURES, ExplainedRow, format_grid
 from twinned.app.cli.explain import select_rows
 from twinned.app.tables import read_table
-from twinned.estimators.comparable_cases import ComparableCase
+from twinned.fitted.explanation import ComparableCase
 
 
 @pytest.fixture(scope="module")

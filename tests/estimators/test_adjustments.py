@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import twinned
 from twinned import AutoTwinRegressor, NearestAnchors, TwinNeuralRegressor, TwinRegressor
-from twinned.estimators.adjustments import MAX_EXACT, attribute, scale_to, switching_plan
+from twinned.fitted.adjustments import MAX_EXACT, attribute, scale_to, switching_plan
 
 FIXED = ["query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance"]
 

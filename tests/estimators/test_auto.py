@@ -189,7 +189,7 @@ def test_networks_use_the_shared_folds():
     moved = y.copy()
     moved[fold == 1] = np.roll(y[fold == 1], 1)
     one, other = (
-        clone(network)._fit_with_folds(X, values, None, fold).out_of_fold_prediction_
+        clone(network).fit_with_folds(X, values, None, fold).out_of_fold_prediction_
         for values in (y, moved)
     )
     np.testing.assert_allclose(one[fold == 1], other[fold == 1], atol=1e-5)
@@ -350,7 +350,7 @@ def test_differences_are_the_weighted_mean_of_the_members(model, data):
     A, B = X_test[:10], X_test[10:]
     expected = 0.0
     for name, weight in zip(model.member_names_, model.member_weights_, strict=True):
-        member = next(m for m in model._members if m.label == name)
+        member = next(m for m in model.fitted_members_ if m.label == name)
         if member.is_twin:
             own = member.estimator.predict_difference(
                 member.preparation.transform(A), member.preparation.transform(B)

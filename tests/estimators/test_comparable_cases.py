@@ -7,7 +7,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
 from twinned import TwinRegressor
-from twinned.estimators.comparable_cases import comparable_cases
+from twinned.fitted.explanation import comparable_cases
 
 
 @pytest.fixture(scope="module")

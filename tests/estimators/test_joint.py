@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twinned.estimators.joint import ErrorFeatures, JointPrediction, probability_positive
+from twinned.fitted.sampling import ErrorFeatures, JointPrediction, probability_positive
 from twinned.rows.neighbors import LearnedMetric
 
 METRIC = LearnedMetric(np.full(2, 0.5), np.ones(2), np.array([0.3, 2.0]), 0.05, np.ones(2))

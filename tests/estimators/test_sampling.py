@@ -16,7 +16,7 @@ from twinned import (
     cross_conformal,
 )
 from twinned.datasets import make_tf
-from twinned.estimators.sampling import SPREAD_FACTOR
+from twinned.fitted.sampling import SPREAD_FACTOR
 from twinned.intervals.stored import StoredIntervals
 
 X, y = (part.to_numpy() for part in make_tf(60, random_state=0))

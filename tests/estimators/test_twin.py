@@ -623,6 +623,6 @@ def test_predictions_that_are_not_finite_raise(fast, rng):
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(X, 1e3 * X[:, 0])
     twin._y_unit = 1e307
     if fast:
-        twin._prepare_fast_path()
+        twin.prepare_fast_path()
     with pytest.raises(ValueError, match=r"prediction of row 0 is .*check the scale"):
         twin.predict(X[:3] + 5)

@@ -53,7 +53,7 @@ def uses(model: Any, name: str, path: Path) -> list[Callable[[], Any]]:
         ]
     twin = getattr(model, "twin_", model)
     if hasattr(twin, "_prepare_fast_path"):
-        found += [twin._prepare_fast_path, lambda: model.predict(X)]
+        found += [twin.prepare_fast_path, lambda: model.predict(X)]
     return [*found, lambda: twinned.save(model, path)]
 
 

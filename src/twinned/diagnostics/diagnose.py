@@ -25,11 +25,11 @@ from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning
-from twinned.models.censoring import TargetBounds, validate_bounds
 from twinned.pairing.splits import encode_groups
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
+from twinned.rows.training import TargetBounds, validate_bounds
 from twinned.rows.validation import count_rows
 
 _REPORT_SHARE, _REPORT_SECONDS = 0.06, 1.5  # of the budget, for what follows the fits

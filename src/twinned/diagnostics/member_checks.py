@@ -187,7 +187,7 @@ def cross_validate_member(
 
     Its features are prepared as those of the member that is fitted to all rows.
     """
-    member = next(own for own in blend._members if own.label == name)
+    member = next(own for own in blend.fitted_members_ if own.label == name)
     fold = blend.out_of_fold()["fold"].to_numpy()
     folds: Folds = [
         (np.flatnonzero(fold != number), np.flatnonzero(fold == number))

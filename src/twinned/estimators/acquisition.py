@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from twinned._compat import safe_indexing
-from twinned.estimators.joint import MAX_ROWS, ErrorFeatures, JointPrediction
-from twinned.estimators.sampling import SamplingMixin
+from twinned.fitted.sampling import MAX_ROWS, ErrorFeatures, JointPrediction
+from twinned.fitted.sampling import SamplingMixin
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_real, count_rows
@@ -121,8 +121,8 @@ def best_of_samples(samples: Floats) -> Indices:
 def _find_new(twin: SamplingMixin, X: Any, pending: Any) -> NDArray[np.bool_]:
     """(row,): whether a row of X differs from known, pending and earlier rows."""
     tables = [X] if pending is None else [pending, X]
-    own = [twin._validate_queries(table).take(slice(None)).features for table in tables]
-    rows = np.concatenate([twin._measured_features(), *own])
+    own = [twin.encode(table).encode().features for table in tables]
+    rows = np.concatenate([twin.fitted_.anchors.measured_features, *own])
     _, first = np.unique(np.where(np.isnan(rows), np.inf, rows), axis=0, return_index=True)
     is_new = np.zeros(len(rows), dtype=bool)
     is_new[first] = True

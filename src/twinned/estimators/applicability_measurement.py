@@ -95,14 +95,14 @@ def measure_applicability(
             parts.append(_extreme_rows(twin, crossed, X, values, rows, confidence))
     pooled = [np.concatenate(column) for column in zip(*parts, strict=True)]
     statistics = ClassStatistics.of(*pooled)
-    twin._set_applicability(statistics, confidence)
+    twin.applicability_ = {**statistics._asdict(), "confidence": confidence}
     return pd.DataFrame(statistics._asdict(), index=list(LABELS))
 
 
 def extreme_rows(twin: Any, y: Floats) -> Iterator[Indices]:
     """Yield the rows with the lowest and highest y, and values of the most relevant feature."""
     columns = [y]
-    if numeric := twin._schema.numeric:
+    if numeric := twin.fitted_.anchors.schema.numeric:
         relevant = numeric[int(np.argmax(twin.feature_relevance_[numeric]))]
         columns.append(twin.anchors_X_[:, relevant])
     n_extreme = max(1, int(_EXTREME_SHARE * len(y)))
@@ -129,7 +129,7 @@ def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) 
         scores = table["score"].to_numpy()
     else:
         errors, scores = crossed.out_of_fold()
-    domain = twin._applicability_domain()
+    domain = twin.fitted_.anchors.domain
     level = check_confidence(confidence, len(scores))
     limit = StoredIntervals(twin).scores[-quantile_rank(level, len(scores))]
     rows = domain.known_rows

@@ -12,47 +12,37 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blending.calibration import calibrate_blend, spread_around
 from twinned.estimators.blending.members import (
     FittedMember,
     MemberSpec,
     member_context,
     resolve_members,
 )
-from twinned.estimators.blending.model import BlendModel
+from twinned.estimators.blending.model import BlendModel, spread_around
 from twinned.estimators.blending.plan import MemberFits, MemberResult
-from twinned.estimators.blending.replicates import include_known_values, replicate_correlation
 from twinned.estimators.blending.results import (
     LEADERBOARD_FORMATS,
     FitRecord,
     blend_members,
+    known_predictions,
     leaderboard,
     out_of_fold_table,
     rmse_and_error,
     spread_weights,
     twin_contribution,
 )
-from twinned.estimators.blending.rows import (
-    SharedRows,
-    validate_rows,
-    warn_of_unknown_features,
-)
-from twinned.estimators.training_set import TargetArguments
+from twinned.estimators.blending.rows import blend_rows, warn_of_unknown_features
 from twinned.exceptions import ignore_table_warnings
-from twinned.intervals.stored import StoredIntervals
+from twinned.fitted.anchors import Anchors
+from twinned.intervals.conformal import calibrate_from_folds
 from twinned.models.memory import parse_memory_limit
 from twinned.models.threads import limit_threads
-from twinned.rows.dask import is_dask, predict_lazily
+from twinned.pairing.replicates import ReplicateWeights, replicate_correlation
+from twinned.pairing.weights import UniformWeights, WeightStrategy
 from twinned.rows.formatting import ResultTable
-from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
-from twinned.rows.validation import (
-    check_bool,
-    check_integer,
-    check_n_jobs,
-    check_real,
-    restore_on_failure,
-)
+from twinned.rows.training import TrainingRows, validate_training_rows
+from twinned.rows.validation import check_integer, check_n_jobs, check_real, restore_on_failure
 
 
 class AutoTwinRegressor(BaseTwin):
@@ -143,6 +133,7 @@ class AutoTwinRegressor(BaseTwin):
     anchors = "all"
     weights = "uniform"
     symmetric = True
+    _std_is_calibrated = True
 
     def __init__(
         self,
@@ -174,12 +165,12 @@ class AutoTwinRegressor(BaseTwin):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        groups: Any = None,
-        y_lower: Any = None,
-        y_upper: Any = None,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        y_lower=None,
+        y_upper=None,
     ) -> Self:
         """Cross-validate and fit the members, and fit the weights of the blend.
 
@@ -202,21 +193,45 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
-        return self._fit(X, TargetArguments(y, y_lower, y_upper), sample_weight, groups)
+        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper)
 
-    def _fit(
-        self, X: Any, y: Any, sample_weight: Any, groups: Any, *, calibrate: bool = True
+    def fit_blend(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        groups=None,
+        y_lower=None,
+        y_upper=None,
+        *,
+        calibrate: bool = True,
     ) -> Self:
-        """Fit to y or `TargetArguments`; without calibration, `select_members` makes intervals."""
+        """`fit`; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1):
             specs = self._check_parameters()
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            shared = self._set_rows(X, y, sample_weight, groups, seed)
+            self._pair_dtype = np.dtype(np.float64)
+            data = validate_training_rows(
+                self,
+                X,
+                y,
+                sample_weight,
+                groups,
+                y_lower,
+                y_upper,
+                pair_dtype=self._pair_dtype,
+                multi_output=False,
+            )
+            rows = blend_rows(data, self.cv, self.effort, seed)
+            names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
+            warn_of_unknown_features(rows.known, names, stacklevel=3)
             with ignore_table_warnings():
-                results = self._fit_members(specs, shared, seed, start)
-                self._blend_results(FitRecord(results, shared, seed), calibrate=calibrate)
+                results = self._fit_members(specs, rows.rows, seed, start)
+                self._set_blend(FitRecord(results, rows, seed))
+                if calibrate:
+                    self._calibrate()
         if self.verbose:
             method, rmse = self.blend_["method"], self.blend_["rmse"]
             seconds = time.perf_counter() - start
@@ -233,33 +248,20 @@ class AutoTwinRegressor(BaseTwin):
             raise ValueError(f"time_budget must be positive, not {self.time_budget!r}.")
         return resolve_members(self.members, self.effort)
 
-    def _set_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any, seed: int) -> SharedRows:
-        """Validate the table, store its known rows as anchors, and draw the folds."""
-        self._pair_dtype = np.dtype(np.float64)
-        target = y if isinstance(y, TargetArguments) else TargetArguments(y)
-        rows = validate_rows(self, X, target, sample_weight, groups, seed)
-        self._set_anchors(rows.matrix, rows.y, rows.weight, rows.schema, rows.table_rows)
-        censored = rows.shared.training.censored
-        self._censored_X = None if censored is None else censored.matrix
-        names = list(getattr(self, "feature_names_in_", range(rows.schema.n_features)))
-        warn_of_unknown_features(rows.shared.training, names, stacklevel=4)
-        return rows.shared
-
     def _fit_members(
-        self, specs: list[MemberSpec], shared: SharedRows, seed: int, start: float
+        self, specs: list[MemberSpec], rows: TrainingRows, seed: int, start: float
     ) -> list[MemberResult]:
-        rows = shared.training
         specs = [spec.for_rows(rows) for spec in specs]
         contexts = {
-            spec.name: member_context(
-                spec, seed, rows, self.memory_limit, self._schema, self.n_jobs
-            )
+            spec.name: member_context(spec, seed, rows, self.memory_limit, rows.schema, self.n_jobs)
             for spec in specs
         }
+        known = rows.known
 
         def report(result: MemberResult) -> None:
             if self.verbose:
-                rmse, _ = rmse_and_error(result.prediction, rows.y, rows.weight)
+                weight = None if rows.weight is None else rows.weight[known]
+                rmse, _ = rmse_and_error(result.prediction[known], rows.y[known], weight)
                 _print(
                     f"{result.spec.label}: RMSE {rmse:.4g}, fitted in {result.fit_seconds:.1f} s"
                 )
@@ -273,21 +275,17 @@ class AutoTwinRegressor(BaseTwin):
         fits.report_skipped(len(results), stacklevel=4)
         return results
 
-    def _blend_results(self, record: FitRecord, *, calibrate: bool = True) -> None:
-        """Set everything that follows from the fitted members."""
-        self._record = record
-        results, shared, seed, _ = record
-        self._set_blend(results, shared, seed)
-        if calibrate:
-            self._calibrate(results, shared, seed)
-
-    def _set_blend(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
+    def _set_blend(self, record: FitRecord) -> None:
         """Set the members, their weights, and what the out-of-fold predictions show."""
-        rows = shared.training
-        predictions = np.column_stack([result.prediction for result in results])
-        blend = blend_members(results, shared, seed % 2**16)
-        self._set_members([result.member for result in results])
-        self._spread_weights = spread_weights(predictions, rows, blend.weights)
+        self._record = record
+        results, rows, seed, _ = record
+        known, merged_into = rows.known, rows.merged_into
+        predictions = known_predictions(results, rows)
+        blend = blend_members(results, rows, seed % 2**16)
+        self.members_ = {result.member.label: result.member.estimator for result in results}
+        self._preparations = [result.member.preparation for result in results]
+        self._anchor_predictions = predictions[merged_into]
+        self._spread_weights = spread_weights(predictions, known, blend.weights)
         self.member_weights_ = blend.weights
         self.blend_: dict[str, Any] = {
             "method": blend.method,
@@ -295,27 +293,53 @@ class AutoTwinRegressor(BaseTwin):
             "nested_rmse": blend.nested_rmse,
         }
         self.plan_ = [result.spec.entry for result in results]
-        self.out_of_fold_prediction_ = blend.nested_prediction[shared.merged_into]
+        self.out_of_fold_prediction_ = blend.nested_prediction[merged_into]
+        anchors = rows.anchors
         self.replicate_correlation_ = replicate_correlation(
-            np.column_stack([self.anchors_X_, rows.fold[shared.merged_into]]),
-            self.anchors_y_ - self.out_of_fold_prediction_,
-            self.anchor_weights_,
+            np.column_stack([anchors.matrix, known.fold[merged_into]]),
+            anchors.y - self.out_of_fold_prediction_,
+            anchors.weight,
         )
         self._leaderboard = leaderboard(results, rows, blend.weights)
-        self.contribution_ = twin_contribution(results, shared, blend, seed % 2**16)
+        self.contribution_ = twin_contribution(results, rows, blend, seed % 2**16)
+        censored = rows.rows.censored
+        self._set_anchors(
+            Anchors(
+                anchors.schema,
+                anchors.matrix,
+                anchors.y,
+                anchors.weight,
+                anchors.labels,
+                censored_X=rows.rows.matrix[censored] if censored.any() else None,
+                n_jobs=self.n_jobs,
+            ),
+            anchors.table_rows,
+        )
 
-    def _calibrate(self, results: list[MemberResult], shared: SharedRows, seed: int) -> None:
+    def _calibrate(self) -> None:
         """Store prediction intervals from the out-of-fold errors of the blend."""
-        scores = calibrate_blend(self, results, shared, seed)
+        _, rows, seed, _ = self._record
+        mean, folds = self.out_of_fold_prediction_, rows.folds
+        spread = spread_around(mean, self._anchor_predictions, self._spread_weights)
+        calibrated = calibrate_from_folds(
+            [self] * len(folds),
+            self,
+            self.anchors_X_,
+            self.anchors_y_,
+            folds,
+            random_state=seed,
+            predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
+        )
+        calibrated.store_in(self)
+        scores = np.empty(len(mean))
+        scores[np.concatenate([held_out for _, held_out in folds])] = calibrated.scores
         self._record = self._record._replace(scores=scores)
 
-    def _set_members(self, members: list[FittedMember]) -> None:
-        """Store the members as plain parts, so that they can be saved."""
-        self.members_ = {member.label: member.estimator for member in members}
-        self._preparations = [member.preparation for member in members]
+    # --- members ------------------------------------------------------------------------------
 
     @property
-    def _members(self) -> list[FittedMember]:
+    def fitted_members_(self) -> list[FittedMember]:
+        """The fitted members, with the preparation of their features."""
         parts = zip(self.members_.items(), self._preparations, strict=True)
         return [FittedMember(*item, preparation) for item, preparation in parts]
 
@@ -337,22 +361,22 @@ class AutoTwinRegressor(BaseTwin):
         DataFrame with the columns `y`, `prediction`, `score`, which is the absolute error divided
         by the error scale of the intervals, `fold`, and one for each member.
         """
-        known = self.anchors_y_, self.out_of_fold_prediction_
-        return out_of_fold_table(self._fit_record(), *known)
+        return out_of_fold_table(self._fit_record(), self.out_of_fold_prediction_)
 
     def select_members(self, names: list[str]) -> Self:
         """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.
 
         No member is fitted again. A saved model cannot do this.
         """
-        results, shared, seed, _ = self._fit_record()
+        results, rows, seed, _ = self._fit_record()
         if not names or not set(names) <= set(self.members_):
             raise ValueError(f"names must be of {self.member_names_}, not {names!r}.")
         chosen = [result for result in results if result.spec.label in names]
         selected = copy.copy(self)
         selected.set_params(members=[result.spec.entry for result in chosen], time_budget=None)
         with ignore_table_warnings():
-            selected._blend_results(FitRecord(chosen, shared, seed))
+            selected._set_blend(FitRecord(chosen, rows, seed))
+            selected._calibrate()
         return selected
 
     def _fit_record(self) -> FitRecord:
@@ -368,32 +392,7 @@ class AutoTwinRegressor(BaseTwin):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict by the weighted mean of the members.
-
-        Parameters
-        ----------
-        X : table or array of shape (n_queries, n_features)
-            Rows to predict. Of a Dask DataFrame or Array, the result is lazy.
-        return_std : bool, default=False
-            Whether to return a standard deviation, too. It is calibrated: the error scale of
-            `predict_interval` times the root mean square of the out-of-fold scores.
-
-        Returns
-        -------
-        y : ndarray of shape (n_queries,)
-        std : ndarray of shape (n_queries,), only with `return_std`
-        """
-        check_is_fitted(self)
-        check_bool("return_std", return_std)
-        if is_dask(X):
-            return predict_lazily(self, X, return_std, self._n_outputs)
-        if return_std:
-            return self._predict_error_scale(X, StoredIntervals(self))[:2]
-        matrix, used = self._validate_queries(X).matrix, np.flatnonzero(self.member_weights_)
-        return self._mean(matrix, self._predict_by(matrix, used), self.member_weights_[used])
-
-    def predict_members(self, X: Any) -> Floats:
+    def predict_members(self, X) -> Floats:
         """Predict by each member.
 
         Returns
@@ -401,48 +400,46 @@ class AutoTwinRegressor(BaseTwin):
         y : ndarray of shape (n_members, n_queries)
             In the order of `member_names_`, those without weight included.
         """
-        matrix = self._validate_queries(X).matrix
-        return self._predict_by(matrix, np.arange(len(self.members_))).T
+        queries = self.encode(X)
+        with limit_threads(self.n_jobs):
+            return self._make_model().predict_members(queries.matrix).T
 
-    def add_anchors(self, X: Any, y: Any) -> Any:
-        """A new fitted blend whose twins have further anchors; other members are the same.
+    def add_anchors(self, X, y) -> Self:
+        """A new fitted blend with further anchors, which are also those of its twins.
 
         The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
         The intervals stay calibrated by the rows of the fit.
         """
         extended = super().add_anchors(X, y)
-        n_known = len(self.anchors_X_)
-        new_X, new_y = extended.anchors_X_[n_known:], extended.anchors_y_[n_known:]
-        with ignore_table_warnings():
-            extended._set_members([member.add_anchors(new_X, new_y) for member in self._members])
+        new_X = extended.anchors_X_[len(self.anchors_X_) :]
+        with ignore_table_warnings(), limit_threads(self.n_jobs):
+            predicted = [member.predict(new_X) for member in self.fitted_members_]
+        extended._anchor_predictions = np.concatenate(
+            [self._anchor_predictions, np.column_stack(predicted)]
+        )
         extended.intervals_ = self.intervals_
         return extended
 
-    def _predict_by(self, matrix: Floats, members: Indices) -> Floats:
-        """(query, member): predictions of encoded rows by these members."""
-        own = self._members
-        with limit_threads(self.n_jobs), ignore_table_warnings():
-            return np.column_stack([own[i].predict(matrix) for i in members])
-
-    def _mean(self, matrix: Floats, predictions: Floats, weights: Floats) -> Floats:
-        """(query,): the blend of (query, member) predictions, and known values of equal rows."""
-        known = self.anchors_X_, self.anchors_y_
-        mean: Floats = predictions @ weights
-        return include_known_values(mean, matrix, *known, self.replicate_correlation_)
-
-    def _predict_error_scale(
-        self, X: Any, stored: StoredIntervals
-    ) -> tuple[Floats, Floats, Floats]:
-        matrix = self._validate_queries(X).matrix
-        predictions = self._predict_by(matrix, np.arange(len(self.members_)))
-        mean = self._mean(matrix, predictions, self.member_weights_)
-        spread = spread_around(mean, predictions, self._spread_weights)
-        scale = stored.error_scale(matrix, mean, spread)
-        return mean, scale * np.sqrt(np.mean(stored.scores**2)), scale
-
     def _make_model(self) -> BlendModel:
-        used, members = np.flatnonzero(self.member_weights_), self._members
-        return BlendModel([members[i] for i in used], self.member_weights_[used], self._schema)
+        """The difference model; the same object as long as nothing has changed."""
+        model: BlendModel | None = vars(self).get("_model")
+        correlation, anchors = self.replicate_correlation_, self._anchors
+        known_correlation = 0.0
+        if model is not None and model.replicates is not None:
+            known_correlation = model.replicates.correlation
+        if model is None or model.anchors is not anchors or known_correlation != correlation:
+            model = self._model = BlendModel(
+                self.fitted_members_,
+                self.member_weights_,
+                self._spread_weights,
+                self._anchor_predictions,
+                anchors,
+                ReplicateWeights(correlation, anchors.X) if correlation > 0 else None,
+            )
+        return model
+
+    def _weight_strategy(self) -> WeightStrategy:
+        return self._make_model().replicates or UniformWeights()
 
 
 def _print(text: str) -> None:

@@ -90,7 +90,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             random_state=self.random_state,
         )
 
-    def _fit_with_folds(
+    def fit_with_folds(
         self, X: Floats, y: Floats, sample_weight: Floats | None, fold_of_row: Indices
     ) -> Self:
         """Fit, with out-of-fold predictions for the given fold of each row.

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.neural_base import BaseNeural
-from twinned.estimators.predictor import check_predictions
+from twinned.fitted.twin import check_predictions
 from twinned.models.memory import map_row_blocks
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.rows.dask import is_dask, predict_lazily

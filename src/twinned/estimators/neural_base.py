@@ -265,7 +265,7 @@ class BaseNeural(BaseEstimator):
             )
         return self
 
-    def _fit_with_folds(
+    def fit_with_folds(
         self, X: Any, y: Any, sample_weight: Any, fold_of_row: Indices, **bounds: Any
     ) -> Self:
         """Fit with the fold of each row given, for comparable out-of-fold predictions."""

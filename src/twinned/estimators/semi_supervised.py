@@ -16,20 +16,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.training_set import max_pairs_in_memory
+from twinned.estimators.methods import TwinMethods
+from twinned.estimators.training_pairs import max_pairs_in_memory
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
-from twinned.models.memory import parse_memory_limit
+from twinned.fitted.anchors import Queries
+from twinned.fitted.twin import FittedTwin
+from twinned.intervals.stored import StoredIntervals
 from twinned.pairing.loops import loop_sum
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.rows.schema import Floats, Rows, TableSchema
 from twinned.rows.validation import (
     check_bool,
     check_integer,
@@ -86,7 +88,7 @@ def loop_sides(labelled: Rows, unlabelled: Rows, loops: Loops) -> list[tuple[Row
     return [(first, second), (second, third), (third, first)]
 
 
-class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator):
     """Semi-supervised twin regression by loop consistency; unlabelled rows have y = NaN.
 
     Pass the rows to predict among the unlabelled rows (transductive), or others (inductive).
@@ -260,8 +262,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         if X_unlabelled is None:
             yield twin.fit(*data), np.nan
             return
-        training = twin._fit(*data, None, None, None)
-        labelled, unlabelled = twin._anchors, twin._validate_queries(X_unlabelled).take(slice(None))
+        training = twin.fit_pairs(*data)
+        labelled, unlabelled = twin.fitted_.anchors.rows, twin.encode(X_unlabelled).encode()
         n_loops = self._count_loops(twin) if n_rounds else max(1, twin.n_pairs_ // 3)
         loops = draw_unlabelled_loops(len(labelled), len(unlabelled), n_loops, rng)
         pairs = loop_sides(labelled, unlabelled, loops)
@@ -269,9 +271,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
         inconsistency: list[float] = []
         for number in range(n_rounds + 1):
             if number:
-                twin._refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
-            predictor = twin._with_symmetric(self.symmetric)._predictor()
-            sides = [predictor.difference(*side) for side in pairs]
+                twin.refit_with(training, pairs, relabel(sides, float(self.loop_weight)))
+            fitted = twin.with_symmetric(self.symmetric).fitted_
+            sides = [fitted.predict_difference(*side)[0] for side in pairs]
             inconsistency.append(float(np.mean(np.abs(loop_sum(*sides)))))
             if self.verbose:
                 print(f"[SemiSupervised] round {number}: inconsistency {inconsistency[-1]:.4g}")
@@ -289,10 +291,9 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
 
     def _count_loops(self, twin: TwinRegressor) -> int:
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
-        n_outputs = 1 if twin.anchors_y_.ndim == 1 else twin.anchors_y_.shape[1]
-        max_pairs = max_pairs_in_memory(
-            parse_memory_limit(twin.memory_limit), twin._features, n_outputs, binned=False
-        )
+        fitted = twin.fitted_
+        n_outputs, features = fitted.anchors.targets.shape[1], fitted.model.features
+        max_pairs = max_pairs_in_memory(fitted.memory_limit, features, n_outputs, binned=False)
         available = (max_pairs - twin.n_pairs_) // 3
         n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))
         if n_loops > available:
@@ -303,69 +304,36 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstima
             )
         return n_loops
 
-    # --- methods of the fitted twin -----------------------------------------------------------
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """See `TwinRegressor.predict`."""
-        return self._fitted_twin().predict(X, return_std=return_std)
-
-    def predict_members(self, X: Any) -> Floats:
-        """See `TwinRegressor.predict_members`."""
-        return self._fitted_twin().predict_members(X)
-
-    def predict_interval(self, X: Any, confidence: float = 0.9, X_shifted: Any = None) -> Floats:
-        """See `TwinRegressor.predict_interval`."""
-        return self._fitted_twin().predict_interval(X, confidence, X_shifted)
-
-    def applicability(self, X: Any) -> pd.DataFrame:
-        """See `TwinRegressor.applicability`."""
-        return self._fitted_twin().applicability(X)
-
-    def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Floats:
-        """See `TwinRegressor.sample`."""
-        return self._fitted_twin().sample(X, n_samples, random_state)
-
-    def rank(self, X: Any, **options: Any) -> pd.DataFrame:
-        """See `TwinRegressor.rank`."""
-        return self._fitted_twin().rank(X, **options)
-
-    def probability_better(self, X: Any, than: Any, *, maximize: bool = True) -> Floats:
-        """See `TwinRegressor.probability_better`."""
-        return self._fitted_twin().probability_better(X, than, maximize=maximize)
-
-    def predict_difference(self, A: Any, B: Any, return_std: bool = False) -> Any:
-        """See `TwinRegressor.predict_difference`."""
-        return self._fitted_twin().predict_difference(A, B, return_std=return_std)
-
-    def predict_anchors(self, X: Any) -> tuple[Indices, Floats]:
-        """See `TwinRegressor.predict_anchors`."""
-        return self._fitted_twin().predict_anchors(X)
-
-    def loop_inconsistency(self, X: Any, n_loops: int = 32, random_state: Any = None) -> Floats:
-        """See `TwinRegressor.loop_inconsistency`."""
-        return self._fitted_twin().loop_inconsistency(X, n_loops=n_loops, random_state=random_state)
-
-    def explain(
-        self, X: Any, n: int = 5, metric: str = "learned", adjustments: bool = False
-    ) -> pd.DataFrame:
-        """See `TwinRegressor.explain`."""
-        return self._fitted_twin().explain(X, n=n, metric=metric, adjustments=adjustments)
+    # --- the fitted twin ----------------------------------------------------------------------
 
     @property
-    def feature_relevance_(self) -> Floats:
-        """See `TwinRegressor.feature_relevance_`."""
-        return self._fitted_twin().feature_relevance_
-
-    def add_anchors(self, X: Any, y: Any) -> Any:
-        """A new fitted estimator with further anchors; the original is unchanged."""
-        extended = copy.copy(self)
-        extended.twin_ = self._fitted_twin().add_anchors(X, y)
-        return extended
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of the prediction; rows whose y is NaN are ignored."""
-        return self._fitted_twin().score(X, y, sample_weight)
-
-    def _fitted_twin(self) -> TwinRegressor:
+    def fitted_(self) -> FittedTwin:
+        """That of `twin_`."""
         check_is_fitted(self)
-        return self.twin_
+        return self.twin_.fitted_
+
+    @property
+    def calibration_(self) -> StoredIntervals | None:
+        """That of `twin_`."""
+        return self.twin_.calibration_
+
+    @property
+    def measured_applicability_(self) -> dict[str, Any] | None:
+        """That of `twin_`."""
+        return self.twin_.measured_applicability_
+
+    def encode(self, X, schema: TableSchema | None = None) -> Queries:
+        """Validated rows to predict; with a schema, new categories are added to it."""
+        check_is_fitted(self)
+        return self.twin_.encode(X, schema)
+
+    def with_symmetric(self, symmetric: bool) -> TwinRegressor:
+        """The fitted twin, evaluated in both orders of a pair or in one."""
+        return self.twin_.with_symmetric(symmetric)
+
+    def add_anchors(self, X, y) -> SemiSupervisedTwinRegressor:
+        """A new fitted estimator with further anchors; the original is unchanged."""
+        check_is_fitted(self)
+        extended = copy.copy(self)
+        extended.twin_ = self.twin_.add_anchors(X, y)
+        return extended

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from twinned._compat import raise_for_params, unwrap_search
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.training_set import (
-    LabelledRows,
+from twinned.estimators.training_pairs import (
     Pairs,
-    TargetArguments,
     TrainingPairBuilder,
-    TrainingRows,
     check_memory,
     max_pairs_in_memory,
-    validate_training_rows,
 )
 from twinned.exceptions import IgnoredValidationSetWarning, UnusedFeatureWarning
+from twinned.fitted.anchors import Anchors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -35,6 +31,7 @@ from twinned.models.base_estimator import (
     pair_dtype,
     supports_validation_set,
 )
+from twinned.models.imputation import impute_target
 from twinned.models.lightgbm import LazyPairMatrix, supports_blocks
 from twinned.models.memory import parse_memory_limit
 from twinned.models.pair_columns import choose_pair_columns
@@ -43,6 +40,7 @@ from twinned.models.sklearn import (
     PairTrainingSet,
     SklearnDifferenceModel,
     fit_on_pairs,
+    normalize_weights,
     target_unit,
 )
 from twinned.models.threads import limit_threads
@@ -51,13 +49,15 @@ from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
 from twinned.pairing.screening import relevant_features
 from twinned.pairing.weights import as_weight_strategy
-from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
+from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
+from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_bool,
     check_integer,
     check_n_jobs,
     restore_on_failure,
+    validate_table,
     validate_target,
 )
 
@@ -232,45 +232,78 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             With metadata routing enabled, `groups` of shape (n,) for a search as base estimator.
         """
         groups = self._routed_groups(params)
-        with restore_on_failure(self), limit_threads(self.n_jobs):
-            target = TargetArguments(y, y_lower, y_upper)
-            self._fit(X, target, sample_weight, X_val, y_val, groups)
+        self.fit_pairs(X, y, sample_weight, X_val, y_val, y_lower, y_upper, groups)
         return self
 
-    def _fit(
-        self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, groups: Any
+    def fit_pairs(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        X_val=None,
+        y_val=None,
+        y_lower=None,
+        y_upper=None,
+        groups=None,
     ) -> PairTrainingSet:
-        """Fit; y may be `TargetArguments`. Returns the training set of the base estimator."""
-        start = time.perf_counter()
+        """`fit` that returns the training set of the base estimator."""
+        with restore_on_failure(self), limit_threads(self.n_jobs):
+            rows = self._validate(X, y, sample_weight, groups, y_lower, y_upper)
+            if rows.bounds is not None:
+                imputed = impute_target(rows.rows.features, rows.bounds, rows.weight)
+                rows = replace(rows, y=imputed.y)
+            return self._fit_rows(rows, X_val, y_val)
+
+    def fit_imputed(self, X, y, sample_weight, censored: NDArray[np.bool_]) -> TwinRegressor:
+        """Fit to values of which those of `censored` rows are imputed; these are no anchors."""
+        with restore_on_failure(self), limit_threads(self.n_jobs):
+            rows = self._validate(X, y, sample_weight, None, None, None)
+            # bounds that differ mark a row as censored
+            bounds = TargetBounds(np.where(censored[rows.table_rows], -np.inf, rows.y), rows.y)
+            self._fit_rows(replace(rows, bounds=bounds))
+        return self
+
+    def _validate(self, X, y, sample_weight, groups, y_lower, y_upper) -> TrainingRows:
+        """Validate the parameters and the arguments of `fit`."""
         self._check_parameters()
-        rng = check_random_state(self.random_state)
         self._pair_dtype = pair_dtype(self._base_estimator(), X)
-        data = validate_training_rows(self, X, y, sample_weight, groups)
-        n_rows = len(data.rows)
+        rows = validate_training_rows(
+            self,
+            X,
+            y,
+            sample_weight,
+            groups,
+            y_lower,
+            y_upper,
+            pair_dtype=self._pair_dtype,
+            multi_output=self.__sklearn_tags__().target_tags.multi_output,
+        ).of_positive_weight()
+        weight = rows.weight
+        return rows if weight is None else replace(rows, weight=normalize_weights(weight))
+
+    def _fit_rows(self, data: TrainingRows, X_val=None, y_val=None) -> PairTrainingSet:
+        """Fit to validated rows; the training set of the base estimator."""
+        start, rng = time.perf_counter(), check_random_state(self.random_state)
         selected = self.selected_features_ = self._select_features(data)
-        base = self._base_estimator(n_rows, data.n_outputs, len(selected))
+        base = self._base_estimator(len(data), data.n_outputs, len(selected))
         self._features = self._pair_features(data)
-        self._y_unit = target_unit(data.values)
+        self._y_unit = target_unit(data.targets)
         limit, binned = parse_memory_limit(self.memory_limit), supports_blocks(base)
         max_pairs = max_pairs_in_memory(limit, self._features, data.n_outputs, binned=binned)
         if X_val is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
         builder = TrainingPairBuilder(base, self._features, data, self._y_unit, max_pairs, rng)
-        learned = self._learn_metric(data)
-        # one neighbor index per metric, shared by pairs and anchors
-        make_index = cache(
-            lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned)
-        )
-        strategy, mirrored = self._pair_strategy(n_rows, max_pairs)
-        pairs = builder.draw(strategy, make_index, mirrored=mirrored)
-        known = data.known_rows
-        anchors = as_anchor_strategy(self.anchors).store(len(known), rng)
-        stored = known[check_stored(anchors, len(known))]
-        validation: tuple[LabelledRows, LabelledRows] | None = None
+        every = self._all_as_anchors(data)
+        strategy, mirrored = self._pair_strategy(len(data), max_pairs)
+        pairs = builder.draw(strategy, every.index, mirrored=mirrored)
+        known = data.known
+        stored = as_anchor_strategy(self.anchors).store(len(known), rng)
+        stored = known[check_stored(stored, len(known))]
+        validation: tuple[TrainingRows, TrainingRows] | None = None
         if X_val is None and y_val is None:
             pairs, validation = builder.hold_out_rows(pairs)
         elif (given := self._validate_validation_rows(base, X_val, y_val, data)) is not None:
-            validation = given, LabelledRows(data.rows.take(stored), data.values[stored])
+            validation = given, data.take(stored)
         builder = self._drop_unknown_features(builder, pairs)
         fit_params = {} if validation is None else builder.validation_pairs(*validation)
         training = builder.training_set(pairs, fit_params)
@@ -279,29 +312,13 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
-        self._set_anchors(
-            data.matrix[stored],
-            data.y[stored],
-            None if data.weight is None else data.weight[stored],
-            data.schema,
-            data.table_rows[stored],
-            make_index if np.array_equal(stored, np.arange(n_rows)) else None,
-        )
-        self._censored_X = None if data.censored is None else data.matrix[data.censored]
+        self._store_anchors(every, data, stored)
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
         return training
 
-    def _fit_imputed(
-        self, X: Any, y: Floats, sample_weight: Floats | None, imputed: NDArray[np.bool_]
-    ) -> None:
-        """Fit to values of which some (row,) are imputed; these rows are no anchors."""
-        with restore_on_failure(self), limit_threads(self.n_jobs):
-            target = TargetArguments(y, imputed=imputed)
-            self._fit(X, target, sample_weight, None, None, None)
-
-    def _refit_with(
+    def refit_with(
         self, training: PairTrainingSet, sides: list[tuple[Rows, Rows]], labels: list[Floats]
     ) -> None:
         """Fit again to the training set and to pairs with pseudo-labels.
@@ -337,14 +354,31 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
 
-    def _learn_metric(self, data: TrainingRows) -> LearnedMetric | None:
-        """The learned metric, where a strategy needs it; it is stored with the twin."""
-        self._learned_metric = None
-        if not uses_learned_metric(self.pairs, self.anchors, self.weights):
-            return None
-        learned = learn_relevance(data.rows.features, data.values, data.weight)
-        self._learned_metric = tuple(learned)
-        return learned
+    def _all_as_anchors(self, data: TrainingRows) -> Anchors:
+        """All training rows as anchors, with the learned metric where a strategy needs it."""
+        learned = None
+        if uses_learned_metric(self.pairs, self.anchors, self.weights):
+            learned = learn_relevance(data.rows.features, data.targets, data.weight)
+        return Anchors(
+            data.schema,
+            data.matrix,
+            data.y,
+            data.weight,
+            data.labels,
+            fitted_metric=learned,
+            n_jobs=self.n_jobs,
+        )
+
+    def _store_anchors(self, every: Anchors, data: TrainingRows, stored: Indices) -> None:
+        """Store some training rows as anchors."""
+        if not np.array_equal(stored, np.arange(len(data))):
+            rows = data.take(stored)
+            every = replace(
+                every, X=rows.matrix, y=rows.y, weights=rows.weight, labels=rows.labels, indices={}
+            )
+        if data.bounds is not None:
+            every = replace(every, censored_X=data.matrix[data.censored])
+        self._set_anchors(every, data.table_rows[stored])
 
     def _select_features(self, data: TrainingRows) -> Indices:
         """The features that pairs are made of: of a wide table, the relevant ones."""
@@ -396,7 +430,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _validate_validation_rows(
         self, base: Any, X_val: Any, y_val: Any, data: TrainingRows
-    ) -> LabelledRows | None:
+    ) -> TrainingRows | None:
         """The user's validation rows; None where the base estimator cannot use them."""
         if X_val is None or y_val is None:
             missing = "X_val" if X_val is None else "y_val"
@@ -408,34 +442,36 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 stacklevel=4,
             )
             return None
-        matrix, schema = self._validate_table(X_val, data.schema)
-        y = validate_target(self, y_val, len(matrix), multi_output=data.values.ndim == 2)
-        return LabelledRows(schema.to_rows(matrix), y)
+        allow_nan = bool(self.__sklearn_tags__().input_tags.allow_nan)
+        matrix, schema = validate_table(
+            self, X_val, data.schema, allow_nan=allow_nan, pair_dtype=self._pair_dtype
+        )
+        y = validate_target(self, y_val, len(matrix), multi_output=data.targets.ndim == 2)
+        return TrainingRows(schema, matrix, y)
 
     # --- prediction ---------------------------------------------------------------------------
 
     def _make_model(self) -> SklearnDifferenceModel:
         """The difference model; the same object as long as nothing has changed."""
-        model = self._cache.model
+        model: SklearnDifferenceModel | None = vars(self).get("_model")
         if (
-            isinstance(model, SklearnDifferenceModel)
-            and model.estimator is self.estimator_
-            and model.symmetric == self.symmetric
+            model is None
+            or model.estimator is not self.estimator_
+            or model.symmetric != self.symmetric
         ):
-            return model
-        limit = parse_memory_limit(self.memory_limit)
-        return SklearnDifferenceModel(
-            self.estimator_,
-            self._features,
-            self._y_unit,
-            symmetric=self.symmetric,
-            cache_bytes=_CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3),
-        )
+            limit = parse_memory_limit(self.memory_limit)
+            model = self._model = SklearnDifferenceModel(
+                self.estimator_,
+                self._features,
+                self._y_unit,
+                symmetric=self.symmetric,
+                cache_bytes=_CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3),
+            )
+        return model
 
-    def _prepare_fast_path(self) -> None:
+    def prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""
-        model = self._difference_model()
-        assert isinstance(model, SklearnDifferenceModel)
-        trees = model.trees_at(self._anchors, self.anchors_y_.reshape(len(self.anchors_y_), -1))
+        fitted = self.fitted_
+        trees = self._make_model().trees_at(fitted.anchors.rows, fitted.anchors.targets)
         if trees is not None:
             trees.pack_now()

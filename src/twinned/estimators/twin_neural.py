@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.neural_base import BaseNeural
+from twinned.fitted.anchors import Anchors
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.fixed_anchor import plain_parameters
 from twinned.models.neural.problem import Scale, TrainingProblem
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
-from twinned.rows.schema import Floats, Rows, TableSchema
 from twinned.rows.validation import check_integer
 
 
@@ -111,20 +111,25 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         super()._set_fitted(problem, ensemble)
         table = problem.table
         self.n_pairs_ = problem.n_pairs
-        learned = problem.learned_metric
-        self._learned_metric = None if learned is None else tuple(learned)
         self._pair_dtype = np.dtype(np.float64)
-        known = table.known
+        known, bounds = table.known, table.bounds
         rows = as_anchor_strategy(self.anchors).store(
             len(known), np.random.RandomState(problem.seed)
         )
         rows = known[check_stored(rows, len(known))]
-        weight = None if table.weight is None else table.weight[rows]
-        self._set_anchors(
-            table.matrix[rows], table.target[rows], weight, table.schema, table.indices[rows]
+        labels = table.labels
+        anchors = Anchors(
+            table.schema,
+            table.matrix[rows],
+            table.target[rows],
+            None if table.weight is None else table.weight[rows],
+            None if labels is None else [labels[i] for i in rows],
+            self._row_scale(),
+            None if bounds is None else table.matrix[bounds.censored],
+            problem.learned_metric,
+            self.n_jobs,
         )
-        bounds = table.bounds
-        self._censored_X = None if bounds is None else table.matrix[bounds.censored]
+        self._set_anchors(anchors, table.indices[rows])
 
     def substitute_anchor(self, anchor: int) -> NeuralRegressor:
         """Return the plain networks that this twin is for one fixed anchor.
@@ -144,7 +149,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         if anchor >= len(self.anchors_X_):
             raise ValueError(f"anchor must be below {len(self.anchors_X_)}, not {anchor!r}.")
         model = self._make_model()
-        shape, row = model.shape, model.matrix(self._anchors.take([anchor]))[0]
+        shape, row = model.shape, model.matrix(self._anchors.rows.take([anchor]))[0]
         plain = NeuralRegressor(
             **{name: getattr(self, name) for name in NeuralRegressor().get_params()}
         )
@@ -166,5 +171,5 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     def _make_model(self) -> NeuralDifferenceModel:
         return self._networks(NeuralDifferenceModel)
 
-    def _to_rows(self, schema: TableSchema, matrix: Floats) -> Rows:
-        return Scale(*self._scale).transform(schema.to_rows(matrix))
+    def _row_scale(self) -> Scale:
+        return Scale(*self._scale)

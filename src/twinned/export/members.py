@@ -43,7 +43,7 @@ def select_member(blend: AutoTwinRegressor, name: str) -> Any:
             f"select_member needs an AutoTwinRegressor, not {type(blend).__name__}; export the "
             "model itself, and fit blends without a transformed target."
         )
-    members = {member.label: member for member in blend._members}
+    members = {member.label: member for member in blend.fitted_members_}
     matches = [label for label in members if name in (label, label.partition(":")[0])]
     if len(matches) != 1:
         raise ValueError(f"the blend has no member {name!r}; it has {', '.join(members)}.")
@@ -59,7 +59,7 @@ def select_member(blend: AutoTwinRegressor, name: str) -> Any:
 
 def separable_members(blend: AutoTwinRegressor) -> list[str]:
     """Names of the members that `select_member` returns, the most accurate first."""
-    members = {member.label: member for member in blend._members}
+    members = {member.label: member for member in blend.fitted_members_}
     ranked = blend.leaderboard_.sort_values("rmse")["member"]
     return [
         name

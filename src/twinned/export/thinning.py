@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blocks import Queries
+from twinned.fitted.anchors import Queries
 from twinned.estimators.neural_base import BaseNeural
 from twinned.models.greedy_selection import greedy_selection
 from twinned.rows.neighbors import Indices
@@ -102,7 +102,7 @@ def deviation_gram(twin: BaseTwin, X: Any = None, y: Any = None) -> tuple[Indice
 
 def with_anchors(twin: BaseTwin, anchors: Indices, weights: Floats) -> Any:
     """A copy of the twin with some of its anchors."""
-    metric = twin._metric()  # learned from more rows than those that remain
+    metric = twin.fitted_.anchors.metric  # learned from more rows than those that remain
     thinned = copy.copy(twin).set_params(anchors="all", weights="uniform")
     thinned._learned_metric = tuple(metric)
     labels = twin.anchor_labels_

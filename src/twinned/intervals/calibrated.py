@@ -258,7 +258,7 @@ class CrossCalibrated(_BaseCalibrated):
 
 def _warn_of_shift(model: Any, X: Any) -> None:
     """Warn of rows outside of the training rows, where the model is a twin, which knows them."""
-    warn = getattr(model, "_warn_of_shift", None)
+    warn = getattr(model, "warn_of_shift", None)
     if warn is not None:
         warn(X)
 

@@ -216,8 +216,8 @@ def numeric_columns(X: Any) -> list[int]:
 
 def categorical_columns(model: Any) -> Sequence[int]:
     """Indices of the columns that a fitted twin treats as categorical, whatever their type."""
-    schema = getattr(model, "_schema", None)
-    return () if schema is None else schema.categorical
+    fitted = getattr(model, "fitted_", None)
+    return () if fitted is None else fitted.anchors.schema.categorical
 
 
 def numeric_features(X: Any, columns: list[int]) -> Floats:

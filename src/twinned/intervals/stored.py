@@ -78,6 +78,10 @@ class StoredIntervals:
         features = self.neighbors.transform(matrix[:, self.columns], mean)
         return self.scale.predict(ScaleInputs(mean, std, features))
 
+    def std(self, scale: Floats) -> Floats:
+        """(n,): calibrated standard deviations of rows with these error scales."""
+        return scale * np.sqrt(np.mean(self.scores**2))
+
     def interval(self, mean: Floats, scale: Floats, confidence: float) -> Floats:
         """(n, 2): lower and upper ends."""
         level = check_confidence(confidence, len(self.scores))

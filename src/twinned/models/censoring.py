@@ -6,77 +6,15 @@ limit (the lower bound is −∞), above one (the upper bound is ∞), or in an 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
-from sklearn.utils import check_array
 
 from twinned.rows.schema import Floats
-from twinned.rows.validation import validate_target
+from twinned.rows.training import TargetBounds, validate_bounds
 
-_MIN_KNOWN = 2  # rows, of which a pair can be made
 _LEAST_VARIANCE = 1e-8  # within bounds, as a share of that without; rounding may leave less
-
-
-class TargetBounds(NamedTuple):
-    """(row,) lower and upper bounds of the target, which are equal where it is known."""
-
-    lower: Floats
-    upper: Floats
-
-    @property
-    def censored(self) -> NDArray[np.bool_]:
-        """(row,): whether the value is not known."""
-        censored: NDArray[np.bool_] = self.lower < self.upper
-        return censored
-
-    @property
-    def beyond(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """(row,): whether the value is below a limit, and whether it is above one."""
-        return np.isneginf(self.lower), np.isposinf(self.upper)
-
-    def take(self, rows: Any) -> TargetBounds:
-        return TargetBounds(self.lower[rows], self.upper[rows])
-
-    def scaled(self, unit: float) -> TargetBounds:
-        """The bounds in units of `unit`."""
-        return TargetBounds(self.lower / unit, self.upper / unit)
-
-    def logarithm(self) -> TargetBounds:
-        """The bounds of the logarithm. A lower bound of at most 0 is none.
-
-        A ValueError names a row without a positive bound.
-        """
-        wrong = (self.upper <= 0) | ((self.lower <= 0) & np.isposinf(self.upper))
-        if wrong.any():
-            row = int(wrong.argmax())
-            bounds = f"between {self.lower[row]:g} and {self.upper[row]:g}"
-            raise ValueError(f"The logarithm needs a positive bound; y[{row}] is {bounds}.")
-        with np.errstate(divide="ignore"):
-            return TargetBounds(np.log(np.maximum(self.lower, 0.0)), np.log(self.upper))
-
-    def limits(self) -> Floats:
-        """(row,): the known value, the only finite bound, or the middle of both.
-
-        >>> TargetBounds(np.array([1.0, -np.inf, 2.0]), np.array([1.0, 5.0, 3.0])).limits()
-        array([1. , 5. , 2.5])
-        """
-        lower = np.where(np.isfinite(self.lower), self.lower, self.upper)
-        upper = np.where(np.isfinite(self.upper), self.upper, self.lower)
-        return lower + 0.5 * (upper - lower)
-
-    def errors(self, predicted: Floats) -> Floats:
-        """(row,): signed distances of predictions to the interval between the bounds.
-
-        That of a known row is its error, and that of a prediction between the bounds is 0.
-
-        >>> bounds = TargetBounds(np.array([1.0, -np.inf, 2.0]), np.array([1.0, 5.0, 3.0]))
-        >>> bounds.errors(np.array([4.0, 4.0, 1.5]))
-        array([ 3. ,  0. , -0.5])
-        """
-        return predicted - np.clip(predicted, self.lower, self.upper)
 
 
 def log_target_arguments(y: Any, y_lower: Any, y_upper: Any) -> tuple[Floats, Floats, Floats]:
@@ -98,66 +36,6 @@ def log_target_arguments(y: Any, y_lower: Any, y_upper: Any) -> tuple[Floats, Fl
         np.where(bounds.censored, logarithms.lower, np.nan),
         np.where(bounds.censored, logarithms.upper, np.nan),
     )
-
-
-def validate_bounds(
-    estimator: Any, y: Any, y_lower: Any, y_upper: Any, n_rows: int, sample_weight: Floats | None
-) -> TargetBounds:
-    """Validate y and its bounds: both (n,) float64; `sample_weight` is validated.
-
-    A bound that is None or NaN is the value of y or, where y is NaN, infinite. A finite y must lie
-    within its bounds; where they differ, it is not used.
-    """
-    y = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=True)
-    if y.ndim == 2:
-        if y.shape[1] > 1:
-            raise ValueError(
-                f"y_lower and y_upper need a single output, but y has {y.shape[1]} columns."
-            )
-        y = y[:, 0]
-    lower = _validate_bound("y_lower", y_lower, y, -np.inf)
-    upper = _validate_bound("y_upper", y_upper, y, np.inf)
-    for name, bound, wrong in (("y_lower", lower, np.inf), ("y_upper", upper, -np.inf)):
-        if (infinite := bound == wrong).any():
-            row = int(infinite.argmax())
-            raise ValueError(f"{name}[{row}] = {wrong} leaves no value of y; use {-wrong} or NaN.")
-    if (crossed := lower > upper).any():
-        row = int(crossed.argmax())
-        raise ValueError(
-            f"y_lower[{row}] = {lower[row]:g} exceeds y_upper[{row}] = {upper[row]:g}."
-        )
-    if (outside := (y < lower) | (y > upper)).any():
-        row = int(outside.argmax())
-        raise ValueError(
-            f"y[{row}] = {y[row]:g} is outside of its bounds, y_lower[{row}] = {lower[row]:g} and "
-            f"y_upper[{row}] = {upper[row]:g}."
-        )
-    if (unbounded := np.isneginf(lower) & np.isposinf(upper)).any():
-        row = int(unbounded.argmax())
-        raise ValueError(
-            f"y[{row}] is NaN and has no bound; give y_lower[{row}] or y_upper[{row}], or drop the "
-            "row."
-        )
-    n_known = int(np.sum((lower == upper) & (True if sample_weight is None else sample_weight > 0)))
-    if n_known < _MIN_KNOWN:
-        raise ValueError(
-            f"{n_known} of {n_rows} rows have a known value (y_lower = y_upper); at least "
-            f"{_MIN_KNOWN} are needed."
-        )
-    return TargetBounds(lower, upper)
-
-
-def _validate_bound(name: str, given: Any, y: Floats, infinity: float) -> Floats:
-    """A bound of each row (n,), with y, or infinity where y is NaN, for what is not given."""
-    default = np.where(np.isnan(y), infinity, y)
-    if given is None:
-        return default
-    bound = check_array(
-        given, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name=name
-    )
-    if bound.shape != y.shape:
-        raise ValueError(f"{name} has the shape {bound.shape}, but y has {y.shape}.")
-    return np.where(np.isnan(bound), default, bound)
 
 
 def truncated_moments(mean: Floats, std: Floats, bounds: TargetBounds) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
-from twinned.models.censoring import TargetBounds, truncated_moments
+from twinned.models.censoring import truncated_moments
 from twinned.models.gaussian_process import (
     KERNELS,
     GaussianProcess,
@@ -24,6 +24,7 @@ from twinned.models.gaussian_process import (
 )
 from twinned.models.relevance import fill_missing
 from twinned.rows.schema import Floats
+from twinned.rows.training import TargetBounds
 
 _MAX_KNOWN = 1000  # known rows of the process; of more, a random subset
 _LIKELIHOOD_ROWS = 500  # by which its hyperparameters are chosen

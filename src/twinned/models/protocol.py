@@ -1,7 +1,7 @@
 """The contract of difference models: `DifferenceModel` and `AnchoredModel`.
 
 A fitted twin consists of a difference model and a set of anchors. Everything that it predicts is
-computed from these two by `twinned.estimators.predictor`, so a new kind of twin is one class with
+computed from these two by `twinned.fitted`, so a new kind of twin is one class with
 `differences`; `at_anchors` is an optional fast path.
 """
 

@@ -46,7 +46,7 @@ def _build_twin(twin: Any, state: State, at: At) -> None:
         rows, scores = intervals["rows"], intervals["scores"]
         at.ensure(rows is None or len(rows) == len(scores), "has rows of other scores")
     set_attributes(twin, state, at)
-    twin._set_derived_state(None)
+    twin.restore_anchors()
 
 
 def _check_error_scale(parts: State, at: At) -> None:
@@ -63,7 +63,7 @@ def _check_error_scale(parts: State, at: At) -> None:
 
 @hook(TAKE, "TwinRegressor TwinNeuralRegressor")
 def _take_twin(twin: Any) -> State:
-    return {**twin._state_to_save(), "_pair_dtype": twin._pair_dtype.name}
+    return {**twin.state_to_save(), "_pair_dtype": twin._pair_dtype.name}
 
 
 @hook(BUILD, "TwinRegressor")
@@ -78,7 +78,7 @@ def _build_sklearn_twin(twin: Any, state: State, at: At) -> None:
     features = PairFeatures(twin.pair_features, table, dtype, None if every else selected)
     width = getattr(base, "n_features_in_", features.width)
     at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
-    twin._features, anchor = features, twin._anchors.take(slice(0, 1))
+    twin._features, anchor = features, twin._anchors.rows.take(slice(0, 1))
     n_found = getattr(base, "n_outputs_", None)  # of trees, whose leaf values were verified
     if n_found is None:
         n_found = twin._make_model().differences(anchor, anchor).shape[-1]
@@ -138,7 +138,7 @@ def _build_process(model: Any, state: State, at: At) -> None:
 def _take_blend(model: Any) -> State:
     names = RECORDS["preparation"]
     stored = [{name: getattr(own, name) for name in names} for own in model._preparations]
-    return {**model._state_to_save(), "_preparations": stored}
+    return {**model.state_to_save(), "_preparations": stored}
 
 
 @hook(BUILD, "AutoTwinRegressor")

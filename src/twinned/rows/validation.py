@@ -24,8 +24,6 @@ from twinned.rows.schema import (
     is_table,
     is_text_dtype,
     learn_schema,
-    row_labels,
-    storable_labels,
 )
 
 # Squares of differences, summed over the rows, must stay finite, else an estimator returns NaN
@@ -99,7 +97,6 @@ def validate_training_table(
         matrix = validate_data(estimator, X, reset=True, **_ANY_NUMBER, ensure_min_samples=2)
         schema, names = TableSchema.all_numeric(matrix.shape[1]), None
     check_finite(matrix, names, allow_nan, pair_dtype)
-    estimator._row_labels = storable_labels(row_labels(X))
     return matrix, schema
 
 

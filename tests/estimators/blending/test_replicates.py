@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinned import AutoTwinRegressor, load, save
-from twinned.estimators.blending.replicates import include_known_values, replicate_correlation
+from twinned.pairing.replicates import include_known_values, replicate_correlation
 
 
 @given(st.integers(0, 2**16), st.integers(20, 30))

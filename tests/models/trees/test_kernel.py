@@ -566,4 +566,4 @@ def test_pair_features_that_do_not_fit_the_trees(name, value):
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(X, X.sum(axis=1))
     setattr(twin._features, name, value)
     with pytest.raises(ValueError, match="pair features, but pairs have"):
-        twin._prepare_fast_path()
+        twin.prepare_fast_path()

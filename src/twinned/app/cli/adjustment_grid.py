@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from twinned.estimators.comparable_cases import ComparableCase, Value
+    from twinned.fitted.explanation import ComparableCase, Value
 
 MAX_FEATURES = 12  # lines of a grid; the adjustments of all others are summed
 _MAX_NAME, _MAX_VALUE = 24, 16  # characters

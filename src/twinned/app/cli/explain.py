@@ -182,7 +182,7 @@ def _explain(
     import numpy as np
 
     from twinned._compat import safe_indexing
-    from twinned.estimators.comparable_cases import comparable_cases
+    from twinned.fitted.explanation import comparable_cases
 
     twin = inner_twin(model)
     if twin.anchors_y_.ndim > 1:

@@ -13,7 +13,7 @@ from twinned.diagnostics import Diagnosis, Finding
 from twinned.diagnostics.data_checks.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.diagnostics.result import CheckResult
-from twinned.estimators.adjustments import from_logarithm, scale_to
+from twinned.fitted.adjustments import from_logarithm, scale_to
 from twinned.estimators.blending.results import rmse_and_error
 from twinned.intervals.applicability import LABELS
 from twinned.intervals.target_range import TargetRange
@@ -321,7 +321,7 @@ def _comparable_features(diagnosis: Diagnosis) -> Floats:
     """
     features = diagnosis.twin._anchors.features
     if diagnosis.relevance is not None:
-        return diagnosis.twin._metric().transform(features)
+        return diagnosis.twin.fitted_.anchors.metric.transform(features)
     known = np.nan_to_num(features - np.nanmean(features, axis=0), nan=0.0)
     std = known.std(axis=0)
     return known / np.where(std > 0, std, 1.0)

@@ -14,7 +14,7 @@ from twinned.app.serve.inputs import InputDate, InputFeature
 from twinned.app.serve.schema import RequestSchema
 from twinned.app.tables import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.comparable_cases import comparable_cases
+from twinned.fitted.explanation import comparable_cases
 from twinned.estimators.twin import TwinRegressor
 from twinned.intervals.stored import StoredIntervals, check_confidence
 from twinned.intervals.target_range import TargetRange
@@ -57,7 +57,7 @@ class PredictionService:
             twin = copy.copy(twin)
             del twin.feature_names_in_
         if isinstance(twin, TwinRegressor):
-            twin._prepare_fast_path()
+            twin.prepare_fast_path()
         self._twin = twin
         self._intervals = StoredIntervals(twin) if hasattr(twin, "intervals_") else None
 

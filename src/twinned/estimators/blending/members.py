@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -15,23 +15,21 @@ from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import has_fit_parameter
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blending.censored import (
-    AllRows,
-    CensoredRows,
-    fit_to_all_rows,
-    supports_bounds,
-)
 from twinned.estimators.blending.features import FeaturePreparation
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
+from twinned.fitted.anchors import Queries
 from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
     check_base_estimator,
     default_estimator,
 )
+from twinned.pairing.anchors import AllAnchors
+from twinned.pairing.differences import difference
 from twinned.pairing.pairs import HalfPairs
-from twinned.rows.neighbors import Indices
+from twinned.pairing.weights import UniformWeights
 from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
 
 EFFORTS = ["fast", "balanced", "thorough"]
@@ -110,7 +108,7 @@ class MemberSpec(NamedTuple):
         values of others differ between folds.
         """
         is_network = self.has_threads or supports_bounds(self._estimator)
-        return self if rows.censored is None else self._replace(one_fit=is_network)
+        return self if rows.bounds is None else self._replace(one_fit=is_network)
 
     @property
     def _estimator(self) -> Any:
@@ -121,39 +119,6 @@ class MemberSpec(NamedTuple):
         """The same member with another effort, which its label then has."""
         label = f"{self.name}:{effort}"
         return self._replace(label=label, effort=effort, entry=label)
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingRows:
-    """Encoded rows to fit members to; equal rows are merged."""
-
-    matrix: Floats  # (row, feature)
-    y: Floats  # (row,)
-    weight: Floats | None  # (row,), of mean 1
-    fold: Indices  # (row,): the fold that holds out each row
-    censored: CensoredRows | None = None
-
-    @property
-    def n_folds(self) -> int:
-        return int(self.fold.max()) + 1
-
-    def without(self, fold: int) -> TrainingRows:
-        """The rows that a fold does not hold out; all where it is −1."""
-        if fold < 0:
-            return self
-        rows, censored = self.fold != fold, self.censored
-        return TrainingRows(
-            self.matrix[rows],
-            self.y[rows],
-            None if self.weight is None else self.weight[rows],
-            self.fold[rows],
-            None if censored is None else censored.take(censored.fold != fold),
-        )
-
-    def with_censored(self) -> AllRows:
-        """Known rows and, after them, censored rows."""
-        assert self.censored is not None, "there are censored rows"
-        return AllRows.join(self.matrix, self.y, self.weight, self.fold, self.censored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,42 +133,43 @@ class FittedMember:
     def is_twin(self) -> bool:
         return isinstance(self.estimator, BaseTwin)
 
+    @property
+    def has_equal_anchors(self) -> bool:
+        """Whether it predicts by the mean of antisymmetric differences to all anchors."""
+        if not self.is_twin:
+            return False
+        fitted = self.estimator.fitted_
+        is_uniform = isinstance(fitted.weight_strategy, UniformWeights)
+        is_complete = isinstance(fitted.anchor_strategy, AllAnchors)
+        return is_uniform and is_complete and bool(self.estimator.symmetric)
+
     def predict(self, matrix: Floats) -> Floats:
         """(row,): predictions of encoded rows."""
         predicted = self.estimator.predict(self.preparation.transform(matrix))
         return np.asarray(predicted, dtype=np.float64).reshape(len(matrix))
 
+    def encode(self, matrix: Floats, schema: TableSchema | None = None) -> Queries:
+        """Encoded rows (row, feature) as queries of a twin."""
+        return self.estimator.encode(self.preparation.transform(matrix), schema)
+
     def differences(self, first: Floats, second: Floats) -> Floats:
         """(...,): F(first, second) of encoded rows (..., feature) whose leading axes broadcast."""
-        if self.is_twin:
-            return self._twin_differences(first, second)
-
-        def predict(matrix: Floats) -> Floats:
-            flat = matrix.reshape(-1, matrix.shape[-1])
-            return self.predict(flat).reshape(matrix.shape[:-1])
-
-        return predict(first) - predict(second)
-
-    def _twin_differences(self, first: Floats, second: Floats) -> Floats:
-        twin, schema = self.estimator, self.estimator._schema
-        sides = []
-        for matrix in (first, second):
-            flat = self.preparation.transform(matrix.reshape(-1, matrix.shape[-1]))
-            # a new category has the same code on both sides
-            encoded, schema = twin._validate_table(flat, schema, learn_categories=True)
-            parts = twin._to_rows(schema, encoded)
-            sides.append(Rows(*(part.reshape(*matrix.shape[:-1], -1) for part in parts)))
-        model = twin._difference_model()
-        differences: Floats = np.tensordot(model.member_weights, model.differences(*sides), axes=1)
-        return differences[..., 0]
-
-    def add_anchors(self, matrix: Floats, y: Floats) -> FittedMember:
-        """The member with further anchors; itself where it has none."""
-        if not self.is_twin:
-            return self
-        return replace(
-            self, estimator=self.estimator.add_anchors(self.preparation.transform(matrix), y)
-        )
+        sides = [matrix.reshape(-1, matrix.shape[-1]) for matrix in (first, second)]
+        if not self.has_equal_anchors:
+            predicted = [
+                self.predict(side).reshape(matrix.shape[:-1])
+                for side, matrix in zip(sides, (first, second), strict=True)
+            ]
+            return difference(*predicted)
+        fitted = self.estimator.fitted_
+        queries = self.encode(sides[0], fitted.anchors.schema)
+        # a new category has the same code on both sides
+        others = self.encode(sides[1], queries.schema)
+        rows = [
+            Rows(*(part.reshape(*matrix.shape[:-1], -1) for part in side.encode()))
+            for side, matrix in zip((queries, others), (first, second), strict=True)
+        ]
+        return fitted.mean_of_members(fitted.model.differences(*rows))[..., 0]
 
 
 # --- estimators ---------------------------------------------------------------------------------
@@ -382,7 +348,7 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
         seeds = {k: context.seed for k, v in own.get_params().items() if _is_unset_seed(k, v)}
         return own.set_params(**seeds)
 
-    one_fit = hasattr(estimator, "_fit_with_folds")
+    one_fit = hasattr(estimator, "fit_with_folds")
     return MemberSpec(name, effort, "dense", make, entry, one_fit)
 
 
@@ -409,20 +375,32 @@ def member_context(
 def fit_member(
     spec: MemberSpec, context: MemberContext, rows: TrainingRows, imputed: Floats | None = None
 ) -> FittedMember:
-    """Fit a member to rows; `imputed` are values of known and censored rows."""
-    if rows.censored is not None:
-        every = rows.with_censored()
-        preparation = FeaturePreparation.fit(spec.inputs, context.schema, every.matrix)
-        estimator = spec.make(spec.effort, context, preparation, len(every.matrix))
-        fit_to_all_rows(estimator, preparation.transform(every.matrix), every, imputed)
-        return FittedMember(spec.label, estimator, preparation)
+    """Fit a member to rows; `imputed` are their values, where some are censored.
+
+    Networks are fitted to the bounds of censored rows, and others to imputed values. The anchors of
+    a twin are known rows.
+    """
     preparation = FeaturePreparation.fit(spec.inputs, context.schema, rows.matrix)
-    estimator = spec.make(spec.effort, context, preparation, len(rows.y))
+    estimator = spec.make(spec.effort, context, preparation, len(rows))
     features = preparation.transform(rows.matrix)
-    if spec.one_fit:
-        estimator._fit_with_folds(features, rows.y, rows.weight, rows.fold)
-    elif rows.weight is not None and has_fit_parameter(estimator, "sample_weight"):
-        estimator.fit(features, rows.y, sample_weight=rows.weight)
+    weight, bounds = rows.weight, rows.bounds
+    if bounds is not None and supports_bounds(estimator):
+        y = np.where(bounds.censored, np.nan, bounds.lower)
+        limits = {"y_lower": bounds.lower, "y_upper": bounds.upper}
+        estimator.fit_with_folds(features, y, weight, rows.fold, **limits)
+        return FittedMember(spec.label, estimator, preparation)
+    y = rows.y if imputed is None else imputed
+    if bounds is not None and isinstance(estimator, TwinRegressor):
+        estimator.fit_imputed(features, y, weight, bounds.censored)
+    elif bounds is None and spec.one_fit:
+        estimator.fit_with_folds(features, y, weight, rows.fold)
+    elif weight is not None and has_fit_parameter(estimator, "sample_weight"):
+        estimator.fit(features, y, sample_weight=weight)
     else:
-        estimator.fit(features, rows.y)
+        estimator.fit(features, y)
     return FittedMember(spec.label, estimator, preparation)
+
+
+def supports_bounds(estimator: Any) -> bool:
+    """Whether an estimator is a network, which is trained with the bounds themselves."""
+    return hasattr(estimator, "fit_with_folds") and has_fit_parameter(estimator, "y_lower")

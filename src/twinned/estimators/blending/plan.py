@@ -22,19 +22,19 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from twinned._compat import is_remote_backend
-from twinned.estimators.blending.censored import impute_folds
 from twinned.estimators.blending.costs import CostModel, finishing_seconds
 from twinned.estimators.blending.members import (
     FittedMember,
     MemberContext,
     MemberSpec,
-    TrainingRows,
     efforts_of,
     fit_member,
 )
+from twinned.estimators.blending.rows import impute_folds
 from twinned.exceptions import SkippedMemberWarning
 from twinned.models.threads import limit_openmp, limit_threads, one_thread_if_remote
 from twinned.rows.schema import Floats
+from twinned.rows.training import TrainingRows
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds
 # Expected gain: roughly the weight of a member in blends of the paper's data sets.
@@ -65,10 +65,9 @@ class MemberResult(NamedTuple):
 
     spec: MemberSpec
     member: FittedMember
-    prediction: Floats
+    prediction: Floats  # known rows, then censored ones
     fit_seconds: float  # of all folds and of the final fit
     predict_seconds: float  # of as many rows as were fitted
-    censored: Floats | None = None  # (censored row,): out-of-fold predictions
 
 
 _Arguments = tuple[MemberSpec, MemberContext, TrainingRows, int, Floats | None]  # of `_run_task`
@@ -104,12 +103,9 @@ class MemberFits:
     def _impute(self, specs: Iterable[MemberSpec]) -> None:
         """Impute censored values, where members need them that are not fitted to bounds."""
         needed = any(not spec.one_fit for spec in specs)
-        if self.rows.censored is not None and needed and not self.imputed:
-            schema = next(iter(self.contexts.values())).schema
-            folds = (-1, *range(self.rows.n_folds))
-            every = {fold: self.rows.without(fold).with_censored() for fold in folds}
+        if self.rows.bounds is not None and needed and not self.imputed:
             with limit_threads(1):
-                self.imputed = impute_folds(schema, every)
+                self.imputed = impute_folds(self.rows)
 
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
@@ -176,7 +172,7 @@ class MemberFits:
         All members would predict the same.
         """
         y = self.rows.y
-        if self.rows.censored is not None or np.ptp(y) > 0:
+        if self.rows.bounds is not None or np.ptp(y) > 0:
             return specs
         cost = CostModel.of(self.rows, 1)
         chosen = min(specs, key=lambda spec: (spec.name != "ridge", cost.seconds(spec)))
@@ -302,12 +298,10 @@ class MemberFits:
         return spec, self.contexts[spec.name], self.rows, fold, self.imputed.get(fold)
 
     def _join(self, spec: MemberSpec, parts: list[_TaskResult]) -> MemberResult:
-        rows, n_known = self.rows, len(self.rows.y)
-        fold = rows.fold if rows.censored is None else np.append(rows.fold, rows.censored.fold)
-        prediction = np.empty(len(fold))
+        prediction = np.empty(len(self.rows))
         member: FittedMember | None = None
         for part in parts:
-            held_out = slice(None) if spec.one_fit else fold == part.fold
+            held_out = slice(None) if spec.one_fit else self.rows.fold == part.fold
             if part.prediction is not None:
                 prediction[held_out] = part.prediction
             member = part.member or member
@@ -315,10 +309,9 @@ class MemberFits:
         result = MemberResult(
             spec,
             member,
-            prediction[:n_known],
+            prediction,
             sum(part.fit_seconds for part in parts),
             sum(part.predict_seconds for part in parts),
-            None if rows.censored is None else rows.censored.comparable(prediction[n_known:]),
         )
         self.report(result)
         return result
@@ -347,17 +340,13 @@ def _fit_fold(
     if spec.one_fit:
         prediction = np.asarray(member.estimator.out_of_fold_prediction_, dtype=np.float64)
         member.predict(rows.matrix[:_TIMED_ROWS])
-        n_predicted = min(_TIMED_ROWS, len(rows.y))
+        n_predicted = min(_TIMED_ROWS, len(rows))
     elif fold >= 0:
-        matrix = rows.matrix[rows.fold == fold]
-        if rows.censored is not None:
-            censored = rows.censored
-            matrix = np.concatenate([matrix, censored.matrix[censored.fold == fold]])
-        prediction = member.predict(matrix)
+        prediction = member.predict(rows.matrix[rows.fold == fold])
         n_predicted = len(prediction)
     if prediction is not None and not np.isfinite(prediction).all():
         raise ValueError("its out-of-fold predictions are not finite")
-    share = n_predicted / len(rows.y) if spec.one_fit else 1.0
+    share = n_predicted / len(rows) if spec.one_fit else 1.0
     return _TaskResult(
         fold,
         member if fold < 0 else None,

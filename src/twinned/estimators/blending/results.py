@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from twinned.estimators.blending.members import TrainingRows
 from twinned.estimators.blending.plan import MemberResult
-from twinned.estimators.blending.rows import SharedRows
+from twinned.estimators.blending.rows import BlendRows
 from twinned.estimators.blending.weights import Blend, fit_blend, ratio_of_rmse
 from twinned.rows.schema import Floats
+from twinned.rows.training import TrainingRows
 
 # of the numbers of a leaderboard in notebooks
 LEADERBOARD_FORMATS = {
@@ -28,7 +28,7 @@ class FitRecord(NamedTuple):
     """Results of the fit of a blend that a saved blend does not have."""
 
     results: list[MemberResult]
-    shared: SharedRows
+    rows: BlendRows
     seed: int
     scores: Floats | None = None  # (row of positive weight,): of the intervals
 
@@ -49,41 +49,49 @@ def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple
     return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
 
 
-def blend_members(results: list[MemberResult], shared: SharedRows, seed: int) -> Blend:
+def known_predictions(results: list[MemberResult], rows: BlendRows) -> Floats:
+    """(known row, member): out-of-fold predictions."""
+    n_known = len(rows.known)
+    return np.column_stack([result.prediction[:n_known] for result in results])
+
+
+def blend_members(results: list[MemberResult], shared: BlendRows, seed: int) -> Blend:
     """Blend weights by the out-of-fold predictions of known and of censored rows.
 
     The error of a censored row is the distance to its bounds. The nested predictions and errors of
     the result are those of the known rows.
     """
-    rows, censored = shared.training, shared.training.censored
+    rows, known = shared.rows, shared.known
     predictions = np.column_stack([result.prediction for result in results])
-    if censored is None:
-        return fit_blend(predictions, rows.y, rows.weight, shared.groups, seed)
-    every = rows.with_censored()
-    beyond = np.column_stack([own for own in (r.censored for r in results) if own is not None])
-    groups = shared.groups
-    if groups is not None:  # censored rows are groups of their own
-        groups = np.append(groups, groups.max() + 1 + np.arange(len(beyond)))
-    joined = np.concatenate([predictions, beyond])
-    blend = fit_blend(joined, every.bounds.limits(), every.weight, groups, seed)
-    nested = blend.nested_prediction[: len(rows.y)]
-    rmse, _ = rmse_and_error(nested, rows.y, rows.weight)
+    if rows.bounds is None:
+        return fit_blend(predictions, rows.y, rows.weight, rows.groups, seed)
+    # with the limit for predictions within bounds, errors are the distances to the bounds
+    limits = rows.bounds.limits()
+    comparable = np.column_stack([limits + rows.bounds.errors(part) for part in predictions.T])
+    blend = fit_blend(comparable, limits, rows.weight, rows.groups, seed)
+    nested = blend.nested_prediction[: len(known)]
+    rmse, _ = rmse_and_error(nested, known.y, known.weight)
     return blend._replace(nested_prediction=nested, nested_rmse={blend.method: rmse})
 
 
-def out_of_fold_table(record: FitRecord, y: Floats, prediction: Floats) -> pd.DataFrame:
-    """Out-of-fold predictions of the rows (row,) by the blend and by each member."""
-    merged_into = record.shared.merged_into
-    fold = record.shared.training.fold[merged_into]
+def out_of_fold_table(record: FitRecord, prediction: Floats) -> pd.DataFrame:
+    """Out-of-fold predictions of the anchors (row,) by the blend and by each member."""
+    rows, merged_into = record.rows, record.rows.merged_into
     members = {own.spec.label: own.prediction[merged_into] for own in record.results}
-    scores = np.nan if record.scores is None else record.scores
-    blend = {"y": y, "prediction": prediction, "score": scores, "fold": fold}
+    blend = {
+        "y": rows.anchors.y,
+        "prediction": prediction,
+        "score": np.nan if record.scores is None else record.scores,
+        "fold": rows.known.fold[merged_into],
+    }
     return pd.DataFrame(blend | members)
 
 
-def leaderboard(results: list[MemberResult], rows: TrainingRows, weights: Floats) -> dict[str, Any]:
+def leaderboard(results: list[MemberResult], rows: BlendRows, weights: Floats) -> dict[str, Any]:
     """Columns of a table with one row for each member, the one with the smallest error first."""
-    errors = [rmse_and_error(result.prediction, rows.y, rows.weight) for result in results]
+    known = rows.known
+    predictions = known_predictions(results, rows)
+    errors = [rmse_and_error(part, known.y, known.weight) for part in predictions.T]
     rmse, error = np.array(errors).T
     order = np.argsort(rmse, kind="stable")
     columns = {
@@ -107,20 +115,20 @@ def _pickled_size(estimator: Any) -> int:
 
 
 def twin_contribution(
-    results: list[MemberResult], shared: SharedRows, blend: Blend, seed: int
+    results: list[MemberResult], rows: BlendRows, blend: Blend, seed: int
 ) -> dict[str, Any] | None:
     """Ratio of the errors of the blend with and without twins; None where one has no member."""
-    rows = shared.training
     others = np.array([not result.member.is_twin for result in results])
     if others.all() or not others.any():
         return None
-    predictions = np.column_stack([result.prediction for result in results])
-    without = fit_blend(predictions[:, others], rows.y, rows.weight, shared.groups, seed)
+    known = rows.known
+    predictions = known_predictions(results, rows)[:, others]
+    without = fit_blend(predictions, known.y, known.weight, known.groups, seed)
     ratio = ratio_of_rmse(
-        blend.nested_prediction - rows.y,
-        without.nested_prediction - rows.y,
-        rows.weight,
-        shared.groups,
+        blend.nested_prediction - known.y,
+        without.nested_prediction - known.y,
+        known.weight,
+        known.groups,
         seed=seed,
     )
     baseline_weights = np.zeros(len(results))

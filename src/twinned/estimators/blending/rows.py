@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import check_cv
 
-from twinned.estimators.blending.censored import CensoredRows, censored_folds
-from twinned.estimators.blending.members import TrainingRows
-from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import UnusedFeatureWarning
-from twinned.models.censoring import TargetBounds, validate_bounds
+from twinned.models.imputation import Imputation, impute_target
 from twinned.pairing.splits import Folds, distinct_rows, encode_groups, equal_features, row_folds
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, TableSchema
-from twinned.rows.validation import (
-    check_integer,
-    check_sample_weight,
-    validate_target,
-    validate_training_table,
-)
+from twinned.rows.schema import Floats
+from twinned.rows.training import TargetBounds, TrainingRows
+from twinned.rows.validation import check_integer
 
 # Models of 5 folds have a fifth fewer rows than the final ones. Of a small table they are clearly
 # worse, by a factor that differs between members: then weights and intervals are biased.
@@ -32,129 +26,169 @@ _FOLDS_OF_FEW_ROWS, _FOLDS = 10, 5
 MIN_ROWS = 4  # so that at least two rows remain in each fold
 
 
-class SharedRows(NamedTuple):
-    """Merged training rows with their folds, and how they belong to the table."""
+class BlendRows:
+    """Rows that the members of a blend are fitted to, with their folds.
 
-    training: TrainingRows
-    merged_into: Indices  # (row of positive weight,): the row of `training` that each became
-    groups: Indices | None  # (row of `training`,): codes of groups that no fold splits
+    Parameters
+    ----------
+    anchors : TrainingRows
+        The rows whose value is known.
+    rows : TrainingRows
+        The same rows, of which equal ones are merged, and then the censored rows, with their folds;
+        `groups` are codes of rows that no fold splits, or None.
+    merged_into : ndarray of shape (n_anchors,)
+        The row that each anchor became.
+    """
+
+    def __init__(self, anchors: TrainingRows, rows: TrainingRows, merged_into: Indices) -> None:
+        self.anchors, self.rows, self.merged_into = anchors, rows, merged_into
+
+    @cached_property
+    def known(self) -> TrainingRows:
+        """The rows whose value is known, of which equal ones are merged."""
+        return self.rows if self.rows.bounds is None else self.rows.take(self.rows.known)
 
     @property
     def folds(self) -> Folds:
-        """Training rows and held-out rows of each fold, as rows of positive weight."""
-        fold = self.training.fold[self.merged_into]
-        numbers = range(self.training.n_folds)
+        """Training rows and held-out rows of each fold, as anchors."""
+        assert self.rows.fold is not None, "the rows have folds"
+        fold = self.rows.fold[self.merged_into]
+        numbers = range(self.rows.n_folds)
         return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in numbers]
 
 
-def share_rows(
-    matrix: Floats,
-    y: Floats,
-    weight: Floats | None = None,
-    groups: Indices | None = None,
-    cv: int | Indices | None = None,
-    seed: int = 0,
-    effort: str = "balanced",
-) -> SharedRows:
-    """Merge equal rows into one with the sum of their weights, and draw folds.
+def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows:
+    """Merge equal rows, and draw folds by the parameters of a blend.
 
-    A repeated row is so the same as a weight. `cv` is a number of random folds, or the fold of each
-    row (see `given_folds`); None depends on the number of rows and the `effort`. Rows with equal
-    features are in the same random fold, unless there are groups; given folds are not changed, and
-    equal rows of different folds not merged.
+    A repeated row is so the same as a weight. Rows with equal features are in the same random fold,
+    unless there are groups; given folds are not changed, and equal rows of different folds not
+    merged.
     """
-    given = cv if isinstance(cv, np.ndarray) else None
-    keys = [key for key in (matrix, y, groups, given) if key is not None]
+    given = given_folds(cv, data)
+    if data.groups is not None:
+        data = replace(data, groups=encode_groups(data.groups, len(data)))
+    data = replace(data, fold=given).of_positive_weight()
+    given, known = data.fold, data.known
+    if data.weight is not None:
+        data = replace(data, weight=data.weight / data.weight[known].mean())
+    anchors = replace(data.take(known), bounds=None)
+    rows, merged_into = merge_rows(anchors, None if given is None else given[known])
+    if given is None:
+        n_folds = default_folds(len(rows), effort) if cv is None else check_integer("cv", cv, 2)
+        fold = np.empty(len(rows), dtype=np.intp)
+        for number, (_, held_out) in enumerate(row_folds(len(rows), n_folds, seed, rows.groups)):
+            fold[held_out] = number
+        rows = replace(rows, fold=fold)
+    elif rows.n_folds == 1:
+        raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
+    if len(known) < len(data):
+        codes = data.groups if given is None else given
+        rows = _append_censored(rows, merged_into, data, codes, seed)
+    return BlendRows(anchors, rows, merged_into)
+
+
+def merge_rows(rows: TrainingRows, given: Indices | None) -> tuple[TrainingRows, Indices]:
+    """The distinct rows with the sums of their weights, of mean 1; and (row,) what each became.
+
+    `given` are folds of the rows, or None. Without groups, rows of equal features become groups.
+    """
+    keys = [key for key in (rows.matrix, rows.y, rows.groups, given) if key is not None]
     first, merged_into = distinct_rows(np.column_stack(keys))
     if len(first) < MIN_ROWS:
         raise ValueError(
-            f"X and y have {len(first)} different rows (n_samples = {len(y)}); at least {MIN_ROWS} "
-            "are needed."
+            f"X and y have {len(first)} different rows (n_samples = {len(rows)}); at least "
+            f"{MIN_ROWS} are needed."
         )
-    counted = np.ones(len(y)) if weight is None else weight
-    total: Floats = np.bincount(merged_into, weights=counted).astype(np.float64)
+    total = np.bincount(merged_into, weights=rows.weight).astype(np.float64)
     total = total / total.mean()
-    own_groups = equal_features(matrix[first]) if groups is None else groups[first]
-    if given is None:
-        n_folds = default_folds(len(first), effort) if cv is None else check_integer("cv", cv, 2)
-        fold = np.empty(len(first), dtype=np.intp)
-        for number, (_, held_out) in enumerate(row_folds(len(first), n_folds, seed, own_groups)):
-            fold[held_out] = number
-    else:
-        fold = np.unique(given[first], return_inverse=True)[1]
-        if fold.max() == 0:
-            raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
-    training = TrainingRows(
-        matrix=matrix[first],
-        y=y[first],
-        weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
-        fold=fold,
+    merged = rows.take(first)
+    return (
+        replace(
+            merged,
+            weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
+            groups=equal_features(merged.matrix) if merged.groups is None else merged.groups,
+            fold=None if given is None else np.unique(given[first], return_inverse=True)[1],
+        ),
+        merged_into,
     )
-    return SharedRows(training, merged_into, own_groups)
 
 
-class BlendRows(NamedTuple):
-    """The validated training rows of a blend."""
+def _append_censored(
+    rows: TrainingRows, merged_into: Indices, data: TrainingRows, codes: Indices | None, seed: int
+) -> TrainingRows:
+    """The rows and, after them, the censored rows of the data, with folds.
 
-    matrix: Floats  # (row, feature): known rows of positive weight
-    y: Floats  # (row,)
-    weight: Floats | None  # (row,), of mean 1
-    schema: TableSchema
-    table_rows: Indices  # (row,) indices in the table given
-    shared: SharedRows
-
-
-def validate_rows(
-    estimator: Any, X: Any, target: TargetArguments, sample_weight: Any, groups: Any, seed: int
-) -> BlendRows:
-    """Validate the arguments of the fit of a blend, and draw the folds."""
-    matrix, schema = validate_training_table(
-        estimator,
-        X,
-        estimator.categorical_features,
-        allow_nan=True,
-        pair_dtype=estimator._pair_dtype,
+    `codes` are the groups or given folds of the data, which folds do not split, or None.
+    """
+    assert data.bounds is not None, "there are censored rows"
+    assert rows.fold is not None, "the rows have folds"
+    is_censored, known = data.censored, data.known
+    censored = data.take(is_censored)
+    n_censored = len(censored)
+    fold_groups = None
+    if codes is not None:
+        fold_groups = codes[is_censored], codes[known], rows.fold[merged_into]
+    # the weights of known rows were divided by their mean after merging
+    weight = np.ones(n_censored) if censored.weight is None else censored.weight
+    weight = weight * (len(rows) / len(known))
+    is_weighted = rows.weight is not None or not np.allclose(weight, 1.0)
+    known_weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    groups = rows.groups
+    if groups is not None:  # censored rows are groups of their own
+        groups = np.append(groups, groups.max() + 1 + np.arange(n_censored))
+    limits = data.bounds.take(is_censored)
+    return replace(
+        rows,
+        matrix=np.concatenate([rows.matrix, censored.matrix]),
+        y=np.append(rows.y, limits.limits()),
+        weight=np.append(known_weight, weight) if is_weighted else None,
+        bounds=TargetBounds(np.append(rows.y, limits.lower), np.append(rows.y, limits.upper)),
+        groups=groups,
+        fold=np.append(rows.fold, censored_folds(n_censored, rows.n_folds, seed, fold_groups)),
+        table_rows=None,
+        labels=None,
     )
-    weight = check_sample_weight(sample_weight, len(matrix))
-    if target.lower is None and target.upper is None:
-        y = validate_target(estimator, target.y, len(matrix), multi_output=False)
-        bounds = TargetBounds(y, y)
-    else:
-        bounds = validate_bounds(estimator, *target[:3], len(matrix), weight)
-    used = np.ones(len(matrix), dtype=bool) if weight is None else weight > 0
-    rows = np.flatnonzero(used & ~bounds.censored)
-    unit = 1.0 if weight is None else weight[rows].mean()
-    weight = None if weight is None else weight / unit
-    own_weight = None if weight is None else weight[rows]
-    codes = None if groups is None else encode_groups(groups, len(matrix))
-    cv = given_folds(estimator.cv, matrix, bounds.limits(), groups)
-    shared = share_rows(
-        matrix[rows],
-        bounds.lower[rows],
-        own_weight,
-        None if codes is None else codes[rows],
-        cv[rows] if isinstance(cv, np.ndarray) else cv,
-        seed,
-        estimator.effort,
-    )
-    censored = np.flatnonzero(used & bounds.censored)
-    if len(censored):
-        training = shared.training
-        given = cv if isinstance(cv, np.ndarray) else codes
-        fold_groups = None
-        if given is not None:
-            fold_groups = given[censored], given[rows], training.fold[shared.merged_into]
-        # the weights of known rows were divided by their mean after merging
-        own = np.ones(len(censored)) if weight is None else weight[censored]
-        own = own * (len(training.y) / len(rows))
-        hidden = CensoredRows(
-            matrix[censored],
-            bounds.take(censored),
-            None if training.weight is None and np.allclose(own, 1.0) else own,
-            censored_folds(len(censored), training.n_folds, seed, fold_groups),
-        )
-        shared = shared._replace(training=replace(training, censored=hidden))
-    return BlendRows(matrix[rows], bounds.lower[rows], own_weight, schema, rows, shared)
+
+
+def impute_folds(rows: TrainingRows) -> dict[int, Floats]:
+    """(row,) known and imputed values of the training rows of each fold, all rows first (−1).
+
+    The values of a fold do not depend on its known rows; only the scale of the process and the
+    start of its search are those of all rows.
+    """
+    values: dict[int, Floats] = {}
+    similar: Imputation | None = None
+    for fold in (-1, *range(rows.n_folds)):
+        training = rows.without(fold)
+        assert training.bounds is not None, "there are censored rows"
+        features = training.rows.features
+        imputed = impute_target(features, training.bounds, training.weight, similar)
+        values[fold], similar = imputed.y, similar or imputed
+    return values
+
+
+def censored_folds(
+    n_rows: int,
+    n_folds: int,
+    seed: int,
+    groups: tuple[Indices, Indices, Indices] | None = None,
+) -> Indices:
+    """(row,): random folds of censored rows; those of a group with known rows are in its fold.
+
+    `groups` are those of the censored rows (row,), and those of known rows with their folds.
+
+    >>> groups = np.array([8, 7, 9, 9]), np.array([7, 8]), np.array([1, 0])
+    >>> censored_folds(4, 2, 0, groups)[[0, 1]]
+    array([0, 1])
+    """
+    fold = np.random.RandomState(seed).permutation(n_rows) % n_folds
+    if groups is None:
+        return fold
+    codes, known_codes, known_folds = (part.tolist() for part in groups)
+    fold_of_group = dict(zip(known_codes, known_folds, strict=True))
+    for row, code in enumerate(codes):
+        fold[row] = fold_of_group.setdefault(code, int(fold[row]))
+    return fold
 
 
 def default_folds(n_rows: int, effort: str) -> int:
@@ -176,16 +210,17 @@ def warn_of_unknown_features(rows: TrainingRows, names: list[Any], stacklevel: i
         )
 
 
-def given_folds(cv: Any, matrix: Floats, y: Floats, groups: Any) -> int | Indices | None:
-    """The fold of each row (n,) by a splitter or an iterable of splits; an integer as it is."""
+def given_folds(cv: Any, rows: TrainingRows) -> Indices | None:
+    """The fold of each row (n,) by a splitter or an iterable of splits; None for an integer."""
     if cv is None or isinstance(cv, Integral):
-        return None if cv is None else int(cv)
-    parts = [rows for _, rows in check_cv(cv).split(matrix, y, groups)]
-    if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(y))):
+        return None
+    n_rows = len(rows)
+    parts = [held_out for _, held_out in check_cv(cv).split(rows.matrix, rows.y, rows.groups)]
+    if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(n_rows)):
         raise ValueError(
-            f"cv={cv!r} must hold out each of the {len(y)} rows once, in at least two folds."
+            f"cv={cv!r} must hold out each of the {n_rows} rows once, in at least two folds."
         )
-    fold = np.empty(len(y), dtype=np.intp)
-    for number, rows in enumerate(parts):
-        fold[rows] = number
+    fold = np.empty(n_rows, dtype=np.intp)
+    for number, held_out in enumerate(parts):
+        fold[held_out] = number
     return fold

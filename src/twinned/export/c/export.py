@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._version import __version__
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blocks import Queries
-from twinned.estimators.explain import feature_labels
+from twinned.fitted.anchors import Queries
+from twinned.fitted.explanation import feature_labels
 from twinned.estimators.neural import NeuralRegressor
 from twinned.export.c.columns import VALUE, Singles
 from twinned.export.c.core import Core, predict_as_c

@@ -72,7 +72,7 @@ def _add_blend(
             "set model.replicate_correlation_ = 0.0 to predict them as other rows",
         )
     weights, spread_weights = model.member_weights_, np.asarray(model._spread_weights)
-    members = model._members
+    members = model.fitted_members_
     with_spread = with_spread and len(members) > 1
     used = [i for i in range(len(members)) if weights[i] or (with_spread and spread_weights[i])]
     parts = []

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.predictor import TwinPredictor
+from twinned.fitted.twin import TwinPredictor
 from twinned.export.onnx.distances import add_distances, add_nearest
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor
 from twinned.export.onnx.inputs import split_rows

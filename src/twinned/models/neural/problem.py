@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from twinned.models.censoring import TargetBounds, validate_bounds
 from twinned.models.imputation import finite_bounds
 from twinned.models.neural.ensemble import draw_folds
 from twinned.models.neural.inputs import (
@@ -31,7 +30,16 @@ from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
 from twinned.pairing.splits import equal_features
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
-from twinned.rows.schema import Floats, Rows, TableSchema, known_medians, mark_missing
+from twinned.rows.schema import (
+    Floats,
+    Rows,
+    TableSchema,
+    known_medians,
+    mark_missing,
+    row_labels,
+    storable_labels,
+)
+from twinned.rows.training import TargetBounds, validate_bounds
 from twinned.rows.validation import (
     check_sample_weight,
     validate_table,
@@ -103,6 +111,7 @@ class TrainingTable:
     unlabelled: Floats  # (unlabelled row, feature), encoded
     n_rows: int  # of the table that was given
     bounds: TargetBounds | None = None  # (row,); `target` of a censored row is its limit
+    labels: list[Any] | None = None  # (row,): those of the index of the table
 
     @property
     def known(self) -> Indices:
@@ -270,6 +279,7 @@ def _validate_data(
     indices = np.flatnonzero(labelled if weight is None else labelled & (weight > 0))
     if len(indices) < 2:
         raise ValueError(f"y has {len(indices)} known values in {n_rows} rows; a twin needs two.")
+    labels = storable_labels(row_labels(X))
     # rows of weight 0 are as if they were not there
     schema = mark_missing(schema, matrix if weight is None else matrix[weight > 0])
     return TrainingTable(
@@ -281,6 +291,7 @@ def _validate_data(
         unlabelled=matrix[~labelled],
         n_rows=n_rows,
         bounds=None if bounds is None or not bounds.censored.any() else bounds.take(indices),
+        labels=None if labels is None else [labels[i] for i in indices],
     )
 
 

@@ -1,4 +1,4 @@
-"""Joint distribution of the errors of several predictions: correlations and normal draws.
+"""Joint distribution of several predictions: correlations of their errors, and normal draws.
 
 The correlation of the errors of two rows is the mean of three. The first is that of the estimates
 of anchors and members: each anchor with each member is one function of the features, and rows are
@@ -18,11 +18,19 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
+from twinned.fitted.anchors import Queries
+from twinned.fitted.twin import FittedTwin
+from twinned.intervals.stored import StoredIntervals
 from twinned.models.gaussian_process import KERNELS
-from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats
 
 MAX_ROWS = 5000  # whose correlation matrix is computed
+# The anchors whose estimates are the functions; of more, a fixed random subset.
+_MAX_ANCHORS = 200
+# Root mean square error of held-out rows in units of the spread of the anchors' estimates: medians
+# over tables are 1.6 for 30 rows and 2.5 for 100 (`benchmarks/results/joint_errors.md`).
+SPREAD_FACTOR = 2.0
 MAX_KNOWN = 1000  # known rows by which the process is conditioned
 _JITTER = 1e-8
 
@@ -108,3 +116,49 @@ def probability_positive(mean: Floats, std: Floats) -> Floats:
 def _kernel(first: Floats, second: Floats) -> Floats:
     """(first, second): the correlation of the process at scaled rows."""
     return KERNELS["matern"](cdist(first, second, "sqeuclidean"))[0]
+
+
+# --- of a fitted twin -----------------------------------------------------------------------------
+
+
+def predict_error_scale(
+    fitted: FittedTwin, queries: Queries, calibration: StoredIntervals
+) -> tuple[Floats, Floats]:
+    """(query,): the prediction, and the error scale of its calibration."""
+    mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
+    return mean, calibration.error_scale(queries.matrix, mean, std)
+
+
+def predict_error(
+    fitted: FittedTwin, queries: Queries, calibration: StoredIntervals | None
+) -> tuple[Floats, Floats]:
+    """(query,): the prediction and the standard deviation of its error."""
+    targets = fitted.anchors.targets
+    if fitted.anchors.y.ndim > 1:
+        raise ValueError(f"Joint samples need a single output, but y has {targets.shape[1]}.")
+    if calibration is not None:
+        mean, scale = predict_error_scale(fitted, queries, calibration)
+        return mean, calibration.std(scale)
+    mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
+    return mean, SPREAD_FACTOR * std
+
+
+def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:
+    """What the correlations of the errors of queries are computed from."""
+    n_anchors = len(fitted.anchors)
+    functions: Indices = np.arange(n_anchors)
+    if n_anchors > _MAX_ANCHORS:
+        functions = np.sort(np.random.RandomState(0).permutation(n_anchors)[:_MAX_ANCHORS])
+    deviations = fitted.deviations(queries, functions)
+    anchors = fitted.anchors
+    return ErrorFeatures.of(deviations, queries.encode().features, anchors.features, anchors.metric)
+
+
+def predict_jointly(
+    fitted: FittedTwin, queries: Queries, calibration: StoredIntervals | None
+) -> JointPrediction:
+    """The joint distribution of y at the queries."""
+    if len(queries) > MAX_ROWS:
+        raise ValueError(f"X has {len(queries)} rows; joint samples have at most {MAX_ROWS}.")
+    mean, std = predict_error(fitted, queries, calibration)
+    return JointPrediction(mean, std, error_features(fitted, queries).correlation())

@@ -1,0 +1,436 @@
+"""The methods of every fitted twin."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_consistent_length, check_random_state
+
+from twinned._compat import safe_indexing
+from twinned.fitted.anchors import Queries
+from twinned.fitted.classification import applicability_columns, warn_of_shift
+from twinned.fitted.explanation import explain, no_comparables
+from twinned.fitted.sampling import (
+    error_features,
+    predict_error,
+    predict_error_scale,
+    predict_jointly,
+    probability_positive,
+)
+from twinned.fitted.twin import FittedTwin
+from twinned.intervals.applicability import OUTSIDE
+from twinned.intervals.stored import StoredIntervals
+from twinned.models.relevance import relevance_of_features
+from twinned.models.threads import limit_threads
+from twinned.rows.dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
+from twinned.rows.neighbors import LEARNED, Indices, check_metric
+from twinned.rows.schema import Floats, TableSchema, row_labels
+from twinned.rows.validation import check_bool, check_integer, check_real
+
+
+class TwinMethods(RegressorMixin):
+    """Methods of a fitted twin, each of which is a function of its `FittedTwin`."""
+
+    n_jobs: int | None
+    random_state: Any
+    # Whether the standard deviation of `predict` is calibrated, and not the raw one.
+    _std_is_calibrated = False
+
+    @property
+    @abstractmethod
+    def fitted_(self) -> FittedTwin:
+        """The difference model with its anchors, for the present parameters."""
+
+    @property
+    @abstractmethod
+    def calibration_(self) -> StoredIntervals | None:
+        """The stored calibration of prediction intervals, or None."""
+
+    @property
+    @abstractmethod
+    def measured_applicability_(self) -> dict[str, Any] | None:
+        """Errors and coverage by class of applicability, where they have been measured."""
+
+    @abstractmethod
+    def encode(self, X, schema: TableSchema | None = None) -> Queries:
+        """Validated rows to predict; with a schema, new categories are added to it."""
+
+    def feature_labels(self) -> list[str]:
+        """Names of the features, or x0, x1, … where the training table had none."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            return [str(name) for name in names]
+        return [f"x{j}" for j in range(self.fitted_.anchors.schema.n_features)]
+
+    def predict(self, X, return_std=False):
+        """Predict by the weighted mean over anchors of predicted difference + known value.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy.
+        return_std : bool, default=False
+            Whether to return a standard deviation, too. That of `AutoTwinRegressor` is calibrated:
+            the error scale of `predict_interval` times the root mean square of the out-of-fold
+            scores. That of other twins is raw: of the estimates of all anchors by all members of
+            the model. Use `conformal` to calibrate it.
+
+        Returns
+        -------
+        y : ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        std : ndarray of the same shape, only with `return_std`
+        """
+        check_bool("return_std", return_std)
+        fitted = self.fitted_
+        if is_dask(X):
+            y = fitted.anchors.y
+            return predict_lazily(self, X, return_std, None if y.ndim == 1 else y.shape[1])
+        queries = self.encode(X)
+        if return_std and self._std_is_calibrated:
+            return predict_error(fitted, queries, self.calibration_)
+        mean, std = fitted.predict(queries, return_std=return_std)
+        return (fitted.squeeze(mean), fitted.squeeze(std)) if return_std else fitted.squeeze(mean)
+
+    def predict_members(self, X) -> Floats:
+        """Predict by each member of the model.
+
+        Members are the networks of a neural twin, and those of a blend in the order of its
+        `member_names_`, also those without weight. With a single model that is `symmetric`, they
+        are its predictions from F(x, anchor) and from −F(anchor, x).
+
+        Returns
+        -------
+        y : ndarray of shape (n_members, n_queries) or (n_members, n_queries, n_outputs)
+        """
+        fitted = self.fitted_
+        return fitted.squeeze(fitted.predict_members(self.encode(X)))
+
+    def predict_interval(self, X, confidence=0.9, X_shifted=None) -> Floats:
+        """Prediction intervals, for a twin that stores its calibration.
+
+        `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the columns
+            `low` and `high`.
+        confidence : float, default=0.9
+            Probability with which an interval covers y.
+        X_shifted : table or array of shape (n, n_features), default=None
+            Rows of another distribution of features, for which intervals are to hold: usually all
+            rows that are to be predicted. Scores are weighted by a ratio of likelihoods, estimated
+            by logistic regression (weighted conformal prediction), and intervals are infinite where
+            too few calibration rows are alike. None is the distribution of the training rows.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_queries, 2)
+            Lower and upper ends.
+        """
+        fitted, calibration = self.fitted_, self.calibration_
+        if calibration is None:
+            raise AttributeError(
+                "This twin stores no calibration, which prediction intervals need; "
+                "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
+            )
+        if is_dask(X):
+            check_in_memory(X_shifted, "X_shifted")
+            options = {"confidence": confidence, "X_shifted": X_shifted}
+            return map_rows(self, "predict_interval", X, ["low", "high"], **options)
+        queries = self.encode(X)
+        mean, scale = predict_error_scale(fitted, queries, calibration)
+        self.warn_of_shift(X)
+        if X_shifted is None:
+            return calibration.interval(mean, scale, confidence)
+        query_features, shifted = (
+            rows.encode().features for rows in (queries, self.encode(X_shifted))
+        )
+        features = query_features, fitted.anchors.features, shifted
+        return calibration.weighted_interval(mean, scale, confidence, features)
+
+    def predict_difference(self, A, B, return_std=False):
+        """F(a, b), the predicted y(a) − y(b), row by row.
+
+        Exactly antisymmetric if `symmetric`. With `return_std`, also the standard deviation over
+        the members of the model; of a single model, half the distance between F(a, b) and −F(b, a).
+        """
+        check_bool("return_std", return_std)
+        fitted = self.fitted_
+        first = self.encode(A, fitted.anchors.schema)
+        second = self.encode(B, first.schema)  # a new category has the same code on both sides
+        check_consistent_length(first.matrix, second.matrix)
+        value, std = fitted.predict_difference(first, second)
+        if not return_std:
+            return fitted.squeeze(value)
+        if len(fitted.model.member_weights) == 1:
+            std = self.with_symmetric(True).fitted_.predict_difference(first, second)[1]
+        return fitted.squeeze(value), fitted.squeeze(std)
+
+    def predict_anchors(self, X) -> tuple[Indices, Floats]:
+        """Estimate y from each anchor.
+
+        Returns
+        -------
+        indices : ndarray of shape (n_queries, n_anchors_used)
+            Rows of `anchors_X_`.
+        estimates : ndarray of shape (n_queries, n_anchors_used) or (…, n_outputs)
+        """
+        fitted = self.fitted_
+        indices, estimates = fitted.predict_anchors(self.encode(X))
+        return indices, fitted.squeeze(estimates)
+
+    def loop_inconsistency(self, X, n_loops=32, random_state=None) -> Floats:
+        """Mean absolute sum of predicted differences around closed loops through each query.
+
+        Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
+        |F(x, i) + F(i, j) + F(j, x)| is returned, (n_queries,) or (n_queries, n_outputs). Loops
+        are drawn by `random_state`, or by the estimator's own where that is None.
+        """
+        fitted, queries = self.fitted_, self.encode(X)
+        check_integer("n_loops", n_loops)
+        rng = self._generator(random_state)
+        return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
+
+    def explain(self, X, n=5, metric=LEARNED, adjustments=False) -> pd.DataFrame:
+        """Comparable anchors of each query.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to explain. Of a Dask DataFrame or Array, the result is lazy and has its index.
+        n : int, default=5
+            Number of anchors per query.
+        metric : str, default="learned"
+            Metric of the distances: a name of scikit-learn's, or `"learned"`, in which features
+            count by their relevance and units do not matter (see `feature_relevance_`).
+        adjustments : bool, default=False
+            Whether to add one column for each feature, named as the feature: what its change from
+            the value of the anchor to that of the query adds. They sum to `difference`. A name that
+            the table has already is followed by `" (feature)"`.
+
+        Returns
+        -------
+        DataFrame with the columns `query, anchor, anchor_y, difference, estimate, weight,
+        distance`: for each query the `n` anchors of largest weight, nearest first among equals.
+        `query` is the label of the row in the index of X, or its number, and `anchor` the row of
+        `anchors_X_`; the weights of all anchors of a query sum to one, so that those of the table
+        are their share of the prediction. Where the training table had an index of its own, the
+        column `label` has the labels of the anchors. With several outputs, each has rows of its
+        own, with a column `output`.
+        """
+        fitted = self.fitted_
+        check_integer("n", n)
+        names = self.feature_labels() if check_bool("adjustments", adjustments) else None
+        if is_dask(X):
+            options = {"n": n, "metric": check_metric(metric), "adjustments": adjustments}
+            return explain_lazily(self, X, no_comparables(fitted.anchors, names), **options)
+        return explain(
+            fitted,
+            self.encode(X),
+            n,
+            check_metric(metric),
+            query_labels=row_labels(X),
+            adjustment_names=names,
+        )
+
+    @property
+    def feature_relevance_(self) -> Floats:
+        """(n_features_in_,) relevance of the features for y, which sums to 1.
+
+        Root mean square slopes of a Gaussian process (Matérn 5/2), per standard deviation of each
+        feature. The process is fitted in `fit` where a strategy needs the learned metric, and else
+        to the anchors when it is first needed.
+        """
+        anchors = self.fitted_.anchors
+        return relevance_of_features(anchors.metric, anchors.schema)
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """R² of the prediction; rows whose y is NaN are ignored."""
+        y = np.asarray(y)
+        if y.dtype.kind == "f" and np.isnan(y).any():
+            labelled = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
+            if not labelled.any():
+                raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
+            X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
+        return super().score(X, y, sample_weight)
+
+    # --- applicability ------------------------------------------------------------------------
+
+    def applicability(self, X) -> pd.DataFrame:
+        """Whether each row is inside, at the edge, or outside of the anchors.
+
+        The expected error of a row is the standard deviation of a Gaussian process with the learned
+        length scales and noise, times the size of the errors of known rows near it; that of each
+        anchor is computed without itself. Rows up to the expected error of 70 % of the anchors are
+        `"inside"`, those beyond that of 97.5 % are `"outside"`, and others are at the `"edge"`. A
+        row with a feature beyond the range of the anchors, or that is missing where all anchors
+        have a value, is at least at the edge; one with a category that no anchor has, beyond the
+        range by more than its width, or without any feature that all anchors have, is outside.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        DataFrame with the index of X and the columns `score`, the expected error in units of that
+        of the median anchor, and `label`. After `measure_applicability`, also `error` and
+        `coverage` of held-out rows of that class: their root mean square error, and the share of
+        them within their prediction interval. Both are NaN for a row with a new category, which no
+        held-out row has.
+        """
+        anchors, index = self.fitted_.anchors, getattr(X, "index", None)
+        columns = applicability_columns(anchors, self.encode(X), self.measured_applicability_)
+        return pd.DataFrame(columns, index=index if isinstance(index, pd.Index) else None)
+
+    def outside_training_rows(self, X) -> NDArray[np.bool_]:
+        """(n_queries,) whether each row is `"outside"` by `applicability`."""
+        outside: NDArray[np.bool_] = (self.applicability(X)["label"] == OUTSIDE).to_numpy()
+        return outside
+
+    def warn_of_shift(self, X) -> None:
+        """Warn where more rows of X are outside than exchangeable rows would be."""
+        anchors = self.fitted_.anchors
+        names = list(getattr(self, "feature_names_in_", range(anchors.schema.n_features)))
+        warn_of_shift(anchors, self.encode(X), names, stacklevel=3)
+
+    # --- several rows at once -----------------------------------------------------------------
+
+    def sample(self, X, n_samples=1, random_state=None) -> Floats:
+        """Draw joint samples of y, each of which is one function at all rows.
+
+        The samples are normal. Their mean is the prediction, and their standard deviation that of
+        the errors: the error scale of the stored intervals times the root mean square of its
+        scores, where the twin stores a calibration, as `AutoTwinRegressor` does, and else twice the
+        raw standard deviation of `predict`, as the spread of the anchors is about half of the error
+        of held-out rows. Rows are correlated where the estimates of the anchors and members deviate
+        from their mean alike, and where they are near to each other in units of the learned length
+        scales; a third of the correlation is independence.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to sample, at most 5,000.
+        n_samples : int, default=1
+            Number of samples.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws; None is that of the estimator. The first samples do not depend on
+            `n_samples`. Samples of different rows are different functions, even with the same seed.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_samples, n_rows)
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.sample([[0.5], [0.6]], 100, random_state=0).shape
+        (100, 2)
+        """
+        check_integer("n_samples", n_samples)
+        with limit_threads(self.n_jobs):
+            joint = predict_jointly(self.fitted_, self.encode(X), self.calibration_)
+            return joint.sample(n_samples, self._generator(random_state))
+
+    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None) -> pd.DataFrame:
+        """Rank rows by their predicted value, with the certainty of the ranks.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to compare, at most 5,000.
+        maximize : bool, default=True
+            Whether the largest value is the best, or the smallest.
+        n_samples : int, default=1000
+            Number of joint samples from which ranks and probabilities are computed.
+        random_state : int, RandomState or None, default=None
+            As in `sample`.
+
+        Returns
+        -------
+        DataFrame with the index of X, the best prediction first, and the columns `row`, the number
+        of the row in X, `prediction`, `std`, `expected_rank`, the mean rank among the rows, which
+        begins with 1, and `probability_best`, the share of samples in which the row is the best.
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.rank([[0.5], [1.9], [0.1]])["row"].tolist()
+        [1, 0, 2]
+        """
+        check_integer("n_samples", n_samples)
+        sign = 1.0 if check_bool("maximize", maximize) else -1.0
+        with limit_threads(self.n_jobs):
+            joint = predict_jointly(self.fitted_, self.encode(X), self.calibration_)
+            samples = sign * joint.sample(n_samples, self._generator(random_state))
+        best_first = np.argsort(-samples, axis=1, kind="stable")
+        n_rows = len(joint.mean)
+        table = pd.DataFrame(
+            {
+                "row": np.arange(n_rows),
+                "prediction": joint.mean,
+                "std": joint.std,
+                "expected_rank": 1.0 + np.argsort(best_first, axis=1).mean(axis=0),
+                "probability_best": np.bincount(best_first[:, 0], minlength=n_rows) / n_samples,
+            },
+            index=row_labels(X),
+        )
+        return table.iloc[np.argsort(-sign * joint.mean, kind="stable")]
+
+    def probability_better(self, X, than, *, maximize=True) -> Floats:
+        """Probability that a measurement of each row is better than a value or other rows.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to compare.
+        than : float, or table or array of shape (n_rows or 1, n_features)
+            A value of y; or other rows, one for each row of X or one for all. Their errors are
+            correlated as in `sample`.
+        maximize : bool, default=True
+            Whether the larger value is better, or the smaller.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_rows,)
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.probability_better([[0.5], [1.9]], than=[[0.5]]).round(2)
+        array([0.5 , 0.99])
+        """
+        sign = 1.0 if check_bool("maximize", maximize) else -1.0
+        fitted, calibration, queries = self.fitted_, self.calibration_, self.encode(X)
+        mean, std = predict_error(fitted, queries, calibration)
+        if np.ndim(than) == 0 and not hasattr(than, "columns"):
+            return probability_positive(sign * (mean - check_real("than", than)), std)
+        others = self.encode(than)
+        other_mean, other_std = predict_error(fitted, others, calibration)
+        if len(others) not in (1, len(queries)):
+            raise ValueError(
+                f"than has {len(others)} rows and X has {len(mean)}; give one row, or as many."
+            )
+        first, second = (error_features(fitted, rows) for rows in (queries, others))
+        if len(others) == 1:
+            second = second.repeat(len(mean))
+        covariance = first.paired_correlation(second) * std * other_std
+        variance = np.maximum(std**2 + other_std**2 - 2 * covariance, 0.0)
+        return probability_positive(sign * (mean - other_mean), np.sqrt(variance))
+
+    def _generator(self, random_state) -> np.random.RandomState:
+        return check_random_state(self.random_state if random_state is None else random_state)

@@ -1,0 +1,1 @@
+"""Fitted twins, and everything that is computed from them."""

@@ -1,0 +1,280 @@
+"""TrainingRows: the validated arguments of `fit`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, Rows, TableSchema, row_labels, storable_labels
+from twinned.rows.validation import (
+    check_sample_weight,
+    validate_target,
+    validate_training_table,
+)
+
+_MIN_KNOWN = 2  # rows, of which a pair can be made
+
+
+class TargetBounds(NamedTuple):
+    """(row,) lower and upper bounds of the target, which are equal where it is known.
+
+    Otherwise the value is censored and lies between them: below a detection limit (the lower bound
+    is −∞), above one (the upper bound is ∞), or in an interval.
+    """
+
+    lower: Floats
+    upper: Floats
+
+    @property
+    def censored(self) -> NDArray[np.bool_]:
+        """(row,): whether the value is not known."""
+        censored: NDArray[np.bool_] = self.lower < self.upper
+        return censored
+
+    @property
+    def beyond(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """(row,): whether the value is below a limit, and whether it is above one."""
+        return np.isneginf(self.lower), np.isposinf(self.upper)
+
+    def take(self, rows: Any) -> TargetBounds:
+        return TargetBounds(self.lower[rows], self.upper[rows])
+
+    def scaled(self, unit: float) -> TargetBounds:
+        """The bounds in units of `unit`."""
+        return TargetBounds(self.lower / unit, self.upper / unit)
+
+    def logarithm(self) -> TargetBounds:
+        """The bounds of the logarithm. A lower bound of at most 0 is none.
+
+        A ValueError names a row without a positive bound.
+        """
+        wrong = (self.upper <= 0) | ((self.lower <= 0) & np.isposinf(self.upper))
+        if wrong.any():
+            row = int(wrong.argmax())
+            bounds = f"between {self.lower[row]:g} and {self.upper[row]:g}"
+            raise ValueError(f"The logarithm needs a positive bound; y[{row}] is {bounds}.")
+        with np.errstate(divide="ignore"):
+            return TargetBounds(np.log(np.maximum(self.lower, 0.0)), np.log(self.upper))
+
+    def limits(self) -> Floats:
+        """(row,): the known value, the only finite bound, or the middle of both.
+
+        >>> TargetBounds(np.array([1.0, -np.inf, 2.0]), np.array([1.0, 5.0, 3.0])).limits()
+        array([1. , 5. , 2.5])
+        """
+        lower = np.where(np.isfinite(self.lower), self.lower, self.upper)
+        upper = np.where(np.isfinite(self.upper), self.upper, self.lower)
+        return lower + 0.5 * (upper - lower)
+
+    def errors(self, predicted: Floats) -> Floats:
+        """(row,): signed distances of predictions to the interval between the bounds.
+
+        That of a known row is its error, and that of a prediction between the bounds is 0.
+
+        >>> bounds = TargetBounds(np.array([1.0, -np.inf, 2.0]), np.array([1.0, 5.0, 3.0]))
+        >>> bounds.errors(np.array([4.0, 4.0, 1.5]))
+        array([ 3. ,  0. , -0.5])
+        """
+        return predicted - np.clip(predicted, self.lower, self.upper)
+
+
+def _take(values: Any, rows: Any) -> Any:
+    return None if values is None else values[rows]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Rows of a table with their targets: what every fit starts from."""
+
+    schema: TableSchema
+    matrix: Floats  # (row, feature), encoded
+    y: Floats  # (row,) or (row, output); of a censored row its limit or an imputed value
+    weight: Floats | None = None  # (row,)
+    bounds: TargetBounds | None = None  # (row,), where values are censored
+    groups: NDArray[Any] | None = None  # (row,)
+    fold: Indices | None = None  # (row,): the fold that holds out each row
+    table_rows: Indices | None = None  # (row,): indices in the table given
+    labels: list[Any] | None = None  # (row,): those of the index of the table
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The encoded rows."""
+        return self.schema.to_rows(self.matrix)
+
+    @property
+    def targets(self) -> Floats:
+        """(row,) or (row, output): y for a model, of a single output flat."""
+        return self.y[:, 0] if self.y.ndim == 2 and self.y.shape[1] == 1 else self.y
+
+    @property
+    def n_outputs(self) -> int:
+        return 1 if self.targets.ndim == 1 else self.targets.shape[1]
+
+    @property
+    def censored(self) -> NDArray[np.bool_]:
+        """(row,): whether the value is not known."""
+        if self.bounds is None:
+            return np.zeros(len(self), dtype=bool)
+        return self.bounds.censored
+
+    @property
+    def known(self) -> Indices:
+        """Indices of the rows whose value is known, which may be anchors."""
+        return np.flatnonzero(~self.censored)
+
+    @property
+    def n_folds(self) -> int:
+        assert self.fold is not None, "the rows have folds"
+        return int(self.fold.max()) + 1
+
+    def of_positive_weight(self) -> Self:
+        """The rows whose weight is not 0, which are as if they were not there."""
+        weight = self.weight
+        return self if weight is None or weight.all() else self.take(np.flatnonzero(weight))
+
+    def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
+        """Some of the rows."""
+        labels = self.labels
+        if labels is not None:
+            labels = [labels[i] for i in np.arange(len(self))[rows]]
+        return replace(
+            self,
+            matrix=self.matrix[rows],
+            y=self.y[rows],
+            weight=_take(self.weight, rows),
+            bounds=None if self.bounds is None else self.bounds.take(rows),
+            groups=_take(self.groups, rows),
+            fold=_take(self.fold, rows),
+            table_rows=_take(self.table_rows, rows),
+            labels=labels,
+        )
+
+    def without(self, fold: int) -> Self:
+        """The rows that a fold does not hold out; all where it is −1."""
+        return self if fold < 0 else self.take(self.fold != fold)
+
+
+def validate_training_rows(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    groups: Any = None,
+    y_lower: Any = None,
+    y_upper: Any = None,
+    *,
+    pair_dtype: np.dtype[Any],
+    multi_output: bool,
+) -> TrainingRows:
+    """Validate the arguments of `fit`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its parameter `categorical_features` and its tags are used; it learns the names and the
+        number of features.
+    X, y, sample_weight, groups, y_lower, y_upper : arguments of `fit`
+        With bounds, y is NaN where the value is censored.
+    pair_dtype : dtype
+        Type of the differences of features, which must be finite.
+    multi_output : bool
+        Whether y may have several outputs.
+
+    Returns
+    -------
+    TrainingRows
+        `y` of a censored row is its limit.
+    """
+    matrix, schema = validate_training_table(
+        estimator,
+        X,
+        estimator.categorical_features,
+        allow_nan=bool(estimator.__sklearn_tags__().input_tags.allow_nan),
+        pair_dtype=pair_dtype,
+    )
+    weight = check_sample_weight(sample_weight, len(matrix))
+    bounds = None
+    if y_lower is None and y_upper is None:
+        target = validate_target(estimator, y, len(matrix), multi_output=multi_output)
+    else:
+        bounds = validate_bounds(estimator, y, y_lower, y_upper, len(matrix), weight)
+        target = bounds.limits()
+    return TrainingRows(
+        schema,
+        matrix,
+        target,
+        weight,
+        bounds,
+        None if groups is None else np.asarray(groups),
+        table_rows=np.arange(len(matrix)),
+        labels=storable_labels(row_labels(X)),
+    )
+
+
+def validate_bounds(
+    estimator: Any, y: Any, y_lower: Any, y_upper: Any, n_rows: int, sample_weight: Floats | None
+) -> TargetBounds:
+    """Validate y and its bounds: both (n,) float64; `sample_weight` is validated.
+
+    A bound that is None or NaN is the value of y or, where y is NaN, infinite. A finite y must lie
+    within its bounds; where they differ, it is not used.
+    """
+    y = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=True)
+    if y.ndim == 2:
+        if y.shape[1] > 1:
+            raise ValueError(
+                f"y_lower and y_upper need a single output, but y has {y.shape[1]} columns."
+            )
+        y = y[:, 0]
+    lower = _validate_bound("y_lower", y_lower, y, -np.inf)
+    upper = _validate_bound("y_upper", y_upper, y, np.inf)
+    for name, bound, wrong in (("y_lower", lower, np.inf), ("y_upper", upper, -np.inf)):
+        if (infinite := bound == wrong).any():
+            row = int(infinite.argmax())
+            raise ValueError(f"{name}[{row}] = {wrong} leaves no value of y; use {-wrong} or NaN.")
+    if (crossed := lower > upper).any():
+        row = int(crossed.argmax())
+        raise ValueError(
+            f"y_lower[{row}] = {lower[row]:g} exceeds y_upper[{row}] = {upper[row]:g}."
+        )
+    if (outside := (y < lower) | (y > upper)).any():
+        row = int(outside.argmax())
+        raise ValueError(
+            f"y[{row}] = {y[row]:g} is outside of its bounds, y_lower[{row}] = {lower[row]:g} and "
+            f"y_upper[{row}] = {upper[row]:g}."
+        )
+    if (unbounded := np.isneginf(lower) & np.isposinf(upper)).any():
+        row = int(unbounded.argmax())
+        raise ValueError(
+            f"y[{row}] is NaN and has no bound; give y_lower[{row}] or y_upper[{row}], or drop the "
+            "row."
+        )
+    n_known = int(np.sum((lower == upper) & (True if sample_weight is None else sample_weight > 0)))
+    if n_known < _MIN_KNOWN:
+        raise ValueError(
+            f"{n_known} of {n_rows} rows have a known value (y_lower = y_upper); at least "
+            f"{_MIN_KNOWN} are needed."
+        )
+    return TargetBounds(lower, upper)
+
+
+def _validate_bound(name: str, given: Any, y: Floats, infinity: float) -> Floats:
+    """A bound of each row (n,), with y, or infinity where y is NaN, for what is not given."""
+    default = np.where(np.isnan(y), infinity, y)
+    if given is None:
+        return default
+    bound = check_array(
+        given, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name=name
+    )
+    if bound.shape != y.shape:
+        raise ValueError(f"{name} has the shape {bound.shape}, but y has {y.shape}.")
+    return np.where(np.isnan(bound), default, bound)
