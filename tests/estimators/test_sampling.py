@@ -17,7 +17,7 @@ from twinned import (
 )
 from twinned.datasets import make_tf
 from twinned.estimators.sampling import SPREAD_FACTOR
-from twinned.intervals.stored import StoredIntervals
+from twinned.fitted.calibration import stored_calibration
 
 X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
 KNOWN, NEW = slice(0, 40), slice(40, 60)
@@ -72,9 +72,9 @@ def test_samples_have_the_calibrated_deviation_where_it_is_stored(twin, blend):
     std = blend.predict(X[NEW], return_std=True)[1]
     np.testing.assert_allclose(blend.sample(X[NEW], 20_000).std(axis=0), std, rtol=0.03)
     calibrated = cross_conformal(twin, X[KNOWN], y[KNOWN], cv=3).store_in()
-    stored = StoredIntervals(calibrated)
+    stored = stored_calibration(calibrated)
     scale = calibrated._predict_error_scale(X[NEW], stored)[2]
-    expected = scale * np.sqrt(np.mean(stored.scores**2))
+    expected = stored.std(scale)
     np.testing.assert_allclose(calibrated.sample(X[NEW], 20_000).std(axis=0), expected, rtol=0.03)
 
 

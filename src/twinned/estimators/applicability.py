@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from twinned.exceptions import ShiftWarning
-from twinned.intervals.applicability import (
+from twinned.fitted.applicability import (
     LABELS,
     OUTSIDE,
     ROWS_PER_BLOCK,
@@ -19,7 +19,7 @@ from twinned.intervals.applicability import (
     ClassStatistics,
     count_outside,
 )
-from twinned.intervals.known_values import is_unlikely
+from twinned.fitted.known_values import is_unlikely
 
 if TYPE_CHECKING:
     from twinned.estimators.blocks import Queries

@@ -39,7 +39,7 @@ from twinned.estimators.blending.rows import (
 )
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import ignore_table_warnings
-from twinned.intervals.stored import StoredIntervals
+from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.models.memory import parse_memory_limit
 from twinned.models.threads import limit_threads
 from twinned.rows.dask import is_dask, predict_lazily
@@ -389,7 +389,7 @@ class AutoTwinRegressor(BaseTwin):
         if is_dask(X):
             return predict_lazily(self, X, return_std, self._n_outputs)
         if return_std:
-            return self._predict_error_scale(X, StoredIntervals(self))[:2]
+            return self._predict_error_scale(X, stored_calibration(self))[:2]
         matrix, used = self._validate_queries(X).matrix, np.flatnonzero(self.member_weights_)
         return self._mean(matrix, self._predict_by(matrix, used), self.member_weights_[used])
 
@@ -430,9 +430,7 @@ class AutoTwinRegressor(BaseTwin):
         mean: Floats = predictions @ weights
         return include_known_values(mean, matrix, *known, self.replicate_correlation_)
 
-    def _predict_error_scale(
-        self, X: Any, stored: StoredIntervals
-    ) -> tuple[Floats, Floats, Floats]:
+    def _predict_error_scale(self, X: Any, stored: Calibration) -> tuple[Floats, Floats, Floats]:
         matrix = self._validate_queries(X).matrix
         predictions = self._predict_by(matrix, np.arange(len(self.members_)))
         mean = self._mean(matrix, predictions, self.member_weights_)

@@ -19,8 +19,8 @@ from twinned.estimators.blocks import Queries
 from twinned.estimators.explain import feature_labels, label_rows, no_comparables
 from twinned.estimators.predictor import TwinPredictor
 from twinned.estimators.sampling import SamplingMixin
-from twinned.intervals.applicability import ApplicabilityDomain
-from twinned.intervals.stored import StoredIntervals
+from twinned.fitted.applicability import ApplicabilityDomain
+from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.models.memory import MemoryBudget, parse_memory_limit
 from twinned.models.protocol import DifferenceModel
 from twinned.models.relevance import learn_relevance, relevance_of_features
@@ -145,7 +145,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
             check_in_memory(X_shifted, "X_shifted")
             options = {"confidence": confidence, "X_shifted": X_shifted}
             return map_rows(self, "predict_interval", X, ["low", "high"], **options)
-        stored = StoredIntervals(self)
+        stored = stored_calibration(self)
         mean, _, scale = self._predict_error_scale(X, stored)
         self._warn_of_shift(X)
         if X_shifted is None:
@@ -156,9 +156,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         features = own, self._anchors.features, shifted
         return stored.weighted_interval(mean, scale, confidence, features)
 
-    def _predict_error_scale(
-        self, X: Any, stored: StoredIntervals
-    ) -> tuple[Floats, Floats, Floats]:
+    def _predict_error_scale(self, X: Any, stored: Calibration) -> tuple[Floats, Floats, Floats]:
         """(query,): mean and std of `predict`, and the error scale of the stored intervals."""
         mean, std = self.predict(X, return_std=True)
         return mean, std, stored.error_scale(self._validate_queries(X).matrix, mean, std)

@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 
 from twinned.estimators.joint import MAX_ROWS, ErrorFeatures, JointPrediction, probability_positive
-from twinned.intervals.stored import StoredIntervals
+from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.models.threads import limit_threads
 from twinned.rows.schema import row_labels
 from twinned.rows.validation import check_bool, check_integer, check_real
@@ -42,7 +42,7 @@ class SamplingMixin:
         def _metric(self) -> LearnedMetric: ...
         def _measured_features(self) -> Floats: ...
         def _predict_error_scale(
-            self, X: Any, stored: StoredIntervals
+            self, X: Any, stored: Calibration
         ) -> tuple[Floats, Floats, Floats]: ...
 
     def sample(self, X: Any, n_samples: int = 1, random_state: Any = None) -> Floats:
@@ -189,9 +189,9 @@ class SamplingMixin:
                 f"Joint samples need a single output, but y has {self.anchors_y_.shape[1]}."
             )
         if hasattr(self, "intervals_"):
-            stored = StoredIntervals(self)
+            stored = stored_calibration(self)
             mean, _, scale = self._predict_error_scale(X, stored)
-            return mean, scale * np.sqrt(np.mean(stored.scores**2))
+            return mean, stored.std(scale)
         mean, std = self.predict(X, return_std=True)
         return mean, SPREAD_FACTOR * std
 

@@ -75,6 +75,9 @@ class NeighborIndex:
         except (TypeError, KeyError) as error:
             raise ValueError(f"metric={metric!r} cannot be used: {error}") from error
 
+    def __len__(self) -> int:
+        return len(self._features)
+
     def kneighbors_self(self, k: int, *, include_self: bool = False) -> Indices:
         """(n, k): indices of the k nearest neighbors of each row among the rows themselves.
 

@@ -16,8 +16,9 @@ from twinned.app.tables import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.comparable_cases import comparable_cases
 from twinned.estimators.twin import TwinRegressor
-from twinned.intervals.stored import StoredIntervals, check_confidence
-from twinned.intervals.target_range import TargetRange
+from twinned.fitted.calibration import stored_calibration
+from twinned.fitted.known_values import TargetRange
+from twinned.fitted.quantiles import check_confidence
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
@@ -59,7 +60,7 @@ class PredictionService:
         if isinstance(twin, TwinRegressor):
             twin._prepare_fast_path()
         self._twin = twin
-        self._intervals = StoredIntervals(twin) if hasattr(twin, "intervals_") else None
+        self._intervals = stored_calibration(twin) if hasattr(twin, "intervals_") else None
 
     def about(self) -> dict[str, Any]:
         """Return the target, the number of anchors, whether there are intervals, and the features.

@@ -8,7 +8,7 @@ import numpy as np
 
 from twinned.estimators.blending.plan import MemberResult
 from twinned.estimators.blending.rows import SharedRows
-from twinned.intervals.conformal import calibrate_from_folds
+from twinned.fitted.conformal import CrossCalibrated
 from twinned.rows.schema import Floats
 
 
@@ -19,7 +19,7 @@ def calibrate_blend(
     predictions = np.column_stack([result.prediction for result in results])
     mean, folds = blend.out_of_fold_prediction_, shared.folds
     spread = spread_around(mean, predictions[shared.merged_into], blend._spread_weights)
-    calibrated = calibrate_from_folds(
+    calibrated = CrossCalibrated(
         [blend] * len(folds),
         blend,
         blend.anchors_X_,

@@ -1,0 +1,1 @@
+"""What a fitted twin knows of its errors: prediction intervals and the applicability domain."""
