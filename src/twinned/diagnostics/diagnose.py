@@ -26,7 +26,7 @@ from twinned.estimators.blending.results import LEADERBOARD_FORMATS
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning
 from twinned.models.censoring import TargetBounds, validate_bounds
-from twinned.pairing.splits import encode_groups
+from twinned.rows.folds import encode_groups
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats

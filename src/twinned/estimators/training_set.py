@@ -17,8 +17,8 @@ from twinned.models.lightgbm import LazyPairMatrix, bytes_per_binned_pair, suppo
 from twinned.models.sklearn import PairTrainingSet, normalize_weights
 from twinned.pairing.differences import difference
 from twinned.pairing.features import PairFeatures
-from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_pairs, draw_by_weight
-from twinned.pairing.splits import held_out_rows
+from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_drawn_pairs, draw_by_weight
+from twinned.rows.folds import held_out_rows
 from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.schema import Floats, Rows, TableSchema
 from twinned.rows.validation import check_sample_weight, validate_target, validate_training_table
@@ -135,7 +135,7 @@ class TrainingPairBuilder:
         """Draw training pairs, in both orders if `mirrored`."""
         n_rows, weight = len(self.data.rows), self.data.weight
         first, second = strategy.draw(n_rows, make_index, self.rng)
-        check_pairs(first, second, n_rows, strategy.count(n_rows))
+        check_drawn_pairs(first, second, n_rows, strategy.count(n_rows))
         if mirrored:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         if weight is None:
@@ -155,7 +155,7 @@ class TrainingPairBuilder:
         held_out = held_out_rows(len(rows), fraction, self.rng)
         out, training = np.flatnonzero(held_out), np.flatnonzero(~held_out)
         pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
-        check_pairs(pairs.first, pairs.second, len(rows), len(pairs.first))
+        check_drawn_pairs(pairs.first, pairs.second, len(rows), len(pairs.first))
         return pairs, (
             LabelledRows(rows.take(out), y[out]),
             LabelledRows(rows.take(training), y[training]),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from twinned.pairing.splits import distinct_rows
+from twinned.rows.folds import distinct_rows
 from twinned.rows.schema import Floats
 
 _LEAST_REPLICATED = 20  # distinct rows that occur more than once

@@ -15,7 +15,7 @@ from twinned.estimators.blending.members import TrainingRows
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import UnusedFeatureWarning
 from twinned.models.censoring import TargetBounds, validate_bounds
-from twinned.pairing.splits import Folds, distinct_rows, encode_groups, equal_features, row_folds
+from twinned.rows.folds import Folds, distinct_rows, encode_groups, equal_features, row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, TableSchema
 from twinned.rows.validation import (
