@@ -25,7 +25,7 @@ from paper.data import training_and_test_rows
 from twinned import TwinRegressor, measure_applicability
 from twinned.datasets import KEYS
 from twinned.exceptions import ShiftWarning
-from twinned.intervals.applicability import LABELS
+from twinned.fitted.applicability import LABELS
 
 MAX_ROWS, CONFIDENCE, FIRST_SPLIT = 300, 0.9, 1
 KINDS = ("largest y", "largest feature")

@@ -26,7 +26,7 @@ from paper.comparison import published_rmse
 from paper.data import forest_rows, rmse
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.pairing.splits import pair_folds
+from twinned.pairing.pairs import pair_folds
 
 SEARCH_COLUMNS = ["dataset", "kind", "params", "seconds:.4g", "core_seconds:.4g"]
 COLUMNS = ["dataset", "seed", "kind", "rmse:.6g", "seconds:.3g"]

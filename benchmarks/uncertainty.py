@@ -36,8 +36,7 @@ from benchmarks.tables import split_table
 from paper import harness
 from twinned import TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.intervals.calibrated import Calibrated
-from twinned.intervals.conformal import calibrate_from_folds
+from twinned.fitted.conformal import CrossCalibrated, conformal
 
 LEVELS = (0.8, 0.9, 0.95)
 COLUMNS = ["dataset", "seed", "model", "what", "value:.6g"]
@@ -74,11 +73,11 @@ def evaluate(models, X, y, X_test, y_test, seed):
     """Return all figures of one split from the models of its training sets."""
     folds, _, rest = make_folds(len(y), seed)
     *of_folds, whole, part = map(CachedPredictions, models)
-    cross = calibrate_from_folds(of_folds, whole, X, y, folds)
+    cross = CrossCalibrated(of_folds, whole, X, y, folds)
     calibrated = {
         "cross": cross,
         "constant": cross.with_width("constant"),
-        "split": Calibrated(part, X[rest], y[rest], "constant"),
+        "split": conformal(part, X[rest], y[rest], width="constant"),
     }
     found = {}
     for level in LEVELS:

@@ -20,7 +20,7 @@ from paper.member_predictions import FittedTwin, errors
 from paper.networks import extent, fit_trials
 from paper.records import Trial
 from twinned.neural import TwinNeuralRegressor
-from twinned.pairing.loops import loop_sum
+from twinned.pairing.differences import loop_sum
 from twinned.rows.schema import Floats
 
 VARIANTS = ("as_published", "modern")

@@ -25,7 +25,7 @@ from paper.forests import N_TREES, SEARCHES, make_forest, tuned_parameters
 from paper.records import Trial
 from twinned import TwinRegressor
 from twinned.estimators.semi_supervised import draw_unlabelled_loops, loop_sides, relabel
-from twinned.pairing.loops import loop_sum
+from twinned.pairing.differences import loop_sum
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 

@@ -53,6 +53,9 @@ class SkippedMemberWarning(UserWarning):
     """A member of a blend was not fitted, for lack of time or because its fit failed."""
 
 
+_TABLE_WARNINGS = (UnknownCategoryWarning, UnusedFeatureWarning, TextFeatureWarning, ShiftWarning)
+
+
 @contextmanager
 def ignore_table_warnings() -> Iterator[None]:
     """Context for models of folds and members: warnings about the table are those of the final one.
@@ -61,8 +64,6 @@ def ignore_table_warnings() -> Iterator[None]:
     outside of its training rows.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownCategoryWarning)
-        warnings.simplefilter("ignore", UnusedFeatureWarning)
-        warnings.simplefilter("ignore", TextFeatureWarning)
-        warnings.simplefilter("ignore", ShiftWarning)
+        for category in _TABLE_WARNINGS:
+            warnings.simplefilter("ignore", category)
         yield

@@ -19,7 +19,7 @@ from twinned import (
     cross_conformal,
     measure_applicability,
 )
-from twinned.intervals.applicability import ClassStatistics
+from twinned.fitted.applicability import ClassStatistics
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from twinned import (
 )
 from twinned.datasets import make_tf
 from twinned.fitted.sampling import SPREAD_FACTOR
-from twinned.intervals.stored import StoredIntervals
+from twinned.fitted.calibration import Calibration
 
 X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
 KNOWN, NEW = slice(0, 40), slice(40, 60)
@@ -72,7 +72,7 @@ def test_samples_have_the_calibrated_deviation_where_it_is_stored(twin, blend):
     std = blend.predict(X[NEW], return_std=True)[1]
     np.testing.assert_allclose(blend.sample(X[NEW], 20_000).std(axis=0), std, rtol=0.03)
     calibrated = cross_conformal(twin, X[KNOWN], y[KNOWN], cv=3).store_in()
-    stored = StoredIntervals(calibrated)
+    stored = Calibration(calibrated)
     scale = calibrated._predict_error_scale(X[NEW], stored)[2]
     expected = scale * np.sqrt(np.mean(stored.scores**2))
     np.testing.assert_allclose(calibrated.sample(X[NEW], 20_000).std(axis=0), expected, rtol=0.03)

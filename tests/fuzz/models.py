@@ -143,6 +143,6 @@ def small_error_scale() -> Any:
     from unittest import mock
 
     return mock.patch(
-        "twinned.intervals.error_scale.ExtraTreesRegressor",
+        "twinned.fitted.error_scale.ExtraTreesRegressor",
         lambda n_estimators, **options: ExtraTreesRegressor(2, **options),
     )

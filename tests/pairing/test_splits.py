@@ -8,7 +8,8 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 
 from twinned import AllPairs, RandomPairs, TwinRegressor
-from twinned.pairing.splits import held_out_rows, pair_folds
+from twinned.pairing.pairs import pair_folds
+from twinned.rows.folds import held_out_rows
 
 
 @given(n=st.integers(6, 25), folds=st.integers(2, 5), seed=st.integers(0, 99), every=st.booleans())

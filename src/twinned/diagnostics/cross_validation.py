@@ -19,7 +19,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.pairing.anchors import NearestAnchors
-from twinned.pairing.splits import Folds, row_folds
+from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows, validate_target

@@ -25,7 +25,7 @@ from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning
-from twinned.pairing.splits import encode_groups
+from twinned.rows.folds import encode_groups
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats

@@ -9,8 +9,8 @@ import pandas as pd
 
 from twinned._compat import safe_indexing
 from twinned.displays.axes import GUIDE, Options, make_axes, merge
-from twinned.fitted.explanation import COLUMNS
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
+from twinned.fitted.explanation import COLUMNS
 from twinned.rows.formatting import format_number, format_significant
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, count_rows

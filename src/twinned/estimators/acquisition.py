@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
 from twinned._compat import safe_indexing
-from twinned.fitted.sampling import MAX_ROWS, ErrorFeatures, JointPrediction
-from twinned.fitted.sampling import SamplingMixin
+from twinned.fitted.sampling import MAX_ROWS, ErrorFeatures, JointPrediction, SamplingMixin
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_real, count_rows

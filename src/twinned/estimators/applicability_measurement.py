@@ -16,10 +16,9 @@ from twinned._compat import safe_indexing
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ignore_table_warnings
-from twinned.intervals.applicability import LABELS, ClassStatistics
-from twinned.intervals.calibrated import CrossCalibrated
-from twinned.intervals.conformal import calibrate_from_folds
-from twinned.intervals.stored import StoredIntervals, check_confidence, quantile_rank
+from twinned.fitted.applicability import LABELS, ClassStatistics
+from twinned.fitted.calibration import stored_calibration
+from twinned.fitted.conformal import CrossCalibrated
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, count_rows, validate_target
@@ -116,7 +115,7 @@ def _cross_calibrate(twin: Any, X: Any, y: Floats, cv: int, random_state: Any) -
     """The calibration of the twin by random folds, which it then stores."""
     folds = list(KFold(cv, shuffle=True, random_state=random_state).split(y))
     models = [clone(twin).fit(safe_indexing(X, rows), y[rows]) for rows, _ in folds]
-    crossed = calibrate_from_folds(models, twin, X, y, folds, random_state=random_state)
+    crossed = CrossCalibrated(models, twin, X, y, folds, random_state=random_state)
     crossed.store_in(twin)
     return crossed
 
@@ -130,8 +129,7 @@ def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) 
     else:
         errors, scores = crossed.out_of_fold()
     domain = twin.fitted_.anchors.domain
-    level = check_confidence(confidence, len(scores))
-    limit = StoredIntervals(twin).scores[-quantile_rank(level, len(scores))]
+    limit = stored_calibration(twin).quantile(confidence)
     rows = domain.known_rows
     return _HeldOut(domain.classify_known(), errors[rows], scores[rows] <= limit)
 
@@ -153,8 +151,7 @@ def _extreme_rows(
         mean, ends = model.predict(rows), model.predict_interval(rows, confidence)
         half_width = (ends[:, 1] - ends[:, 0]) / 2
     else:
-        level = check_confidence(confidence, len(training))
-        mean, half_width = crossed.half_width_without(held_out, model, known, rows, level)
+        mean, half_width = crossed.half_width_without(held_out, model, known, rows, confidence)
     errors = np.abs(y[held_out] - mean)
     classes = pd.Index(LABELS).get_indexer(model.applicability(rows)["label"])
     return _HeldOut(classes, errors, errors <= half_width)

@@ -34,7 +34,7 @@ from twinned.estimators.blending.results import (
 from twinned.estimators.blending.rows import blend_rows, warn_of_unknown_features
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
-from twinned.intervals.conformal import calibrate_from_folds
+from twinned.fitted.conformal import calibrate_from_folds
 from twinned.models.memory import parse_memory_limit
 from twinned.models.threads import limit_threads
 from twinned.pairing.replicates import ReplicateWeights, replicate_correlation

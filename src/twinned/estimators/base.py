@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.methods import TwinMethods
 from twinned.fitted.anchors import Anchors, Queries, RowScale
+from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.fitted.twin import FittedTwin
-from twinned.intervals.stored import StoredIntervals
 from twinned.models.memory import parse_memory_limit
 from twinned.models.protocol import DifferenceModel
 from twinned.pairing.anchors import as_anchor_strategy
@@ -63,9 +63,9 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         )
 
     @property
-    def calibration_(self) -> StoredIntervals | None:
+    def calibration_(self) -> Calibration | None:
         """The stored calibration of prediction intervals, or None."""
-        return StoredIntervals(self) if "intervals_" in vars(self) else None
+        return stored_calibration(self) if "intervals_" in vars(self) else None
 
     @property
     def measured_applicability_(self) -> dict[str, Any] | None:

@@ -13,6 +13,8 @@ from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
 from twinned.fitted.anchors import Queries
+from twinned.fitted.applicability import OUTSIDE
+from twinned.fitted.calibration import Calibration
 from twinned.fitted.classification import applicability_columns, warn_of_shift
 from twinned.fitted.explanation import explain, no_comparables
 from twinned.fitted.sampling import (
@@ -23,8 +25,6 @@ from twinned.fitted.sampling import (
     probability_positive,
 )
 from twinned.fitted.twin import FittedTwin
-from twinned.intervals.applicability import OUTSIDE
-from twinned.intervals.stored import StoredIntervals
 from twinned.models.relevance import relevance_of_features
 from twinned.models.threads import limit_threads
 from twinned.rows.dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
@@ -48,7 +48,7 @@ class TwinMethods(RegressorMixin):
 
     @property
     @abstractmethod
-    def calibration_(self) -> StoredIntervals | None:
+    def calibration_(self) -> Calibration | None:
         """The stored calibration of prediction intervals, or None."""
 
     @property

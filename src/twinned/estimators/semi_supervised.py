@@ -27,9 +27,9 @@ from twinned.estimators.training_pairs import max_pairs_in_memory
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
 from twinned.fitted.anchors import Queries
+from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin
-from twinned.intervals.stored import StoredIntervals
-from twinned.pairing.loops import loop_sum
+from twinned.pairing.differences import loop_sum
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema
 from twinned.rows.validation import (
@@ -313,7 +313,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         return self.twin_.fitted_
 
     @property
-    def calibration_(self) -> StoredIntervals | None:
+    def calibration_(self) -> Calibration | None:
         """That of `twin_`."""
         return self.twin_.calibration_
 

@@ -15,8 +15,8 @@ from twinned.models.lightgbm import LazyPairMatrix, bytes_per_binned_pair, suppo
 from twinned.models.sklearn import PairTrainingSet
 from twinned.pairing.differences import difference
 from twinned.pairing.features import PairFeatures
-from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_pairs, draw_by_weight
-from twinned.pairing.splits import held_out_rows
+from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_drawn_pairs, draw_by_weight
+from twinned.rows.folds import held_out_rows
 from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows
@@ -56,7 +56,7 @@ class TrainingPairBuilder:
         """Draw training pairs, in both orders if `mirrored`."""
         n_rows, weight = len(self.data), self.data.weight
         first, second = strategy.draw(n_rows, make_index, self.rng)
-        check_pairs(first, second, n_rows, strategy.count(n_rows))
+        check_drawn_pairs(first, second, n_rows, strategy.count(n_rows))
         if mirrored:
             first, second = np.concatenate([first, second]), np.concatenate([second, first])
         if weight is None:
@@ -74,7 +74,7 @@ class TrainingPairBuilder:
             return pairs, None
         held_out = held_out_rows(len(self.data), fraction, self.rng)
         pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
-        check_pairs(pairs.first, pairs.second, len(self.data), len(pairs.first))
+        check_drawn_pairs(pairs.first, pairs.second, len(self.data), len(pairs.first))
         return pairs, (self.data.take(held_out), self.data.take(~held_out))
 
     def known_features(self, pairs: Pairs) -> NDArray[np.bool_]:

@@ -6,13 +6,13 @@ import copy
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.optimize import nnls
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.fitted.anchors import Queries
 from twinned.estimators.neural_base import BaseNeural
+from twinned.fitted.anchors import Queries
 from twinned.models.greedy_selection import greedy_selection
+from twinned.pairing.weights import simplex_least_squares
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, count_rows, validate_target
@@ -199,7 +199,7 @@ def fit_weights(gram: Floats, shrinkage: float) -> Floats:
     """(anchor,) nonnegative weights w that sum to one and minimize wᵀGw + penalty.
 
     The penalty is `shrinkage` times the mean diagonal times the squared distance from equal
-    weights. The sum is enforced by a large penalty and then normalized.
+    weights.
 
     >>> fit_weights(np.diag([1.0, 3.0]), 0.0).round(3)
     array([0.75, 0.25])
@@ -211,11 +211,7 @@ def fit_weights(gram: Floats, shrinkage: float) -> Floats:
     gram = gram / size
     values, vectors = np.linalg.eigh(gram + shrinkage * np.eye(n_anchors))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # rootᵀ root is the matrix
-    linear = np.linalg.lstsq(root.T, np.full(n_anchors, shrinkage / n_anchors), rcond=None)[0]
-    large = 1e3 * n_anchors
-    A = np.concatenate([root, np.full((1, n_anchors), large)])
-    weights, _ = nnls(A, np.append(linear, large))
-    return np.asarray(weights / weights.sum(), dtype=np.float64)
+    return simplex_least_squares(root)
 
 
 def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) -> Neural:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from twinned.intervals.applicability import ApplicabilityDomain
+from twinned.fitted.applicability import ApplicabilityDomain
 from twinned.models.relevance import learn_relevance
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Rows, TableSchema

@@ -19,8 +19,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
 from twinned.fitted.anchors import Queries
+from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin
-from twinned.intervals.stored import StoredIntervals
 from twinned.models.gaussian_process import KERNELS
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats
@@ -122,7 +122,7 @@ def _kernel(first: Floats, second: Floats) -> Floats:
 
 
 def predict_error_scale(
-    fitted: FittedTwin, queries: Queries, calibration: StoredIntervals
+    fitted: FittedTwin, queries: Queries, calibration: Calibration
 ) -> tuple[Floats, Floats]:
     """(query,): the prediction, and the error scale of its calibration."""
     mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
@@ -130,7 +130,7 @@ def predict_error_scale(
 
 
 def predict_error(
-    fitted: FittedTwin, queries: Queries, calibration: StoredIntervals | None
+    fitted: FittedTwin, queries: Queries, calibration: Calibration | None
 ) -> tuple[Floats, Floats]:
     """(query,): the prediction and the standard deviation of its error."""
     targets = fitted.anchors.targets
@@ -155,7 +155,7 @@ def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:
 
 
 def predict_jointly(
-    fitted: FittedTwin, queries: Queries, calibration: StoredIntervals | None
+    fitted: FittedTwin, queries: Queries, calibration: Calibration | None
 ) -> JointPrediction:
     """The joint distribution of y at the queries."""
     if len(queries) > MAX_ROWS:

@@ -19,16 +19,15 @@ from twinned.models.memory import MemoryBudget, map_row_blocks, row_blocks
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.threads import limit_threads
 from twinned.pairing.anchors import AllAnchors, AnchorStrategy
-from twinned.pairing.differences import estimate
-from twinned.pairing.loops import draw_loops, loop_sum
-from twinned.pairing.replicates import ReplicateWeights
-from twinned.pairing.weights import (
-    GPWeights,
-    UniformWeights,
-    WeightStrategy,
+from twinned.pairing.differences import (
     check_anchor_weights,
     combine,
+    draw_loops,
+    estimate,
+    loop_sum,
 )
+from twinned.pairing.replicates import ReplicateWeights
+from twinned.pairing.weights import GPWeights, UniformWeights, WeightStrategy
 from twinned.rows.neighbors import LEARNED, Indices, distance_matrix
 from twinned.rows.schema import Floats, Rows
 

@@ -20,7 +20,7 @@ from twinned.models.threads import count_threads, limit_threads
 from twinned.models.trees import AnchoredTrees, anchored_trees, enough_work
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairFeatures
-from twinned.pairing.splits import pair_folds
+from twinned.pairing.pairs import pair_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 

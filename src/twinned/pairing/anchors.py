@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from twinned.rows.neighbors import Indices, check_metric
+from twinned.rows.neighbors import check_metric
+from twinned.rows.schema import Indices
 from twinned.rows.validation import check_choice, check_integer
 
 
+@runtime_checkable
 class AnchorStrategy(Protocol):
     """Contract of anchor strategies.
 
@@ -26,7 +29,7 @@ class AnchorStrategy(Protocol):
 class AllAnchors(BaseEstimator):
     """All training rows are anchors of every query."""
 
-    def store(self, n_rows: int, rng: Any) -> Indices:
+    def store(self, n_rows: int, rng: np.random.RandomState) -> Indices:
         return np.arange(n_rows)
 
     def nearest(self, n_anchors: int) -> None:
@@ -49,7 +52,7 @@ class NearestAnchors(BaseEstimator):
         self.k = k
         self.metric = metric
 
-    def store(self, n_rows: int, rng: Any) -> Indices:
+    def store(self, n_rows: int, rng: np.random.RandomState) -> Indices:
         self.nearest(n_rows)
         return np.arange(n_rows)
 
@@ -88,15 +91,15 @@ class RandomAnchors(BaseEstimator):
         return None
 
 
-def as_anchor_strategy(anchors: Any) -> AnchorStrategy:
+def as_anchor_strategy(anchors: object) -> AnchorStrategy:
     """The strategy of the parameter `anchors`."""
-    if hasattr(anchors, "store") and hasattr(anchors, "nearest") and not isinstance(anchors, type):
+    if isinstance(anchors, AnchorStrategy) and not isinstance(anchors, type):
         return anchors
     check_choice("anchors", anchors, ["all"], " or a strategy such as NearestAnchors(16)")
     return AllAnchors()
 
 
-def check_stored(rows: Any, n_rows: int) -> Indices:
+def check_stored(rows: ArrayLike, n_rows: int) -> Indices:
     """Validate the rows that an anchor strategy stores: at least one valid index."""
     rows = np.asarray(rows)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):

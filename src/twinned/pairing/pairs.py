@@ -1,15 +1,17 @@
-"""Pair strategies: which pairs of training rows a twin is fitted to."""
+"""Pair strategies: which pairs of training rows a twin is fitted to; folds of pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.model_selection import check_cv
 
-from twinned.rows.neighbors import Indices, NeighborIndex, check_metric
-from twinned.rows.schema import Floats
+from twinned.rows.folds import Folds
+from twinned.rows.neighbors import NeighborIndex, check_metric
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_bool, check_choice, check_integer
 
 # "auto" is all pairs up to this number (500 rows), which boosting fits in seconds, and random
@@ -20,22 +22,24 @@ AUTO_PAIRS = 250_000
 AUTO_PARTNERS = 8
 
 
+RowPairs = tuple[Indices, Indices]  # (n_pairs,) first and second rows
+MetricIndex = Callable[[str], NeighborIndex]  # the index of the rows by a metric
+RNG = np.random.RandomState
+
+
+@runtime_checkable
 class PairStrategy(Protocol):
     """Contract of pair strategies: `draw` returns at most `count` pairs.
 
     The count is checked against the memory limit before pairs are drawn.
 
-    `both_orders`: whether the pairs include their mirror images. Otherwise a `symmetric` twin adds
-    them, unless the strategy has `one_order = True`.
+    With the attribute `both_orders = True`, the pairs include their mirror images. Otherwise a
+    `symmetric` twin adds them, unless the strategy has `one_order = True`.
     """
-
-    both_orders: bool
 
     def count(self, n_rows: int) -> int: ...
 
-    def draw(
-        self, n_rows: int, index: Callable[[str], NeighborIndex], rng: np.random.RandomState
-    ) -> tuple[Indices, Indices]: ...
+    def draw(self, n_rows: int, index: MetricIndex, rng: RNG) -> RowPairs: ...
 
 
 class AllPairs(BaseEstimator):
@@ -49,7 +53,7 @@ class AllPairs(BaseEstimator):
     def count(self, n_rows: int) -> int:
         return n_rows**2
 
-    def draw(self, n_rows: int, index: Any, rng: Any) -> tuple[Indices, Indices]:
+    def draw(self, n_rows: int, index: MetricIndex | None, rng: RNG | None) -> RowPairs:
         """(n²,) first and second rows.
 
         >>> AllPairs().draw(2, None, None)
@@ -84,7 +88,7 @@ class RandomPairs(BaseEstimator):
             return min(n_rows * m * (m + 1) // 2, n_rows * (n_rows - 1) // 2)
         return n_rows * m
 
-    def draw(self, n_rows: int, index: Any, rng: np.random.RandomState) -> tuple[Indices, Indices]:
+    def draw(self, n_rows: int, index: MetricIndex | None, rng: RNG) -> RowPairs:
         """(count,) first and second rows, which differ in every pair."""
         m = self._partners(n_rows)
         partners = np.empty((n_rows, m), dtype=np.intp)
@@ -129,7 +133,7 @@ class HalfPairs(BaseEstimator):
             return every
         return n_rows * max(1, self.most // n_rows)
 
-    def draw(self, n_rows: int, index: Any, rng: np.random.RandomState) -> tuple[Indices, Indices]:
+    def draw(self, n_rows: int, index: MetricIndex | None, rng: RNG) -> RowPairs:
         """(count,) first and second rows.
 
         >>> first, second = HalfPairs().draw(3, None, np.random.RandomState(0))
@@ -171,9 +175,7 @@ class NearestPairs(BaseEstimator):
     def count(self, n_rows: int) -> int:
         return n_rows * self._neighbors(n_rows)
 
-    def draw(
-        self, n_rows: int, index: Callable[[str], NeighborIndex], rng: Any
-    ) -> tuple[Indices, Indices]:
+    def draw(self, n_rows: int, index: MetricIndex, rng: RNG | None) -> RowPairs:
         """(n·k,) first and second rows."""
         k, neighbors = self._neighbors(n_rows), index(check_metric(self.metric))
         second = neighbors.kneighbors_self(k, include_self=self.include_self)
@@ -185,7 +187,7 @@ class NearestPairs(BaseEstimator):
 
 
 def as_pair_strategy(
-    pairs: Any, n_rows: int, max_pairs: int | None, *, mirrored: bool
+    pairs: object, n_rows: int, max_pairs: int | None, *, mirrored: bool
 ) -> PairStrategy:
     """The strategy of the parameter `pairs`, where at most `max_pairs` pairs fit in memory.
 
@@ -205,7 +207,7 @@ def as_pair_strategy(
         partners = max(AUTO_PARTNERS, AUTO_PAIRS // per_partner)
         partners = min(partners, limit // per_partner, n_rows - 1)
         return RandomPairs(max(1, partners))
-    if hasattr(pairs, "count") and hasattr(pairs, "draw") and not isinstance(pairs, type):
+    if isinstance(pairs, PairStrategy) and not isinstance(pairs, type):
         return pairs
     try:
         return RandomPairs(check_integer("pairs", pairs))
@@ -216,7 +218,7 @@ def as_pair_strategy(
         ) from None
 
 
-def check_pairs(first: Any, second: Any, n_rows: int, count: int) -> None:
+def check_drawn_pairs(first: Indices, second: Indices, n_rows: int, count: int) -> None:
     """Validate the pairs that a strategy drew: valid row indices, at most `count` pairs."""
     for side in (first, second):
         if np.ndim(side) != 1 or np.asarray(side).dtype.kind not in "iu":
@@ -235,15 +237,13 @@ def check_pairs(first: Any, second: Any, n_rows: int, count: int) -> None:
         )
 
 
-def _swap_randomly(
-    low: Indices, high: Indices, rng: np.random.RandomState
-) -> tuple[Indices, Indices]:
+def _swap_randomly(low: Indices, high: Indices, rng: RNG) -> RowPairs:
     """Pairs in random order: with rows sorted by y, one order would have only one sign."""
     swapped = rng.randint(0, 2, len(low)) == 1
     return np.where(swapped, high, low), np.where(swapped, low, high)
 
 
-def _distinct(rng: np.random.RandomState, n: int, m: int) -> Indices:
+def _distinct(rng: RNG, n: int, m: int) -> Indices:
     """Draw m distinct integers below n, in O(m) where m is much smaller than n."""
     if 3 * m >= n:
         return rng.permutation(n)[:m]
@@ -253,7 +253,7 @@ def _distinct(rng: np.random.RandomState, n: int, m: int) -> Indices:
     return drawn
 
 
-def draw_by_weight(weight: Floats, most: int, rng: np.random.RandomState) -> Indices:
+def draw_by_weight(weight: Floats, most: int, rng: RNG) -> Indices:
     """Indices drawn in proportion to weights, for an estimator that does not support weights.
 
     Integer weights are repetitions, exactly, divided by their common factor and up to `most`
@@ -277,3 +277,41 @@ def draw_by_weight(weight: Floats, most: int, rng: np.random.RandomState) -> Ind
         more = rng.choice(len(weight), size=n_left, replace=True, p=left / left.sum())
         rows = np.sort(np.concatenate([rows, more]))
     return rows
+
+
+def pair_folds(
+    cv: object, first: Indices, second: Indices, y: Floats, groups: Indices | None = None
+) -> Folds:
+    """Folds of pairs that are folds of rows: (train, test) indices of pairs, as `cv` of a search.
+
+    A pair and its mirror image, or two pairs that share a row, have nearly the same information: a
+    search that cross-validates over pairs is tested on rows that it was fitted to, and chooses
+    models that overfit. Here a fold holds out rows: the training pairs are those of the remaining
+    rows, and the test pairs those of a held-out row with a remaining one, as in a prediction.
+
+    `cv`, as everywhere in scikit-learn, splits the rows with target values `y` and `groups`;
+    `first` and `second` (n_pairs,) are the rows of each pair.
+
+    >>> first, second = np.repeat(np.arange(4), 4), np.tile(np.arange(4), 4)
+    >>> train, test = pair_folds(2, first, second, np.zeros(4))[0]
+    >>> [(int(first[row]), int(second[row])) for row in train]
+    [(2, 2), (2, 3), (3, 2), (3, 3)]
+    >>> len(test)  # rows 0 and 1 with rows 2 and 3, in both orders
+    8
+    """
+    n_rows = len(y)
+    folds = []
+    for training_rows, test_rows in check_cv(cv).split(np.zeros((n_rows, 1)), y, groups):
+        training, held_out = np.zeros((2, n_rows), dtype=bool)
+        training[training_rows], held_out[test_rows] = True, True
+        train = np.flatnonzero(training[first] & training[second])
+        test = np.flatnonzero(
+            (held_out[first] & training[second]) | (training[first] & held_out[second])
+        )
+        if not len(train) or not len(test):
+            raise ValueError(
+                f"cv={cv!r} gives a fold of {n_rows} rows with {len(train)} training pairs and "
+                f"{len(test)} test pairs; use more pairs or fewer folds."
+            )
+        folds.append((train, test))
+    return folds

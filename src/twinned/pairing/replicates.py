@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.pairing.splits import distinct_rows
+from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 

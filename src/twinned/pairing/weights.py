@@ -1,4 +1,4 @@
-"""Anchor weights: strategies, the combination of estimates, and weights learned from data.
+"""Anchor weights: strategies, and weights learned from data.
 
 The paper finds no weights that improve predictions; `benchmarks/anchor_weights.py` measures the
 strategies here. Learned weights protect against anchors that are added later with wrong labels.
@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.pairing.anchors import as_anchor_strategy
-from twinned.rows.neighbors import Indices, LearnedMetric
-from twinned.rows.schema import Floats
+from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_real, count_rows, validate_target
 
 WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
@@ -26,7 +26,7 @@ WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
 class UniformWeights(BaseEstimator):
     """Equal weights."""
 
-    def __call__(self, distances: Any, estimates: Floats, anchor_indices: Indices) -> Floats:
+    def __call__(self, distances: Floats, estimates: Floats, anchor_indices: Indices) -> Floats:
         return np.ones(anchor_indices.shape)
 
 
@@ -69,7 +69,7 @@ class GPWeights(BaseEstimator):
 
 
 def _inverse_process_variance(
-    distances: Floats, estimates: Any, anchor_indices: Any, *, noise: float
+    distances: Floats, estimates: Floats, anchor_indices: Indices, *, noise: float
 ) -> Floats:
     """(query, anchor) inverse variances of y at the query, given the anchor.
 
@@ -109,7 +109,7 @@ class FixedWeights(BaseEstimator):
         return weights[anchor_indices]
 
 
-def as_weight_strategy(weights: Any) -> WeightStrategy | GPWeights:
+def as_weight_strategy(weights: object) -> WeightStrategy | GPWeights:
     """The strategy of the parameter `weights`."""
     if isinstance(weights, GPWeights) or (callable(weights) and not isinstance(weights, type)):
         return weights
@@ -117,48 +117,28 @@ def as_weight_strategy(weights: Any) -> WeightStrategy | GPWeights:
     return UniformWeights() if weights == "uniform" else DistanceWeights()
 
 
-def check_anchor_weights(weights: Any, shape: tuple[int, ...]) -> Floats:
-    """Validate (query, anchor) weights and scale the largest of each query to one."""
-    weights = np.asarray(weights, dtype=np.float64)
-    if weights.shape != shape:
-        raise ValueError(f"weights returned shape {weights.shape} for anchors of shape {shape}.")
-    bad = weights[~(np.isfinite(weights) & (weights >= 0))]
-    if bad.size:
-        raise ValueError(f"weights must be finite and not negative, but hold {bad[0]}.")
-    # only ratios count, so that neither their sum nor their product with others can overflow
-    largest = weights.max(axis=1, keepdims=True)
-    if (largest <= 0).any():
-        row = int(np.argmax(largest[:, 0] <= 0))
-        raise ValueError(f"weights of query {row} are all 0; at least one must be positive.")
-    return weights / largest
+def simplex_least_squares(errors: Floats) -> Floats:
+    """(model,) weights, not negative and of sum one, with the smallest squared error.
 
+    `errors` are (row, model): those of anchors, members or other models whose weighted mean
+    predicts. A penalty p·‖w − 1/n‖² that draws the weights to equal ones is the same as the
+    further rows √p · I, as ‖w − 1/n‖² and ‖w‖² differ by a constant where the weights sum to one.
 
-def combine(
-    estimates: Floats, member_weights: Floats, weights: Floats | None
-) -> tuple[Floats, Floats]:
-    """Weighted mean and standard deviation of the estimates of all anchors by all members.
+    For a direction w on the simplex with squared error q, the smallest value over t of
+    ‖t E w‖² + (1 − t)² is q / (1 + q), which grows with q. So the nonnegative least squares
+    solution of [E; 1] u = [0; 1] has the direction of the optimum.
 
-    `estimates` is (member, query, anchor, output), `member_weights` (member,) sum to one, and
-    `weights` is (query, anchor), or None for equal weights. Both results are (query, output).
-
-    >>> combine(np.array([[[[1.0], [3.0]]]]), np.ones(1), None)
-    (array([[2.]]), array([[1.]]))
-    >>> combine(np.array([[[[1.0], [3.0]]]]), np.ones(1), np.array([[3.0, 1.0]]))[0]
-    array([[1.5]])
+    >>> simplex_least_squares(np.array([[1.0, -3.0], [1.0, -3.0]]))
+    array([0.75, 0.25])
     """
-    n_anchors = estimates.shape[2]
-    if weights is None:
-        share = np.full((1, n_anchors, 1), 1.0 / n_anchors)
-    else:
-        share = (weights / weights.sum(axis=1, keepdims=True))[..., None]
-    # member by member, so that no temporary array is larger than one member's estimates
-    means = [(share * own).sum(axis=1) for own in estimates]
-    mean = sum(weight * own for weight, own in zip(member_weights, means, strict=True))
-    variance = sum(
-        weight * (share * (own - mean[:, None]) ** 2).sum(axis=1)
-        for weight, own in zip(member_weights, estimates, strict=True)
-    )
-    return mean, np.sqrt(variance)
+    squares = (errors**2).sum(axis=0)
+    unit = np.sqrt(squares.min())
+    if not unit > 0:
+        return np.eye(len(squares))[np.argmin(squares)]
+    factor = np.linalg.qr(errors / unit, mode="r")
+    system = np.vstack([factor, np.ones(errors.shape[1])])
+    solution, _ = nnls(system, np.append(np.zeros(len(factor)), 1.0))
+    return solution / solution.sum()
 
 
 def learn_weights(

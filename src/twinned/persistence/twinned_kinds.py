@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from twinned.estimators.blending.features import FeaturePreparation
-from twinned.intervals.error_scale import count_scale_features
+from twinned.fitted.error_scale import count_scale_features
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.pairing.features import PairFeatures
 from twinned.persistence.schema import RECORDS, At

@@ -15,9 +15,8 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
-Indices = NDArray[np.intp]
 LEARNED = "learned"  # the name of the learned metric
 _MORE_CANDIDATES = 4  # than neighbors that are searched, to see which are equally near
 _CELLS_PER_BLOCK = 250_000  # queries × candidates
@@ -74,6 +73,9 @@ class NeighborIndex:
             self._search.fit(features - self._origin)
         except (TypeError, KeyError) as error:
             raise ValueError(f"metric={metric!r} cannot be used: {error}") from error
+
+    def __len__(self) -> int:
+        return len(self._features)
 
     def kneighbors_self(self, k: int, *, include_self: bool = False) -> Indices:
         """(n, k): indices of the k nearest neighbors of each row among the rows themselves.

@@ -27,6 +27,7 @@ _MAX_TEXTS = 20  # more different texts in most of the rows are taken for an ide
 # JSON has at most 4 MB, can hold them.
 _MAX_LABELS, _MAX_LABEL, _MAX_LABEL_BYTES = 100_000, 10_000, 3_000_000
 Floats = NDArray[np.floating[Any]]
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

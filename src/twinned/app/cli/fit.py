@@ -277,7 +277,7 @@ def _fit(
     """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
     import numpy as np
 
-    from twinned.pairing.splits import encode_groups, row_folds
+    from twinned.rows.folds import encode_groups, row_folds
 
     if chosen.model == "auto":
         return *_fit_blend(chosen, data), None

@@ -147,7 +147,7 @@ class ModelOptions:
 
         from twinned.diagnostics.baselines import describe, plain_estimator
         from twinned.diagnostics.errors import predict_mean
-        from twinned.intervals.conformal import calibrate_from_folds
+        from twinned.fitted.conformal import CrossCalibrated
 
         censored = np.flatnonzero(np.isnan(data.y))
         known = np.flatnonzero(~np.isnan(data.y))
@@ -168,7 +168,7 @@ class ModelOptions:
                 errors["rmse_plain"].append(plain.predict(X.iloc[test]) - y[test])
             whole = fitted.regressor_ if self.log_target else fitted
             fitted_y = np.log(y) if self.log_target else y
-            calibrate_from_folds(twins, whole, X, fitted_y, folds).store_in()
+            CrossCalibrated(twins, whole, X, fitted_y, folds).store_in()
         errors["rmse_mean"] = [predict_mean(y) - y]  # the same as in `twinned advise`
         rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
         plain = describe(plain_estimator(whole, whole, len(y), self.seed))

@@ -187,7 +187,7 @@ def range_note(model: Any, columns: dict[str, np.ndarray]) -> str | None:
     """Return a line on intervals that reach beyond the possible values of the target."""
     import numpy as np
 
-    from twinned.intervals.target_range import TargetRange
+    from twinned.fitted.known_values import TargetRange
 
     twin = inner_twin(model)
     known = twin.anchors_y_ if model is twin else np.exp(twin.anchors_y_)

@@ -256,7 +256,7 @@ def _read_groups(table: Table, group: str | None) -> np.ndarray | None:
         return None
     import numpy as np
 
-    from twinned.pairing.splits import encode_groups
+    from twinned.rows.folds import encode_groups
 
     column = table.column(group)
     missing = next((row for row, cell in enumerate(column) if tables.is_missing(cell)), None)

@@ -13,10 +13,10 @@ from twinned.diagnostics import Diagnosis, Finding
 from twinned.diagnostics.data_checks.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.diagnostics.result import CheckResult
-from twinned.fitted.adjustments import from_logarithm, scale_to
 from twinned.estimators.blending.results import rmse_and_error
-from twinned.intervals.applicability import LABELS
-from twinned.intervals.target_range import TargetRange
+from twinned.fitted.adjustments import from_logarithm, scale_to
+from twinned.fitted.applicability import LABELS
+from twinned.fitted.known_values import TargetRange
 from twinned.rows.formatting import format_number
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, column_list, is_numeric_dtype, is_table, to_numeric

@@ -7,7 +7,7 @@ from typing import Any
 from twinned._version import __version__
 from twinned.app.serve.inputs import InputDate, InputFeature
 from twinned.app.serve.schema import MAX_ROWS, RequestSchema
-from twinned.intervals.applicability import LABELS
+from twinned.fitted.applicability import LABELS
 
 Json = dict[str, Any]
 _JSON, _CSV = "application/json", "text/csv"

@@ -14,10 +14,11 @@ from twinned.app.serve.inputs import InputDate, InputFeature
 from twinned.app.serve.schema import RequestSchema
 from twinned.app.tables import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.fitted.explanation import comparable_cases
 from twinned.estimators.twin import TwinRegressor
-from twinned.intervals.stored import StoredIntervals, check_confidence
-from twinned.intervals.target_range import TargetRange
+from twinned.fitted.calibration import stored_calibration
+from twinned.fitted.explanation import comparable_cases
+from twinned.fitted.known_values import TargetRange
+from twinned.fitted.quantiles import check_confidence
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
@@ -59,7 +60,7 @@ class PredictionService:
         if isinstance(twin, TwinRegressor):
             twin.prepare_fast_path()
         self._twin = twin
-        self._intervals = StoredIntervals(twin) if hasattr(twin, "intervals_") else None
+        self._intervals = stored_calibration(twin) if hasattr(twin, "intervals_") else None
 
     def about(self) -> dict[str, Any]:
         """Return the target, the number of anchors, whether there are intervals, and the features.

@@ -7,7 +7,7 @@ from scipy.stats import rankdata
 from sklearn.isotonic import IsotonicRegression
 
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, list_names
-from twinned.pairing.splits import distinct_rows, row_folds
+from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.schema import Floats
 
 # Of the paper's data sets, the largest R² of one feature is 0.988 (YH, the Froude number).

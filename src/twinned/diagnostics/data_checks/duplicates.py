@@ -9,7 +9,7 @@ from scipy.stats import chi2
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding
 from twinned.diagnostics.data_checks.quick_model import held_out_together
 from twinned.diagnostics.result import format_percent
-from twinned.pairing.splits import distinct_rows
+from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import format_significant
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats

@@ -10,7 +10,7 @@ import numpy as np
 
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
-from twinned.pairing.splits import distinct_rows
+from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices, distance_matrix
 from twinned.rows.schema import CATEGORICAL, Floats, TableSchema, column_list, is_table
 from twinned.rows.validation import validate_training_table

@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge
 
 from twinned.diagnostics.data_checks.findings import CheckedTable
 from twinned.diagnostics.ratio import Ratio, rmse_ratio
-from twinned.pairing.splits import Folds, row_folds
+from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 

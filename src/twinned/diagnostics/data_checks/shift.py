@@ -8,8 +8,8 @@ import numpy as np
 
 from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, list_names
 from twinned.diagnostics.result import format_percent
-from twinned.intervals.applicability import ApplicabilityDomain, count_outside
-from twinned.intervals.known_values import is_unlikely
+from twinned.fitted.applicability import ApplicabilityDomain, count_outside
+from twinned.fitted.known_values import is_unlikely
 from twinned.models.relevance import learn_relevance
 from twinned.rows.schema import Floats, column_list, encode, extend_schema, is_table
 

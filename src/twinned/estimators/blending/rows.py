@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 
 from twinned.exceptions import UnusedFeatureWarning
 from twinned.models.imputation import Imputation, impute_target
-from twinned.pairing.splits import Folds, distinct_rows, encode_groups, equal_features, row_folds
+from twinned.rows.folds import Folds, distinct_rows, encode_groups, equal_features, row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds, TrainingRows

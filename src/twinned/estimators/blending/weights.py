@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
 
 from twinned.models.greedy_selection import greedy_selection
-from twinned.pairing.splits import Folds, row_folds
+from twinned.pairing.weights import simplex_least_squares
+from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
@@ -54,27 +54,6 @@ def bagged_greedy_selection(errors: Floats) -> Floats:
     ]
     weights: Floats = np.mean(selected, axis=0)
     return weights / weights.sum()
-
-
-def simplex_least_squares(errors: Floats) -> Floats:
-    """The weights on the simplex with the smallest squared error.
-
-    For a direction w on the simplex with squared error q, the smallest value over t of
-    ‖t E w‖² + (1 − t)² is q / (1 + q), which grows with q. So the nonnegative least squares
-    solution of [E; 1] u = [0; 1] has the direction of the optimum.
-
-    >>> simplex_least_squares(np.array([[1.0, -3.0], [1.0, -3.0]]))
-    array([0.75, 0.25])
-    """
-    squares = (errors**2).sum(axis=0)
-    unit = np.sqrt(squares.min())
-    if not unit > 0:
-        return np.eye(len(squares))[np.argmin(squares)]
-    factor = np.linalg.qr(errors / unit, mode="r")
-    system = np.vstack([factor, np.ones(errors.shape[1])])
-    solution, _ = nnls(system, np.append(np.zeros(len(factor)), 1.0))
-    weights: Floats = solution / solution.sum()
-    return weights
 
 
 METHODS: dict[str, WeightMethod] = {

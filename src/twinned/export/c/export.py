@@ -15,8 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from twinned._version import __version__
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
-from twinned.fitted.anchors import Queries
-from twinned.fitted.explanation import feature_labels
 from twinned.estimators.neural import NeuralRegressor
 from twinned.export.c.columns import VALUE, Singles
 from twinned.export.c.core import Core, predict_as_c
@@ -34,8 +32,11 @@ from twinned.export.c.pairs import PairCore
 from twinned.export.c.reader import read_core, schema_of
 from twinned.export.members import describe_alternatives
 from twinned.export.thinning import thin
-from twinned.intervals.error_scale import RELATIVE_FLOOR, positive_scale
-from twinned.intervals.stored import StoredIntervals, quantile_rank
+from twinned.fitted.anchors import Queries
+from twinned.fitted.calibration import stored_calibration
+from twinned.fitted.error_scale import RELATIVE_FLOOR, positive_scale
+from twinned.fitted.explanation import feature_labels
+from twinned.fitted.quantiles import quantile_rank
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.persistence.archive import write_atomically
 from twinned.rows.schema import CATEGORICAL, Floats, TableSchema
@@ -298,7 +299,7 @@ def _intervals(model: Any, core: Core, X_cal: Any, y_cal: Any) -> IntervalTable 
         return None
     floor = float(stored["floor"])
     is_constant = stored["width"] == "constant" or floor == 0
-    return IntervalTable(_factors(StoredIntervals(model).scores), floor, is_constant)
+    return IntervalTable(_factors(stored_calibration(model).scores), floor, is_constant)
 
 
 def _factors(scores: Floats) -> NDArray[np.float64]:

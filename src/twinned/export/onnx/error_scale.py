@@ -8,17 +8,17 @@ from twinned.export.onnx.distances import add_distances, add_nearest
 from twinned.export.onnx.graph import Graph, Tensor
 from twinned.export.onnx.regressors import add_regressor
 from twinned.export.onnx.twins import add_learned
-from twinned.intervals.error_scale import (
+from twinned.fitted.calibration import Calibration
+from twinned.fitted.error_scale import (
     FITTED_EXPONENT,
     MAX_FLOAT32,
     N_NEIGHBORS,
     NeighborFeatures,
 )
-from twinned.intervals.stored import StoredIntervals
 
 
 def add_error_scale(
-    graph: Graph, stored: StoredIntervals, matrix: Tensor, mean: Tensor, std: Tensor
+    graph: Graph, stored: Calibration, matrix: Tensor, mean: Tensor, std: Tensor
 ) -> Tensor:
     """(row, 1): the error scale of encoded rows with predictions (row, 1)."""
     own = stored.scale
@@ -29,8 +29,8 @@ def add_error_scale(
     if own.regressor is None:
         return std
     parts = [mean, std]
-    if stored.columns:
-        values = graph.columns(matrix, stored.columns)
+    if stored.neighbors.columns:
+        values = graph.columns(matrix, stored.neighbors.columns)
         parts = [values, _add_neighbor_features(graph, stored.neighbors, values, mean), *parts]
     features = graph.add("Clip", graph.concatenate(parts), -MAX_FLOAT32, MAX_FLOAT32)
     size = ones

@@ -15,7 +15,7 @@ from twinned.export.onnx.preparation import add_preparation
 from twinned.export.onnx.refusal import refusals_of, refuse
 from twinned.export.onnx.regressors import add_regressor
 from twinned.export.onnx.twins import Prediction, add_twin
-from twinned.intervals.stored import StoredIntervals, check_confidence, quantile_rank
+from twinned.fitted.calibration import Calibration, stored_calibration
 
 
 def add_model(
@@ -41,15 +41,13 @@ def add_model(
             std = graph.add("Mul", scale, np.sqrt(np.mean(stored.scores**2)))
     outputs = {name: {"mean": mean, "std": std}[name] for name in names}
     if confidence is not None and stored is not None:
-        level = check_confidence(confidence, len(stored.scores))
-        factor = stored.scores[-quantile_rank(level, len(stored.scores))]
-        half_width = graph.add("Mul", scale, factor)
+        half_width = graph.add("Mul", scale, stored.quantile(confidence))
         outputs["lower"] = graph.add("Sub", mean, half_width)
         outputs["upper"] = graph.add("Add", mean, half_width)
     return outputs
 
 
-def _stored_intervals(model: Any, confidence: float | None) -> StoredIntervals | None:
+def _stored_intervals(model: Any, confidence: float | None) -> Calibration | None:
     """The calibration that the outputs need; None where they need none."""
     if confidence is None and not isinstance(model, AutoTwinRegressor):
         return None
@@ -58,7 +56,7 @@ def _stored_intervals(model: Any, confidence: float | None) -> StoredIntervals |
             f"{type(model).__name__} stores no calibration, which prediction intervals need",
             "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None",
         )
-    return StoredIntervals(model)
+    return stored_calibration(model)
 
 
 def _add_blend(

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twinned.estimators.base import BaseTwin
-from twinned.fitted.twin import TwinPredictor
 from twinned.export.onnx.distances import add_distances, add_nearest
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor
 from twinned.export.onnx.inputs import split_rows
 from twinned.export.onnx.refusal import refuse
 from twinned.export.onnx.regressors import add_inverse, add_matern, add_regressor
+from twinned.fitted.twin import TwinPredictor
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairColumn

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.greedy_selection import greedy_selection
-from twinned.pairing.splits import row_folds
+from twinned.rows.folds import row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 

@@ -28,7 +28,7 @@ from twinned.models.neural.parameters import (
 from twinned.models.relevance import RelevanceCache, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
-from twinned.pairing.splits import equal_features
+from twinned.rows.folds import equal_features
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import (
     Floats,

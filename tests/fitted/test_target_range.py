@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twinned.intervals.target_range import TargetRange
+from twinned.fitted.known_values import TargetRange
 
 
 @pytest.mark.parametrize(

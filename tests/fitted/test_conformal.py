@@ -1,4 +1,4 @@
-"""Intervals: against slow versions, by coverage, and through crepes and MAPIE unmodified."""
+"""Intervals: against slow versions, by coverage, and through MAPIE unmodified."""
 
 from copy import copy
 
@@ -27,14 +27,8 @@ from twinned import (
 )
 from twinned.datasets import make_wsb
 from twinned.exceptions import IntegrityError
-from twinned.intervals.calibrated import cross_intervals
-from twinned.intervals.error_scale import (
-    ErrorScale,
-    NeighborFeatures,
-    numeric_columns,
-    predict_with_std,
-)
-from twinned.intervals.stored import store_intervals
+from twinned.fitted.calibration import Calibration, store_calibration
+from twinned.fitted.error_scale import ErrorScale, NeighborFeatures, numeric_columns
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
 FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)
@@ -58,32 +52,16 @@ def test_split_interval_equals_its_definition(confidence):
     np.testing.assert_array_equal(calibrated.predict(X[TEST]), mean)
 
 
-@pytest.mark.parametrize("confidence", [0.6, 0.9])
-def test_cross_intervals_equal_their_definition(confidence):
-    """Row by row, as in the paper on CV+."""
-    folds = list(KFold(4, shuffle=True, random_state=0).split(X[FIT]))
-    crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=4, width="std", method="plus")
-    lower, upper = [[] for _ in range(40)], [[] for _ in range(40)]
-    for training, held_out in folds:
-        model = twin().fit(X[FIT][training], y[FIT][training])
-        mean, raw = model.predict(X[FIT][held_out], return_std=True)
-        floor = 0.05 * raw.mean()
-        predicted, std = model.predict(X[TEST], return_std=True)
-        for score in np.abs(y[FIT][held_out] - mean) / (raw + floor):
-            for q in range(40):
-                lower[q].append(predicted[q] - score * (std[q] + floor))
-                upper[q].append(predicted[q] + score * (std[q] + floor))
-    k = int((1 - confidence) * 61 + 1e-9)
-    slow = [[sorted(low)[k - 1], sorted(up)[-k]] for low, up in zip(lower, upper, strict=True)]
-    np.testing.assert_allclose(crossed.predict_interval(X[TEST], confidence), slow)
-
-
-def test_method_refit_predicts_by_the_model_of_all_rows():
+def test_cross_conformal_predicts_by_the_model_of_all_rows():
     crossed = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant")
     whole = twin().fit(X[FIT], y[FIT]).predict(X[TEST])
     np.testing.assert_array_equal(crossed.predict(X[TEST]), whole)
-    plus = cross_conformal(twin(), X[FIT], y[FIT], cv=3, width="constant", method="plus")
-    np.testing.assert_array_equal(plus.scores, crossed.scores)
+    folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
+    errors = [
+        np.abs(y[held_out] - twin().fit(X[rows], y[rows]).predict(X[held_out]))
+        for rows, held_out in folds
+    ]
+    np.testing.assert_allclose(crossed.scores, np.concatenate(errors))
     reach = np.sort(crossed.scores)[-int(0.2 * 61)]
     expected = np.column_stack([whole - reach, whole + reach])
     np.testing.assert_allclose(crossed.predict_interval(X[TEST], 0.8), expected)
@@ -108,8 +86,6 @@ def test_stored_intervals_are_saved_with_the_twin(tmp_path):
             crossed.store_in(clone(twin).fit(others, y[others.index]))
     with pytest.raises(ValueError, match="anchors, weights or symmetric of the twin have changed"):
         copy(twin).set_params(anchors=NearestAnchors(3)).predict_interval(new)
-    with pytest.raises(ValueError, match="refit"):
-        cross_conformal(TwinRegressor(tree), training, y[:45], cv=3, method="plus").store_in()
     with pytest.raises(AttributeError, match="stores no calibration"):
         twin.fit(X[:20], y[:20]).predict_interval(new)
 
@@ -121,7 +97,7 @@ def test_declared_categories_are_no_neighbor_features_of_stored_intervals():
     np.testing.assert_allclose(
         crossed.store_in().predict_interval(table), crossed.predict_interval(table), rtol=1e-12
     )
-    assert crossed._final.neighbors.columns == [0]
+    assert crossed.final.intervals_["columns"].tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -142,16 +118,6 @@ def test_invalid_stored_intervals_raise(change, tmp_path):
     stored.intervals_ |= change
     with pytest.raises(IntegrityError, match="cannot be saved: model/intervals_"):
         save(stored, tmp_path / "m.twin")
-
-
-def test_results_do_not_depend_on_blocks_of_queries(monkeypatch, rng):
-    means, sigmas = rng.normal(size=(50, 3)), rng.uniform(1, 2, size=(50, 3))
-    scores, fold = rng.exponential(size=90), rng.randint(0, 3, 90)
-    whole = cross_intervals(means, sigmas, scores, fold, 0.8)
-    monkeypatch.setattr("twinned.intervals.calibrated._BLOCK", 7 * 90)
-    np.testing.assert_array_equal(cross_intervals(means, sigmas, scores, fold, 0.8), whole)
-    parts = [cross_intervals(means[[i]], sigmas[[i]], scores, fold, 0.8)[0] for i in range(50)]
-    np.testing.assert_array_equal(whole, parts)
 
 
 def uneven(rng, n):
@@ -241,14 +207,11 @@ def test_the_error_scale_of_a_fold_is_fitted_without_its_errors():
     """One row has a wrong y: the error scale of its fold is fitted to the other folds."""
     shifted = y[FIT].copy()
     shifted[7] += 1000
-    crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, method="plus")
-    folds = KFold(3, shuffle=True, random_state=0).split(X[FIT])
-    fold = next(k for k, (_, held_out) in enumerate(folds) if 7 in held_out)
-    sizes = [
-        scale.predict(predict_with_std(own.model, X[[7]], own.neighbors))[0]
-        for own, scale in crossed._predictors
-    ]
-    assert sizes[fold] < 10 < min(size for k, size in enumerate(sizes) if k != fold)
+    crossed = cross_conformal(twin(), X[FIT], shifted, cv=3)
+    errors, scores = crossed.out_of_fold()
+    _, std = crossed.predict(X[[7]], return_std=True)
+    scale_of_all_folds = std[0] / np.sqrt(np.mean(scores**2))
+    assert errors[7] / scores[7] < 10 < scale_of_all_folds
 
 
 def test_with_width_fits_no_model_again():
@@ -278,7 +241,7 @@ def test_intervals_do_not_depend_on_other_queries():
 
 def test_neighbor_features_equal_a_slow_version():
     means = np.linspace(-1, 1, len(X[TEST]))
-    features = NeighborFeatures(X[FIT], y[FIT]).transform(X[TEST], means)
+    features = NeighborFeatures.of(X[FIT], y[FIT]).transform(X[TEST], means)
     scale = X[FIT].std(axis=0)
     for row, mean, found in zip(X[TEST][:5], means, features, strict=False):
         distances = np.sqrt((((X[FIT] - row) / scale) ** 2).sum(axis=1))
@@ -292,10 +255,10 @@ def test_neighbor_features_equal_a_slow_version():
 
 def test_neighbor_features_of_few_rows_and_missing_values():
     few = np.array([[1.0, np.nan], [2.0, np.nan], [np.nan, np.nan]])
-    features = NeighborFeatures(few, np.arange(3.0)).transform(few, np.zeros(3))
+    features = NeighborFeatures.of(few, np.arange(3.0)).transform(few, np.zeros(3))
     assert features.shape == (3, 9)
     assert np.isfinite(features[:, 2:]).all()
-    categorical = NeighborFeatures(np.array([["a"], ["b"]]), np.zeros(2))
+    categorical = NeighborFeatures.of(np.array([["a"], ["b"]]), np.zeros(2))
     assert categorical.transform(np.array([["a"]]), np.zeros(1)).shape == (1, 0)
 
 
@@ -390,19 +353,6 @@ def test_several_outputs_raise():
 
 
 class TestPeers:
-    def test_a_crepes_wrapper_runs_on_a_twin(self):
-        from crepes import WrapRegressor
-        from crepes.extras import DifficultyEstimator
-
-        wrapped = WrapRegressor(twin())
-        wrapped.fit(X[FIT], y[FIT])
-        hard = DifficultyEstimator().fit(
-            X=X[FIT], f=lambda Z: wrapped.learner.predict(Z, return_std=True)[1], scaler=True
-        )
-        wrapped.calibrate(X[CAL], y[CAL], de=hard)
-        intervals = wrapped.predict_int(X[TEST], confidence=0.9)
-        assert np.mean((intervals[:, 0] <= y[TEST]) & (y[TEST] <= intervals[:, 1])) > 0.7
-
     @pytest.mark.parametrize("which", ["split", "cross"])
     def test_mapie_runs_on_a_twin(self, which):
         mapie = pytest.importorskip(
@@ -435,8 +385,8 @@ def test_one_changed_weight_of_many_invalidates_stored_intervals():
     weights = np.linspace(1.0, 2.0, len(rows))
     stored = TwinRegressor(Ridge(), pairs=1, weights=FixedWeights(weights))
     stored.fit(rows, np.tile(y, 10))
-    scale = ErrorScale("std", 0.1, None, 0.0)
-    store_intervals(stored, scale, np.ones(50), NeighborFeatures(rows, np.tile(y, 10)))
+    neighbors = NeighborFeatures.of(rows, np.tile(y, 10))
+    store_calibration(stored, Calibration(np.ones(50), ErrorScale("std", 0.1), neighbors))
     stored.predict_interval(X[:2])
     changed = weights.copy()
     changed[1000] += 1.0  # which a printed array of 2,000 values does not show
@@ -470,9 +420,9 @@ def test_the_learned_metric_of_neighbor_features_is_stored(rng, tmp_path):
 def test_the_nearest_row_by_the_learned_metric(rng):
     X = rng.uniform(-1, 1, (60, 3)) * [1.0, 1000.0, 1.0]
     y = np.sin(3 * X[:, 0])
-    features = NeighborFeatures(X[:50], y[:50], metric="learned")
+    features = NeighborFeatures.of(X[:50], y[:50], metric="learned")
     scaled = features.learned.transform(X)
     distances = np.linalg.norm(scaled[50:, None] - scaled[None, :50], axis=2)
     np.testing.assert_allclose(features.transform(X[50:], y[50:])[:, 3], distances.min(axis=1))
     with pytest.raises(ValueError, match="metric must be one of"):
-        NeighborFeatures(X, y, metric="cosine")
+        NeighborFeatures.of(X, y, metric="cosine")

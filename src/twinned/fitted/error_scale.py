@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor
@@ -34,43 +34,41 @@ MAX_SPLIT_FEATURES = 30  # that are tried in a split of a tree, so that wide tab
 FITTED_EXPONENT = 2 / 3  # of the fitted error size in the geometric mean with the model's std
 
 
-class ScaleInputs(NamedTuple):
-    """Predictions of rows and the features from which their error scale is computed."""
-
-    mean: Floats  # (row,)
-    std: Floats  # (row,), raw; ones where the model has none
-    neighbors: Floats  # (row, feature)
-
-
 class NeighborFeatures:
     """Features of a row made from the nearest known rows X, with target values y (n,).
 
-    Only numeric columns are used, by their type in the table, without those in `categorical`.
-    Distances are Euclidean on standardized features or, with `metric="learned"`, by a metric that
-    is learned from these rows, unless it is given as `learned`.
+    Only the numeric `columns` are used. Distances are Euclidean on standardized features, or those
+    of a learned metric.
     """
 
     def __init__(
-        self,
-        X: Any,
-        y: Floats,
-        categorical: Sequence[int] = (),
-        metric: str = "euclidean",
-        learned: LearnedMetric | None = None,
+        self, X: object, y: Floats, columns: Sequence[int], learned: LearnedMetric | None = None
     ) -> None:
-        check_choice("metric", metric, ["euclidean", LEARNED])
-        self.columns = [i for i in numeric_columns(X) if i not in categorical]
+        self.columns = list(columns)
         self.y = y
         self.values = numeric_features(X, self.columns)
         self.learned = learned
         if not self.columns:
             return
-        if metric == LEARNED and learned is None:
-            self.learned = learn_relevance(self.values, y)
-        if self.learned is None:
+        if learned is None:
             with np.errstate(invalid="ignore"):  # a feature without values
                 self.scaler = StandardScaler().fit(self.values)
         self._index = NeighborIndex(self._standardize(self.values))
+
+    @classmethod
+    def of(
+        cls, X: object, y: Floats, categorical: Sequence[int] = (), metric: str = "euclidean"
+    ) -> NeighborFeatures:
+        """By all numeric columns, by their type in the table, without those in `categorical`.
+
+        With `metric="learned"`, the metric is learned from these rows.
+        """
+        check_choice("metric", metric, ["euclidean", LEARNED])
+        columns = [j for j in numeric_columns(X) if j not in categorical]
+        is_learned = metric == LEARNED and columns
+        return cls(
+            X, y, columns, learn_relevance(numeric_features(X, columns), y) if is_learned else None
+        )
 
     def _standardize(self, values: Floats) -> Floats:
         """Features for distances, with missing values replaced by the mean."""
@@ -78,7 +76,7 @@ class NeighborFeatures:
             return self.learned.transform(values)
         return np.nan_to_num(self.scaler.transform(values))
 
-    def transform(self, X: Any, mean: Floats) -> Floats:
+    def transform(self, X: object, mean: Floats) -> Floats:
         """(n, feature) features of rows for which a model predicts `mean`.
 
         The numeric features; the distances of the nearest and tenth nearest known row; the standard
@@ -103,7 +101,8 @@ class NeighborFeatures:
         )
 
 
-class ErrorScale(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ErrorScale:
     """Expected size of errors, up to a factor that calibration determines.
 
     With a regressor, the geometric mean of its prediction and of the standard deviation.
@@ -111,38 +110,41 @@ class ErrorScale(NamedTuple):
 
     width: str
     floor: float
-    regressor: ExtraTreesRegressor | None  # of the size of errors
-    regressor_floor: float
+    regressor: ExtraTreesRegressor | None = None  # of the size of errors
+    regressor_floor: float = 0.0
 
     @classmethod
     def fit(
-        cls, width: str, floor: float, features: Floats, errors: Floats, random_state: Any
+        cls, width: str, floor: float, features: Floats, errors: Floats, random_state: object
     ) -> ErrorScale:
         """Fit the regressor to `features` (see `scale_features`) and absolute `errors`."""
         if width != "learned":
-            return cls(width, floor, None, 0.0)
+            return cls(width, floor)
         candidates = min(0.5, MAX_SPLIT_FEATURES / max(1, features.shape[1]))
         regressor = ExtraTreesRegressor(
             200, min_samples_leaf=5, max_features=candidates, random_state=random_state
-        ).fit(features, errors)
+        ).fit(_within_float32(features), errors)
         return cls(width, floor, regressor, RELATIVE_FLOOR * float(np.mean(errors)))
 
-    def predict(self, inputs: ScaleInputs) -> Floats:
-        """(row,): the error scale."""
+    def predict(self, features: Floats) -> Floats:
+        """(row,): the error scale of rows with these features (see `scale_features`)."""
+        std = features[:, -1]
         if self.width == "constant":
-            return np.ones_like(inputs.mean)
-        std = positive_scale(inputs.std, self.floor)
+            return np.ones_like(std)
         if self.regressor is None:
             return std
-        size = self.regressor.predict(scale_features(inputs, self.floor))
+        size = self.regressor.predict(_within_float32(features))
         size = positive_scale(size, self.regressor_floor)
         return size**FITTED_EXPONENT * std ** (1 - FITTED_EXPONENT)
 
 
-def scale_features(inputs: ScaleInputs, floor: float) -> Floats:
-    """(row, feature): the input of the regressor, within the range of float32."""
-    columns = [inputs.neighbors, inputs.mean, positive_scale(inputs.std, floor)]
-    return np.clip(np.column_stack(columns), -MAX_FLOAT32, MAX_FLOAT32)
+def scale_features(neighbor_features: Floats, mean: Floats, std: Floats, floor: float) -> Floats:
+    """(row, feature): neighbor features, predictions and their positive standard deviations."""
+    return np.column_stack([neighbor_features, mean, positive_scale(std, floor)])
+
+
+def _within_float32(features: Floats) -> Floats:
+    return np.clip(features, -MAX_FLOAT32, MAX_FLOAT32)
 
 
 def count_scale_features(n_columns: int) -> int:
@@ -154,19 +156,9 @@ def count_scale_features(n_columns: int) -> int:
     return 2 + (n_columns + 4 + len(N_NEIGHBORS) if n_columns else 0)
 
 
-def predict_with_std(
-    model: Any,
-    X: Any,
-    neighbors: NeighborFeatures | None = None,
-    predicted: tuple[Floats, Floats] | None = None,
-) -> ScaleInputs:
-    """Predictions of a single-output model as inputs of an error scale.
-
-    `predicted` are mean and standard deviation, where they have been computed already.
-    """
-    if predicted is not None:
-        mean, std = predicted
-    elif has_std(model):
+def predict_with_std(model, X):
+    """(n,) predictions of a single-output model and their standard deviations; ones without."""
+    if has_std(model):
         mean, std = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
     else:
         mean = np.asarray(model.predict(X), dtype=float)
@@ -175,27 +167,26 @@ def predict_with_std(
         raise ValueError(
             f"Prediction intervals need a single output, but the model has {mean.shape[1]}."
         )
-    features = np.empty((len(mean), 0)) if neighbors is None else neighbors.transform(X, mean)
-    return ScaleInputs(mean, std, features)
+    return mean, std
 
 
-def has_std(model: Any) -> bool:
+def has_std(model):
     """Whether `predict` has the parameter `return_std`; of a pipeline, that of its last step."""
     while isinstance(model, Pipeline):
         model = model.steps[-1][1]
     return "return_std" in inspect.signature(model.predict).parameters
 
 
-def std_floor(model: Any, std: Floats) -> float:
+def std_floor(model: object, std: Floats) -> float:
     """The constant that is added to every standard deviation.
 
     For a twin, a small fraction of the standard deviation of its known values: it does not depend
     on the calibration rows, so the coverage is exact. For another model, a small fraction of the
     mean standard deviation.
     """
-    known = getattr(getattr(model, "twin_", model), "anchors_y_", None)
-    if known is not None and np.std(known) > 0:
-        return _FLOOR_OF_TARGET * float(np.std(known))
+    known_y = getattr(getattr(model, "twin_", model), "anchors_y_", None)
+    if known_y is not None and np.std(known_y) > 0:
+        return _FLOOR_OF_TARGET * float(np.std(known_y))
     return RELATIVE_FLOOR * float(np.mean(std))
 
 
@@ -204,26 +195,27 @@ def positive_scale(std: Floats, floor: float) -> Floats:
     return std + floor if floor > 0 else np.ones_like(std)
 
 
-def numeric_columns(X: Any) -> list[int]:
+def numeric_columns(X: object) -> list[int]:
     """Indices of the numeric columns, by their type in the whole table."""
     if is_table(X):
-        return [i for i, column in enumerate(column_list(X)[0]) if is_numeric_dtype(column)]
+        return [j for j, column in enumerate(column_list(X)[0]) if is_numeric_dtype(column)]
     try:
         return list(range(np.asarray(X, dtype=float).shape[1]))
     except (TypeError, ValueError):
         return []
 
 
-def categorical_columns(model: Any) -> Sequence[int]:
+def categorical_columns(model: object) -> Sequence[int]:
     """Indices of the columns that a fitted twin treats as categorical, whatever their type."""
     fitted = getattr(model, "fitted_", None)
     return () if fitted is None else fitted.anchors.schema.categorical
 
 
-def numeric_features(X: Any, columns: list[int]) -> Floats:
+def numeric_features(X: object, columns: list[int]) -> Floats:
     """(n, column) float64: the values of these columns."""
+    if not columns:
+        return np.empty((count_rows(X), 0))
     if not is_table(X):
-        return np.asarray(X, dtype=float)[:, columns] if columns else np.empty((count_rows(X), 0))
+        return np.asarray(X, dtype=float)[:, columns]
     values, names = column_list(X)
-    numeric = [to_numeric(values[i], names[i]) for i in columns]
-    return np.column_stack([np.empty((count_rows(X), 0)), *numeric])
+    return np.column_stack([to_numeric(values[j], names[j]) for j in columns])

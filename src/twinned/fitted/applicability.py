@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from twinned.intervals.known_values import KnownValues
+from twinned.fitted.known_values import KnownValues, Mask
 from twinned.models.gaussian_process import KERNELS
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats
@@ -41,7 +40,7 @@ class ClassStatistics(NamedTuple):
     coverage: Floats  # (class,) share of rows within their interval; NaN without rows
 
     @classmethod
-    def of(cls, labels: Indices, errors: Floats, covered: NDArray[np.bool_]) -> ClassStatistics:
+    def of(cls, labels: Indices, errors: Floats, covered: Mask) -> ClassStatistics:
         """Statistics of rows with these classes, (row,) each.
 
         >>> covered = np.array([True, False, True])
@@ -101,15 +100,15 @@ class ApplicabilityDomain:
             reference = np.random.RandomState(0).permutation(n_known)[:_MAX_REFERENCE]
         self.known_rows = reference
         rows = self._features[reference]
-        neighbors = _without(self._neighbors(rows, alone=True), reference)
+        neighbors = _nearest(self._index, rows, reference)
         weights, deviation = self._regress(rows, neighbors)
         values = y.reshape(n_known, -1)
         errors = values[reference] - np.einsum("ik,iko->io", weights, values[neighbors])
         self._relative_squares = _relative_squares(errors / deviation[:, None])
         self._reference_index = NeighborIndex(rows)
-        own = deviation * self._error_size(rows, np.arange(len(rows)))
-        self._unit = float(np.median(own))
-        self.known_scores = own / self._unit
+        expected_errors = deviation * self._error_size(rows, np.arange(len(rows)))
+        self._unit = float(np.median(expected_errors))
+        self.known_scores = expected_errors / self._unit
         limits = np.quantile(self.known_scores, [_INSIDE_SHARE, 1 - _OUTSIDE_SHARE])
         # beyond rounding: the rows of a regular design all have the same expected error
         self._limits = limits * (1 + 1e-6)
@@ -119,7 +118,7 @@ class ApplicabilityDomain:
         scores = np.empty(len(features))
         for block in gen_batches(len(features), ROWS_PER_BLOCK):
             rows = self._metric.in_length_scales(features[block])
-            _, deviation = self._regress(rows, self._neighbors(rows))
+            _, deviation = self._regress(rows, _nearest(self._index, rows))
             scores[block] = deviation * self._error_size(rows) / self._unit
         return scores
 
@@ -131,25 +130,18 @@ class ApplicabilityDomain:
         or without any of the features that all of them have, is outside.
         """
         known = self.known_values
-        classes = self._with_values(
-            np.searchsorted(self._limits, scores),
-            known.beyond(matrix),
-            known.beyond(matrix, _FAR),
-            known.newly_missing(matrix),
-        )
+        beyond, far = known.beyond(matrix), known.beyond(matrix, _FAR)
+        classes = self._classify(scores, beyond, far, known.newly_missing(matrix))
         return np.where(known.lacks_all(matrix), _OUTSIDE, classes)
 
     def classify_known(self) -> Indices:
         """(known row,): indices of `LABELS` for `known_rows`, each without itself."""
         known, rows = self.known_values, self.known_rows
-        return self._with_values(
-            np.searchsorted(self._limits, self.known_scores),
-            known.beyond_others(rows),
-            known.beyond_others(rows, _FAR),
-            known.newly_missing_beside_others(rows),
-        )
+        beyond, far = known.beyond_others(rows), known.beyond_others(rows, _FAR)
+        missing = known.newly_missing_beside_others(rows)
+        return self._classify(self.known_scores, beyond, far, missing)
 
-    def has_new_category(self, matrix: Floats) -> NDArray[np.bool_]:
+    def has_new_category(self, matrix: Floats) -> Mask:
         """(row,): whether a row has a category that no known row has."""
         return np.any(self.known_values.beyond(matrix)[:, self._categorical], axis=1)
 
@@ -157,36 +149,21 @@ class ApplicabilityDomain:
         """The share of rows exchangeable with the known ones that are outside."""
         return (count_outside(self.classify_known()) + 1) / (len(self.known_rows) + 1)
 
-    def _with_values(
-        self,
-        classes: Indices,
-        beyond: NDArray[np.bool_],
-        far: NDArray[np.bool_],
-        missing: NDArray[np.bool_],
-    ) -> Indices:
+    def _classify(self, scores: Floats, beyond: Mask, far: Mask, missing: Mask) -> Indices:
         """(row,): classes by scores, raised by values beyond the known ones or newly missing."""
         is_new = np.any(beyond[:, self._categorical], axis=1)
         least = np.where(np.any(beyond | missing, axis=1), _EDGE, 0)
         least[np.any(far, axis=1) | is_new] = _OUTSIDE
-        return np.maximum(classes, least)
+        return np.maximum(np.searchsorted(self._limits, scores), least)
 
     def _error_size(self, rows: Floats, itself: Indices | None = None) -> Floats:
         """(row,): size of the errors of known rows near scaled rows, each in its own deviation.
 
         `itself` are the indices of the rows among the reference rows, which do not count then.
         """
-        alone = itself is not None
-        k = min(_N_NEIGHBORS, len(self._relative_squares) - alone)
-        neighbors, _ = self._reference_index.kneighbors(rows, k + alone)
-        if itself is not None:
-            neighbors = _without(neighbors, itself)
+        neighbors = _nearest(self._reference_index, rows, itself)
         total = _PRIOR_ROWS + self._relative_squares[neighbors].sum(axis=1)
-        return np.sqrt(total / (_PRIOR_ROWS + k))
-
-    def _neighbors(self, rows: Floats, *, alone: bool = False) -> Indices:
-        """(row, k): the nearest known rows of scaled rows; with `alone`, one more."""
-        k = min(_N_NEIGHBORS, len(self._features) - alone)
-        return self._index.kneighbors(rows, k + alone)[0]
+        return np.sqrt(total / (_PRIOR_ROWS + neighbors.shape[1]))
 
     def _regress(self, rows: Floats, neighbors: Indices) -> tuple[Floats, Floats]:
         """(row, neighbor) weights of the values of neighbors, and (row,) standard deviation of y.
@@ -226,8 +203,13 @@ def _relative_squares(errors: Floats) -> Floats:
     return relative.mean(axis=1)
 
 
-def _without(neighbors: Indices, itself: Indices) -> Indices:
-    """(row, k) of (row, k + 1) neighbors without the row itself, or without the last."""
+def _nearest(index: NeighborIndex, rows: Floats, itself: Indices | None = None) -> Indices:
+    """(row, k): the nearest rows of the index; `itself` (row,) is not one of them."""
+    alone = itself is not None
+    k = min(_N_NEIGHBORS, len(index) - alone)
+    neighbors, _ = index.kneighbors(rows, k + alone)
+    if itself is None:
+        return neighbors
     keep = neighbors != itself[:, None]
     keep[keep.all(axis=1), -1] = False
     return neighbors[keep].reshape(len(neighbors), -1)

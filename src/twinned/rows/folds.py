@@ -1,59 +1,17 @@
-"""Validation splits over rows, never over pairs.
-
-A pair and its mirror image, or two pairs that share a row, have nearly the same information. A
-search that cross-validates over pairs is tested on rows that it was fitted to, and chooses models
-that overfit. Here a fold holds out rows: the training pairs are those of the remaining rows, and
-the test pairs those of a held-out row with a remaining one, as in a prediction.
-"""
+"""Folds of rows, groups of rows, and rows with equal features."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from sklearn.model_selection import GroupKFold, KFold, check_cv
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import GroupKFold, KFold
 
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 MIN_TRAINING_ROWS = 10  # of a fold of groups
 
 Folds = list[tuple[Indices, Indices]]  # (training rows, held-out rows)
-
-
-def pair_folds(
-    cv: Any, first: Indices, second: Indices, y: Floats, groups: NDArray[Any] | None = None
-) -> Folds:
-    """Folds of pairs that are folds of rows: (train, test) indices of pairs, as `cv` of a search.
-
-    `cv`, as everywhere in scikit-learn, splits the rows with target values `y` and `groups`;
-    `first` and `second` (n_pairs,) are the rows of each pair.
-
-    >>> first, second = np.repeat(np.arange(4), 4), np.tile(np.arange(4), 4)
-    >>> train, test = pair_folds(2, first, second, np.zeros(4))[0]
-    >>> [(int(first[row]), int(second[row])) for row in train]
-    [(2, 2), (2, 3), (3, 2), (3, 3)]
-    >>> len(test)  # rows 0 and 1 with rows 2 and 3, in both orders
-    8
-    """
-    n_rows = len(y)
-    folds = []
-    for training_rows, test_rows in check_cv(cv).split(np.zeros((n_rows, 1)), y, groups):
-        training, held_out = np.zeros((2, n_rows), dtype=bool)
-        training[training_rows], held_out[test_rows] = True, True
-        train = np.flatnonzero(training[first] & training[second])
-        test = np.flatnonzero(
-            (held_out[first] & training[second]) | (training[first] & held_out[second])
-        )
-        if not len(train) or not len(test):
-            raise ValueError(
-                f"cv={cv!r} gives a fold of {n_rows} rows with {len(train)} training pairs and "
-                f"{len(test)} test pairs; use more pairs or fewer folds."
-            )
-        folds.append((train, test))
-    return folds
 
 
 def held_out_rows(n_rows: int, fraction: float, rng: np.random.RandomState) -> NDArray[np.bool_]:
@@ -67,7 +25,7 @@ def held_out_rows(n_rows: int, fraction: float, rng: np.random.RandomState) -> N
 def row_folds(
     n: int,
     n_folds: int,
-    random_state: Any,
+    random_state: int | np.random.RandomState | None,
     groups: Indices | None = None,
     min_rows: int = MIN_TRAINING_ROWS,
 ) -> Folds:
@@ -93,7 +51,7 @@ def row_folds(
     return folds
 
 
-def encode_groups(groups: Any, n: int) -> Indices:
+def encode_groups(groups: ArrayLike, n: int) -> Indices:
     """(n,) integer codes of at least two groups, for any labels."""
     labels = np.asarray(groups, dtype=object)
     if labels.shape != (n,):

@@ -11,8 +11,12 @@ from sklearn.linear_model import LinearRegression
 
 import twinned
 from twinned import TwinRegressor, cross_conformal
-from twinned.intervals.stored import quantile_rank
-from twinned.intervals.weighted import MAX_RATIO, likelihood_ratio, weighted_quantiles
+from twinned.fitted.quantiles import (
+    MAX_RATIO,
+    likelihood_ratio,
+    quantile_rank,
+    weighted_quantiles,
+)
 
 confidences = st.sampled_from([0.5, 0.8, 0.9])
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from twinned import TwinRegressor
-from twinned.pairing.loops import draw_loops
+from twinned.pairing.differences import draw_loops
 
 
 def test_loops_go_through_two_distinct_anchors(rng):

@@ -1,15 +1,18 @@
-"""Ranges and categories of the features of known rows, and values beyond them."""
+"""Ranges of the known values of features and target, and values beyond them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned.rows.formatting import split_unit
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
+Mask = NDArray[np.bool_]
 _N_STD = 3.0  # by which a number of rows exceeds the expected one
 
 
@@ -44,60 +47,90 @@ class KnownValues:
         self._low = np.sort(np.where(missing, np.inf, matrix), axis=0)[:n_ends]
         self._high = np.sort(np.where(missing, -np.inf, matrix), axis=0)[::-1][:n_ends]
 
-    def beyond(self, rows: Floats, margin: float = 0.0) -> NDArray[np.bool_]:
+    def beyond(self, rows: Floats, margin: float = 0.0) -> Mask:
         """(row, feature): whether a value is beyond those of the known rows.
 
         A number is, if it is beyond their range by more than `margin` times the range; a category
         is, if it is new. Missing values are not, nor values of a feature without known ones.
         """
-        found = _beyond(rows, self._low[0], self._high[0], margin)
+        is_beyond = _beyond(rows, self._low[0], self._high[0], margin)
         for j in self._categorical:
-            found[:, j] = ~np.isin(rows[:, j], self._matrix[:, j]) & ~np.isnan(rows[:, j])
-        return found
+            is_beyond[:, j] = ~np.isin(rows[:, j], self._matrix[:, j]) & ~np.isnan(rows[:, j])
+        return is_beyond
 
-    def beyond_others(self, indices: Indices, margin: float = 0.0) -> NDArray[np.bool_]:
+    def beyond_others(self, indices: Indices, margin: float = 0.0) -> Mask:
         """(row, feature): the same for known rows, each beside all others."""
         rows = self._matrix[indices]
         low = np.where(rows == self._low[0], self._low[-1], self._low[0])
         high = np.where(rows == self._high[0], self._high[-1], self._high[0])
-        found = _beyond(rows, low, high, margin)
+        is_beyond = _beyond(rows, low, high, margin)
         for j in self._categorical:
             codes, counts = np.unique(self._matrix[:, j], return_counts=True)
-            found[:, j] = np.isin(rows[:, j], codes[counts == 1])
-        return found
+            is_beyond[:, j] = np.isin(rows[:, j], codes[counts == 1])
+        return is_beyond
 
-    def newly_missing(self, rows: Floats) -> NDArray[np.bool_]:
+    def newly_missing(self, rows: Floats) -> Mask:
         """(row, feature): whether a value is missing where all known rows have one."""
-        found: NDArray[np.bool_] = np.isnan(rows) & (self._n_missing == 0)
-        return found
+        return np.isnan(rows) & (self._n_missing == 0)
 
-    def lacks_all(self, rows: Floats) -> NDArray[np.bool_]:
+    def lacks_all(self, rows: Floats) -> Mask:
         """(row,): whether a row lacks all features that every known row has, if there are any."""
         always = self._n_missing == 0
         if not always.any():
             return np.zeros(len(rows), dtype=bool)
-        found: NDArray[np.bool_] = np.all(np.isnan(rows[:, always]), axis=1)
-        return found
+        return np.all(np.isnan(rows[:, always]), axis=1)
 
-    def newly_missing_beside_others(self, indices: Indices) -> NDArray[np.bool_]:
+    def newly_missing_beside_others(self, indices: Indices) -> Mask:
         """(row, feature): the same for known rows, each beside all others."""
-        found: NDArray[np.bool_] = np.isnan(self._matrix[indices]) & (self._n_missing == 1)
-        return found
+        return np.isnan(self._matrix[indices]) & (self._n_missing == 1)
 
 
-def _beyond(rows: Floats, low: Floats, high: Floats, margin: float) -> NDArray[np.bool_]:
+def _beyond(rows: Floats, low: Floats, high: Floats, margin: float) -> Mask:
     """(row, feature): whether a value is beyond a range; a feature without a range has none."""
     with np.errstate(invalid="ignore"):
         width = margin * (high - low) if margin else 0.0
-        found: NDArray[np.bool_] = ((rows < low - width) | (rows > high + width)) & (low <= high)
-    return found
+        return ((rows < low - width) | (rows > high + width)) & (low <= high)
 
 
-def is_unlikely(n_found: int, n_rows: int, share: float) -> bool:
+def is_unlikely(n_observed: int, n_rows: int, share: float) -> bool:
     """Whether so many rows are too many where this share is expected.
 
     >>> is_unlikely(3, 100, 0.04), is_unlikely(15, 100, 0.04)
     (False, True)
     """
     expected = n_rows * share
-    return bool(n_found > expected + _N_STD * np.sqrt(expected * (1 - share)))
+    return bool(n_observed > expected + _N_STD * np.sqrt(expected * (1 - share)))
+
+
+class TargetRange(NamedTuple):
+    """The least and the largest possible value of a target; infinite where there is none."""
+
+    low: float = -np.inf
+    high: float = np.inf
+
+    @classmethod
+    def of(cls, name: str, known_y: Floats) -> TargetRange:
+        """The range of a target by its name and its known values (n,).
+
+        It begins at 0 if no known value is negative, and ends at 100 if the name has the unit %
+        and all known values are between 0 and 100.
+
+        >>> TargetRange.of("yield (%)", np.array([3.0, 98.0]))
+        TargetRange(low=0.0, high=100.0)
+        >>> TargetRange.of("growth (%)", np.array([-3.0, 98.0]))
+        TargetRange(low=-inf, high=inf)
+        """
+        if known_y.min() < 0:
+            return cls()
+        is_share = split_unit(name)[1] == " %" and known_y.max() <= 100
+        return cls(0.0, 100.0 if is_share else np.inf)
+
+    def describe_beyond(self, low: Floats, high: Floats) -> str:
+        """Return how many intervals (n,) have an end that is not possible; empty if none has."""
+        below, above, n = int(np.sum(low < self.low)), int(np.sum(high > self.high)), len(low)
+        parts = []
+        if below:
+            parts.append(f"{below:,} of {n:,} intervals begin below 0, but no known value does")
+        if above:
+            parts.append(f"{above:,} of {n:,} intervals end above 100, but no known value does")
+        return "; ".join(parts)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from twinned.intervals.applicability import LABELS, ApplicabilityDomain, ClassStatistics
+from twinned.fitted.applicability import LABELS, ApplicabilityDomain, ClassStatistics
 from twinned.rows.neighbors import LearnedMetric
 
 

@@ -1,0 +1,339 @@
+"""Conformal prediction intervals and calibrated standard deviations.
+
+The standard deviation σ(x) of a model is raw: it ranks predictions by their uncertainty, but its
+scale is unknown. On rows that were not used in the fit, |y − ŷ| / σ are *scores*; an interval is
+ŷ ± (a quantile of the scores) · σ.
+
+`conformal` uses the scores of a calibration set: for exchangeable rows the intervals of a twin, or
+of constant width, have at least the stated coverage, however accurate the model is (split conformal
+prediction). `cross_conformal` needs no calibration set: it fits the model without each fold, whose
+rows so get scores, and once more to all rows. It can also fit σ to the size of the out-of-fold
+errors (see `twinned.fitted.error_scale`).
+"""
+
+from __future__ import annotations
+
+import copy
+from numbers import Integral
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.model_selection import KFold, check_cv
+from sklearn.utils.validation import check_is_fitted
+
+from twinned._compat import safe_indexing
+from twinned.fitted.calibration import Calibration, store_calibration
+from twinned.fitted.error_scale import (
+    RELATIVE_FLOOR,
+    WIDTHS,
+    ErrorScale,
+    NeighborFeatures,
+    categorical_columns,
+    predict_with_std,
+    scale_features,
+    std_floor,
+)
+from twinned.fitted.quantiles import half_widths
+from twinned.models.threads import one_thread_if_remote
+from twinned.rows.formatting import details, paragraph, preformatted, table, view
+from twinned.rows.schema import Floats
+from twinned.rows.validation import (
+    check_bool,
+    check_choice,
+    check_integer,
+    count_rows,
+    validate_target,
+)
+
+
+def conformal(model, X_cal, y_cal, *, width="std"):
+    """Calibrate a fitted model on held-out rows.
+
+    Parameters
+    ----------
+    model : a fitted regressor
+        Any twin or neural estimator, or any other regressor; its standard deviation is used where
+        its `predict` has `return_std`, as that of a Gaussian process.
+    X_cal : table or array of shape (n, n_features)
+        Calibration rows. Coverage has a resolution of 1 / (n + 1): 90 % needs at least 9 rows, and
+        100 give a stable result.
+    y_cal : array of shape (n,)
+        Their target values.
+    width : {"std", "constant"}, default="std"
+        Intervals in proportion to the model's standard deviation, or of constant width.
+
+    Returns
+    -------
+    Calibrated
+        With `predict`, `predict(X, return_std=True)` and `predict_interval(X, confidence)`.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from twinned import TwinRegressor, conformal
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(90, random_state=0)
+    >>> twin = TwinRegressor(RandomForestRegressor(10, random_state=0)).fit(X[:40], y[:40])
+    >>> intervals = conformal(twin, X[40:70], y[40:70]).predict_interval(X[70:], confidence=0.9)
+    >>> intervals.shape
+    (20, 2)
+    """
+    check_is_fitted(model)
+    check_choice("width", width, ["std", "constant"])
+    y = validate_target(None, y_cal, count_rows(X_cal), multi_output=False)
+    return Calibrated(model, X_cal, y, width)
+
+
+def cross_conformal(model, X, y, *, cv=10, width="learned", metric="euclidean", random_state=0):
+    """Calibrate a model without a calibration set, by cross-validation.
+
+    Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
+
+    Parameters
+    ----------
+    model : a regressor, fitted or not
+        A clone of it is fitted for each fold; see `conformal`.
+    X : table or array of shape (n, n_features)
+        Training rows.
+    y : array of shape (n,)
+        Their target values.
+    cv : int or a splitter of scikit-learn, default=10
+        Folds. An integer is that many random folds; with few, the models of the folds have far
+        fewer training rows than the final model, and intervals are too wide. Pass
+        `GroupKFold(5).split(X, y, groups)` for rows in groups.
+    width : {"learned", "std", "constant"}, default="learned"
+        Intervals in proportion to a fitted size of errors and to the model's standard deviation; to
+        the latter alone; or of constant width.
+    metric : {"euclidean", "learned"}, default="euclidean"
+        Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
+        learned in each fold (see `twinned.models.relevance`).
+    random_state : int, RandomState or None, default=0
+        Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
+
+    Returns
+    -------
+    CrossCalibrated
+        With the methods of `Calibrated`, and `store_in`.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from twinned import TwinRegressor, cross_conformal
+    >>> from twinned.datasets import make_wsb
+    >>> X, y = make_wsb(80, random_state=0)
+    >>> twin = TwinRegressor(RandomForestRegressor(10, random_state=0))
+    >>> cross_conformal(twin, X[:60], y[:60], cv=3).predict_interval(X[60:], 0.9).shape
+    (20, 2)
+    """
+    check_choice("width", width, WIDTHS)
+    values = validate_target(None, y, count_rows(X), multi_output=False)
+    if isinstance(cv, Integral):
+        cv = KFold(check_integer("cv", cv, 2), shuffle=True, random_state=random_state)
+    folds = list(check_cv(cv).split(X, values))
+    held_out = np.concatenate([rows for _, rows in folds])
+    if len(folds) < 2 or len(np.unique(held_out)) < len(held_out):
+        raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
+    trainings = [*((safe_indexing(X, rows), values[rows]) for rows, _ in folds), (X, values)]
+    *models, final = Parallel(prefer="threads")(
+        delayed(_fit_clone)(model, *training) for training in trainings
+    )
+    return CrossCalibrated(
+        models, final, X, values, folds, width=width, metric=metric, random_state=random_state
+    )
+
+
+def _fit_clone(model, X, y):
+    with one_thread_if_remote():
+        return clone(model).fit(X, y)
+
+
+class _BaseCalibrated:
+    """A fitted model, a calibration, and the (row,) scores and error scales of held-out rows."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def _set(self, calibration, scores, scales):
+        self._calibration, self.scores, self._scales = calibration, scores, scales
+
+    @property
+    def width(self) -> str:
+        return self._calibration.scale.width
+
+    def predict(self, X, return_std=False):
+        """The prediction and, with `return_std`, a calibrated standard deviation.
+
+        That is the error scale times the root mean square of the scores.
+        """
+        check_bool("return_std", return_std)
+        mean, scale = self._predict(X)
+        return (mean, self._calibration.std(scale)) if return_std else mean
+
+    def predict_interval(self, X, confidence=0.9):
+        """(n, 2): lower and upper ends that cover y with this probability.
+
+        At least with this probability by `conformal`, and about so by `cross_conformal`.
+        """
+        # of rows outside of the training rows, where the model is a twin, which knows them
+        warn_of_shift = getattr(self.model, "_warn_of_shift", None)
+        if warn_of_shift is not None:
+            warn_of_shift(X)
+        mean, scale = self._predict(X)
+        return self._calibration.interval(mean, scale, confidence)
+
+    def _predict(self, X):
+        """(n,) predictions and error scales."""
+        mean, std = predict_with_std(self.model, X)
+        return mean, self._calibration.error_scale(X, mean, std)
+
+    def _repr_html_(self) -> str:
+        n_rows = f"{len(self.scores):,} held-out rows"
+        return view(
+            paragraph(f"Prediction intervals calibrated by {n_rows}, width={self.width!r}."),
+            table(half_widths(self.scores, self._scales), {"confidence": ".0%"}),
+            paragraph("Half widths are those of the held-out rows; typical is the median.", "soft"),
+            details("Model", preformatted(repr(self.model))),
+        )
+
+
+class Calibrated(_BaseCalibrated):
+    """A fitted model with the scores of calibration rows."""
+
+    def __init__(self, model, X_cal, y_cal, width):
+        super().__init__(model)
+        mean, std = predict_with_std(model, X_cal)
+        scale = ErrorScale(width, std_floor(model, std) if width == "std" else 0.0)
+        neighbors = NeighborFeatures(X_cal, y_cal, columns=[])  # without any feature
+        scales = scale.predict(scale_features(neighbors.values, mean, std, scale.floor))
+        scores = np.abs(y_cal - mean) / scales
+        self._set(Calibration.of(scores, scale, neighbors), scores, scales)
+
+
+class CrossCalibrated(_BaseCalibrated):
+    """A model of all rows, with the scores of all rows by the models of folds.
+
+    Parameters
+    ----------
+    models : list of fitted models
+        One for each fold.
+    final : fitted model
+        The model of all rows.
+    X, y : table or array of shape (n, n_features), array of shape (n,)
+        All rows and their target values.
+    folds : list of (training rows, held-out rows)
+        The folds.
+    width, metric, random_state
+        As in `cross_conformal`.
+    predicted : list of (mean, std), default=None
+        Predictions by each model for its held-out rows, where they have been computed already.
+    """
+
+    def __init__(
+        self,
+        models,
+        final,
+        X,
+        y,
+        folds,
+        *,
+        width="learned",
+        metric="euclidean",
+        random_state=0,
+        predicted=None,
+    ):
+        super().__init__(final)
+        self.models, self._random_state, self._floors = models, random_state, []
+        self._rows = np.concatenate([rows for _, rows in folds])
+        self._fold = np.repeat(np.arange(len(folds)), [len(rows) for _, rows in folds])
+        features, errors = [], []
+        for number, (model, (training, held_out)) in enumerate(zip(models, folds, strict=True)):
+            known, rows = safe_indexing(X, training), safe_indexing(X, held_out)
+            near = NeighborFeatures.of(known, y[training], categorical_columns(model), metric)
+            mean, std = predicted[number] if predicted else predict_with_std(model, rows)
+            floor = RELATIVE_FLOOR * float(np.mean(std))
+            features.append(scale_features(near.transform(rows, mean), mean, std, floor))
+            errors.append(np.abs(y[held_out] - mean))
+            self._floors.append(floor)
+        self._features, self._errors = np.concatenate(features), np.concatenate(errors)
+        self._neighbors = NeighborFeatures.of(X, y, categorical_columns(final), metric)
+        self.calibrate(width)
+
+    def calibrate(self, width):
+        """Fit the error scales and compute the scores; return self."""
+        scales = np.empty_like(self._errors)
+        for k, floor in enumerate(self._floors):
+            # the error scale of a fold is fitted to the errors of the other folds
+            in_fold = self._fold == k
+            scales[in_fold] = self._fit_scale(width, ~in_fold, floor).predict(
+                self._features[in_fold]
+            )
+        scores = self._errors / scales
+        scale = self._fit_scale(width, slice(None))
+        self._set(Calibration.of(scores, scale, self._neighbors, self._rows), scores, scales)
+        return self
+
+    def _fit_scale(self, width, rows, floor=None):
+        """The error scale fitted to the errors of some of the held-out rows."""
+        floor = float(np.mean(self._floors)) if floor is None else floor
+        features, errors = self._features[rows], self._errors[rows]
+        return ErrorScale.fit(width, floor, features, errors, self._random_state)
+
+    @property
+    def final(self):
+        """The model of all rows."""
+        return self.model
+
+    def with_width(self, width: str) -> CrossCalibrated:
+        """The same models with another `width`; none is fitted again."""
+        check_choice("width", width, WIDTHS)
+        return copy.copy(self).calibrate(width)
+
+    def store_in(self, twin=None):
+        """Store the calibration in the twin of all rows, which then has `predict_interval`.
+
+        It is saved with the twin; the models of the folds are not. Fitting the twin again or adding
+        anchors discards it; changing `anchors`, `weights` or `symmetric` makes it invalid.
+
+        Parameters
+        ----------
+        twin : a fitted twin, default=None
+            Another twin of the same rows; None is the one that predicts here.
+
+        Returns
+        -------
+        The twin.
+
+        Examples
+        --------
+        >>> from sklearn.ensemble import RandomForestRegressor
+        >>> from twinned import TwinRegressor, cross_conformal
+        >>> from twinned.datasets import make_wsb
+        >>> X, y = make_wsb(60, random_state=0)
+        >>> twin = TwinRegressor(RandomForestRegressor(10, random_state=0))
+        >>> twin = cross_conformal(twin, X[:40], y[:40], cv=3).store_in()
+        >>> twin.predict_interval(X[40:], 0.9).shape
+        (20, 2)
+        """
+        twin = self.model if twin is None else twin
+        store_calibration(twin, self._calibration)
+        return twin
+
+    def out_of_fold(self) -> tuple[Floats, Floats]:
+        """(row,): absolute errors and scores, in the order of the calibrated rows."""
+        order = np.argsort(self._rows)
+        return self._errors[order], self.scores[order]
+
+    def half_width_without(self, held_out, model, training, X, confidence):
+        """(n,) predictions and half widths by a model of rows without those held out.
+
+        `model` is fitted to the rows `training`; scores and error scale of the intervals are those
+        of the same rows.
+        """
+        included = ~np.isin(self._rows, held_out)
+        known_X, known_y = training
+        neighbors = NeighborFeatures.of(known_X, known_y, categorical_columns(model))
+        scale = self._fit_scale(self.width, included)
+        calibration = Calibration.of(self.scores[included], scale, neighbors)
+        mean, std = predict_with_std(model, X)
+        return mean, calibration.error_scale(X, mean, std) * calibration.quantile(confidence)

@@ -1,1 +1,0 @@
-"""Prediction intervals: conformal calibration, error scale, stored calibration."""
