@@ -34,7 +34,7 @@ from twinned.estimators.blending.results import (
 from twinned.estimators.blending.rows import blend_rows, warn_of_unknown_features
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
-from twinned.fitted.conformal import calibrate_from_folds
+from twinned.fitted.conformal import CrossCalibrated
 from twinned.models.memory import parse_memory_limit
 from twinned.models.threads import limit_threads
 from twinned.pairing.replicates import ReplicateWeights, replicate_correlation
@@ -321,7 +321,7 @@ class AutoTwinRegressor(BaseTwin):
         _, rows, seed, _ = self._record
         mean, folds = self.out_of_fold_prediction_, rows.folds
         spread = spread_around(mean, self._anchor_predictions, self._spread_weights)
-        calibrated = calibrate_from_folds(
+        calibrated = CrossCalibrated(
             [self] * len(folds),
             self,
             self.anchors_X_,
@@ -331,9 +331,7 @@ class AutoTwinRegressor(BaseTwin):
             predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
         )
         calibrated.store_in(self)
-        scores = np.empty(len(mean))
-        scores[np.concatenate([held_out for _, held_out in folds])] = calibrated.scores
-        self._record = self._record._replace(scores=scores)
+        self._record = self._record._replace(scores=calibrated.out_of_fold()[1])
 
     # --- members ------------------------------------------------------------------------------
 

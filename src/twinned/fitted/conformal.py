@@ -176,7 +176,7 @@ class _BaseCalibrated:
         At least with this probability by `conformal`, and about so by `cross_conformal`.
         """
         # of rows outside of the training rows, where the model is a twin, which knows them
-        warn_of_shift = getattr(self.model, "_warn_of_shift", None)
+        warn_of_shift = getattr(self.model, "warn_of_shift", None)
         if warn_of_shift is not None:
             warn_of_shift(X)
         mean, scale = self._predict(X)
