@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import (
+    FitContext,
     FittedMember,
     MemberSpec,
-    member_context,
     resolve_members,
 )
 from twinned.estimators.blending.model import BlendModel, spread_around
@@ -134,6 +134,7 @@ class AutoTwinRegressor(BaseTwin):
     weights = "uniform"
     symmetric = True
     _std_is_calibrated = True
+    is_blend = True
 
     def __init__(
         self,
@@ -193,19 +194,10 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
-        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper)
+        arguments = sample_weight, groups, y_lower, y_upper
+        return self.fit_blend(X, y, *arguments)
 
-    def fit_blend(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        groups=None,
-        y_lower=None,
-        y_upper=None,
-        *,
-        calibrate: bool = True,
-    ) -> Self:
+    def fit_blend(self, X, y, *arguments, calibrate: bool = True) -> Self:
         """`fit`; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         # each task of the fit has a single thread
@@ -214,15 +206,7 @@ class AutoTwinRegressor(BaseTwin):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._pair_dtype = np.dtype(np.float64)
             data = validate_training_rows(
-                self,
-                X,
-                y,
-                sample_weight,
-                groups,
-                y_lower,
-                y_upper,
-                pair_dtype=self._pair_dtype,
-                multi_output=False,
+                self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=False
             )
             rows = blend_rows(data, self.cv, self.effort, seed)
             names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
@@ -252,10 +236,6 @@ class AutoTwinRegressor(BaseTwin):
         self, specs: list[MemberSpec], rows: TrainingRows, seed: int, start: float
     ) -> list[MemberResult]:
         specs = [spec.for_rows(rows) for spec in specs]
-        contexts = {
-            spec.name: member_context(spec, seed, rows, self.memory_limit, rows.schema, self.n_jobs)
-            for spec in specs
-        }
         known = rows.known
 
         def report(result: MemberResult) -> None:
@@ -266,7 +246,7 @@ class AutoTwinRegressor(BaseTwin):
                     f"{result.spec.label}: RMSE {rmse:.4g}, fitted in {result.fit_seconds:.1f} s"
                 )
 
-        fits = MemberFits(rows, contexts, self.n_jobs, report)
+        fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs), report)
         if self.time_budget is None:
             results = fits.run(specs)
         else:

@@ -37,6 +37,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     _censored_X: Floats | None = None  # (row, feature): rows of fit whose value is not known
     anchor_labels_: list[Any] | None = None
     target_name_: str  # only of a model that the command line fitted
+    is_blend = False  # whether its model is bound to its own anchors
 
     @abstractmethod
     def _make_model(self) -> DifferenceModel:

@@ -232,23 +232,14 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             With metadata routing enabled, `groups` of shape (n,) for a search as base estimator.
         """
         groups = self._routed_groups(params)
-        self.fit_pairs(X, y, sample_weight, X_val, y_val, y_lower, y_upper, groups)
+        bounds = y_lower, y_upper
+        self.fit_pairs(X, y, sample_weight, groups, *bounds, X_val=X_val, y_val=y_val)
         return self
 
-    def fit_pairs(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        X_val=None,
-        y_val=None,
-        y_lower=None,
-        y_upper=None,
-        groups=None,
-    ) -> PairTrainingSet:
+    def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None) -> PairTrainingSet:
         """`fit` that returns the training set of the base estimator."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
-            rows = self._validate(X, y, sample_weight, groups, y_lower, y_upper)
+            rows = self._validate(X, y, *arguments)
             if rows.bounds is not None:
                 imputed = impute_target(rows.rows.features, rows.bounds, rows.weight)
                 rows = replace(rows, y=imputed.y)
@@ -257,26 +248,19 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def fit_imputed(self, X, y, sample_weight, censored: NDArray[np.bool_]) -> TwinRegressor:
         """Fit to values of which those of `censored` rows are imputed; these are no anchors."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
-            rows = self._validate(X, y, sample_weight, None, None, None)
+            rows = self._validate(X, y, sample_weight)
             # bounds that differ mark a row as censored
             bounds = TargetBounds(np.where(censored[rows.table_rows], -np.inf, rows.y), rows.y)
             self._fit_rows(replace(rows, bounds=bounds))
         return self
 
-    def _validate(self, X, y, sample_weight, groups, y_lower, y_upper) -> TrainingRows:
+    def _validate(self, X, y, *arguments) -> TrainingRows:
         """Validate the parameters and the arguments of `fit`."""
         self._check_parameters()
         self._pair_dtype = pair_dtype(self._base_estimator(), X)
+        multi_output = self.__sklearn_tags__().target_tags.multi_output
         rows = validate_training_rows(
-            self,
-            X,
-            y,
-            sample_weight,
-            groups,
-            y_lower,
-            y_upper,
-            pair_dtype=self._pair_dtype,
-            multi_output=self.__sklearn_tags__().target_tags.multi_output,
+            self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=multi_output
         ).of_positive_weight()
         weight = rows.weight
         return rows if weight is None else replace(rows, weight=normalize_weights(weight))

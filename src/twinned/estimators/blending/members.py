@@ -38,14 +38,17 @@ _SMALL_MEMBERS = ("boosting", "tree_twin")
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
 
 
-class MemberContext(NamedTuple):
-    """What the settings of a member depend on, besides its effort."""
+class MemberSettings(NamedTuple):
+    """What the estimator of a member depends on."""
 
+    effort: str
     seed: int
     n_folds: int
-    memory_limit: Any
+    memory_limit: int | str | None
+    n_jobs: int | None  # of members that have threads of their own
     schema: TableSchema
-    n_jobs: int | None = None  # of members that have threads of their own
+    preparation: FeaturePreparation
+    n_rows: int
 
 
 class Sizes(NamedTuple):
@@ -79,7 +82,7 @@ TWIN_SIZES = {SMALL: TwinSizes(100, 10_000, np.inf), "fast": TwinSizes(250, 40_0
 FOLD_STEPS = {"fast": 1.0, "balanced": 0.25, "thorough": 1.0}
 N_NETWORKS = {"fast": 3, "balanced": 7, "thorough": 24}  # that are trained on all rows
 
-MakeEstimator = Callable[[str, MemberContext, FeaturePreparation, int], Any]
+MakeEstimator = Callable[[MemberSettings], Any]
 
 
 class MemberSpec(NamedTuple):
@@ -88,7 +91,7 @@ class MemberSpec(NamedTuple):
     label: str  # its name and, where it differs from that of the blend, its effort: "ridge:fast"
     effort: str
     inputs: str  # kind of features, see `FeaturePreparation`
-    make: MakeEstimator  # (effort, context, preparation, n_rows) → estimator
+    make: MakeEstimator
     entry: Any  # of the list `members` that gives this member again
     one_fit: bool  # one fit gives all out-of-fold predictions
 
@@ -107,13 +110,10 @@ class MemberSpec(NamedTuple):
         With censored rows, only networks have out-of-fold predictions by one fit: the imputed
         values of others differ between folds.
         """
-        is_network = self.has_threads or supports_bounds(self._estimator)
-        return self if rows.bounds is None else self._replace(one_fit=is_network)
-
-    @property
-    def _estimator(self) -> Any:
-        """The estimator of a tuple (name, estimator)."""
-        return self.entry[1] if isinstance(self.entry, tuple) else None
+        if rows.bounds is None:
+            return self
+        given = self.entry[1] if isinstance(self.entry, tuple) else None
+        return self._replace(one_fit=self.has_threads or supports_bounds(given))
 
     def with_effort(self, effort: str) -> MemberSpec:
         """The same member with another effort, which its label then has."""
@@ -136,7 +136,7 @@ class FittedMember:
     @property
     def has_equal_anchors(self) -> bool:
         """Whether it predicts by the mean of antisymmetric differences to all anchors."""
-        if not self.is_twin:
+        if not self.is_twin or self.estimator.is_blend:
             return False
         fitted = self.estimator.fitted_
         is_uniform = isinstance(fitted.weight_strategy, UniformWeights)
@@ -175,123 +175,98 @@ class FittedMember:
 # --- estimators ---------------------------------------------------------------------------------
 
 
-def _neural(class_name: str, module: str) -> MakeEstimator:
-    def make(
-        effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
-    ) -> Any:
+def _networks(class_name: str, module: str) -> MakeEstimator:
+    def make(settings: MemberSettings) -> Any:
         from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
 
-        max_steps = NEURAL_EFFORTS[effort].max_steps
+        effort = settings.effort
         estimator = getattr(import_module(f"twinned.estimators.{module}"), class_name)
         return estimator(
             effort=effort,
             n_members=N_NETWORKS[effort],
-            n_folds=context.n_folds,
-            fold_steps=int(FOLD_STEPS[effort] * max_steps),
-            categorical_features=preparation.categorical_columns,
-            memory_limit=context.memory_limit,
-            n_jobs=context.n_jobs,
-            random_state=context.seed,
+            n_folds=settings.n_folds,
+            fold_steps=int(FOLD_STEPS[effort] * NEURAL_EFFORTS[effort].max_steps),
+            categorical_features=settings.preparation.categorical_columns,
+            memory_limit=settings.memory_limit,
+            n_jobs=settings.n_jobs,
+            random_state=settings.seed,
         )
 
     return make
 
 
-def _tree_twin(
-    effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
-) -> TwinRegressor:
-    smaller: dict[str, Any] = {}
-    sizes = TWIN_SIZES.get(effort)
-    if sizes is not None and context.schema.n_features <= sizes.max_features:
-        base = default_estimator(n_rows, 1)
-        # as many leaves as with all pairs of the default
-        share = min(1.0, sizes.pairs / min(max(1, n_rows * (n_rows - 1) // 2), DEFAULT_PAIRS))
-        leaf = max(1, int(base.min_samples_leaf * share))
-        base.set_params(max_iter=sizes.iterations, min_samples_leaf=leaf)
-        smaller = {"estimator": base, "pairs": HalfPairs(sizes.pairs)}
-    return TwinRegressor(
-        **smaller,
-        categorical_features=preparation.categorical_columns,
-        memory_limit=context.memory_limit,
-        random_state=context.seed,
+def _tree_twin(settings: MemberSettings) -> TwinRegressor:
+    twin = TwinRegressor(
+        categorical_features=settings.preparation.categorical_columns,
+        memory_limit=settings.memory_limit,
+        random_state=settings.seed,
     )
+    n_rows, sizes = settings.n_rows, TWIN_SIZES.get(settings.effort)
+    if sizes is None or settings.schema.n_features > sizes.max_features:
+        return twin
+    base = default_estimator(n_rows, 1)
+    # as many leaves as with all pairs of the default
+    share = min(1.0, sizes.pairs / min(max(1, n_rows * (n_rows - 1) // 2), DEFAULT_PAIRS))
+    leaf = max(1, int(base.min_samples_leaf * share))
+    base.set_params(max_iter=sizes.iterations, min_samples_leaf=leaf)
+    return twin.set_params(estimator=base, pairs=HalfPairs(sizes.pairs))
 
 
-def _extra_trees(
-    effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
-) -> ExtraTreesRegressor:
-    return ExtraTreesRegressor(SIZES[effort].trees, random_state=context.seed)
-
-
-def _boosting(
-    effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
-) -> HistGradientBoostingRegressor:
-    schema = context.schema
+def _boosting(settings: MemberSettings) -> HistGradientBoostingRegressor:
+    schema, sizes = settings.schema, SIZES[settings.effort]
     few = [j for j in schema.categorical if len(schema.categories[j]) <= _MAX_BOOSTING_CATEGORIES]
     return HistGradientBoostingRegressor(
-        max_iter=SIZES[effort].boosting_iterations,
-        learning_rate=SIZES[effort].learning_rate,
-        min_samples_leaf=max(2, min(10, n_rows // 8)),
+        max_iter=sizes.boosting_iterations,
+        learning_rate=sizes.learning_rate,
+        min_samples_leaf=max(2, min(10, settings.n_rows // 8)),
         early_stopping=False,
         categorical_features=few or None,
-        random_state=context.seed,
+        random_state=settings.seed,
     )
 
 
 def _gaussian_process(kernel: str) -> MakeEstimator:
-    def make(
-        effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
-    ) -> Any:
+    def make(settings: MemberSettings) -> Any:
         from twinned.estimators.gaussian_process import GPRegressor
 
-        return GPRegressor(kernel=kernel, max_rows=SIZES[effort].gp_rows, random_state=context.seed)
+        max_rows = SIZES[settings.effort].gp_rows
+        return GPRegressor(kernel=kernel, max_rows=max_rows, random_state=settings.seed)
 
     return make
-
-
-def _ridge(
-    effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
-) -> RidgeCV:
-    return RidgeCV(np.logspace(-3, 4, 15))
 
 
 def _optional(module: str, class_name: str, **parameters: Any) -> MakeEstimator:
     """A regressor of a library that is not a core dependency."""
 
-    def make(
-        effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
-    ) -> Any:
+    def make(settings: MemberSettings) -> Any:
         try:
             library = import_module(module)
         except ImportError as error:
             raise MissingExtraError(
                 f"The member {module!r} needs the library {module}: pip install {module}."
             ) from error
-        return getattr(library, class_name)(random_state=context.seed, **parameters)
+        return getattr(library, class_name)(random_state=settings.seed, **parameters)
 
     return make
 
 
+_CATBOOST = {"verbose": False, "allow_writing_files": False, "thread_count": 1}
 # name → (kind of features, estimator)
 MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
-    "ridge": ("dense", _ridge),
+    "ridge": ("dense", lambda settings: RidgeCV(np.logspace(-3, 4, 15))),
     "gp_matern": ("dense", _gaussian_process("matern")),
     "gp_rbf": ("dense", _gaussian_process("rbf")),
-    "extra_trees": ("dense", _extra_trees),
-    "boosting": ("encoded", _boosting),
-    "tree_twin": ("encoded", _tree_twin),
-    "neural": ("complete", _neural("NeuralRegressor", "neural")),
-    "neural_twin": ("complete", _neural("TwinNeuralRegressor", "twin_neural")),
-    "catboost": (
+    "extra_trees": (
         "dense",
-        _optional(
-            "catboost",
-            "CatBoostRegressor",
-            verbose=False,
-            allow_writing_files=False,
-            thread_count=1,
+        lambda settings: ExtraTreesRegressor(
+            SIZES[settings.effort].trees, random_state=settings.seed
         ),
     ),
+    "boosting": ("encoded", _boosting),
+    "tree_twin": ("encoded", _tree_twin),
+    "neural": ("complete", _networks("NeuralRegressor", "neural")),
+    "neural_twin": ("complete", _networks("TwinNeuralRegressor", "twin_neural")),
+    "catboost": ("dense", _optional("catboost", "CatBoostRegressor", **_CATBOOST)),
     "lightgbm": ("dense", _optional("lightgbm", "LGBMRegressor", verbosity=-1, n_jobs=1)),
 }
 _OPTIONAL = ("catboost", "lightgbm")
@@ -341,47 +316,45 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
         )
     check_base_estimator(estimator)
 
-    def make(
-        effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
-    ) -> Any:
-        own = clone(estimator)
-        seeds = {k: context.seed for k, v in own.get_params().items() if _is_unset_seed(k, v)}
-        return own.set_params(**seeds)
+    def make(settings: MemberSettings) -> Any:
+        member = clone(estimator)
+        parameters = member.get_params()
+        unset = [key for key in parameters if key.endswith("random_state")]
+        seeds = {key: settings.seed for key in unset if parameters[key] is None}
+        return member.set_params(**seeds)
 
     one_fit = hasattr(estimator, "fit_with_folds")
     return MemberSpec(name, effort, "dense", make, entry, one_fit)
 
 
-def _is_unset_seed(name: str, value: Any) -> bool:
-    return name.endswith("random_state") and value is None
-
-
 # --- fitting ------------------------------------------------------------------------------------
 
 
-def member_context(
-    spec: MemberSpec,
-    seed: int,
-    rows: TrainingRows,
-    memory_limit: Any,
-    schema: TableSchema,
-    n_jobs: int | None = None,
-) -> MemberContext:
-    """The context of a member; its seed depends on its name, not on the other members."""
-    own_seed = (seed + crc32(spec.name.encode())) % 2**31
-    return MemberContext(own_seed, rows.n_folds, memory_limit, schema, n_jobs)
+class FitContext(NamedTuple):
+    """What the fits of all members share, besides the rows."""
+
+    seed: int
+    memory_limit: int | str | None
+    n_jobs: int | None
 
 
 def fit_member(
-    spec: MemberSpec, context: MemberContext, rows: TrainingRows, imputed: Floats | None = None
+    spec: MemberSpec,
+    context: FitContext,
+    rows: TrainingRows,
+    n_folds: int,
+    imputed: Floats | None = None,
 ) -> FittedMember:
     """Fit a member to rows; `imputed` are their values, where some are censored.
 
     Networks are fitted to the bounds of censored rows, and others to imputed values. The anchors of
     a twin are known rows.
     """
-    preparation = FeaturePreparation.fit(spec.inputs, context.schema, rows.matrix)
-    estimator = spec.make(spec.effort, context, preparation, len(rows))
+    preparation = FeaturePreparation.fit(spec.inputs, rows.schema, rows.matrix)
+    # the seed depends on the name, not on the other members
+    seed = (context.seed + crc32(spec.name.encode())) % 2**31
+    shared = n_folds, context.memory_limit, context.n_jobs, rows.schema, preparation, len(rows)
+    estimator = spec.make(MemberSettings(spec.effort, seed, *shared))
     features = preparation.transform(rows.matrix)
     weight, bounds = rows.weight, rows.bounds
     if bounds is not None and supports_bounds(estimator):

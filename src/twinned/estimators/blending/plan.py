@@ -24,8 +24,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 from twinned._compat import is_remote_backend
 from twinned.estimators.blending.costs import CostModel, finishing_seconds
 from twinned.estimators.blending.members import (
+    FitContext,
     FittedMember,
-    MemberContext,
     MemberSpec,
     efforts_of,
     fit_member,
@@ -70,7 +70,7 @@ class MemberResult(NamedTuple):
     predict_seconds: float  # of as many rows as were fitted
 
 
-_Arguments = tuple[MemberSpec, MemberContext, TrainingRows, int, Floats | None]  # of `_run_task`
+_Arguments = tuple[MemberSpec, FitContext, TrainingRows, int, Floats | None]  # of `_run_task`
 
 
 class _TaskResult(NamedTuple):
@@ -88,13 +88,12 @@ class _TaskResult(NamedTuple):
 class MemberFits:
     """Fits of members to the same rows and folds.
 
-    `contexts` has the context of each member by its name, and `report` is called with each result.
-    `skipped` has the reasons of members that were not fitted, by label.
+    `report` is called with each result. `skipped` has the reasons of members that were not fitted,
+    by label.
     """
 
     rows: TrainingRows
-    contexts: dict[str, MemberContext]
-    n_jobs: int | None
+    context: FitContext
     report: Callable[[MemberResult], None]
     skipped: dict[str, str] = field(default_factory=dict)
     too_slow: set[str] = field(default_factory=set)  # labels whose first fold took too long
@@ -132,7 +131,9 @@ class MemberFits:
         specs = self._without_needless(specs)
         finishing = finishing_seconds(*self.rows.matrix.shape)
         clock = _Clock(
-            start + budget, finishing, CostModel.of(self.rows, effective_n_jobs(self.n_jobs))
+            start + budget,
+            finishing,
+            CostModel.of(self.rows, effective_n_jobs(self.context.n_jobs)),
         )
         results: list[MemberResult] = []
         pending = sorted(specs, key=clock.seconds_per_gain)
@@ -240,7 +241,7 @@ class MemberFits:
             self.skipped[spec.label] = parts[0]
             return []
         seconds = time.perf_counter() - begin
-        n_rounds = -(-len(others) // effective_n_jobs(self.n_jobs))
+        n_rounds = -(-len(others) // effective_n_jobs(self.context.n_jobs))
         if not required and n_rounds * seconds > clock.remaining:
             self.skipped[spec.label] = (
                 f"its first fold took {seconds:.1f} s, and the others would exceed the time budget"
@@ -283,7 +284,9 @@ class MemberFits:
         remote = is_remote_backend()
         pooled = [task for task in tasks if remote or not task[0].has_threads]
         specs = {spec.label: spec for spec, _ in tasks}
-        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator_unordered")
+        parallel = Parallel(
+            n_jobs=self.context.n_jobs, prefer="threads", return_as="generator_unordered"
+        )
         with limit_threads(1):
             self._impute(spec for spec, _ in tasks)
             results = parallel(delayed(_run_task)(*self._arguments(*task)) for task in pooled)
@@ -295,7 +298,7 @@ class MemberFits:
                     yield specs[label], result
 
     def _arguments(self, spec: MemberSpec, fold: int) -> _Arguments:
-        return spec, self.contexts[spec.name], self.rows, fold, self.imputed.get(fold)
+        return spec, self.context, self.rows, fold, self.imputed.get(fold)
 
     def _join(self, spec: MemberSpec, parts: list[_TaskResult]) -> MemberResult:
         prediction = np.empty(len(self.rows))
@@ -318,7 +321,7 @@ class MemberFits:
 
 
 def _run_task(
-    spec: MemberSpec, context: MemberContext, rows: TrainingRows, fold: int, imputed: Floats | None
+    spec: MemberSpec, context: FitContext, rows: TrainingRows, fold: int, imputed: Floats | None
 ) -> tuple[str, _TaskResult | str]:
     """The label of a member, and the result of its fit or the reason why it failed."""
     try:
@@ -329,11 +332,11 @@ def _run_task(
 
 
 def _fit_fold(
-    spec: MemberSpec, context: MemberContext, rows: TrainingRows, fold: int, imputed: Floats | None
+    spec: MemberSpec, context: FitContext, rows: TrainingRows, fold: int, imputed: Floats | None
 ) -> _TaskResult:
     """Fit a member without a fold, or to all rows (fold −1), and predict the held-out rows."""
     start = time.perf_counter()
-    member = fit_member(spec, context, rows.without(fold), imputed)
+    member = fit_member(spec, context, rows.without(fold), rows.n_folds, imputed)
     fitted = time.perf_counter()
     prediction: Floats | None = None
     n_predicted = 1
