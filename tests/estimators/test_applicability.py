@@ -20,6 +20,7 @@ from twinned import (
     measure_applicability,
 )
 from twinned.fitted.applicability import ClassStatistics
+from twinned.rows.schema import TableSchema
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_anchors_must_be_the_rows(table):
 def test_statements_are_void_for_a_new_category(table):
     X, y = table
     twin = TwinRegressor(Ridge()).fit(X, y)
-    twin._set_applicability(ClassStatistics(np.ones(3), np.arange(3.0), np.ones(3)), 0.9)
+    twin.applicability_ = ClassStatistics(np.ones(3), np.arange(3.0), np.ones(3))._asdict()
     found = twin.applicability(X[:2].assign(kind=["w", "u"]))
     assert found["label"].tolist()[0] == "outside"
     assert found[["error", "coverage"]].isna().all(axis=1).tolist() == [True, False]
@@ -117,7 +118,7 @@ def test_a_metric_that_was_learned_is_saved(table, tmp_path, monkeypatch, copy):
         loaded = pickle.loads(pickle.dumps(twin))
     extended = [own.add_anchors(X[:9], y[:9]).feature_relevance_ for own in (twin, loaded)]
     np.testing.assert_array_equal(*extended)  # of all anchors, as the metric of others is void
-    monkeypatch.setattr("twinned.estimators.base.learn_relevance", None)
+    monkeypatch.setattr("twinned.fitted.anchors.learn_relevance", None)
     pd.testing.assert_frame_equal(loaded.applicability(X), expected)
 
 
@@ -129,7 +130,7 @@ def test_a_saved_model_with_intervals_has_its_metric(name, table, tmp_path, monk
     else:
         twin = cross_conformal(clone(MODELS[name]), X, y, cv=2).store_in()
     twinned.save(twin, tmp_path / "model.twin")
-    monkeypatch.setattr("twinned.estimators.base.learn_relevance", None)
+    monkeypatch.setattr("twinned.fitted.anchors.learn_relevance", None)
     loaded = twinned.load(tmp_path / "model.twin")
     for name in ("predict_interval", "explain", "applicability"):
         np.testing.assert_array_equal(*(getattr(own, name)(X[:5]) for own in (loaded, twin)))
@@ -139,14 +140,14 @@ def test_rows_are_encoded_in_blocks(table, monkeypatch):
     X, y = table
     twin = TwinRegressor(Ridge()).fit(X, y)
     expected, sizes = twin.applicability(X), []
-    encode = TwinRegressor._to_rows
+    encode = TableSchema.to_rows
 
-    def record(self, schema, matrix):
+    def record(self, matrix):
         sizes.append(len(matrix))
-        return encode(self, schema, matrix)
+        return encode(self, matrix)
 
-    monkeypatch.setattr("twinned.estimators.applicability.ROWS_PER_BLOCK", 7)
-    monkeypatch.setattr(TwinRegressor, "_to_rows", record)
+    monkeypatch.setattr("twinned.fitted.classification.ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr(TableSchema, "to_rows", record)
     pd.testing.assert_frame_equal(twin.applicability(X), expected)
     assert max(sizes) == 7
     assert sum(sizes) == len(X)

@@ -25,13 +25,14 @@ from twinned.estimators.blending.members import (
     MEMBERS,
     SIZES,
     TWIN_SIZES,
-    MemberContext,
+    FitContext,
     resolve_members,
 )
 from twinned.estimators.blending.plan import MemberFits
-from twinned.estimators.blending.rows import default_folds, share_rows
+from twinned.estimators.blending.rows import blend_rows, default_folds
 from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
 from twinned.rows.schema import TableSchema
+from twinned.rows.training import TrainingRows
 
 TWIN = ("linear_twin", TwinRegressor(Ridge(), memory_limit="2MB"))
 CHEAP = [
@@ -47,6 +48,12 @@ def data():
     table, values = make_wsb(90, random_state=0)
     X, y = table.to_numpy(), values.to_numpy()
     return X[:70], y[:70], X[70:], y[70:]
+
+
+def folded(X, y, cv=None):
+    """Rows with folds, as those of a blend."""
+    rows = TrainingRows(TableSchema.all_numeric(X.shape[1]), X, y)
+    return blend_rows(rows, cv, "balanced", 0).rows
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +156,8 @@ def test_replicates_are_in_one_fold(rng, missing):
     if missing:
         points[:, 1] = np.nan
     X = np.repeat(points, 8, axis=0)
-    shared = share_rows(np.vstack([X, np.tile(points[:1], (40, 1))]), rng.normal(size=160))
-    rows, fold = shared.training.matrix, shared.training.fold
+    folds = folded(np.vstack([X, np.tile(points[:1], (40, 1))]), rng.normal(size=160))
+    rows, fold = folds.matrix, folds.fold
     of_points = [set(fold[np.isclose(rows[:, 0], point[0])]) for point in points]
     assert all(len(folds) == 1 for folds in of_points[1:])
     assert len(of_points[0]) > 1  # a point with many replicates is divided
@@ -367,8 +374,12 @@ def test_estimates_of_anchors(model, data):
     assert indices.shape == estimates.shape == (3, 70)
     anchors = model.anchors_X_[indices[0]]
     query = np.repeat(data[2][:1], 70, axis=0)
-    known = model.anchors_y_[indices[0]]
-    expected = known + model.predict_difference(query, anchors)
+    out_of_fold, expected = model.out_of_fold(), model.anchors_y_.copy()
+    for member, weight in zip(model.fitted_members_, model.member_weights_, strict=True):
+        if member.is_twin:  # members without pairs: f(query) − the out-of-fold f(anchor)
+            expected += weight * member.differences(query, anchors)
+        else:
+            expected += weight * (member.predict(query) - out_of_fold[member.label])
     np.testing.assert_allclose(estimates[0], expected, atol=1e-10)
     table = model.explain(data[2][:3], n=4)
     assert len(table) == 12
@@ -376,12 +387,18 @@ def test_estimates_of_anchors(model, data):
     assert model.loop_inconsistency(data[2][:3], n_loops=5).max() < 1e-10
 
 
-def test_added_anchors_change_twins_only(model, data):
+def test_added_anchors_are_those_of_all_members(model, data):
     *_, X_test, y_test = data
     more = model.add_anchors(X_test, y_test + 5)
-    old, new = model.predict_members(X_test), more.predict_members(X_test)
-    changed = [not np.array_equal(*pair) for pair in zip(old, new, strict=True)]
-    assert changed == [name == "linear_twin" for name in model.member_names_]
+    ridge = model.fitted_members_[model.member_names_.index("ridge")]
+    known = model.anchors_y_ - model.out_of_fold()["ridge"], y_test + 5 - ridge.predict(X_test)
+    expected = ridge.predict(X_test) + np.concatenate(known).mean()
+    predicted = dict(zip(model.member_names_, more.predict_members(X_test), strict=True))
+    np.testing.assert_allclose(predicted["ridge"], expected)
+    twin = model.members_["linear_twin"]
+    prepared = model.fitted_members_[-1].preparation.transform(X_test)
+    extended = twin.add_anchors(prepared, y_test + 5)
+    np.testing.assert_allclose(predicted["linear_twin"], extended.predict(prepared))
     assert len(more.anchors_X_) == 90
     assert len(model.anchors_X_) == 70
     assert more.predict_interval(X_test).shape == (20, 2)
@@ -427,9 +444,8 @@ class FakeClock:
 @pytest.mark.parametrize("required", [False, True])
 def test_member_with_a_slow_first_fold_is_skipped(data, required):
     spec = resolve_members([("slow", Slow())], "fast")[0]
-    rows = share_rows(*data[:2], cv=4).training
-    context = MemberContext(0, 4, None, TableSchema.all_numeric(6))
-    fits = MemberFits(rows, {"slow": context}, None, lambda result: None)
+    rows = folded(*data[:2], cv=4)
+    fits = MemberFits(rows, FitContext(0, None, None), lambda result: None)
     results = fits._run_one(spec, FakeClock(), required=required)
     assert len(results) == required
     assert required or fits.skipped["slow"].startswith("its first fold took")
@@ -437,7 +453,7 @@ def test_member_with_a_slow_first_fold_is_skipped(data, required):
 
 def test_smaller_effort_within_the_time_budget(data):
     spec = resolve_members(["extra_trees"], "thorough")[0]
-    rows = share_rows(*data[:2]).training
+    rows = folded(*data[:2])
     costs = [
         CostModel.of(rows, 1).seconds(spec.with_effort(effort))
         for effort in ("fast", "balanced", "thorough")

@@ -8,8 +8,8 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import PredefinedSplit
 
 from twinned import AutoTwinRegressor, NeuralRegressor, TwinRegressor, load, save
-from twinned.estimators.blending.rows import validate_rows
-from twinned.estimators.training_set import TargetArguments
+from twinned.estimators.blending.rows import blend_rows
+from twinned.rows.training import validate_training_rows
 
 LINEAR = TwinRegressor(Ridge(1e-6), pairs=5, random_state=0)
 
@@ -109,14 +109,15 @@ def test_out_of_fold_predictions_do_not_depend_on_the_values_that_they_predict(d
 def test_censored_rows_of_a_group_are_held_out_with_it(data):
     X, _, partial, upper = data
     groups = np.repeat(np.arange(12), 5)
-    estimator = AutoTwinRegressor(cv=4)
-    estimator._pair_dtype = np.dtype(np.float64)
-    target = TargetArguments(partial, None, upper)
-    rows = validate_rows(estimator, X, target, None, groups, seed=0)
-    training, censored = rows.shared.training, rows.shared.training.censored
+    options = {"pair_dtype": np.dtype(np.float64), "multi_output": False}
+    given = validate_training_rows(
+        AutoTwinRegressor(), X, partial, groups=groups, y_upper=upper, **options
+    )
+    blend = blend_rows(given, 4, "balanced", 0)
+    censored = blend.rows.take(blend.rows.censored)
     folds = {}
-    known_groups = groups[rows.table_rows]
-    for group, fold in zip(known_groups, training.fold[rows.shared.merged_into], strict=True):
+    known_groups = groups[blend.anchors.table_rows]
+    for group, fold in zip(known_groups, blend.known.fold[blend.merged_into], strict=True):
         folds.setdefault(group, set()).add(fold)
     for group, fold in zip(groups[np.isnan(partial)], censored.fold, strict=True):
         folds.setdefault(group, set()).add(fold)

@@ -17,7 +17,6 @@ from twinned import (
 )
 from twinned.datasets import make_tf
 from twinned.fitted.sampling import SPREAD_FACTOR
-from twinned.fitted.calibration import Calibration
 
 X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
 KNOWN, NEW = slice(0, 40), slice(40, 60)
@@ -39,7 +38,7 @@ def blend():
 @pytest.mark.parametrize("sample_weight", [None, np.linspace(0.1, 1.0, 40)])
 def test_deviations_of_functions_have_the_spread_of_predict(weights, sample_weight):
     twin = TwinRegressor(TREES, weights=weights).fit(X[KNOWN], y[KNOWN], sample_weight)
-    deviations = twin._predictor().deviations(twin._validate_queries(X[NEW]), np.arange(40))
+    deviations = twin.fitted_.deviations(twin.encode(X[NEW]), np.arange(40))
     assert deviations.shape == (20, 2 * 40)  # both orders of a pair
     std = twin.predict(X[NEW], return_std=True)[1]
     np.testing.assert_allclose(np.linalg.norm(deviations, axis=1), std)
@@ -47,9 +46,9 @@ def test_deviations_of_functions_have_the_spread_of_predict(weights, sample_weig
 
 def test_functions_are_all_anchors_whatever_the_strategy():
     twin = TwinRegressor(TREES, anchors=NearestAnchors(3)).fit(X[KNOWN], y[KNOWN])
-    found = twin._predictor().deviations(twin._validate_queries(X[NEW]), np.arange(40))
+    found = twin.fitted_.deviations(twin.encode(X[NEW]), np.arange(40))
     expected = twin.set_params(anchors="all")
-    expected = expected._predictor().deviations(twin._validate_queries(X[NEW]), np.arange(40))
+    expected = expected.fitted_.deviations(twin.encode(X[NEW]), np.arange(40))
     np.testing.assert_allclose(found, expected)
 
 
@@ -72,9 +71,9 @@ def test_samples_have_the_calibrated_deviation_where_it_is_stored(twin, blend):
     std = blend.predict(X[NEW], return_std=True)[1]
     np.testing.assert_allclose(blend.sample(X[NEW], 20_000).std(axis=0), std, rtol=0.03)
     calibrated = cross_conformal(twin, X[KNOWN], y[KNOWN], cv=3).store_in()
-    stored = Calibration(calibrated)
-    scale = calibrated._predict_error_scale(X[NEW], stored)[2]
-    expected = scale * np.sqrt(np.mean(stored.scores**2))
+    low, high = calibrated.predict_interval(X[NEW], 0.9).T
+    stored = calibrated.calibration_
+    expected = (high - low) / 2 / stored.quantile(0.9) * np.sqrt(np.mean(stored.scores**2))
     np.testing.assert_allclose(calibrated.sample(X[NEW], 20_000).std(axis=0), expected, rtol=0.03)
 
 

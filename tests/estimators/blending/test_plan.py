@@ -12,8 +12,11 @@ from twinned import AutoTwinRegressor
 from twinned.datasets import make_wsb
 from twinned.estimators.blending import plan
 from twinned.estimators.blending.costs import CostModel
-from twinned.estimators.blending.members import AUTO, resolve_members
+from twinned.estimators.blending.members import AUTO, FitContext, resolve_members
 from twinned.estimators.blending.plan import MemberFits
+from twinned.estimators.blending.rows import blend_rows
+from twinned.rows.schema import TableSchema
+from twinned.rows.training import TrainingRows
 
 EXPECTED = {"ridge": 2.0, "gp_rbf": 4.0, "gp_matern": 6.0}
 
@@ -37,8 +40,10 @@ def fits(monkeypatch):
     monkeypatch.setattr(CostModel, "seconds", lambda self, spec: EXPECTED[spec.name])
     monkeypatch.setattr(plan, "finishing_seconds", lambda *shape: 0.0)
     X, y = make_wsb(30, random_state=0)
-    rows = AutoTwinRegressor()._set_rows(X, y, None, None, 0).training
-    fits = SimulatedFits(rows, {}, 1, lambda result: None)
+    schema = TableSchema.all_numeric(X.shape[1])
+    given = TrainingRows(schema, X.to_numpy(), y.to_numpy())
+    rows = blend_rows(given, None, "balanced", 0).rows
+    fits = SimulatedFits(rows, FitContext(0, None, 1), lambda result: None)
     monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: fits.now))
     return fits
 
