@@ -26,9 +26,9 @@ _MAX_TEXTS = 20  # more different texts in most of the rows are taken for an ide
 # Labels of training rows: their number, characters of each, and bytes of JSON. A saved model, whose
 # JSON has at most 4 MB, can hold them.
 _MAX_LABELS, _MAX_LABEL, _MAX_LABEL_BYTES = 100_000, 10_000, 3_000_000
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating]
 Indices = NDArray[np.intp]
-Column = nw.Series[Any] | NDArray[Any]  # of a data frame, or of an array
+Column = nw.Series | np.ndarray  # of a data frame, or of an array
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def learn_schema(columns: Iterable[Column], categorical: set[int]) -> TableSchem
     return schema
 
 
-def encode_columns(schema: TableSchema, values: list[Column], names: list[Hashable]) -> Floats:
+def encode_columns(schema: TableSchema, values: list[Column], names: Sequence[Hashable]) -> Floats:
     """(n, n_features) float64: numeric values, codes of categories, NaN for missing values."""
     if not values:
         raise ValueError("Found a table with 0 feature(s) while a minimum of 1 is required.")
@@ -282,7 +282,7 @@ def is_text_dtype(column: Column) -> bool:
     return isinstance(column, nw.Series) and column.dtype == nw.String and len(column) > 0
 
 
-def check_text_column(column: nw.Series[Any], name: Hashable) -> None:
+def check_text_column(column: nw.Series, name: Hashable) -> None:
     """Raise or warn where plain strings, which become categories, seem to be something else.
 
     Numbers written as text raise a `ValueError`. Numbers among text, and texts that differ in most

@@ -32,7 +32,6 @@ from twinned.rows.schema import (
 # Squares of differences, summed over the rows, must stay finite, else an estimator returns NaN
 # without an error. In float32 the limit is the largest difference that can be represented.
 _LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
-Dtype = np.dtype[Any]
 
 
 def check_integer(name: str, value: object, minimum: int = 1) -> int:
@@ -84,14 +83,15 @@ def check_n_jobs(n_jobs: object) -> None:
 
 
 def validate_training_table(
-    estimator: Any, X: object, categorical_features: object, *, allow_nan: bool, pair_dtype: Dtype
+    estimator: Any, X: object, categorical_features: Any, *, allow_nan: bool, pair_dtype: np.dtype
 ) -> tuple[Floats, TableSchema]:
     """Validate and encode a training table: the (n, n_features) float64 matrix and its schema."""
     _refuse_lazy(X)
     declared = _declared_indices(X, categorical_features)
     schema = learn_schema(column_list(X)[0], declared) if declared or is_table(X) else None
-    options = {"allow_nan": allow_nan, "pair_dtype": pair_dtype}
-    matrix, schema = validate_table(estimator, X, schema, **options, is_training=True)
+    matrix, schema = validate_table(
+        estimator, X, schema, allow_nan=allow_nan, pair_dtype=pair_dtype, is_training=True
+    )
     estimator._row_labels = storable_labels(row_labels(X))
     return matrix, schema
 
@@ -102,7 +102,7 @@ def validate_table(
     schema: TableSchema | None,
     *,
     allow_nan: bool,
-    pair_dtype: Dtype,
+    pair_dtype: np.dtype,
     learn_categories: bool = False,
     is_training: bool = False,
 ) -> tuple[Floats, TableSchema]:
@@ -148,8 +148,6 @@ def validate_target(
             f"y has {y.shape[1]} columns, but the base estimator predicts one output; wrap it in "
             "sklearn.multioutput.MultiOutputRegressor."
         )
-    if y.ndim > 2:
-        raise ValueError(f"y should be a 1d array or have one row per sample, got shape {y.shape}.")
     if not multi_output:
         y = column_or_1d(y, warn=True)
     if y.dtype.kind not in "fiub":
@@ -246,9 +244,7 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
             "categorical_features must be 'from_dtype', None, or a list of columns, not "
             f"{categorical_features!r}."
         ) from None
-    if not is_table(X) and np.ndim(X) != 2:
-        raise ValueError(f"Expected 2D array, got an array of shape {np.shape(X)} instead.")
-    names = column_list(X)[1] if is_table(X) else list(range(np.shape(X)[1]))
+    names = column_list(X)[1]
     if chosen and all(isinstance(item, bool | np.bool_) for item in chosen):
         if len(chosen) != len(names):
             raise ValueError(
@@ -266,7 +262,7 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
     return indices
 
 
-def _numbers_from_objects(y: NDArray[Any]) -> Floats:
+def _numbers_from_objects(y: np.ndarray) -> Floats:
     numbers = np.empty(y.shape)
     for position, value in enumerate(y.flat):
         try:
@@ -278,7 +274,7 @@ def _numbers_from_objects(y: NDArray[Any]) -> Floats:
 
 
 def check_finite(
-    matrix: Floats, names: list[Hashable] | None, allow_nan: bool, dtype: Dtype
+    matrix: Floats, names: Sequence[Hashable] | None, allow_nan: bool, dtype: np.dtype
 ) -> None:
     """Refuse infinite values and, unless `allow_nan`, missing ones; the message names the cell."""
     bad = ~np.isfinite(matrix)
@@ -297,7 +293,7 @@ def check_finite(
     _check_size("X", matrix, dtype)
 
 
-def _check_size(name: str, matrix: Floats, dtype: Dtype) -> None:
+def _check_size(name: str, matrix: Floats, dtype: np.dtype) -> None:
     largest = _LARGEST[dtype]
     with np.errstate(invalid="ignore"):
         too_large = np.abs(matrix) > largest
