@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ from twinned.fitted.quantiles import (
 )
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats
+
+Parts = dict[str, Any]  # of a calibration, as a twin stores them
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,21 +53,14 @@ class Calibration:
         return cls(scores[order], scale, neighbors, None if rows is None else rows[order])
 
     @classmethod
-    def from_dict(
-        cls, parts: Mapping[str, Any], anchors_X: Floats, anchors_y: Floats
-    ) -> Calibration:
+    def from_dict(cls, parts: Parts, anchors_X: Floats, anchors_y: Floats) -> Calibration:
         """The calibration of a twin with these anchors, from the parts that it stores."""
-        names = ["width", "floor", "regressor", "regressor_floor"]
+        scale = ErrorScale(*(parts[field.name] for field in fields(ErrorScale)))
         metric = None if parts["metric"] is None else LearnedMetric(*parts["metric"])
-        return cls(
-            parts["scores"],
-            ErrorScale(*(parts[name] for name in names)),
-            NeighborFeatures(anchors_X, anchors_y, parts["columns"].tolist(), metric),
-            parts["rows"],
-            parts["settings"],
-        )
+        neighbors = NeighborFeatures(anchors_X, anchors_y, parts["columns"].tolist(), metric)
+        return cls(parts["scores"], scale, neighbors, parts["rows"], parts["settings"])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Parts:
         """The parts without the known rows."""
         learned = self.neighbors.learned
         return {

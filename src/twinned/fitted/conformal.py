@@ -18,7 +18,7 @@ from numbers import Integral
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.validation import check_is_fitted
 
@@ -151,8 +151,7 @@ def _fit_clone(model, X, y):
 class _BaseCalibrated:
     """A fitted model, a calibration, and the (row,) scores and error scales of held-out rows."""
 
-    def __init__(self, model):
-        self.model = model
+    model: BaseEstimator
 
     def _set(self, calibration, scores, scales):
         self._calibration, self.scores, self._scales = calibration, scores, scales
@@ -201,7 +200,7 @@ class Calibrated(_BaseCalibrated):
     """A fitted model with the scores of calibration rows."""
 
     def __init__(self, model, X_cal, y_cal, width):
-        super().__init__(model)
+        self.model = model
         mean, std = predict_with_std(model, X_cal)
         scale = ErrorScale(width, std_floor(model, std) if width == "std" else 0.0)
         neighbors = NeighborFeatures(X_cal, y_cal, columns=[])  # without any feature
@@ -242,7 +241,7 @@ class CrossCalibrated(_BaseCalibrated):
         random_state=0,
         predicted=None,
     ):
-        super().__init__(final)
+        self.model = final
         self.models, self._random_state, self._floors = models, random_state, []
         self._rows = np.concatenate([rows for _, rows in folds])
         self._fold = np.repeat(np.arange(len(folds)), [len(rows) for _, rows in folds])

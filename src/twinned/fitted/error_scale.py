@@ -65,10 +65,9 @@ class NeighborFeatures:
         """
         check_choice("metric", metric, ["euclidean", LEARNED])
         columns = [j for j in numeric_columns(X) if j not in categorical]
-        is_learned = metric == LEARNED and columns
-        return cls(
-            X, y, columns, learn_relevance(numeric_features(X, columns), y) if is_learned else None
-        )
+        if metric != LEARNED or not columns:
+            return cls(X, y, columns)
+        return cls(X, y, columns, learn_relevance(numeric_features(X, columns), y))
 
     def _standardize(self, values: Floats) -> Floats:
         """Features for distances, with missing values replaced by the mean."""

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.rows.formatting import split_unit
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.rows.schema import Floats, Indices
 
 Mask = NDArray[np.bool_]
 _N_STD = 3.0  # by which a number of rows exceeds the expected one

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 from twinned.rows.validation import check_choice
 
 PAIR_FEATURES = ("concat", "concat+difference", "difference")
@@ -36,26 +36,22 @@ class PairFeatures:
         self,
         kind: Any,
         schema: TableSchema,
-        dtype: np.dtype[Any],
-        selected: NDArray[np.intp] | None = None,
+        dtype: np.dtype,
+        selected: Indices | None = None,
     ) -> None:
         if not callable(kind) or isinstance(kind, type):
             check_choice("pair_features", kind, PAIR_FEATURES, " or a callable")
         self.kind = kind
         self.dtype = dtype
         self._selected = None if selected is None else schema.row_columns(selected)
-        self._n_encoded = schema.n_encoded
-        self._n_differences = schema.n_features
-        if self._selected is not None:
-            numeric, indicators, codes = self._selected
-            self._n_encoded = len(numeric) + len(indicators)
-            self._n_differences = len(numeric) + len(codes)
+        example = self._select(schema.to_rows(np.zeros((2, schema.n_features))))
+        n_numeric, n_indicators, n_codes = (part.shape[1] for part in example)
+        self._n_encoded = n_numeric + n_indicators
         if callable(kind):
-            example = schema.to_rows(np.zeros((2, schema.n_features)))
             self.width = self._call(example, example).shape[1]
         else:
             self.width = 2 * self._n_encoded * ("concat" in kind)
-            self.width += self._n_differences * ("difference" in kind)
+            self.width += (n_numeric + n_codes) * ("difference" in kind)
 
     @property
     def n_concatenated(self) -> int:
@@ -67,10 +63,9 @@ class PairFeatures:
     def bytes_per_pair(self) -> int:
         return self.width * self.dtype.itemsize
 
-    def build(self, first: Rows, second: Rows, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def build(self, first: Rows, second: Rows, out: Floats | None = None) -> Floats:
         """(..., width) in C order, for sides whose leading axes broadcast against each other."""
-        if self._selected is not None:
-            first, second = (side.take_columns(*self._selected) for side in (first, second))
+        first, second = self._select(first), self._select(second)
         leading = np.broadcast_shapes(first.codes.shape[:-1], second.codes.shape[:-1])
         if callable(self.kind):
             flat = [_flatten(side, leading) for side in (first, second)]
@@ -98,6 +93,9 @@ class PairFeatures:
                 out[..., column + n_numeric :] = category_mismatch(first.codes, second.codes)
         return out
 
+    def _select(self, rows: Rows) -> Rows:
+        return rows if self._selected is None else rows.take_columns(*self._selected)
+
     def layout(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(width,) role of each pair column, and the index of the feature it is made of.
 
@@ -124,7 +122,7 @@ class PairFeatures:
             source += [*numeric, *codes]
         return np.array(role, dtype=np.int64), np.array(source, dtype=np.int64)
 
-    def _call(self, first: Rows, second: Rows) -> NDArray[Any]:
+    def _call(self, first: Rows, second: Rows) -> Floats:
         rows = np.asarray(self.kind(first.features, second.features))
         if rows.ndim != 2 or len(rows) != len(first) or rows.dtype.kind not in "fiub":
             raise ValueError(

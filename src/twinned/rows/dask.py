@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import pickle
 import sys
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import validate_data
 
-_COLLECTIONS = (("dask.dataframe", "DataFrame"), ("dask.array", "Array"))
 
-
-def is_dask(X: Any) -> bool:
+def is_dask(X: object) -> bool:
     """Whether X is a Dask DataFrame or Array; Dask is not imported to find out."""
-    return any(_is_instance(X, module, name) for module, name in _COLLECTIONS)
+    return _is_array(X) or _is_instance(X, "dask.dataframe", "DataFrame")
 
 
-def predict_lazily(model: Any, X: Any, return_std: bool, n_outputs: int | None) -> Any:
+def predict_lazily(model, X, return_std, n_outputs):
     """`model.predict` of a Dask collection; `n_outputs` is None where y is one-dimensional.
 
     Of a DataFrame, a Series `prediction`, or a DataFrame `prediction_0`, … with several outputs; of
@@ -34,7 +32,7 @@ def predict_lazily(model: Any, X: Any, return_std: bool, n_outputs: int | None) 
     names = [f"{part}{suffix}" for part in parts for suffix in suffixes]
     table = map_rows(model, "predict", X, names, return_std=return_std)
 
-    def select(start: int) -> Any:
+    def select(start):
         if _is_array(table):
             return table[:, start] if n_outputs is None else table[:, start : start + n_outputs]
         chosen = names[start : start + len(suffixes)]
@@ -43,7 +41,7 @@ def predict_lazily(model: Any, X: Any, return_std: bool, n_outputs: int | None) 
     return (select(0), select(len(suffixes))) if return_std else select(0)
 
 
-def map_rows(model: Any, method: str, X: Any, names: list[str], **options: Any) -> Any:
+def map_rows(model, method, X, names, **options):
     """Columns of numbers, one row for each row of a Dask collection.
 
     `model.method(rows, **options)` of each partition is an array, or a tuple of arrays, with as
@@ -66,7 +64,7 @@ def map_rows(model: Any, method: str, X: Any, names: list[str], **options: Any) 
     )
 
 
-def explain_lazily(model: Any, X: Any, meta: pd.DataFrame, **options: Any) -> Any:
+def explain_lazily(model, X, meta, **options):
     """`model.explain` of a Dask collection; `meta` is a table of comparables without rows.
 
     The DataFrame has the index of X, in which the label of a query is repeated for its anchors, and
@@ -89,53 +87,46 @@ def explain_lazily(model: Any, X: Any, meta: pd.DataFrame, **options: Any) -> An
 # --- tasks ------------------------------------------------------------------------------------
 
 
-def _delay_call(model: Any, method: str, options: dict[str, Any]) -> Any:
-    """A task whose result is the model, the name of its method and options."""
+def _delay_call(model, method, options):
+    """A task whose result is the method of the model with these options."""
     import cloudpickle
     from dask.base import tokenize
     from dask.delayed import delayed
 
-    content = cloudpickle.dumps((model, method, options))
+    content = cloudpickle.dumps(partial(getattr(model, method), **options))
     name = f"{type(model).__name__}-{method}-{tokenize(content)}"
     return delayed(pickle.loads, pure=True)(content, dask_key_name=name)
 
 
-def _call(call: tuple[Any, str, dict[str, Any]], rows: Any) -> Any:
-    model, method, options = call
-    return getattr(model, method)(rows, **options)
-
-
-def _stack(result: Any) -> np.ndarray:
+def _stack(result: np.ndarray | tuple[np.ndarray, ...]) -> np.ndarray:
     """(row, column) float64: an array or a tuple of arrays, side by side."""
     parts = result if isinstance(result, tuple) else (result,)
     return np.column_stack(parts).astype(np.float64, copy=False)
 
 
-def _rows_of_frame(frame: pd.DataFrame, call: Any, meta: pd.DataFrame) -> pd.DataFrame:
+def _rows_of_frame(frame, call, meta):
     if len(frame) == 0:
         return meta.set_index(frame.index)
-    return pd.DataFrame(_stack(_call(call, frame)), columns=meta.columns, index=frame.index)
+    return pd.DataFrame(_stack(call(frame)), columns=meta.columns, index=frame.index)
 
 
-def _rows_of_block(block: np.ndarray, call: Any, n_columns: int) -> np.ndarray:
+def _rows_of_block(block, call, n_columns):
     if len(block) == 0:
         return np.empty((0, n_columns))
-    return _stack(_call(call, block))
+    return _stack(call(block))
 
 
-def _explain_frame(
-    frame: pd.DataFrame, call: Any, meta: pd.DataFrame, as_array: bool
-) -> pd.DataFrame:
+def _explain_frame(frame, call, meta, as_array):
     if len(frame) == 0:
         return meta
     rows = frame.to_numpy() if as_array else frame.reset_index(drop=True)
-    table = _call(call, rows)
+    table = call(rows)
     index = frame.index.take(table["query"].to_numpy())
     table = table.assign(query=_query_labels(index)).set_index(index)
     return table.astype(meta.dtypes.to_dict())
 
 
-def _query_labels(index: pd.Index) -> Any:
+def _query_labels(index: pd.Index) -> np.ndarray | pd.Index:
     """Labels of queries: integers as they are, others as text."""
     if index.dtype.kind in "iu":
         return index.to_numpy()
@@ -145,13 +136,13 @@ def _query_labels(index: pd.Index) -> Any:
 # --- validation -------------------------------------------------------------------------------
 
 
-def check_in_memory(X: Any, name: str) -> None:
+def check_in_memory(X: object, name: str) -> None:
     """Raise for a Dask collection where a table or array is needed."""
     if is_dask(X):
         raise TypeError(f"{name} must be in memory, not a Dask collection; use {name}.compute().")
 
 
-def _check_features(model: Any, X: Any) -> None:
+def _check_features(model, X):
     """Raise for columns that are not those of the model, before any partition is computed."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got a Dask Array of shape {X.shape} instead.")
@@ -159,11 +150,11 @@ def _check_features(model: Any, X: Any) -> None:
     validate_data(model, example, reset=False, skip_check_array=True)
 
 
-def _is_array(X: Any) -> bool:
+def _is_array(X: object) -> bool:
     return _is_instance(X, "dask.array", "Array")
 
 
-def _is_instance(X: Any, module: str, name: str) -> bool:
+def _is_instance(X: object, module: str, name: str) -> bool:
     """Whether X is an instance of a class of a module, where that has been imported."""
-    kind = getattr(sys.modules.get(module), name, None)
-    return kind is not None and isinstance(X, kind)
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(X, vars(loaded).get(name, ()))

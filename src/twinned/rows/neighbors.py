@@ -6,7 +6,7 @@ categorical features as indicators, or by a learned metric (`twinned.models.rele
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,7 +201,7 @@ def _origin(features: Floats) -> Floats:
     return np.where(one_sign & (high <= 2 * low), features[0], 0.0)
 
 
-def check_metric(metric: Any) -> str:
+def check_metric(metric: object) -> str:
     """Validate the name of a metric; a function could not be saved with the model."""
     if not isinstance(metric, str):
         raise TypeError(f"metric must be a name such as 'euclidean', not {metric!r}.")

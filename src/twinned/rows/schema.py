@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ _MAX_TEXTS = 20  # more different texts in most of the rows are taken for an ide
 # Labels of training rows: their number, characters of each, and bytes of JSON. A saved model, whose
 # JSON has at most 4 MB, can hold them.
 _MAX_LABELS, _MAX_LABEL, _MAX_LABEL_BYTES = 100_000, 10_000, 3_000_000
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.floating]
 Indices = NDArray[np.intp]
+Column = nw.Series | np.ndarray  # of a data frame, or of an array
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,9 @@ class Rows:
         """The rows at an index, slice or mask of the first axis."""
         return Rows(self.numeric[rows], self.one_hot[rows], self.codes[rows])
 
-    def take_columns(self, numeric: Any, indicators: Any, codes: Any) -> Rows:
+    def take_columns(self, *columns: Indices) -> Rows:
         """Some columns of each of the three arrays."""
-        return Rows(
-            self.numeric[..., numeric], self.one_hot[..., indicators], self.codes[..., codes]
-        )
+        return Rows(*(part[..., chosen] for part, chosen in zip(self, columns, strict=True)))
 
     def as_queries(self) -> Rows:
         """(n, …) → (n, 1, …), to broadcast against `as_anchors` to all pairs."""
@@ -90,7 +89,7 @@ class TableSchema:
     """
 
     kinds: list[str]
-    categories: list[list[Any]]
+    categories: list[list[Hashable]]
     n_indicators: list[int]
 
     @classmethod
@@ -123,9 +122,7 @@ class TableSchema:
     def n_features(self) -> int:
         return len(self.kinds)
 
-    def row_columns(
-        self, features: NDArray[np.intp]
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    def row_columns(self, features: Indices) -> tuple[Indices, Indices, Indices]:
         """The columns of `Rows.numeric`, `one_hot` and `codes` that belong to these features.
 
         >>> schema = TableSchema(["numeric", "categorical"], [[], ["brick", "wood"]], [0, 2])
@@ -139,7 +136,7 @@ class TableSchema:
             np.flatnonzero(np.isin(self.categorical, features)),
         )
 
-    def encoded_columns(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+    def encoded_columns(self, features: Indices) -> Indices:
         """The columns of `Rows.features` that belong to these features."""
         numeric, indicators, _ = self.row_columns(features)
         return np.concatenate([numeric, len(self.numeric) + indicators])
@@ -166,12 +163,12 @@ class TableSchema:
         return Rows(matrix[:, self.numeric], one_hot, matrix[:, self.categorical])
 
 
-def is_table(X: Any) -> bool:
+def is_table(X: object) -> bool:
     """Whether X is a data frame with named, typed columns (pandas, polars and others)."""
     return isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame)
 
 
-def column_list(X: Any) -> tuple[list[Any], list[Any]]:
+def column_list(X):
     """The columns of a table or two-dimensional array, and their names or indices."""
     if is_table(X):
         frame = nw.from_native(X, eager_only=True)
@@ -180,15 +177,15 @@ def column_list(X: Any) -> tuple[list[Any], list[Any]]:
     return list(array.T), list(range(array.shape[1]))
 
 
-def row_labels(X: Any) -> list[Any] | None:
+def row_labels(X: object) -> list[Hashable] | None:
     """Labels of the rows of a pandas table: strings or numbers; None without an own index.
 
     >>> import pandas as pd
     >>> row_labels(pd.DataFrame({"area": [1.0, 2.0]}, index=["north", "south"]))
     ['north', 'south']
     """
-    index = getattr(X, "index", None)
-    if index is None or not is_table(X):
+    index = nw.maybe_get_index(nw.from_native(X, eager_only=True)) if is_table(X) else None
+    if index is None:
         return None
     labels = [_plain(value) for value in index]
     if labels == list(range(len(labels))):
@@ -196,7 +193,7 @@ def row_labels(X: Any) -> list[Any] | None:
     return [value if isinstance(value, str | int) else str(value) for value in labels]
 
 
-def storable_labels(labels: list[Any] | None) -> list[Any] | None:
+def storable_labels(labels: list[Hashable] | None) -> list[Hashable] | None:
     """Labels of training rows as a saved model can hold them; None if they are too large for it."""
     if labels is None or len(labels) > _MAX_LABELS:
         return None
@@ -204,7 +201,7 @@ def storable_labels(labels: list[Any] | None) -> list[Any] | None:
     return labels if len(json.dumps(labels)) <= _MAX_LABEL_BYTES else None
 
 
-def learn_schema(columns: Iterable[Any], categorical: set[int]) -> TableSchema:
+def learn_schema(columns: Iterable[Column], categorical: set[int]) -> TableSchema:
     """The schema of a training table.
 
     `categorical` are the indices of the columns that the user, or their dtype, declares as
@@ -212,18 +209,17 @@ def learn_schema(columns: Iterable[Any], categorical: set[int]) -> TableSchema:
     """
     schema = TableSchema([], [], [])
     for j, column in enumerate(columns):
-        kind, known = NUMERIC, []
-        if j in categorical:
-            kind, known = CATEGORICAL, _new_categories(column, [])
-        elif (levels := ordered_levels(column)) is not None:
-            kind, known = ORDINAL, levels
+        levels = ordered_levels(column)
+        is_categorical, is_ordinal = j in categorical, levels is not None
+        known = _new_categories(column, []) if is_categorical else levels or []
+        kind = CATEGORICAL if is_categorical else ORDINAL if is_ordinal else NUMERIC
         schema.kinds.append(kind)
         schema.categories.append(known)
-        schema.n_indicators.append(len(known) if kind == CATEGORICAL else 0)
+        schema.n_indicators.append(len(known) if is_categorical else 0)
     return schema
 
 
-def encode(schema: TableSchema, values: list[Any], names: list[Any]) -> Floats:
+def encode_columns(schema: TableSchema, values: list[Column], names: Sequence[Hashable]) -> Floats:
     """(n, n_features) float64: numeric values, codes of categories, NaN for missing values."""
     if not values:
         raise ValueError("Found a table with 0 feature(s) while a minimum of 1 is required.")
@@ -238,7 +234,7 @@ def encode(schema: TableSchema, values: list[Any], names: list[Any]) -> Floats:
     )
 
 
-def extend_schema(schema: TableSchema, values: list[Any]) -> TableSchema:
+def extend_schema(schema: TableSchema, values: list[Column]) -> TableSchema:
     """The schema with the new categories in `values` added, without indicators."""
     categories = [
         known + _new_categories(column, known) if kind == CATEGORICAL else known
@@ -273,21 +269,20 @@ def known_medians(values: Floats) -> Floats:
     return medians
 
 
-def is_categorical_dtype(column: Any) -> bool:
+def is_categorical_dtype(column: Column) -> bool:
     """Whether the dtype is an unordered category or text."""
-    if not isinstance(column, nw.Series):
-        return False
     if is_text_dtype(column):
         return True
-    return isinstance(column.dtype, nw.Categorical | nw.Enum) and ordered_levels(column) is None
+    is_category = isinstance(column.dtype, nw.Categorical | nw.Enum)
+    return is_category and ordered_levels(column) is None
 
 
-def is_text_dtype(column: Any) -> bool:
+def is_text_dtype(column: Column) -> bool:
     """Whether a column of a table holds plain strings, also in a pandas column of objects."""
     return isinstance(column, nw.Series) and column.dtype == nw.String and len(column) > 0
 
 
-def check_text_column(column: Any, name: Any) -> None:
+def check_text_column(column: nw.Series, name: Hashable) -> None:
     """Raise or warn where plain strings, which become categories, seem to be something else.
 
     Numbers written as text raise a `ValueError`. Numbers among text, and texts that differ in most
@@ -316,24 +311,24 @@ def check_text_column(column: Any, name: Any) -> None:
     )
 
 
-def is_numeric_dtype(column: Any) -> bool:
+def is_numeric_dtype(column: Column) -> bool:
     """Whether the dtype is numeric or boolean."""
     if not isinstance(column, nw.Series):
         return np.asarray(column).dtype.kind in "fiub"
     return bool(column.dtype.is_numeric() or column.dtype == nw.Boolean)
 
 
-def ordered_levels(column: Any) -> list[Any] | None:
+def ordered_levels(column: Column) -> list[Hashable] | None:
     """The levels of an ordered pandas category, lowest first; None for anything else."""
-    dtype: Any = column.to_native().dtype if isinstance(column, nw.Series) else None
-    if not getattr(dtype, "ordered", False):
+    dtype = column.to_native().dtype if isinstance(column, nw.Series) else None
+    if dtype is None or not getattr(dtype, "ordered", False):
         return None
     return [_plain(level) for level in dtype.categories]
 
 
-def to_numeric(column: Any, name: Any) -> Floats:
+def to_numeric(column: Column, name: Hashable) -> Floats:
     """(n,) float64; raises with the first value that is not a number."""
-    values = column
+    values: Iterable[object] = column
     if isinstance(column, nw.Series):
         if is_numeric_dtype(column):
             # polars and nullable pandas columns mark a missing value by null, not by NaN
@@ -343,14 +338,11 @@ def to_numeric(column: Any, name: Any) -> Floats:
                 f"Column {name!r} holds {column.dtype}; turn it into numbers first, such as days "
                 "since a fixed date."
             )
-        values = np.asarray(column.to_list(), dtype=object)
-    if np.iscomplexobj(values):
+        values = column.to_list()
+    elif np.iscomplexobj(column):
         raise ValueError(f"Complex data not supported: column {name!r}.")
-    numbers = np.empty(len(values))
+    numbers = np.empty(len(column))
     for row, value in enumerate(values):
-        if _is_missing(value):
-            numbers[row] = np.nan
-            continue
         if isinstance(value, str | bytes):
             raise ValueError(
                 f"Column {name!r} is not numeric: row {row} holds {value!r}. Convert it, or make "
@@ -358,7 +350,7 @@ def to_numeric(column: Any, name: Any) -> Floats:
                 "'from_dtype'), or name it in the list categorical_features."
             )
         try:
-            numbers[row] = float(value)
+            numbers[row] = to_number(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"Column {name!r} is not numeric: row {row} holds {value!r} "
@@ -367,7 +359,14 @@ def to_numeric(column: Any, name: Any) -> Floats:
     return numbers
 
 
-def _as_codes(column: Any, name: Any, known: list[Any], *, strict: bool) -> Floats:
+def to_number(value: Any) -> float:
+    """A value of any type as a number; NaN if it is missing; raises for text."""
+    if isinstance(value, str | bytes):
+        raise ValueError("text")
+    return np.nan if _is_missing(value) else float(value)
+
+
+def _as_codes(column: Column, name: Hashable, known: list[Hashable], *, strict: bool) -> Floats:
     position = {value: code for code, value in enumerate(known)}
     n_known = len(position)
     codes = np.empty(len(column))
@@ -387,7 +386,7 @@ def _as_codes(column: Any, name: Any, known: list[Any], *, strict: bool) -> Floa
     return codes
 
 
-def unknown_categories(name: Any, values: Sequence[Any]) -> str:
+def unknown_categories(name: Hashable, values: Sequence[Hashable]) -> str:
     """Return the message of an `UnknownCategoryWarning`.
 
     >>> unknown_categories("solvent", ["water"])
@@ -398,17 +397,14 @@ def unknown_categories(name: Any, values: Sequence[Any]) -> str:
     shown = [text if len(text) <= 80 else f"{text[:79]}…" for text in map(repr, values[:3])]
     more = len(values) - len(shown)
     listed = ", ".join(shown) + (f" and {more} other{'s' * (more > 1)}" if more else "")
-    if len(values) == 1:
-        verb, counts = "was", "it counts"
-    else:
-        verb, counts = "were", "each counts"
+    verb, counts = ("was", "it counts") if len(values) == 1 else ("were", "each counts")
     return (
         f"Column {name!r}: {listed} {verb} not among the categories at fit; {counts} as different "
         "from all of them."
     )
 
 
-def _values(column: Any) -> list[Any]:
+def _values(column: Column) -> list[Hashable]:
     raw = column.to_list() if isinstance(column, nw.Series) else column
     values = [_plain(value) for value in raw]
     for row, value in enumerate(values):
@@ -421,7 +417,7 @@ def _values(column: Any) -> list[Any]:
     return values
 
 
-def _new_categories(column: Any, known: list[Any]) -> list[Any]:
+def _new_categories(column: Column, known: list[Hashable]) -> list[Hashable]:
     """The categories of a column that are not known yet, in order."""
     present = {value for value in _values(column) if not _is_missing(value)}
     return sorted(present - set(known), key=_sort_key)
@@ -440,12 +436,12 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
     # by name, as pandas.NA and pandas.NaT cannot be compared and pandas need not be imported
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _sort_key(value: Any) -> tuple[str, Any]:
+def _sort_key(value: object) -> tuple[str, Any]:
     return type(value).__name__, value if isinstance(value, str | int | float) else str(value)

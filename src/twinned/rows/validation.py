@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,23 +18,21 @@ from twinned.rows.schema import (
     TableSchema,
     check_text_column,
     column_list,
-    encode,
+    encode_columns,
     extend_schema,
     is_categorical_dtype,
     is_table,
     is_text_dtype,
     learn_schema,
+    to_number,
 )
 
 # Squares of differences, summed over the rows, must stay finite, else an estimator returns NaN
 # without an error. In float32 the limit is the largest difference that can be represented.
 _LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
 
-# Non-finite values are refused below, with their row and column.
-_ANY_NUMBER: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
 
-
-def check_integer(name: str, value: Any, minimum: int = 1) -> int:
+def check_integer(name: str, value: object, minimum: int = 1) -> int:
     """Validate an integer of at least `minimum`; booleans are refused.
 
     >>> check_integer("k", 3)
@@ -47,7 +45,7 @@ def check_integer(name: str, value: Any, minimum: int = 1) -> int:
     return int(value)
 
 
-def check_real(name: str, value: Any) -> float:
+def check_real(name: str, value: object) -> float:
     """Validate a finite number; booleans are refused."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, not {value!r}.")
@@ -57,7 +55,7 @@ def check_real(name: str, value: Any) -> float:
     return number
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str], otherwise: str = "") -> None:
+def check_choice(name: str, value: object, choices: Sequence[str], otherwise: str = "") -> None:
     """Validate one of several strings; `otherwise` names other valid types in the message."""
     if not isinstance(value, str) or value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
@@ -65,14 +63,14 @@ def check_choice(name: str, value: Any, choices: Sequence[str], otherwise: str =
         raise kind(f"{name} must be one of {listed}{otherwise}, not {value!r}.")
 
 
-def check_bool(name: str, value: Any) -> bool:
+def check_bool(name: str, value: object) -> bool:
     """Validate True or False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, not {value!r}.")
     return bool(value)
 
 
-def check_n_jobs(n_jobs: Any) -> None:
+def check_n_jobs(n_jobs: object) -> None:
     """Validate n_jobs as in scikit-learn: None or a nonzero integer."""
     if n_jobs is None:
         return
@@ -83,53 +81,53 @@ def check_n_jobs(n_jobs: Any) -> None:
 
 
 def validate_training_table(
-    estimator: Any, X: Any, categorical_features: Any, *, allow_nan: bool, pair_dtype: np.dtype[Any]
+    estimator: Any, X: object, categorical_features: Any, *, allow_nan: bool, pair_dtype: np.dtype
 ) -> tuple[Floats, TableSchema]:
     """Validate and encode a training table: the (n, n_features) float64 matrix and its schema."""
     _refuse_lazy(X)
     declared = _declared_indices(X, categorical_features)
-    if declared or is_table(X):
-        values, names = column_list(X)
-        validate_data(estimator, X, reset=True, skip_check_array=True)
-        schema = learn_schema(values, declared)
-        matrix = check_array(encode(schema, values, names), **_ANY_NUMBER, ensure_min_samples=2)
-    else:
-        matrix = validate_data(estimator, X, reset=True, **_ANY_NUMBER, ensure_min_samples=2)
-        schema, names = TableSchema.all_numeric(matrix.shape[1]), None
-    check_finite(matrix, names, allow_nan, pair_dtype)
+    schema = learn_schema(column_list(X)[0], declared) if declared or is_table(X) else None
+    matrix, schema = validate_table(
+        estimator, X, schema, allow_nan=allow_nan, pair_dtype=pair_dtype, is_training=True
+    )
     return matrix, schema
 
 
 def validate_table(
-    estimator: Any,
-    X: Any,
-    schema: TableSchema,
+    estimator: object,
+    X: object,
+    schema: TableSchema | None,
     *,
     allow_nan: bool,
-    pair_dtype: np.dtype[Any],
+    pair_dtype: np.dtype,
     learn_categories: bool = False,
+    is_training: bool = False,
 ) -> tuple[Floats, TableSchema]:
     """Validate and encode a table by the schema of the training table.
 
     Returns the (n, n_features) float64 matrix and the schema, which with `learn_categories`
-    includes new categories.
+    includes new categories. The schema of an array without categories need not be given.
     """
     _refuse_lazy(X)
+    # non-finite values are refused below, with their row and column
+    options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
+    options["ensure_min_samples"] = 2 if is_training else 1
     names = None
-    if is_table(X) or not schema.is_all_numeric:
+    if schema is not None and (is_table(X) or not schema.is_all_numeric):
         values, names = column_list(X)
-        validate_data(estimator, X, reset=False, skip_check_array=True)
+        validate_data(estimator, X, reset=is_training, skip_check_array=True)
         if learn_categories:
             schema = extend_schema(schema, values)
-        matrix = check_array(encode(schema, values, names), **_ANY_NUMBER)
+        matrix = check_array(encode_columns(schema, values, names), **options)
     else:
-        matrix = validate_data(estimator, X, reset=False, **_ANY_NUMBER)
+        matrix = validate_data(estimator, X, reset=is_training, **options)
+        schema = schema or TableSchema.all_numeric(matrix.shape[1])
     check_finite(matrix, names, allow_nan, pair_dtype)
     return matrix, schema
 
 
 def validate_target(
-    estimator: Any, y: Any, n_rows: int, *, multi_output: bool, unlabelled: bool = False
+    estimator: object, y: Any, n_rows: int, *, multi_output: bool, unlabelled: bool = False
 ) -> Floats:
     """Validate y: (n,) or, with several outputs, (n, n_outputs); float64 and finite.
 
@@ -147,13 +145,11 @@ def validate_target(
             f"y has {y.shape[1]} columns, but the base estimator predicts one output; wrap it in "
             "sklearn.multioutput.MultiOutputRegressor."
         )
-    if y.ndim > 2:
-        raise ValueError(f"y should be a 1d array or have one row per sample, got shape {y.shape}.")
     if not multi_output:
         y = column_or_1d(y, warn=True)
     if y.dtype.kind not in "fiub":
         y = _numbers_from_objects(y)
-    y = check_array(y, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name="y")
+    y = y.astype(np.float64)
     bad = ~np.isfinite(y)
     if unlabelled:
         is_labelled = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
@@ -175,13 +171,13 @@ def validate_target(
     return y
 
 
-def count_rows(X: Any) -> int:
+def count_rows(X: object) -> int:
     """The number of rows of a table or array."""
     _refuse_lazy(X)
     return num_samples(X)
 
 
-def check_sample_weight(sample_weight: Any, n_rows: int) -> Floats | None:
+def check_sample_weight(sample_weight: object, n_rows: int) -> Floats | None:
     """Validate sample weights: (n,) float64, finite and not negative, or None."""
     if sample_weight is None:
         return None
@@ -207,7 +203,7 @@ def check_sample_weight(sample_weight: Any, n_rows: int) -> Floats | None:
 
 
 @contextmanager
-def restore_on_failure(estimator: Any) -> Iterator[None]:
+def restore_on_failure(estimator: object) -> Iterator[None]:
     """Context in which an exception restores the attributes of the estimator."""
     before = dict(estimator.__dict__)
     try:
@@ -218,7 +214,7 @@ def restore_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
-def _refuse_lazy(X: Any) -> None:
+def _refuse_lazy(X: object) -> None:
     if not is_table(X) and hasattr(X, "collect_schema"):
         raise TypeError(f"X is lazy ({type(X).__name__}); call .collect() first.")
 
@@ -245,15 +241,13 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
             "categorical_features must be 'from_dtype', None, or a list of columns, not "
             f"{categorical_features!r}."
         ) from None
-    if not is_table(X) and np.ndim(X) != 2:
-        raise ValueError(f"Expected 2D array, got an array of shape {np.shape(X)} instead.")
-    names = column_list(X)[1] if is_table(X) else list(range(np.shape(X)[1]))
+    names = column_list(X)[1]
     if chosen and all(isinstance(item, bool | np.bool_) for item in chosen):
         if len(chosen) != len(names):
             raise ValueError(
                 f"categorical_features is a mask of {len(chosen)} for {len(names)} columns."
             )
-        return {j for j, is_categorical in enumerate(chosen) if is_categorical}
+        chosen = np.flatnonzero(chosen).tolist()
     indices = set()
     for item in chosen:
         if isinstance(item, str) and item in names:
@@ -265,21 +259,19 @@ def _declared_indices(X: Any, categorical_features: Any) -> set[int]:
     return indices
 
 
-def _numbers_from_objects(y: NDArray[Any]) -> Floats:
-    out = np.empty(y.shape)
+def _numbers_from_objects(y: np.ndarray) -> Floats:
+    numbers = np.empty(y.shape)
     for position, value in enumerate(y.flat):
         try:
-            if isinstance(value, str | bytes):
-                raise ValueError("text")
-            out.flat[position] = np.nan if value is None else float(value)
+            numbers.flat[position] = to_number(value)
         except (TypeError, ValueError):
             message = f"y must be numeric, but holds {value!r} (value {position})."
             raise ValueError(message) from None
-    return out
+    return numbers
 
 
 def check_finite(
-    matrix: Floats, names: list[Any] | None, allow_nan: bool, dtype: np.dtype[Any]
+    matrix: Floats, names: Sequence[Hashable] | None, allow_nan: bool, dtype: np.dtype
 ) -> None:
     """Refuse infinite values and, unless `allow_nan`, missing ones; the message names the cell."""
     bad = ~np.isfinite(matrix)
@@ -298,7 +290,7 @@ def check_finite(
     _check_size("X", matrix, dtype)
 
 
-def _check_size(name: str, matrix: Floats, dtype: np.dtype[Any]) -> None:
+def _check_size(name: str, matrix: Floats, dtype: np.dtype) -> None:
     largest = _LARGEST[dtype]
     with np.errstate(invalid="ignore"):
         too_large = np.abs(matrix) > largest
@@ -310,5 +302,5 @@ def _check_size(name: str, matrix: Floats, dtype: np.dtype[Any]) -> None:
         )
 
 
-def _first_index(found: NDArray[np.bool_]) -> tuple[int, ...]:
-    return tuple(np.argwhere(found)[0].tolist())
+def _first_index(mask: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(np.argwhere(mask)[0].tolist())

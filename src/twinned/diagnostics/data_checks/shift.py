@@ -11,7 +11,7 @@ from twinned.diagnostics.result import format_percent
 from twinned.fitted.applicability import ApplicabilityDomain, count_outside
 from twinned.fitted.known_values import is_unlikely
 from twinned.models.relevance import learn_relevance
-from twinned.rows.schema import Floats, column_list, encode, extend_schema, is_table
+from twinned.rows.schema import Floats, column_list, encode_columns, extend_schema, is_table
 
 _MAX_ROWS = 200  # of which the metric is learned
 
@@ -58,4 +58,4 @@ def _encode(table: CheckedTable, X_new: Any) -> Floats:
     if missing:
         raise ValueError(f"The new rows lack the features {list_names(missing)}.")
     columns = [by_name[name] for name in table.names]
-    return encode(extend_schema(table.schema, columns), columns, table.names)
+    return encode_columns(extend_schema(table.schema, columns), columns, table.names)
