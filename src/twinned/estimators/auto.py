@@ -400,13 +400,10 @@ class AutoTwinRegressor(BaseTwin):
 
     def _make_model(self) -> BlendModel:
         """The difference model; the same object as long as nothing has changed."""
-        model: BlendModel | None = vars(self).get("_model")
         correlation, anchors = self.replicate_correlation_, self._anchors
-        known_correlation = 0.0
-        if model is not None and model.replicates is not None:
-            known_correlation = model.replicates.correlation
-        if model is None or model.anchors is not anchors or known_correlation != correlation:
-            model = self._model = BlendModel(
+
+        def make() -> BlendModel:
+            return BlendModel(
                 self.fitted_members_,
                 self.member_weights_,
                 self._spread_weights,
@@ -414,7 +411,8 @@ class AutoTwinRegressor(BaseTwin):
                 anchors,
                 ReplicateWeights(correlation, anchors.X) if correlation > 0 else None,
             )
-        return model
+
+        return self._reuse_model(lambda model: model.correlation == correlation, make)
 
     def _weight_strategy(self) -> WeightStrategy:
         return self._make_model().replicates or UniformWeights()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,6 +22,8 @@ from twinned.pairing.weights import WeightStrategy, as_weight_strategy
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats, TableSchema, row_labels, storable_labels
 from twinned.rows.validation import validate_table, validate_target
+
+Model = TypeVar("Model", bound=DifferenceModel)
 
 
 class BaseTwin(TwinMethods, BaseEstimator, ABC):
@@ -42,6 +45,13 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     @abstractmethod
     def _make_model(self) -> DifferenceModel:
         """The fitted difference model, for the present parameters."""
+
+    def _reuse_model(self, is_current: Callable[[Any], bool], make: Callable[[], Model]) -> Model:
+        """The model that was last bound to the anchors, if it is current, or a new one."""
+        models = self._anchors.models
+        if not models or not is_current(models[0]):
+            models[:] = [make()]
+        return models[0]
 
     def _row_scale(self) -> RowScale | None:
         """The scale of the features that the model is fitted to, or None."""
@@ -189,7 +199,6 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         anchors = state.pop("_anchors", None)
-        state.pop("_model", None)
         if anchors is not None and (metric := anchors.derived_metric) is not None:
             state["_anchor_metric"] = tuple(metric)  # so that a copy need not learn it again
         return state

@@ -437,21 +437,13 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _make_model(self) -> SklearnDifferenceModel:
         """The difference model; the same object as long as nothing has changed."""
-        model: SklearnDifferenceModel | None = vars(self).get("_model")
-        if (
-            model is None
-            or model.estimator is not self.estimator_
-            or model.symmetric != self.symmetric
-        ):
-            limit = parse_memory_limit(self.memory_limit)
-            model = self._model = SklearnDifferenceModel(
-                self.estimator_,
-                self._features,
-                self._y_unit,
-                symmetric=self.symmetric,
-                cache_bytes=_CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3),
-            )
-        return model
+        limit = parse_memory_limit(self.memory_limit)
+        cache_bytes = _CACHE_BYTES if limit is None else min(_CACHE_BYTES, limit // 3)
+        parts = self.estimator_, self._features, self._y_unit, self.symmetric, cache_bytes
+        return self._reuse_model(
+            lambda model: model.estimator is self.estimator_ and model.symmetric == self.symmetric,
+            lambda: SklearnDifferenceModel(*parts),
+        )
 
     def prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""

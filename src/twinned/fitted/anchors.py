@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from twinned.fitted.applicability import ApplicabilityDomain
+from twinned.models.protocol import DifferenceModel
 from twinned.models.relevance import learn_relevance
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Rows, TableSchema
@@ -55,6 +56,7 @@ class Anchors:
     fitted_metric: LearnedMetric | None = None  # learned in the fit, where a strategy needed it
     n_jobs: int | None = None  # of neighbor searches
     indices: dict[str, NeighborIndex] = field(default_factory=dict)  # by metric, as needed
+    models: list[DifferenceModel] = field(default_factory=list)  # the last one bound to them
 
     def __len__(self) -> int:
         return len(self.X)

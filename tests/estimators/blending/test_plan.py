@@ -161,9 +161,9 @@ def test_a_member_that_fails_is_not_tried_with_less_effort(fits, monkeypatch):
 def test_the_time_of_imputation_is_not_that_of_the_first_member(monkeypatch):
     now, impute = [0.0], plan.impute_folds
 
-    def slow(schema, rows):
+    def slow(rows):
         now[0] += 50.0
-        return impute(schema, rows)
+        return impute(rows)
 
     monkeypatch.setattr(plan, "impute_folds", slow)
     monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: now[0]))

@@ -49,6 +49,11 @@ class BlendModel:
         return self.anchors.schema
 
     @property
+    def correlation(self) -> float:
+        """That of replicates."""
+        return 0.0 if self.replicates is None else self.replicates.correlation
+
+    @property
     def used(self) -> Indices:
         """Indices of the members that have weight."""
         return np.flatnonzero(self.weights)
