@@ -21,6 +21,7 @@ from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blocks import Queries
 from twinned.estimators.neural_base import BaseNeural
 from twinned.estimators.predictor import TwinPredictor
+from twinned.intervals.stored import StoredIntervals
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.protocol import DifferenceModel
 from twinned.pairing.anchors import AnchorStrategy
@@ -113,6 +114,11 @@ def predict_networks(model: BaseNeural, matrix: Floats) -> Floats:
 def has_one_dimensional_target(model: BaseTwin | BaseNeural) -> bool:
     """Whether y was one-dimensional in the fit."""
     return model.anchors_y_.ndim == 1 if isinstance(model, BaseTwin) else model._one_dimensional
+
+
+def read_intervals(model: BaseEstimator) -> StoredIntervals | None:
+    """The calibration that a model stores, or None."""
+    return StoredIntervals(model) if hasattr(model, "intervals_") else None
 
 
 def read_members(blend: AutoTwinRegressor) -> tuple[list[FittedMember], Floats]:

@@ -11,18 +11,19 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from twinned._version import __version__
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.explain import feature_labels
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.export.c.core import VALUE, Core, Singles
-from twinned.export.c.header import PERCENTS, Comparables, IntervalTable, SelfTest, write_header
+from twinned.export.c.header import PERCENTS, Comparables, IntervalTable, write_header
 from twinned.export.c.networks import NetworkCore
 from twinned.export.c.pairs import PairCore, check_single_output
 from twinned.export.fitted_state import (
+    TwinState,
     predict_networks,
+    read_intervals,
     read_networks,
     read_queries,
     read_schema,
@@ -31,8 +32,7 @@ from twinned.export.fitted_state import (
 from twinned.export.members import describe_alternatives
 from twinned.export.thinning import thin
 from twinned.intervals.error_scale import RELATIVE_FLOOR, positive_scale
-from twinned.intervals.stored import StoredIntervals, quantile_rank
-from twinned.models.neural.difference_model import NeuralDifferenceModel
+from twinned.intervals.stored import quantile_rank
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.weights import UniformWeights
 from twinned.persistence.archive import write_atomically
@@ -144,27 +144,27 @@ def to_c(
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
         raise ValueError(f"name must be an identifier of C such as 'twin', not {name!r}.")
-    check_is_fitted(model)
-    if isinstance(model, SemiSupervisedTwinRegressor):
-        model = model.twin_
-    if isinstance(model, AutoTwinRegressor):
-        raise TypeError(f"C export does not support blends; {describe_alternatives(model)}")
-    if n_anchors is not None:
-        if not isinstance(model, BaseTwin):
-            raise ValueError(f"n_anchors is for twins; {type(model).__name__} has no anchors.")
-        model = thin(model, n_anchors)
+    model = _exportable(model, n_anchors)
     core = read_core(model)
     rows = _example_rows(model, core)
     predicted, _ = core.predict(rows)
     apart = np.abs(predicted - _predict(model, rows))
-    comparables = _comparables(model)
+    comparables = _comparables(model, core)
     intervals = _intervals(model, core, X_cal, y_cal)
     schema = read_schema(model)
-    names = [str(label) for label in feature_labels(model, schema.n_features)]
-    self_test = _self_test(model, rows, predicted)
-    comment = _describe(model, apart)
+    names = feature_labels(model, schema.n_features)
     text, flash_bytes = write_header(
-        name, core, comment, schema, names, comparables, intervals, self_test
+        name,
+        core,
+        schema,
+        names,
+        model_name=type(model).__name__,
+        apart=apart,
+        comparables=comparables,
+        intervals=intervals,
+        test_rows=rows[-_N_TEST_ROWS:],
+        test_values=predicted[-_N_TEST_ROWS:],
+        tolerance=_tolerance(model, predicted),
     )
     write_atomically(Path(path), text.encode())
     return CExport(
@@ -180,13 +180,27 @@ def to_c(
     )
 
 
+def _exportable(model: BaseEstimator, n_anchors: int | None) -> BaseEstimator:
+    """The model that is written, with fewer anchors where a number is given."""
+    check_is_fitted(model)
+    if isinstance(model, SemiSupervisedTwinRegressor):
+        model = model.twin_
+    if isinstance(model, AutoTwinRegressor):
+        raise TypeError(f"C export does not support blends; {describe_alternatives(model)}")
+    if n_anchors is not None:
+        if not isinstance(model, BaseTwin):
+            raise ValueError(f"n_anchors is for twins; {type(model).__name__} has no anchors.")
+        model = thin(model, n_anchors)
+    return model
+
+
 def read_core(model: BaseEstimator) -> Core:
     """The parts of a twin, of networks, or of trees or a linear model that predict y itself."""
     if isinstance(model, BaseTwin):
         state = read_twin(model)
         check_single_output(state.anchors_y.shape[1])
         of_pairs = isinstance(state.model, SklearnDifferenceModel)
-        return (PairCore if of_pairs else NetworkCore).of_twin(state, _anchor_weights(model))
+        return (PairCore if of_pairs else NetworkCore).of_twin(state, _anchor_weights(model, state))
     if isinstance(model, NeuralRegressor):
         networks = read_networks(model)
         check_single_output(networks.shape.n_outputs)
@@ -194,9 +208,8 @@ def read_core(model: BaseEstimator) -> Core:
     return PairCore.of_regressor(model)
 
 
-def _anchor_weights(twin: BaseTwin) -> Floats:
+def _anchor_weights(twin: BaseTwin, state: TwinState) -> Floats:
     """(anchor,) weights that sum to one; raises where they depend on the query."""
-    state = read_twin(twin)
     if state.nearest is not None:
         raise ValueError(
             f"C export needs the same anchors for all queries, not anchors={twin.anchors!r}; use "
@@ -212,22 +225,11 @@ def _anchor_weights(twin: BaseTwin) -> Floats:
     return weights / weights.sum()
 
 
-def _describe(model: BaseEstimator, apart: Floats) -> list[str]:
-    return [
-        f"{type(model).__name__}, exported by twinned {__version__} as float32.",
-        f"Largest difference to predict on {len(apart)} rows: {apart.max():.3g}; root mean square "
-        f"{np.sqrt(np.mean(apart**2)):.3g}.",
-        "FLASH_BYTES are the bytes of the tables of predict, RAM_BYTES those of its arrays on the "
-        "stack.",
-    ]
-
-
-def _self_test(model: BaseEstimator, rows: Singles, predicted: Floats) -> SelfTest:
-    """The last of the example rows, with a tolerance by the spread of y."""
-    expected = predicted[-_N_TEST_ROWS:]
+def _tolerance(model: BaseEstimator, predicted: Floats) -> float:
+    """The tolerance of the self-test, by the spread of y."""
     of_anchors = np.std(model.anchors_y_) if isinstance(model, BaseTwin) else 0.0
-    spread = max(float(np.std(predicted)), float(of_anchors), 1e-6 * float(np.abs(expected).max()))
-    return SelfTest(rows[-_N_TEST_ROWS:], expected, _TOLERANCE * spread)
+    smallest = 1e-6 * float(np.abs(predicted[-_N_TEST_ROWS:]).max())
+    return _TOLERANCE * max(float(np.std(predicted)), float(of_anchors), smallest)
 
 
 def _example_rows(model: BaseEstimator, core: Core) -> Singles:
@@ -241,9 +243,7 @@ def _example_rows(model: BaseEstimator, core: Core) -> Singles:
     schema, columns = read_schema(model), core.columns
     n_rows = min(_N_COMPARED_ROWS, max(_N_COMPARED_ESTIMATES // len(core.weights), 20)) // 2
     rows: Floats = rng.normal(size=(n_rows, schema.n_features))
-    anchors = None
-    if isinstance(model, BaseTwin) and core.anchors is not None:
-        anchors = core.anchors.astype(np.float64)
+    anchors = np.asarray(core.anchors, dtype=float) if isinstance(model, BaseTwin) else None
     if columns.mean is not None and columns.spread is not None:
         numeric = columns.code == VALUE
         feature = columns.feature[numeric]
@@ -270,19 +270,14 @@ def _predict(model: BaseEstimator, rows: Singles) -> Floats:
     return np.ravel(model.predict(matrix))
 
 
-def _comparables(model: BaseEstimator) -> Comparables | None:
+def _comparables(model: BaseEstimator, core: Core) -> Comparables | None:
     """The nearest anchor by the learned metric, on the columns that the model uses."""
     if not isinstance(model, BaseTwin):
         return None
-    state = read_twin(model)
-    metric, used = state.learned_metric(), slice(None)
-    if isinstance(state.model, NeuralDifferenceModel) and state.model.columns is not None:
-        used = state.model.columns
-    return Comparables(
-        np.asarray(model.anchor_rows_),
-        metric.center[used].astype(np.float32),
-        metric.scale[used].astype(np.float32),
-    )
+    metric = read_twin(model).learned_metric()
+    selected = core.networks.columns if isinstance(core, NetworkCore) else None
+    used = np.arange(len(metric.center)) if selected is None else selected
+    return Comparables(np.asarray(model.anchor_rows_), metric.center[used], metric.scale[used])
 
 
 def _intervals(
@@ -300,12 +295,11 @@ def _intervals(
         floor = RELATIVE_FLOOR * float(np.mean(std))
         scores = np.sort(np.abs(y - mean) / positive_scale(std, floor))
         return IntervalTable(_factors(scores), floor, is_constant=floor == 0)
-    stored = getattr(model, "intervals_", None)
-    if stored is None or stored["width"] == "learned":
+    stored = read_intervals(model)
+    if stored is None or stored.scale.width == "learned":
         return None
-    floor = float(stored["floor"])
-    is_constant = stored["width"] == "constant" or floor == 0
-    return IntervalTable(_factors(StoredIntervals(model).scores), floor, is_constant)
+    is_constant = stored.scale.width == "constant" or stored.scale.floor == 0
+    return IntervalTable(_factors(stored.scores), float(stored.scale.floor), is_constant)
 
 
 def _factors(scores: Floats) -> Floats:

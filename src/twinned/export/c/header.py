@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
-from textwrap import fill
+from textwrap import fill, indent
 from typing import NamedTuple
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import ArrayLike, NDArray
 
-from twinned.export.c.core import Core, Singles
+from twinned._version import __version__
+from twinned.export.c.core import Core
 from twinned.rows.schema import CATEGORICAL, NUMERIC, Floats, TableSchema
 
 PERCENTS = range(50, 100)  # confidences of intervals
 _MAX_LISTED = 50  # categories of a feature that are listed
-_TYPES = {
-    "float": np.float32,
-    "int16_t": np.int16,
-    "int32_t": np.int32,
-    "uint8_t": np.uint8,
-    "uint16_t": np.uint16,
-    "uint32_t": np.uint32,
-}
 
 
 class Comparables(NamedTuple):
     """What the nearest anchor of a row is computed from."""
 
     rows: NDArray[np.intp]  # (anchor,) rows of the training table
-    center: Singles  # (column,), in place of a missing value
-    scale: Singles  # (column,), by which columns are multiplied
+    center: Floats  # (column,), in place of a missing value
+    scale: Floats  # (column,), by which columns are multiplied
 
 
 class IntervalTable(NamedTuple):
@@ -40,14 +33,6 @@ class IntervalTable(NamedTuple):
     factors: Floats  # of the confidences from 50 to 99 %; infinite where unknown
     floor: float
     is_constant: bool
-
-
-class SelfTest(NamedTuple):
-    """Rows whose predictions are compared with expected ones."""
-
-    rows: Singles  # (row, feature)
-    expected: Floats  # (row,)
-    tolerance: float
 
 
 class ConstantTables:
@@ -74,25 +59,20 @@ class ConstantTables:
         flat = np.ravel(np.asarray(values))
         if ctype == "uint":
             ctype = next(f"uint{bits}_t" for bits in (8, 16, 32) if flat.max() < 2**bits)
-        array = flat.astype(_TYPES[ctype])
+        array = flat.astype("float32" if ctype == "float" else ctype.removesuffix("_t"))
         self.n_bytes += array.nbytes
         numbers = ", ".join(map(float_literal if ctype == "float" else str, array))
-        indents = {"initial_indent": "    ", "subsequent_indent": "    "}
-        lines = fill(numbers, 96, break_on_hyphens=False, **indents)
+        lines = indent(fill(numbers, 92, break_on_hyphens=False), "    ")
         return f"static const {ctype} {self.prefix}_{name}[{len(array)}] = {{\n{lines}\n}};\n"
 
 
 def write_header(
-    name: str,
-    core: Core,
-    comment: list[str],
-    schema: TableSchema,
-    feature_names: list[str],
-    comparables: Comparables | None,
-    intervals: IntervalTable | None,
-    self_test: SelfTest,
+    name: str, core: Core, schema: TableSchema, feature_names: list[str], **parts: object
 ) -> tuple[str, int]:
-    """The text of the header, and the bytes of the tables that a prediction uses."""
+    """The text of the header, and the bytes of the tables that a prediction uses.
+
+    `parts` are further values of the template: those that do not depend on the core.
+    """
     environment = Environment(
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
@@ -105,14 +85,12 @@ def write_header(
         tables=tables,
         table=tables.write,
         guard=name.upper(),
-        comment=[_comment_text(line) for line in comment],
         names=feature_names,
         features=_describe_features(schema, feature_names),
-        comparables=comparables,
-        intervals=intervals,
-        self_test=self_test,
         percents=PERCENTS,
         two_pi=2.0 * np.pi,
+        version=__version__,
+        **parts,
     )
     (flash_bytes,) = re.findall(r"_FLASH_BYTES (\d+)$", text, re.MULTILINE)
     return text, int(flash_bytes)
@@ -155,11 +133,8 @@ def string_literal(text: str) -> str:
     r"""A string constant of C, in UTF-8.
 
     >>> print(string_literal('a "quoted" ü'))
-    "a \"quoted\" \303\274"
+    "a \042quoted\042 \303\274"
     """
     plain = set(range(32, 127)) - set(b'"\\?')
-    escapes = {ord('"'): '\\"', ord("\\"): "\\\\"}
-    parts = [
-        chr(byte) if byte in plain else escapes.get(byte, f"\\{byte:03o}") for byte in text.encode()
-    ]
+    parts = [chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode()]
     return f'"{"".join(parts)}"'

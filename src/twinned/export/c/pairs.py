@@ -32,20 +32,16 @@ class LinearScore(NamedTuple):
     @classmethod
     def of_steps(cls, steps: list[BaseEstimator], unit: float) -> LinearScore | None:
         """A linear model of the columns before its scalers; None for other estimators."""
-        linear, operations = read_linear(steps[-1]), []
-        for scaler in steps[:-1]:
-            operations.append(read_scaler(scaler))
+        linear, operations = read_linear(steps[-1]), [read_scaler(step) for step in steps[:-1]]
         if linear is None or None in operations:
             return None
         check_single_output(len(linear[0]))
         coefficients, intercept = linear[0][0], float(linear[1][0])
-        for scaling in reversed(operations):
-            for operator, values in reversed(scaling or []):
-                if operator in ("Mul", "Div"):
-                    factor = values if operator == "Mul" else 1.0 / values
-                    coefficients = coefficients * factor
-                else:
-                    intercept += float(values @ coefficients) * (1 if operator == "Add" else -1)
+        for operator, values in reversed([step for steps in operations for step in steps or []]):
+            if operator in ("Mul", "Div"):
+                coefficients = coefficients * (values if operator == "Mul" else 1.0 / values)
+            else:
+                intercept += float(values @ coefficients) * (1 if operator == "Add" else -1)
         return cls((coefficients * unit).astype(np.float32), np.float32(intercept * unit))
 
     def evaluate(self, pairs: Singles) -> Singles:
@@ -233,13 +229,8 @@ class PairCore(Core):
         a, b = (side[..., self.source_column] for side in (first, second))
         a, b = np.broadcast_arrays(a, b)
         differs = np.where(np.isnan(a) | np.isnan(b), np.nan, a != b).astype(np.float32)
-        values = {
-            PairColumn.FIRST: a,
-            PairColumn.SECOND: b,
-            PairColumn.DIFFERENCE: a - b,
-            PairColumn.MISMATCH: differs,
-        }
-        pairs = np.select([self.role == role for role in values], list(values.values()))
+        roles = (PairColumn.FIRST, PairColumn.SECOND, PairColumn.DIFFERENCE, PairColumn.MISMATCH)
+        pairs = np.select([self.role == role for role in roles], [a, b, a - b, differs])
         return self.score.evaluate(pairs.reshape(-1, len(self.role))).reshape(a.shape[:2])
 
     @property

@@ -7,7 +7,7 @@ arrays, which become constants. All tensors are float64 unless a function states
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
@@ -168,7 +168,7 @@ class Graph:
         )
         return self.add_several("Scan", len(outputs), *rows, body=body, num_scan_inputs=len(rows))
 
-    def outside_loops(self) -> Any:
+    def outside_loops(self) -> AbstractContextManager[list[NodeProto]]:
         """Context in which nodes are added to the outermost graph, so that they run once."""
         return self._adding_to(self._outermost_nodes)
 

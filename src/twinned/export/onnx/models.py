@@ -19,6 +19,7 @@ from twinned.estimators.neural_base import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.export.fitted_state import (
     has_one_dimensional_target,
+    read_intervals,
     read_members,
     read_networks,
     read_schema,
@@ -144,14 +145,13 @@ def _add_outputs(
 ) -> dict[str, Tensor]:
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
     is_blend = isinstance(model, AutoTwinRegressor)
-    stored = None
-    if confidence is not None or is_blend:
-        if not hasattr(model, "intervals_"):
-            refuse(
-                f"{type(model).__name__} stores no calibration, which prediction intervals need",
-                "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None",
-            )
-        stored = StoredIntervals(model)
+    needs_calibration = is_blend or confidence is not None
+    stored = read_intervals(model) if needs_calibration else None
+    if needs_calibration and stored is None:
+        refuse(
+            f"{type(model).__name__} stores no calibration, which prediction intervals need",
+            "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None",
+        )
     mean, std = _add_prediction(model, matrix, needs_std)
     if stored is None or not needs_std:
         return {"mean": mean, "std": std}

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError, ignore_table_warnings
-from twinned.export.fitted_state import read_networks, read_schema
+from twinned.export.fitted_state import read_networks, read_scaler, read_schema
 from twinned.export.onnx.inputs import MATRIX
 from twinned.export.onnx.models import unwrap
 from twinned.rows.schema import NUMERIC, Floats, column_list, to_numeric
@@ -26,7 +25,6 @@ LARGEST_ROUNDING = 1e-6
 # Predictions of at most this share of the stored rows may change by more than that.
 _CHANGED_ROWS, _LARGEST_CHANGE = 1e-3, 1e-5  # in standard deviations of y
 _MAX_ROWS = 500
-_SCALERS = (MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler)
 
 
 def predict_onnx(path: str | PathLike[str], X: Any) -> dict[str, Floats]:
@@ -209,6 +207,6 @@ def _before_scalers(scalers: list[BaseEstimator], X: Floats) -> Floats:
     """
     X = X.copy()
     for scaler in reversed(scalers):
-        if isinstance(scaler, _SCALERS):
+        if read_scaler(scaler):
             X = scaler.inverse_transform(X)
     return np.asarray(X, dtype=np.float64)

@@ -114,13 +114,11 @@ def join_trees(ensemble: TreeEnsemble, dtype: np.dtype[Any]) -> tuple[JoinedTree
         if not len(inner):  # it is a constant
             continue
         children = np.stack([np.asarray(tree.left)[inner], np.asarray(tree.right)[inner]])
-        number = np.where(is_leaf, np.cumsum(is_leaf) - 1 + n_all_leaves, 0)
+        number = np.cumsum(is_leaf) - 1 + n_all_leaves
         number[inner] = np.arange(len(inner)) + n_splits
         first, second = children[:, 0]
         shift = int(is_leaf[first] != is_leaf[second] and number[first] == number[second])
-        if shift:
-            rotated = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
-            number[is_leaf] = rotated
+        number[is_leaf] = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
         threshold = inclusive_threshold(np.asarray(tree.threshold), dtype, ensemble.strict)
         parts.append(
             (
@@ -149,9 +147,8 @@ def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -
     categories that go left and 1 for the others; a row has those of its categories.
     """
     if estimator.loss not in _LOSSES:
-        refuse(
-            f"boosting with loss={estimator.loss!r} has a link function", f"use one of {_LOSSES}"
-        )
+        reason = f"boosting with loss={estimator.loss!r} has a link function"
+        refuse(reason, f"use one of {_LOSSES}")
     columns, categories, all_bitsets = boosting_categories(estimator)
     all_nodes, baseline = boosting_trees(estimator)
     # of each column of X, which of its categories go right, in order of the additional features
