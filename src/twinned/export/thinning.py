@@ -113,7 +113,7 @@ def _deviations(
     # the estimate of a row from itself is no measure of other rows
     of_anchors[rows[:, None] == candidates] = 0.0
     estimates, predicted = estimates_and_prediction(crossed_rows(twin, rows, rng))
-    parts = [of_anchors, estimates - predicted]
+    parts: list[Floats] = [of_anchors, estimates - predicted]
     if X is not None:
         estimates, predicted = estimates_and_prediction(read_queries(twin, X))
         parts.append(estimates - predicted)

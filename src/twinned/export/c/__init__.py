@@ -71,7 +71,8 @@ class CExport:
         Whether `NAME_interval` gives intervals.
     max_difference, rms_difference : float
         Largest and root mean square difference to `predict`, in units of y, on the stored anchors
-        and rows between them.
+        and rows between them: of trees and linear models as the C code computes, of networks
+        that of their inputs in single precision.
     text : str
         The header.
     """

@@ -36,7 +36,7 @@ class NetworkCore(Core):
         assert isinstance(networks, NeuralDifferenceModel)
         known_y = networks.scale.transform_y(state.anchors_y)[:, 0].astype(np.float32)
         return cls(
-            _scaled_columns(state.schema, networks.scale, networks.columns),
+            _scaled_columns(state.schema, networks),
             state.anchors_X.astype(np.float32),
             known_y,
             weights,
@@ -47,7 +47,7 @@ class NetworkCore(Core):
     @classmethod
     def of_plain(cls, networks: PlainNetworks, schema: TableSchema) -> NetworkCore:
         """Networks that predict y itself."""
-        columns = _scaled_columns(schema, networks.scale, networks.columns)
+        columns = _scaled_columns(schema, networks)
         zero, one = np.zeros(1, dtype=np.float32), np.ones(1)
         return cls(columns, None, zero, one, *_center_and_unit(networks.scale), networks)
 
@@ -168,10 +168,9 @@ def _center_and_unit(scale: Scale) -> tuple[float, float]:
     return float(scale.y_mean[0]), float(scale.y_spread[0])
 
 
-def _scaled_columns(
-    schema: TableSchema, scale: Scale, selected: NDArray[np.intp] | None
-) -> ColumnEncoding:
+def _scaled_columns(schema: TableSchema, networks: Networks) -> ColumnEncoding:
     """The scaled numeric features and the indicators that are inputs of networks."""
+    scale, selected = networks.scale, networks.columns
     every = ColumnEncoding.of_schema(schema)
     n_indicators = schema.n_encoded - len(schema.numeric)
     mean = np.concatenate([scale.X_mean, np.zeros(n_indicators)])
@@ -179,4 +178,5 @@ def _scaled_columns(
     no_features = np.full((1, schema.n_features), np.nan)
     fill = scale.transform(schema.to_rows(no_features)).features[0]
     used = np.arange(schema.n_encoded) if selected is None else selected
-    return ColumnEncoding(*(part[used] for part in (every.feature, every.code, mean, spread, fill)))
+    feature, code = every.feature[used], every.code[used]
+    return ColumnEncoding(feature, code, mean[used], spread[used], fill[used])

@@ -238,4 +238,4 @@ class PairCore(Core):
         """Roles of pair columns, which are in this order, and the end of the range of each."""
         assert (np.diff(self.role) >= 0).all()
         used = [role for role in PairColumn if (self.role == role).any()]
-        return [(role.name, np.count_nonzero(self.role <= role)) for role in used]
+        return [(role.name, int((self.role <= role).sum())) for role in used]

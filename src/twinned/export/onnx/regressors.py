@@ -106,8 +106,8 @@ def add_nearest(distances: Tensor, k: int, *, rounded: bool = True) -> tuple[Ten
     float64.
     """
     keys = distances.cast(FLOAT) if rounded else distances
-    options = {"axis": -1, "largest": 0, "sorted": 1}
-    _, indices = distances.graph.add_several("TopK", 2, keys, np.array([k]), **options)
+    add = distances.graph.add_several
+    _, indices = add("TopK", 2, keys, np.array([k]), axis=-1, largest=0, sorted=1)
     return distances.take(indices), indices
 
 
