@@ -122,16 +122,16 @@ def add_preparation(preparation: FeaturePreparation, matrix: Tensor) -> Tensor:
 
 
 def add_category_index(
-    known: Sequence[Any] | NDArray[Any], values: Tensor, dtype: str = "float32"
+    categories: Sequence[Any] | NDArray[Any], values: Tensor, dtype: str = "float32"
 ) -> Tensor:
-    """(row, 1) index of each value among known numbers; their count for any other value.
+    """(row, 1) index of each value among categories (numbers); their count for any other value.
 
     They are compared in the type of the inputs.
     """
-    numbers = np.asarray(known, dtype=dtype)[None]
+    numbers = np.asarray(categories, dtype=dtype)[None]
     is_same = values.cast(_NUMBER_TYPES[dtype]).equals(numbers)
-    below_count = np.arange(len(known), dtype=float)[:, None] - len(known)
-    return is_same @ below_count + float(len(known))
+    below_count = np.arange(len(categories), dtype=float)[:, None] - len(categories)
+    return is_same @ below_count + float(len(categories))
 
 
 def _encode_columns(columns: list[Column], matrix: Tensor, dtype: str) -> Tensor:
@@ -171,14 +171,14 @@ def _where_known(values: Tensor, results: Tensor) -> Tensor:
 
 def _check_categories(column: Column, dtype: str) -> None:
     """Refuse categories that no tensor of this type can hold."""
-    known, way_out = column.categories, "convert its values to text before the fit"
+    categories, way_out = column.categories, "convert its values to text before the fit"
     name = f"column {column.name!r} has"
     if column.is_text:
-        if not all(isinstance(value, str) for value in known):
+        if not all(isinstance(value, str) for value in categories):
             refuse(f"{name} both text and numbers as categories", way_out)
         return
-    if not all(isinstance(value, int | float) for value in known):
+    if not all(isinstance(value, int | float) for value in categories):
         refuse(f"{name} categories that are neither text nor numbers", way_out)
-    if len(set(np.array(known, dtype=dtype).tolist())) < len(known):
+    if len(set(np.array(categories, dtype=dtype).tolist())) < len(categories):
         wider = 'use dtype="float64", or ' if dtype == "float32" else ""
         refuse(f"{name} categories that are equal in {dtype}", wider + way_out)

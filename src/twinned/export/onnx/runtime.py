@@ -81,12 +81,12 @@ def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float6
     schema = read_schema(twin)
     names = getattr(twin, "feature_names_in_", None)
     columns = {}
-    for j, (kind, known) in enumerate(zip(schema.kinds, schema.categories, strict=True)):
+    for j, (kind, categories) in enumerate(zip(schema.kinds, schema.categories, strict=True)):
         values, name = twin.anchors_X_[:, j], j if names is None else names[j]
         if kind == NUMERIC:
             columns[name] = pd.Series(values.astype(dtype).astype(np.float64))
         else:
-            items = [None if np.isnan(code) else known[int(code)] for code in values]
+            items = [None if np.isnan(code) else categories[int(code)] for code in values]
             columns[name] = pd.Series(items, dtype=object)
     table = pd.DataFrame(columns)
     return table.to_numpy() if names is None else table
@@ -169,14 +169,14 @@ def _relative_rounding(rows: Floats) -> Floats:
     """
     with np.errstate(over="ignore"):
         change = np.abs(rows.astype(np.float32) - rows)
-    known = ~np.isnan(rows)
-    count = np.maximum(known.sum(axis=0), 1)
-    centered = np.where(known, rows - np.where(known, rows, 0.0).sum(axis=0) / count, 0.0)
+    is_known = ~np.isnan(rows)
+    count = np.maximum(is_known.sum(axis=0), 1)
+    centered = np.where(is_known, rows - np.where(is_known, rows, 0.0).sum(axis=0) / count, 0.0)
     spread = np.sqrt((centered**2).sum(axis=0) / count)
     # the mean of equal values may differ from them in the last digit
-    largest = np.where(known, np.abs(rows), 0.0).max(axis=0, initial=0.0)
+    largest = np.where(is_known, np.abs(rows), 0.0).max(axis=0, initial=0.0)
     spread[spread <= 10 * np.finfo(np.float64).eps * largest] = 0.0
-    return _ratio(np.where(known, change, 0.0).max(axis=0, initial=0.0), spread)
+    return _ratio(np.where(is_known, change, 0.0).max(axis=0, initial=0.0), spread)
 
 
 def _largest_rounding(ends: Floats) -> Floats:
