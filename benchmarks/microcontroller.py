@@ -7,12 +7,11 @@ them and 1 to all anchors, chosen by `twinned.export.thin` and `thin_members` wi
 `effort="fast"`. *small twin* and *small plain*: eight members with hidden layers of 64 and half
 of the frequencies, trained longer, with `effort="balanced"`. *trees*: the default `TwinRegressor`
 with chosen anchors. *forest*: a random forest exported with emlearn (`method="inline"`);
-*lightgbm*: LightGBM, exported by `to_c`. All are float32 and networks int16, too.
+*lightgbm*: LightGBM, exported by `to_c`. All are float32.
 
 Flash is what `arm-none-eabi-gcc -Os` links into a program that predicts one row, with startup and
-mathematical functions. Code is compiled for the smallest number of anchors of each ensemble and
-type; more anchors add their tables, byte by byte. QEMU counts the instructions of one prediction.
-Errors of int16 are computed by the same integer arithmetic in numpy.
+mathematical functions. Code is compiled for the smallest number of anchors of each ensemble; more
+anchors add their tables, byte by byte. QEMU counts the instructions of one prediction.
 
 Results: `benchmarks/results/microcontroller.csv`, `.md` and `docs/pictures/microcontrollers.png`.
 
@@ -34,10 +33,8 @@ from paper.data import rmse, training_and_test_rows
 from twinned import NeuralRegressor, TwinNeuralRegressor, TwinRegressor, load, save
 from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.export import thin_members, to_c
-from twinned.export.c.core import predict_as_c
-from twinned.export.c.fixed_point import FixedPointCore
-from twinned.export.c.reader import read_core
-from twinned.export.thinning import deviation_gram, thin_by_gram, with_anchors, with_members
+from twinned.export.fitted_state import with_anchors, with_members
+from twinned.export.thinning import deviation_gram, thin_by_gram
 
 COLUMNS = [
     "dataset", "seed", "model", "choice", "dtype", "members", "anchors", "rmse:.6g", "tables",
@@ -54,7 +51,6 @@ FITTED = {
 }
 PLAIN = ("plain", "small plain")
 ANCHORS = (1, 2, 4, 8, 16, 32)
-FIXED_POINT_ANCHORS = (0, 1, 32)  # 0: plain networks
 # members of networks, or numbers of trees
 CHOICES = {
     "twin": ("size", 4, 1, 2),
@@ -103,7 +99,7 @@ def result_row(report, error, code, instructions=None, **settings):
     """One row of results; `code` is the flash beyond the tables."""
     instructions = instructions or {}
     return {
-        "dtype": report.dtype,
+        "dtype": "float32",
         "members": report.n_members,
         "anchors": report.n_anchors,
         "rmse": error,
@@ -131,7 +127,7 @@ def choose_members(model, choice, X):
 
 
 def run_variants(kind, choice, model, X, X_test, y_test):
-    """Rows of all numbers of anchors, as float32 and int16."""
+    """Rows of all numbers of anchors."""
     rows = []
     ensemble = choose_members(model, choice, X)
     variants = {0: ensemble}
@@ -142,29 +138,18 @@ def run_variants(kind, choice, model, X, X_test, y_test):
         variants = {n: thin_by_gram(ensemble, n, candidates, gram) for n in numbers}
         variants[n_known] = ensemble
         rows += random_anchor_rows(ensemble, X_test, y_test)
-    for dtype in ("float32",) if kind == "trees" else ("float32", "int16"):
-        smallest = exported(variants[min(variants)], dtype=dtype)
-        code = compiled_sizes(smallest, run=choice in RUN)
-        for n_anchors, variant in variants.items():
-            if dtype == "int16" and n_anchors not in FIXED_POINT_ANCHORS:
-                continue  # the arithmetic in numpy takes long
-            # each anchor adds its features, value and weight
-            more = 4 * (X.shape[1] + 2) * (n_anchors - min(variants))
-            report = replace(smallest, flash_bytes=smallest.flash_bytes + more, n_anchors=n_anchors)
-            instructions = code if n_anchors == min(variants) else None
-            if choice in RUN and n_anchors == 8:
-                instructions = compiled_sizes(exported(variant, dtype=dtype))
-            error = rmse(predict(variant, dtype, X_test, X), y_test)
-            rows.append(result_row(report, error, code, instructions))
+    smallest = exported(variants[min(variants)])
+    code = compiled_sizes(smallest, run=choice in RUN)
+    for n_anchors, variant in variants.items():
+        # each anchor adds its features, value and weight
+        more = 4 * (X.shape[1] + 2) * (n_anchors - min(variants))
+        report = replace(smallest, flash_bytes=smallest.flash_bytes + more, n_anchors=n_anchors)
+        instructions = code if n_anchors == min(variants) else None
+        if choice in RUN and n_anchors == 8:
+            instructions = compiled_sizes(exported(variant))
+        error = rmse(variant.predict(X_test), y_test)
+        rows.append(result_row(report, error, code, instructions))
     return rows
-
-
-def predict(model, dtype, X_test, X):
-    """Predictions as the C code computes them; in float32 they are those of the model."""
-    if dtype == "float32":
-        return model.predict(X_test)
-    core = FixedPointCore(read_core(model), X.astype(np.float32))
-    return predict_as_c(core, X_test.astype(np.float32))[0]
 
 
 def random_anchor_rows(twin, X_test, y_test):

@@ -8,15 +8,13 @@ from paper import harness
 WITHIN = 1.05  # of the error of the ensemble of plain networks
 TWINS = ("twin", "small twin", "trees")
 LEGEND = {
-    ("twin", "float32"): ("neural twin", "C0", "o"),
-    ("twin", "int16"): ("neural twin, int16", "C9", "s"),
-    ("small twin", "float32"): ("small neural twin", "C4", "D"),
-    ("plain", "float32"): ("plain networks", "C3", "o"),
-    ("small plain", "float32"): ("small plain networks", "C6", "D"),
-    ("plain", "int16"): ("plain networks, int16", "C1", "s"),
-    ("trees", "float32"): ("tree twin", "C2", "^"),
-    ("forest", "float32"): ("forest (emlearn)", "C7", "v"),
-    ("lightgbm", "float32"): ("LightGBM", "C5", "x"),
+    "twin": ("neural twin", "C0", "o"),
+    "small twin": ("small neural twin", "C4", "D"),
+    "plain": ("plain networks", "C3", "o"),
+    "small plain": ("small plain networks", "C6", "D"),
+    "trees": ("tree twin", "C2", "^"),
+    "forest": ("forest (emlearn)", "C7", "v"),
+    "lightgbm": ("LightGBM", "C5", "x"),
 }
 
 
@@ -31,20 +29,18 @@ def exported_runs(runs):
     return runs[runs["dtype"] != "random anchors"]
 
 
-def largest_ensemble(runs, dtype):
+def largest_ensemble(runs):
     """The ensemble of the most plain networks."""
-    plain = select(runs, model="plain", dtype=dtype)
-    return plain.sort_values("members").iloc[-1]
+    return select(runs, model="plain").sort_values("members").iloc[-1]
 
 
-def smallest_twin(runs, dtype, models=TWINS):
+def smallest_twin(runs, models=TWINS):
     """The twin of the smallest flash within 5 % of the ensemble, and its share; None, NaN: none."""
-    plain = largest_ensemble(runs, dtype)
-    twins = select(runs, dtype=dtype)
-    twins = twins[twins["model"].isin(models) & (twins["rmse"] <= WITHIN * plain["rmse"])]
+    plain = largest_ensemble(runs)
+    twins = runs[runs["model"].isin(models) & (runs["rmse"] <= WITHIN * plain["rmse"])]
     if not len(twins):
         return None, np.nan
-    twin = twins.sort_values("flash_m4").iloc[0]
+    twin = twins.sort_values("flash_m4", kind="stable").iloc[0]
     return twin, twin["flash_m4"] / plain["flash_m4"]
 
 
@@ -57,29 +53,25 @@ def describe(twin):
 
 def flash_rows(runs):
     """For each data set: the smallest twin within 5 % of the ensemble, and its share of flash."""
-    rows, shares = [], {"float32": [], "int16": []}
+    rows, shares = [], []
     for key, own in runs.groupby("dataset"):
         own = exported_runs(own)
         if not {"plain", "twin"} <= set(own["model"]):
             continue
-        cells = [key]
-        for dtype in ("float32", "int16"):
-            plain = largest_ensemble(own, dtype)
-            twin, share = smallest_twin(own, dtype)
-            cells.append(f"{plain['rmse']:.4g}, {plain['flash_m4'] / 1000:.0f} kB")
-            single = select(own, model="plain", dtype=dtype, members=1).iloc[0]
-            cells.append(f"{single['rmse']:.4g}, {single['flash_m4'] / 1000:.0f} kB")
-            if twin is None:
-                cells += ["none", "—"]
-                continue
-            shares[dtype].append(share)
-            size = f"{twin['flash_m4'] / 1000:.0f} kB"
-            cells += [f"{twin['rmse']:.4g}, {size} ({describe(twin)})", f"{share:.3f}"]
-        rows.append(cells)
-    counts = [f"{sum(share <= 0.1 for share in own)} of {len(rows)}" for own in shares.values()]
-    empty = ["", "", ""]
-    rows.append(["at most a tenth", *empty, f"**{counts[0]}**", *empty, f"**{counts[1]}**"])
-    return rows
+        plain, single = largest_ensemble(own), select(own, model="plain", members=1).iloc[0]
+        twin, share = smallest_twin(own)
+        cells = [
+            f"{run['rmse']:.4g}, {run['flash_m4'] / 1000:.0f} kB"
+            for run in (plain, single, twin)
+            if run is not None
+        ]
+        if twin is None:
+            rows.append([key, *cells, "none", "—"])
+            continue
+        shares.append(share)
+        rows.append([key, *cells[:2], f"{cells[2]} ({describe(twin)})", f"{share:.3f}"])
+    count = f"{sum(share <= 0.1 for share in shares)} of {len(rows)}"
+    return [*rows, ["at most a tenth", "", "", "", f"**{count}**"]]
 
 
 def split_rows(runs):
@@ -91,7 +83,7 @@ def split_rows(runs):
     for key, own in exported_runs(runs).groupby("dataset"):
         cells = [key]
         for seed in seeds:
-            twin, share = smallest_twin(select(own, seed=seed), "float32", ["small twin"])
+            twin, share = smallest_twin(select(own, seed=seed), ["small twin"])
             cells.append("none" if twin is None else f"{share:.3f} ({describe(twin)})")
             counts[seed] += share <= 0.1
         rows.append(cells)
@@ -120,36 +112,21 @@ def thinning_rows(runs, model):
     return rows
 
 
-def fixed_point_rows(runs):
-    """RMSE of int16 as a ratio to that of float32, of the same model."""
-    rows = []
-    for key, own in runs.groupby("dataset"):
-        cells = [key]
-        for model, anchors in (("twin", 32), ("plain", 0)):
-            part = select(own, model=model, anchors=anchors).sort_values("members")
-            errors = {dtype: select(part, dtype=dtype)["rmse"] for dtype in ("float32", "int16")}
-            known = all(len(values) for values in errors.values())
-            ratio = errors["int16"].iloc[-1] / errors["float32"].iloc[-1] if known else np.nan
-            cells.append(f"{ratio:.5f}" if known else "—")
-        rows.append(cells)
-    return rows
-
-
 def instruction_rows(runs):
     """Instructions of one prediction, of one network or of the whole tree twin."""
     rows = []
     known = exported_runs(runs).dropna(subset=["instructions_m4"])
     known = known[~known["choice"].astype(str).isin(["size"])]
     known = known[known["model"].isin(["twin", "plain", "trees"]) & (known["members"] <= 1)]
-    for (model, dtype, anchors), own in known.groupby(["model", "dtype", "anchors"]):
+    for (model, anchors), own in known.groupby(["model", "anchors"]):
         medians = [own[f"instructions_{name}"].median() / 1e6 for name in ("m0", "m4")]
-        rows.append([f"{model}, {dtype}", f"{anchors}", *(f"{value:.3g}" for value in medians)])
+        rows.append([model, f"{anchors}", *(f"{value:.3g}" for value in medians)])
     return rows
 
 
 def summary(runs):
     flash = "the smallest twin within 5 %", "share"
-    header = ["", "32 plain, float32", "1 plain", *flash, "32 plain, int16", "1 plain", *flash]
+    header = ["", "32 plain", "1 plain", *flash]
     by_split = split_rows(runs)
     splits = ["", *(f"split {i}" for i in range(len(by_split[0]) - 1))]
     runs = select(runs, seed=0)
@@ -162,7 +139,7 @@ def summary(runs):
         "",
         *harness.markdown_table(header, flash_rows(runs)),
         "",
-        "## The smallest of the small twins within 5 %, share of the flash of 32 plain, float32",
+        "## The smallest of the small twins within 5 %, share of the flash of 32 plain",
         "",
         *harness.markdown_table(splits, by_split),
     ]
@@ -174,8 +151,6 @@ def summary(runs):
             lines += harness.markdown_table(
                 ["", "members", "RMSE of all", "32 chosen", "32 random", "1 chosen"], rows
             )
-    lines += ["", "## RMSE of int16 as a ratio to float32", ""]
-    lines += harness.markdown_table(["", "twin, 32 anchors", "plain"], fixed_point_rows(runs))
     lines += ["", "## Millions of instructions of one prediction, one member, medians", ""]
     lines += harness.markdown_table(
         ["", "anchors", "Cortex-M0+", "Cortex-M4F"], instruction_rows(runs)
@@ -195,8 +170,8 @@ def draw(runs, path):
         panels = figure.subplots(3, 3, squeeze=False).ravel()
         for panel, key in zip(panels, keys, strict=False):
             own = exported_runs(select(runs, dataset=key, seed=0))
-            for (model, dtype), (label, color, marker) in LEGEND.items():
-                part = select(own, model=model, dtype=dtype)
+            for model, (label, color, marker) in LEGEND.items():
+                part = select(own, model=model)
                 if not len(part):
                     continue
                 flash = pd.to_numeric(part["flash_m4"]) / 1000
@@ -204,7 +179,7 @@ def draw(runs, path):
                     flash, part["rmse"], marker, color=color, ms=4, alpha=0.8, label=label
                 )
             if len(select(own, model="plain")):
-                level = WITHIN * largest_ensemble(own, "float32")["rmse"]
+                level = WITHIN * largest_ensemble(own)["rmse"]
                 panel.axhline(level, color="0.6", lw=0.8, ls="--", zorder=0)
             panel.set(xscale="log", yscale="log", title=key)
             panel.minorticks_off()

@@ -59,6 +59,11 @@ def boosting_trees(estimator: Any) -> tuple[list[Any], Any]:
     return nodes, estimator._baseline_prediction
 
 
+def neighbor_rows(estimator: Any) -> tuple[Any, Any]:
+    """The training rows and their values of a fitted `KNeighborsRegressor`."""
+    return estimator._fit_X, estimator._y
+
+
 class BoostingCategories(NamedTuple):
     """How a `HistGradientBoostingRegressor` splits by categories."""
 

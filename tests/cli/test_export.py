@@ -118,8 +118,7 @@ def test_c_header(model, tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("a.onnx", ["--int16"], "--int16 is for C"),
-        ("a.h", ["--int16"], "for networks"),
+        ("a.h", ["--dtype", "float32"], "--dtype is for ONNX"),
         ("a.h", ["--confidence", "0.9"], "--confidence is for ONNX"),
         ("a.h", ["--anchors", "0"], "--anchors"),
     ],

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.members import FittedMember
+from twinned.export.fitted_state import read_members, read_schema
+from twinned.rows.schema import ORDINAL
 
 
-def select_member(blend: AutoTwinRegressor, name: str) -> Any:
+def select_member(blend: AutoTwinRegressor, name: str) -> BaseEstimator:
     """Return a fitted member of a blend that predicts rows of the table by itself.
 
     Parameters
@@ -83,13 +85,13 @@ def describe_alternatives(blend: AutoTwinRegressor, except_for: str = "") -> str
 
 def _reason_not_separable(blend: AutoTwinRegressor, member: FittedMember) -> str:
     """How the features of a member are not those of the table; empty where they are the same."""
-    own = member.preparation
-    if "ordinal" in blend._schema.kinds:
+    preparation = member.preparation
+    if ORDINAL in read_schema(blend).kinds:
         return "its ordered categories are encoded by the blend"
-    if own.kind == "dense":
+    if preparation.kind == "dense":
         return "its features are standardized by the blend"
-    if own.categorical:
+    if preparation.categorical:
         return "its categories are encoded by the blend"
-    if own.empty or (own.marked and own.kind == "complete"):
+    if preparation.empty or (preparation.marked and preparation.kind == "complete"):
         return "its missing values are imputed by the blend"
     return ""

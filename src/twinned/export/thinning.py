@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any, TypeVar
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural_base import BaseNeural
-from twinned.fitted.anchors import Queries
 from twinned.models.greedy_selection import greedy_selection
 from twinned.pairing.weights import simplex_least_squares
 from twinned.rows.neighbors import Indices
@@ -21,10 +17,9 @@ _MAX_CANDIDATES = 1000  # anchors to choose from; of more, as many are drawn
 _MAX_ROWS = 400  # rows of each kind on which predictions are compared
 _MAX_EXCHANGES = 20  # rounds of the local search
 SHRINKAGE = 0.01
-Neural = TypeVar("Neural", bound=BaseNeural)
 
 
-def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
+def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> BaseTwin:
     """Choose the anchors worth storing, with their weights.
 
     Without `y`, the chosen anchors are those whose weighted mean is closest to the prediction from
@@ -85,14 +80,27 @@ def thin(twin: Any, n_anchors: int, X: Any = None, y: Any = None) -> Any:
     return thin_by_gram(twin, n_anchors, candidates, gram)
 
 
-def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floats) -> Any:
+def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floats) -> BaseTwin:
     """Choose anchors by the results of `deviation_gram`, which serve for several numbers."""
     chosen = np.sort(choose_anchors(gram, min(n_anchors, len(candidates))))
     weights = fit_weights(gram[np.ix_(chosen, chosen)], SHRINKAGE)
-    return with_anchors(twin, candidates[chosen], weights)
+    return take_anchors(twin, candidates[chosen], weights)
 
 
-def deviation_gram(twin: BaseTwin, X: Any = None, y: Any = None) -> tuple[Indices, Floats]:
+def take_anchors(twin: BaseTwin, anchors: Indices, weights: Floats | None) -> BaseTwin:
+    """A copy of the twin with some of its anchors, all of which are used for each query."""
+    labels = twin.anchor_labels_
+    return twin.with_anchors(
+        twin.anchors_X_[anchors],
+        twin.anchors_y_[anchors],
+        weights,
+        twin.anchor_rows_[anchors],
+        None if labels is None else [labels[i] for i in anchors],
+        metric=twin.fitted_.anchors.metric,  # learned from more rows than those that remain
+    ).set_params(anchors="all", weights="uniform")
+
+
+def deviation_gram(twin: BaseTwin, X: object = None, y: object = None) -> tuple[Indices, Floats]:
     """The anchors to choose from, and the Gram matrix of the deviations of their estimates."""
     rng = np.random.RandomState(0)
     candidates = np.sort(rng.permutation(len(twin.anchors_X_))[:_MAX_CANDIDATES])
@@ -100,59 +108,31 @@ def deviation_gram(twin: BaseTwin, X: Any = None, y: Any = None) -> tuple[Indice
     return candidates, np.sum([part.T @ part / len(part) for part in deviations], axis=0)
 
 
-def with_anchors(twin: BaseTwin, anchors: Indices, weights: Floats) -> Any:
-    """A copy of the twin with some of its anchors."""
-    metric = twin.fitted_.anchors.metric  # learned from more rows than those that remain
-    thinned = copy.copy(twin).set_params(anchors="all", weights="uniform")
-    thinned._learned_metric = tuple(metric)
-    labels = twin.anchor_labels_
-    thinned._row_labels = None
-    thinned._set_anchors(
-        twin.anchors_X_[anchors],
-        twin.anchors_y_[anchors],
-        weights,
-        twin._schema,
-        twin.anchor_rows_[anchors],
-    )
-    thinned.anchor_labels_ = None if labels is None else [labels[i] for i in anchors]
-    return thinned
-
-
 def _deviations(
-    twin: BaseTwin, candidates: Indices, X: Any, y: Any, rng: np.random.RandomState
+    twin: BaseTwin, candidates: Indices, X: object, y: object, rng: np.random.RandomState
 ) -> list[Floats]:
     """(row, candidate): estimates minus what they should be, for each kind of rows."""
-    rows = rng.permutation(len(twin.anchors_X_))[:_MAX_ROWS]
-    of_anchors, own = _estimates(twin, twin.anchors_X_[rows], candidates)
-    of_anchors -= own[:, None]
+    fitted, every = twin.fitted_, take_anchors(twin, candidates, None).fitted_
+
+    def estimates_and_prediction(matrix: Floats) -> tuple[Floats, Floats]:
+        """(row, candidate) estimates of encoded rows, and (row, 1) their predictions."""
+        estimates = every.predict_anchors(every.queries(matrix))[1]
+        return estimates[..., 0], fitted.predict(fitted.queries(matrix))[0]
+
+    rows = rng.permutation(len(fitted.anchors))[:_MAX_ROWS]
+    estimates, predicted = estimates_and_prediction(fitted.anchors.X[rows])
+    of_anchors = estimates - predicted
     # the estimate of a row from itself is no measure of other rows
     of_anchors[rows[:, None] == candidates] = 0.0
-    crossed, own = _estimates(twin, crossed_rows(twin, rows, rng), candidates)
-    parts = [of_anchors, crossed - own[:, None]]
+    estimates, predicted = estimates_and_prediction(crossed_rows(twin, rows, rng))
+    parts: list[Floats] = [of_anchors, estimates - predicted]
     if X is not None:
-        further, own = _estimates(twin, twin._validate_queries(X).matrix, candidates)
-        parts.append(further - own[:, None])
+        estimates, predicted = estimates_and_prediction(twin.encode(X).matrix)
+        parts.append(estimates - predicted)
         if y is not None:
             values = validate_target(twin, y, count_rows(X), multi_output=False)
-            parts.append(further - values[:, None])
+            parts.append(estimates - values[:, None])
     return parts
-
-
-def _estimates(twin: BaseTwin, matrix: Floats, candidates: Indices) -> tuple[Floats, Floats]:
-    """(row, candidate) estimates of encoded rows, and (row,) their predictions."""
-    every = copy.copy(twin).set_params(anchors="all", weights="uniform")
-    every._row_labels = None
-    every._set_anchors(
-        twin.anchors_X_[candidates],
-        twin.anchors_y_[candidates],
-        None,
-        twin._schema,
-        twin.anchor_rows_[candidates],
-    )
-    estimates = every._predictor().predict_anchors(Queries(every._to_rows, every._schema, matrix))
-    queries = Queries(twin._to_rows, twin._schema, matrix)
-    whole = twin._predictor().predict(queries, return_std=False)[0]
-    return estimates[1][..., 0], whole[:, 0]
 
 
 def crossed_rows(twin: BaseTwin, rows: Indices, rng: np.random.RandomState) -> Floats:
@@ -214,7 +194,7 @@ def fit_weights(gram: Floats, shrinkage: float) -> Floats:
     return simplex_least_squares(root)
 
 
-def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) -> Neural:
+def thin_members(model: BaseNeural, n_members: int, X: object = None, y: object = None) -> BaseNeural:
     """Choose the networks of an ensemble that predict as all of them do.
 
     Members are counted greedily, with replacement, by the squared distance of their mean from the
@@ -265,10 +245,10 @@ def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) ->
         target = validate_target(model, y, predicted.shape[1], multi_output=False)
     errors = (predicted - target).T
     counts = _choose_members(errors, min(n_members, len(predicted)))
-    return with_members(model, counts)
+    return model.with_members(counts)
 
 
-def _member_predictions(model: BaseNeural, X: Any) -> Floats:
+def _member_predictions(model: BaseNeural, X: object) -> Floats:
     """(member, row) predictions of the rows that members are compared on."""
     if X is not None:
         return np.asarray(model.predict_members(X))
@@ -279,10 +259,8 @@ def _member_predictions(model: BaseNeural, X: Any) -> Floats:
     rng = np.random.RandomState(0)
     rows = rng.permutation(len(model.anchors_X_))[: _MAX_ROWS // 2]
     matrix = np.concatenate([model.anchors_X_[rows], crossed_rows(model, rows, rng)])
-    predictor = model._predictor()
-    return predictor.squeeze(
-        predictor.predict_members(Queries(model._to_rows, model._schema, matrix))
-    )
+    fitted = model.fitted_
+    return fitted.squeeze(fitted.predict_members(fitted.queries(matrix)))
 
 
 def _choose_members(errors: Floats, n_members: int) -> Floats:
@@ -294,18 +272,3 @@ def _choose_members(errors: Floats, n_members: int) -> Floats:
     # a chosen member that the selection drops still lowers the variance of new rows
     weights[chosen] = 0.5 * weights[chosen] + 0.5 / n_members
     return weights
-
-
-def with_members(model: Neural, weights: Floats) -> Neural:
-    """A copy of the model with the members of positive weight."""
-    used = np.flatnonzero(weights)
-    thinned = copy.copy(model)
-    thinned._parameters = {name: value[used] for name, value in model._parameters.items()}
-    thinned._gates = model._gates[used]
-    thinned.member_weights_ = weights[used] / weights[used].sum()
-    thinned.n_members_ = len(used)
-    if isinstance(thinned, BaseTwin):
-        for measured in {"intervals_", "applicability_"} & vars(thinned).keys():
-            delattr(thinned, measured)
-        thinned._set_derived_state(None)
-    return thinned

@@ -225,6 +225,10 @@ class FittedTwin:
             results.append(np.abs(sums).reshape(*i.shape, -1).mean(axis=1))
         return np.concatenate(results)
 
+    def queries(self, matrix: Floats) -> Queries:
+        """Encoded rows (row, feature), with categories as codes, as rows to predict."""
+        return Queries(self.anchors.schema, self.anchors.scale, matrix)
+
     def squeeze(self, values: Floats) -> Floats:
         """Drop the output axis where y is one-dimensional."""
         return values[..., 0] if self.anchors.y.ndim == 1 else values
@@ -248,7 +252,7 @@ class FittedTwin:
         if (
             reduce
             and fixed
-            and self._nearest() is None
+            and self.nearest is None
             and anchored.can_reduce(weighted=weighted, variance=variance)
         ):
             return _FastPath(anchored, reduces=True)
@@ -274,7 +278,7 @@ class FittedTwin:
             each = self._bytes_per_query(path.anchored)
             per_block = self._budget.at_most(max(1, _FAST_BLOCK_BYTES // each), each)
         per_search = max(1, len(queries))
-        if self._nearest() is not None:
+        if self.nearest is not None:
             # an index and a distance of each neighbor, and as much again during the search
             per_search = self._budget.at_most(_ROWS_PER_SEARCH, 32 * n_used)
         n_jobs = self.n_jobs if path.anchored is None else 1  # the fast path has its own threads
@@ -289,16 +293,17 @@ class FittedTwin:
             results += map_row_blocks(call, searched.stop - start, per_block, n_jobs)
         return results
 
-    def _nearest(self) -> tuple[int, str] | None:
+    @property
+    def nearest(self) -> tuple[int, str] | None:
         """The number of nearest anchors used for a query and their metric; None for all."""
         return self.anchor_strategy.nearest(len(self.anchors))
 
     def _n_anchors_used(self) -> int:
-        nearest = self._nearest()
+        nearest = self.nearest
         return len(self.anchors) if nearest is None else nearest[0]
 
     def _select(self, queries: Queries, rows: slice) -> Selection:
-        nearest = self._nearest()
+        nearest = self.nearest
         if nearest is None:
             return Selection()
         k, metric = nearest
@@ -350,7 +355,7 @@ class FittedTwin:
 
     def _distances(self, block: Rows, selection: Selection, metric: str | None = None) -> Floats:
         """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
-        nearest = self._nearest()
+        nearest = self.nearest
         selected_by = None if nearest is None else nearest[1]
         if selection.distances is not None and metric in (None, selected_by):
             return selection.distances

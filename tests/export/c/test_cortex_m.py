@@ -21,7 +21,7 @@ def board():
 
 
 @pytest.mark.parametrize("processor", cortex_m.PROCESSORS)
-@pytest.mark.parametrize("kind", ["trees", "twin", "int16", "plain"])
+@pytest.mark.parametrize("kind", ["trees", "twin", "plain"])
 def test_self_test(kind, processor, board, training_rows, neural_twin, plain_networks, tmp_path):
     if kind == "trees":
         model = TwinRegressor(random_state=0).fit(*training_rows)
@@ -31,7 +31,6 @@ def test_self_test(kind, processor, board, training_rows, neural_twin, plain_net
         model,
         tmp_path / "model.h",
         name="model",
-        dtype="int16" if kind == "int16" else "float32",
         n_anchors=None if kind == "plain" else 4,
     )
     failed, instructions = board.run_self_test(report.text, processor)

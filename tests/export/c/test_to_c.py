@@ -28,7 +28,6 @@ from tests.export.c.conftest import (
     with_activation,
 )
 from twinned import (
-    FixedWeights,
     NearestAnchors,
     NeuralRegressor,
     TwinNeuralRegressor,
@@ -110,11 +109,10 @@ def test_activations(kind, activation, queries, run_c, request):
     assert_close(run_c(networks, queries), networks, queries)
 
 
-def test_sample_weights_and_fixed_weights(training_rows, queries, run_c):
+def test_sample_weights(training_rows, queries, run_c):
     X, y = training_rows
     weight = np.random.RandomState(0).uniform(size=len(y))
     twin = TwinRegressor(BASES["tree"], random_state=0).fit(X, y, sample_weight=weight)
-    twin.set_params(weights=FixedWeights(weight[::-1].copy()))
     assert_close(run_c(twin, queries), twin, queries)
 
 
@@ -151,12 +149,11 @@ def test_categories_missing_values_and_unknown_categories(run_c):
     assert np.quantile(np.abs(compiled.mean - expected), 0.99) < 1e-5 * np.std(expected)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("int16", 3e-3)])
-def test_networks_replace_missing_values(dtype, tolerance, neural_twin, queries, run_c):
+def test_networks_replace_missing_values(neural_twin, queries, run_c):
     rows = queries.copy()
     rows[::2, 2] = rows[::3, 0] = np.nan
-    compiled = run_c(neural_twin, rows, flags=SANITIZERS, dtype=dtype)
-    assert_close(compiled, neural_twin, rows, tolerance)
+    compiled = run_c(neural_twin, rows, flags=SANITIZERS)
+    assert_close(compiled, neural_twin, rows)
 
 
 @pytest.mark.parametrize("twin", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -239,8 +236,6 @@ def test_refusals_name_the_reason(training_rows, boosted, plain_networks, tmp_pa
     path = tmp_path / "a.h"
     with pytest.raises(TypeError, match="KNeighborsRegressor"):
         to_c(TwinRegressor(KNeighborsRegressor(), pairs=4).fit(X, y), path)
-    with pytest.raises(ValueError, match="int16"):
-        to_c(boosted, path, dtype="int16")
     with pytest.raises(ValueError, match="n_anchors"):
         to_c(plain_networks, path, n_anchors=3)
     with pytest.raises(ValueError, match="single output"):
@@ -256,11 +251,9 @@ def test_refusals_name_the_reason(training_rows, boosted, plain_networks, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("kind", ["boosted", "neural_twin", "plain_networks", "int16"])
+@pytest.mark.parametrize("kind", ["boosted", "neural_twin", "plain_networks"])
 def test_no_access_outside_of_arrays(kind, compiler, queries, run_c, request):
-    options = {"dtype": "int16"} if kind == "int16" else {}
-    model = request.getfixturevalue("neural_twin" if kind == "int16" else kind)
-    run_c(model, queries, compiler, ADDRESS_SANITIZER, **options)
+    run_c(request.getfixturevalue(kind), queries, compiler, ADDRESS_SANITIZER)
 
 
 @pytest.mark.slow

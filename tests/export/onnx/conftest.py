@@ -7,19 +7,20 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 @pytest.fixture
 def evaluate():
-    """Run what a function `add(graph, X)` adds to a graph, on a float64 array X."""
+    """Run what a function `add(X)` adds to the graph of a tensor, on a float64 array X."""
     from onnx import TensorProto, helper
 
-    from twinned.export.onnx.graph import Graph
+    from twinned.export.onnx.graph import Graph, Tensor
 
     def run(add, X):
         graph = Graph()
-        graph.nodes.append(helper.make_node("Identity", [add(graph, "X")], ["out"]))
+        out = add(Tensor(graph, "X"))
+        graph.nodes.append(helper.make_node("Identity", [out.name], ["out"]))
         X = np.asarray(X, dtype=np.float64)
         info = helper.make_tensor_value_info("X", TensorProto.DOUBLE, [None] * X.ndim)
-        out = helper.make_tensor_value_info("out", TensorProto.DOUBLE, None)
+        result = helper.make_tensor_value_info("out", TensorProto.DOUBLE, None)
         proto = helper.make_model(
-            helper.make_graph(graph.nodes, "g", [info], [out], list(graph.constants.values())),
+            helper.make_graph(graph.nodes, "g", [info], [result], list(graph.constants.values())),
             opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 5)],
             ir_version=10,
         )

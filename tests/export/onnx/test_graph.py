@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.export.onnx.graph import Graph, _compact
+from twinned.export.onnx.graph import Graph, Tensor, _compact
 
 decimals = st.integers(-(10**7), 10**7).flatmap(
     lambda n: st.integers(0, 7).map(lambda digits: n / 10**digits)
@@ -32,20 +32,21 @@ def test_decimals_are_stored_as_integers():
 
 def test_a_matrix_has_its_columns_in_order(evaluate, rng):
     values = np.column_stack([rng.normal(size=5), np.arange(5), np.arange(5) / 100, np.ones(5)])
-    found = evaluate(lambda graph, X: graph.add("Add", graph.matrix(values), X), 0.0)
+    found = evaluate(lambda X: X.graph.matrix(values) + X, 0.0)
     np.testing.assert_array_equal(found, values)
 
 
 def test_equal_constants_are_stored_once():
     graph = Graph()
-    assert graph.constant(np.ones(3)) == graph.constant(np.ones(3))
-    assert graph.constant(np.ones(3)) != graph.constant(np.ones(3, dtype=np.float32))
+    first, second = (graph.constant(np.ones(3)) for _ in range(2))
+    assert first.name == second.name
+    assert first.name != graph.constant(np.ones(3, dtype=np.float32)).name
     assert len(graph.constants) == 2
 
 
 def test_rows_are_mapped_one_by_one(evaluate):
-    def add(graph, X):
-        return graph.map_rows(lambda body, row: [body.reduce("ReduceSum", row, 0)], X)[0]
+    def add(X):
+        return X.graph.map_rows(lambda row: [row.sum(0)], X)[0]
 
     np.testing.assert_array_equal(evaluate(add, [[1.0, 2.0], [3.0, 4.0]]), [3.0, 7.0])
 
@@ -53,6 +54,6 @@ def test_rows_are_mapped_one_by_one(evaluate):
 def test_selections_of_columns_have_distinct_names():
     graph = Graph()
     for j in range(3):
-        graph.columns("X", [j])
+        Tensor(graph, "X").columns([j])
     assert len({node.name for node in graph.nodes}) == 3
     assert all(node.name for node in graph.nodes)

@@ -3,7 +3,7 @@ import pytest
 
 from twinned import NearestAnchors, NeuralRegressor, TwinNeuralRegressor
 from twinned.export.onnx.graph import DOUBLE, FLOAT
-from twinned.export.onnx.networks import _activate
+from twinned.export.onnx.twins import _activate
 from twinned.models.neural.network import ACTIVATIONS
 
 SMALL = {"hidden_sizes": (8, 6), "n_members": 2, "n_folds": 1, "max_steps": 20, "random_state": 0}
@@ -13,8 +13,8 @@ SMALL = {"hidden_sizes": (8, 6), "n_members": 2, "n_folds": 1, "max_steps": 20, 
 def test_activations(evaluate, rng, activation):
     values = np.concatenate([rng.normal(size=50) * 10, [0.0]]).astype(np.float32)
 
-    def add(graph, X):
-        return graph.cast(_activate(graph, activation, graph.cast(X, FLOAT)), DOUBLE)
+    def add(X):
+        return _activate(activation, X.cast(FLOAT)).cast(DOUBLE)
 
     expected = ACTIVATIONS[activation](values)
     np.testing.assert_allclose(evaluate(add, values), expected, rtol=1e-5, atol=5e-6)

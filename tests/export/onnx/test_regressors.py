@@ -39,7 +39,7 @@ def test_predictions_are_the_same(evaluate, rows, estimator):
     is_multiple = isinstance(estimator, MultiOutputRegressor)
     estimator.fit(X, np.column_stack([y, -y]) if is_multiple else y)
     new = np.concatenate([new, X[:5]])  # at distance 0 from known rows
-    found = evaluate(lambda graph, X: add_regressor(graph, estimator, X), new)
+    found = evaluate(lambda X: add_regressor(estimator, X), new)
     expected = estimator.predict(new).reshape(found.shape)
     # the coefficients of a process almost without noise are large
     tolerance = 1e-6 if isinstance(estimator, GPRegressor) else 1e-9
@@ -54,7 +54,7 @@ def test_categories_of_boosting(evaluate, rng):
         max_iter=20, min_samples_leaf=3, categorical_features=[1, 2]
     ).fit(X, y)
     X[:30, 1] = 41.0  # a new category
-    found = evaluate(lambda graph, X: add_regressor(graph, boosting, X), X)
+    found = evaluate(lambda X: add_regressor(boosting, X), X)
     np.testing.assert_allclose(found[:, 0], boosting.predict(X), rtol=1e-12)
     assert np.ptp(boosting.predict(X)) > 3
 
@@ -64,7 +64,7 @@ def test_pairs_are_stored_by_their_rows(evaluate, rng):
     i, j = rng.randint(0, 10, (2, 200))
     pairs = np.column_stack([rows[i], rows[j], rows[i] - rows[j]])
     for stored in (pairs, pairs[:, :4], pairs[:, 4:], pairs[:3]):
-        found = evaluate(lambda g, X, p=stored: g.add("Add", _add_stored_pairs(g, p), X), 0.0)
+        found = evaluate(lambda X, p=stored: _add_stored_pairs(X.graph, p) + X, 0.0)
         np.testing.assert_array_equal(found, stored)
 
 
@@ -86,4 +86,4 @@ def test_unknown_regressors_are_refused(evaluate, rows, estimator, reason):
     X, y, _ = rows
     estimator.fit(X, y)
     with pytest.raises(TypeError, match=reason):
-        evaluate(lambda graph, X: add_regressor(graph, estimator, X), X)
+        evaluate(lambda X: add_regressor(estimator, X), X)

@@ -12,15 +12,15 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from twinned import NeuralRegressor, TwinRegressor
 from twinned.export import to_onnx
-from twinned.export.onnx.rounding import (
+from twinned.export.onnx.runtime import (
     LARGEST_ROUNDING,
     _largest_rounding,
     _relative_rounding,
     changes_predictions,
     choose_dtype,
+    predict_onnx,
     rounded_features,
 )
-from twinned.export.onnx.runtime import predict_onnx
 
 
 def make_table(rng, n_rows=60):

@@ -11,7 +11,7 @@ from sklearn.ensemble import (
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned.export.onnx.trees import _join, add_trees
+from twinned.export.onnx.trees import add_trees, join_trees
 from twinned.models.trees.reader import read_trees
 
 REGRESSORS = [
@@ -40,7 +40,7 @@ def test_comparisons_at_thresholds_are_the_same(evaluate, rng, estimator):
     y = np.column_stack([y, -y]) if isinstance(estimator, MultiOutputRegressor) else y
     estimator.fit(X, y)
     rows = near_thresholds(estimator, rng, 3)
-    found = evaluate(lambda graph, X: add_trees(graph, read_trees(estimator), X), rows)
+    found = evaluate(lambda X: add_trees(read_trees(estimator), X), rows)
     expected = estimator.predict(rows).reshape(found.shape)
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6)
 
@@ -52,7 +52,7 @@ def test_rows_of_float32_are_exact(evaluate, seed):
     X = rng.randint(0, 5, size=(30, 2)).astype(np.float64) / 3
     tree = DecisionTreeRegressor(random_state=0).fit(X, rng.randint(0, 50, size=30))
     rows = X.astype(np.float32).astype(np.float64)
-    found = evaluate(lambda graph, X: add_trees(graph, read_trees(tree), X), rows)
+    found = evaluate(lambda X: add_trees(read_trees(tree), X), rows)
     np.testing.assert_allclose(found[:, 0], tree.predict(rows), rtol=1e-6)
 
 
@@ -61,20 +61,20 @@ def test_missing_values_go_the_same_way(evaluate, rng, kind):
     X = np.where(rng.rand(200, 2) < 0.3, np.nan, rng.normal(size=(200, 2)))
     y = np.where(np.isnan(X[:, 0]), 3.0, X[:, 0]) - np.isnan(X[:, 1])
     estimator = kind(random_state=0).fit(X, y)
-    found = evaluate(lambda graph, X: add_trees(graph, read_trees(estimator), X), X)
+    found = evaluate(lambda X: add_trees(read_trees(estimator), X), X)
     np.testing.assert_allclose(found[:, 0], estimator.predict(X), rtol=0, atol=1e-6)
 
 
 def test_several_outputs(evaluate, rng):
     X = rng.normal(size=(50, 2))
     forest = RandomForestRegressor(3, random_state=0).fit(X, X @ [[1.0, 2.0, 0.0], [0.0, 1.0, 5.0]])
-    found = evaluate(lambda graph, X: add_trees(graph, read_trees(forest), X), X)
+    found = evaluate(lambda X: add_trees(read_trees(forest), X), X)
     np.testing.assert_allclose(found, forest.predict(X), rtol=0, atol=1e-5)
 
 
 def test_a_tree_without_splits(evaluate):
     tree = DecisionTreeRegressor().fit([[0.0], [1.0]], [5.0, 5.0])
-    found = evaluate(lambda graph, X: add_trees(graph, read_trees(tree), X), [[1.0], [2.0]])
+    found = evaluate(lambda X: add_trees(read_trees(tree), X), [[1.0], [2.0]])
     np.testing.assert_array_equal(found, [[5.0], [5.0]])
 
 
@@ -83,7 +83,7 @@ def test_lightgbm(evaluate, rng):
     X = np.where(rng.rand(200, 2) < 0.1, np.nan, rng.normal(size=(200, 2)))
     estimator = lightgbm.LGBMRegressor(n_estimators=20, n_jobs=1, verbose=-1)
     estimator.fit(X, np.nan_to_num(X[:, 0]) + 3)
-    found = evaluate(lambda graph, X: add_trees(graph, read_trees(estimator), X), X)
+    found = evaluate(lambda X: add_trees(read_trees(estimator), X), X)
     np.testing.assert_allclose(found[:, 0], estimator.predict(X), rtol=1e-12)
 
 
@@ -95,9 +95,9 @@ def test_a_leaf_below_the_root(evaluate, rng, side):
     X[0], y[0] = [10.0 * side, 0.0], 100.0  # the root splits off this row
     estimator = GradientBoostingRegressor(n_estimators=3, random_state=0).fit(X, y)
     trees = read_trees(estimator)
-    found = evaluate(lambda graph, X: add_trees(graph, trees, X), X)
+    found = evaluate(lambda X: add_trees(trees, X), X)
     np.testing.assert_allclose(found[:, 0], estimator.predict(X), rtol=0, atol=1e-5)
-    arrays = _join(trees.trees)
+    arrays, _ = join_trees(trees, np.dtype(np.float64))
     for root in arrays.roots:
         assert arrays.is_leaf[0, root] != arrays.is_leaf[1, root]
         assert arrays.children[0, root] != arrays.children[1, root]

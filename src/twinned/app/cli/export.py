@@ -21,7 +21,6 @@ class Settings(NamedTuple):
 
     outputs: list[str]
     confidence: float | None
-    int16: bool
     dtype: str  # of the inputs of an ONNX file
     unit: float  # the standard deviation of y
 
@@ -32,11 +31,13 @@ Facts = dict[str, Any]  # that are printed
 def _write_onnx(model: Any, path: Path, settings: Settings) -> Facts:
     """Write an ONNX file."""
     from twinned.export.onnx import DTYPES, to_onnx
-    from twinned.export.onnx.rounding import changes_predictions, rounded_features
+    from twinned.export.onnx.runtime import (
+        changes_predictions,
+        largest_difference,
+        rounded_features,
+    )
     from twinned.rows.validation import check_choice
 
-    if settings.int16:
-        raise ValueError("--int16 is for C; -o must end in .h.")
     check_choice("--dtype", settings.dtype, DTYPES)
     dtype, rounded, changes = settings.dtype, rounded_features(model), changes_predictions(model)
     if dtype == "auto":
@@ -51,8 +52,6 @@ def _write_onnx(model: Any, path: Path, settings: Settings) -> Facts:
     facts: Facts = {"largest_difference": None, "dtype": dtype}
     if "mean" not in settings.outputs:
         return facts
-    from twinned.export.onnx.runtime import largest_difference
-
     try:
         return facts | {"largest_difference": largest_difference(model, path)}
     except MissingExtraError:
@@ -69,7 +68,7 @@ def _write_c(model: Any, path: Path, settings: Settings) -> Facts:
     if settings.dtype != "auto":
         raise ValueError("--dtype is for ONNX; inputs of C are floats.")
     name = path.stem if re.fullmatch(r"[A-Za-z]\w*", path.stem, re.ASCII) else "twin"
-    report = to_c(model, path, dtype="int16" if settings.int16 else "float32", name=name)
+    report = to_c(model, path, name=name)
     if not report.has_intervals:
         reason = "they have a learned width, anchors were dropped, or none are stored"
         print_message("note", f"{name}_interval gives no intervals: {reason}.")
@@ -149,9 +148,6 @@ def export_command(
             metavar="NAME",
         ),
     ] = None,
-    int16: Annotated[
-        bool, typer.Option("--int16", help="C: networks in 16-bit fixed point.")
-    ] = False,
     dtype: Annotated[
         str,
         typer.Option(
@@ -183,20 +179,21 @@ def export_command(
     with exit_on_bad_input():
         write = _WRITERS.get(output.suffix.lower())
         if write is None:
-            known = " or ".join(_WRITERS)
-            raise ValueError(f"-o {output}: the name must end in {known}, which sets the format.")
+            suffixes = " or ".join(_WRITERS)
+            message = f"-o {output}: the name must end in {suffixes}, which sets the format."
+            raise ValueError(message)
         path = options.check_output_path(output, [model])
         names = [name.strip() for name in outputs.split(",") if name.strip()]
         with print_warnings():
             fitted = load_twin(model, key_file)
-            settings = Settings(names, confidence, int16, dtype, _target_spread(fitted))
-            found = write(_reduce(fitted, member, anchors), path, settings)
+            settings = Settings(names, confidence, dtype, _target_spread(fitted))
+            written = write(_reduce(fitted, member, anchors), path, settings)
     facts = {
         "model": str(model),
         "output": str(output),
         "bytes": path.stat().st_size,
         "model_bytes": model.stat().st_size,
-        **found,
+        **written,
     }
     if as_json:
         typer.echo(json.dumps(facts, ensure_ascii=False))

@@ -1,5 +1,314 @@
 """Export of fitted models as one self-contained C99 header."""
 
-from twinned.export.c.export import CExport, to_c
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from twinned.estimators.auto import AutoTwinRegressor
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.neural import NeuralRegressor
+from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
+from twinned.export.c.core import VALUE, Core, Singles
+from twinned.export.c.header import PERCENTS, Comparables, IntervalTable, write_header
+from twinned.export.c.networks import NetworkCore
+from twinned.export.c.pairs import PairCore, check_single_output
+from twinned.export.fitted_state import (
+    FittedTwin,
+    predict_networks,
+    read_intervals,
+    read_networks,
+    read_queries,
+    read_schema,
+    read_twin,
+)
+from twinned.export.members import describe_alternatives
+from twinned.export.thinning import thin
+from twinned.fitted.error_scale import RELATIVE_FLOOR, positive_scale
+from twinned.fitted.quantiles import quantile_rank
+from twinned.models.sklearn import SklearnDifferenceModel
+from twinned.pairing.weights import UniformWeights
+from twinned.persistence.archive import write_atomically
+from twinned.rows.schema import CATEGORICAL, Floats
+from twinned.rows.validation import validate_target
 
 __all__ = ["CExport", "to_c"]
+
+_N_TEST_ROWS = 10
+# Rows on which the exported model is compared with `predict`; fewer where there are many anchors.
+_N_COMPARED_ROWS, _N_COMPARED_ESTIMATES = 200, 40_000
+_TOLERANCE = 1e-4  # of the self-test, in standard deviations of y
+_KEYWORDS = {
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
+    "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict",
+    "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
+    "unsigned", "void", "volatile", "while",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CExport:
+    """An exported C header.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    n_anchors, n_members : int
+        The stored anchors (0 for a model without) and networks (0 for others).
+    flash_bytes : int
+        Bytes of the tables that a prediction uses; code takes 1 to 4 kB more.
+    ram_bytes : int
+        Bytes of the arrays on the stack.
+    has_intervals : bool
+        Whether `NAME_interval` gives intervals.
+    max_difference, rms_difference : float
+        Largest and root mean square difference to `predict`, in units of y, on the stored anchors
+        and rows between them: of trees and linear models as the C code computes, of networks
+        that of their inputs in single precision.
+    text : str
+        The header.
+    """
+
+    path: Path
+    n_anchors: int
+    n_members: int
+    flash_bytes: int
+    ram_bytes: int
+    has_intervals: bool
+    max_difference: float
+    rms_difference: float
+    text: str = field(repr=False)
+
+
+def to_c(
+    model: BaseEstimator,
+    path: str | os.PathLike[str],
+    *,
+    n_anchors: int | None = None,
+    name: str = "twin",
+    X_cal: object = None,
+    y_cal: object = None,
+) -> CExport:
+    """Write a fitted model as one self-contained C99 header.
+
+    The header needs `math.h` and `stdint.h` only; it allocates no memory and calls nothing
+    recursively. Its functions are `static inline`, so that unused ones take no memory:
+
+    - `float NAME_predict(const float *x)` and `float NAME_predict_std(const float *x)`;
+    - `int NAME_interval(const float *x, int percent, float *lower, float *upper)`;
+    - `int NAME_nearest_anchor(const float *x)`, the known row that is most like `x`;
+    - `int NAME_self_test(void)`, which is 0 where ten stored rows are predicted as expected.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted `TwinRegressor` over trees, their ensembles (scikit-learn, LightGBM, XGBoost) or a
+        linear model, a `TwinNeuralRegressor` or `NeuralRegressor`, of a single output. Tree
+        regressors and linear models without pairs can be exported, too.
+    path : str or path
+        The file to write.
+    n_anchors : int or None, default=None
+        Number of anchors, chosen by `twinned.export.thin`; None stores all of the twin.
+    name : str, default="twin"
+        Prefix of all names.
+    X_cal, y_cal : table or array, default=None
+        Held-out rows that calibrate the intervals of the exported model. Without them, intervals
+        are those that the twin stores, where these have a constant width or one in proportion to
+        the standard deviation and no anchors are dropped.
+
+    Returns
+    -------
+    CExport
+        Sizes, and the difference to `predict`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> from twinned import TwinRegressor
+    >>> from twinned.datasets import make_tf
+    >>> from twinned.export import to_c
+    >>> X, y = make_tf(60, random_state=0)
+    >>> twin = TwinRegressor(DecisionTreeRegressor(max_depth=4)).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = to_c(twin, f"{folder}/twin.h", n_anchors=8)
+    >>> report.n_anchors, report.flash_bytes < 1000, report.max_difference < 1e-5
+    (8, True, True)
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
+        raise ValueError(f"name must be an identifier of C such as 'twin', not {name!r}.")
+    model = _exportable(model, n_anchors)
+    core = read_core(model)
+    rows = _example_rows(model, core)
+    predicted, _ = core.predict(rows)
+    apart = np.abs(predicted - _predict(model, rows))
+    comparables = _comparables(model, core)
+    intervals = _intervals(model, core, X_cal, y_cal)
+    schema = read_schema(model)
+    default = [f"x{j}" for j in range(schema.n_features)]
+    names = [str(name) for name in getattr(model, "feature_names_in_", default)]
+    text, flash_bytes = write_header(
+        name,
+        core,
+        schema,
+        names,
+        model_name=type(model).__name__,
+        apart=apart,
+        comparables=comparables,
+        intervals=intervals,
+        test_rows=rows[-_N_TEST_ROWS:],
+        test_values=predicted[-_N_TEST_ROWS:],
+        tolerance=_tolerance(model, predicted),
+    )
+    write_atomically(Path(path), text.encode())
+    return CExport(
+        path=Path(path),
+        n_anchors=0 if comparables is None else len(comparables.rows),
+        n_members=len(core.member_weights) if isinstance(core, NetworkCore) else 0,
+        flash_bytes=flash_bytes,
+        ram_bytes=core.ram_bytes,
+        has_intervals=intervals is not None,
+        max_difference=float(apart.max()),
+        rms_difference=float(np.sqrt(np.mean(apart**2))),
+        text=text,
+    )
+
+
+def _exportable(model: BaseEstimator, n_anchors: int | None) -> BaseEstimator:
+    """The model that is written, with fewer anchors where a number is given."""
+    check_is_fitted(model)
+    if isinstance(model, SemiSupervisedTwinRegressor):
+        model = model.twin_
+    if isinstance(model, AutoTwinRegressor):
+        raise TypeError(f"C export does not support blends; {describe_alternatives(model)}")
+    if n_anchors is not None:
+        if not isinstance(model, BaseTwin):
+            raise ValueError(f"n_anchors is for twins; {type(model).__name__} has no anchors.")
+        model = thin(model, n_anchors)
+    return model
+
+
+def read_core(model: BaseEstimator) -> Core:
+    """The parts of a twin, of networks, or of trees or a linear model that predict y itself."""
+    if isinstance(model, BaseTwin):
+        state = model.fitted_
+        check_single_output(state.anchors.targets.shape[1])
+        of_pairs = isinstance(state.model, SklearnDifferenceModel)
+        return (PairCore if of_pairs else NetworkCore).of_twin(state, _anchor_weights(model, state))
+    if isinstance(model, NeuralRegressor):
+        networks = model.plain_networks()
+        check_single_output(networks.shape.n_outputs)
+        return NetworkCore.of_plain(networks, read_schema(model))
+    return PairCore.of_regressor(model)
+
+
+def _anchor_weights(twin: BaseTwin, state: FittedTwin) -> Floats:
+    """(anchor,) weights that sum to one; raises where they depend on the query."""
+    if state.nearest is not None:
+        raise ValueError(
+            f"C export needs the same anchors for all queries, not anchors={twin.anchors!r}; use "
+            "n_anchors=32 to replace them by 32 chosen ones."
+        )
+    if not isinstance(state.weight_strategy, UniformWeights):
+        raise ValueError(
+            f"C export needs the same weights for all queries, not weights={twin.weights!r}; use "
+            "n_anchors=32 to replace them by those of 32 chosen anchors."
+        )
+    given = state.anchors.weights
+    weights = np.ones(len(state.anchors.X)) if given is None else given
+    return weights / weights.sum()
+
+
+def _tolerance(model: BaseEstimator, predicted: Floats) -> float:
+    """The tolerance of the self-test, by the spread of y."""
+    of_anchors = np.std(model.anchors_y_) if isinstance(model, BaseTwin) else 0.0
+    smallest = 1e-6 * float(np.abs(predicted[-_N_TEST_ROWS:]).max())
+    return _TOLERANCE * max(float(np.std(predicted)), float(of_anchors), smallest)
+
+
+def _example_rows(model: BaseEstimator, core: Core) -> Singles:
+    """Rows for comparisons: some anchors, and other rows, which come last.
+
+    The others are normally distributed, with mean and spread of the training rows of networks; of
+    other twins, they are near rows between two anchors, as a single anchor would else be the only
+    row. Categories and levels are drawn at random, unknown categories, too.
+    """
+    rng = np.random.RandomState(0)
+    schema, columns = read_schema(model), core.columns
+    n_rows = min(_N_COMPARED_ROWS, max(_N_COMPARED_ESTIMATES // len(core.weights), 20)) // 2
+    rows: Floats = rng.normal(size=(n_rows, schema.n_features))
+    anchors = np.asarray(core.anchors, dtype=float) if isinstance(model, BaseTwin) else None
+    if columns.mean is not None and columns.spread is not None:
+        numeric = columns.code == VALUE
+        feature = columns.feature[numeric]
+        rows[:, feature] = columns.mean[numeric] + columns.spread[numeric] * rows[:, feature]
+    elif anchors is not None:
+        a, b = anchors[rng.randint(len(anchors), size=(2, n_rows))]
+        rows = (a + rng.uniform(size=(n_rows, 1)) * (b - a)) * (1.0 + 0.05 * rows)
+    for j, categories in enumerate(schema.categories):
+        if categories:
+            n_codes = len(categories) + (schema.kinds[j] == CATEGORICAL)
+            rows[:, j] = rng.randint(n_codes, size=n_rows)
+    if anchors is not None:
+        rows = np.concatenate([anchors[rng.permutation(len(anchors))[:n_rows]], rows])
+    return rows.astype(np.float32)
+
+
+def _predict(model: BaseEstimator, rows: Singles) -> Floats:
+    """(row,) predictions of encoded rows by the model itself."""
+    matrix = rows.astype(np.float64)
+    if isinstance(model, BaseTwin):
+        fitted = model.fitted_
+        return fitted.predict(fitted.queries(matrix))[0][:, 0]
+    if isinstance(model, NeuralRegressor):
+        return model.predict_encoded(matrix)[:, 0]
+    return np.ravel(model.predict(matrix))
+
+
+def _comparables(model: BaseEstimator, core: Core) -> Comparables | None:
+    """The nearest anchor by the learned metric, on the columns that the model uses."""
+    if not isinstance(model, BaseTwin):
+        return None
+    metric = model.fitted_.learned_metric()
+    selected = core.networks.columns if isinstance(core, NetworkCore) else None
+    used = np.arange(len(metric.center)) if selected is None else selected
+    return Comparables(np.asarray(model.anchor_rows_), metric.center[used], metric.scale[used])
+
+
+def _intervals(
+    model: BaseEstimator, core: Core, X_cal: object, y_cal: object
+) -> IntervalTable | None:
+    """Half-widths by the scores of held-out rows, or by those that the twin stores."""
+    if (X_cal is None) != (y_cal is None):
+        raise ValueError("X_cal and y_cal belong together, but one of them is None.")
+    if X_cal is not None:
+        if not isinstance(model, BaseTwin):
+            raise ValueError(f"X_cal is for twins, not for {type(model).__name__}.")
+        matrix = model.encode(X_cal).matrix.astype(np.float32)
+        y = validate_target(model, y_cal, len(matrix), multi_output=False)
+        mean, std = core.predict(matrix)
+        floor = RELATIVE_FLOOR * float(np.mean(std))
+        scores = np.sort(np.abs(y - mean) / positive_scale(std, floor))
+        return IntervalTable(_factors(scores), floor, is_constant=floor == 0)
+    stored = getattr(model, "calibration_", None)
+    if stored is None or stored.scale.width == "learned":
+        return None
+    is_constant = stored.scale.width == "constant" or stored.scale.floor == 0
+    return IntervalTable(_factors(stored.scores), float(stored.scale.floor), is_constant)
+
+
+def _factors(scores: Floats) -> Floats:
+    """Conformal quantiles of sorted scores for 50 to 99 %; infinite where these are too few."""
+    factors = []
+    for percent in PERCENTS:
+        is_known = (100 - percent) * (len(scores) + 1) >= 100
+        rank = quantile_rank(percent / 100, len(scores))
+        factors.append(scores[-rank] if is_known else np.inf)
+    return np.array(factors)

@@ -2,8 +2,7 @@
 
 The graph is written directly: the table is encoded, the anchors are stored as a matrix, and each
 query is predicted in a loop over rows, so that memory does not grow with the batch. Each module
-adds one part to the graph: `inputs`, `trees`, `categorical_trees`, `regressors`, `networks`,
-`twins`, `preparation`, `error_scale`, `models`.
+adds one part to the graph: `inputs`, `trees`, `regressors`, `twins`, `models`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+
+from sklearn.base import BaseEstimator
 
 from twinned.exceptions import MissingExtraError
 from twinned.rows.validation import check_choice
@@ -29,7 +29,7 @@ _MAX_BYTES = 2**31 - 1  # of a protocol buffer
 
 
 def to_onnx(
-    model: Any,
+    model: BaseEstimator,
     path: str | PathLike[str],
     *,
     outputs: Sequence[str] = OUTPUTS,
@@ -82,9 +82,9 @@ def to_onnx(
     ...     (Path(folder) / "twin.onnx").stat().st_size < 10_000
     True
     """
-    from twinned.export.onnx.assembly import assemble
-    from twinned.export.onnx.refusal import refuse
-    from twinned.export.onnx.rounding import choose_dtype
+    from twinned.export.onnx.graph import refuse
+    from twinned.export.onnx.models import assemble
+    from twinned.export.onnx.runtime import choose_dtype
     from twinned.persistence.archive import write_atomically
 
     names = tuple([outputs] if isinstance(outputs, str) else outputs)

@@ -1,36 +1,136 @@
-"""Graph: nodes and constants of an ONNX graph under construction.
+"""Graph: nodes and constants of an ONNX graph under construction, and its tensors.
 
-A tensor is the name of a node's output. Operands may also be arrays, which become constants. All
-tensors are float64 unless a function states otherwise.
+A tensor is the output of a node; operators of Python add further nodes. Operands may also be
+arrays, which become constants. All tensors are float64 unless a function states otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-Tensor = str
-Operand = Tensor | ArrayLike
-
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 ML_DOMAIN = "ai.onnx.ml"
 _INTEGERS = (np.int8, np.int16, np.int32)  # types of compact columns, the smallest first
 _MAX_DECIMALS = 6  # of values that are stored as integers
+_REFUSAL = "The model cannot be exported to ONNX: "
+
+
+class RefusedError(TypeError):
+    """A model or a part of it cannot be exported."""
+
+
+def refuse(reason: str, way_out: str) -> NoReturn:
+    """Raise an error with the reason and a way out."""
+    raise RefusedError(f"{_REFUSAL}{reason}; {way_out}.")
+
+
+@contextmanager
+def refusals_of(part: str) -> Iterator[None]:
+    """Context in which refusals name a part of the model."""
+    try:
+        yield
+    except RefusedError as error:
+        reason = str(error).removeprefix(_REFUSAL)
+        raise RefusedError(f"{_REFUSAL}{part}: {reason}") from None
+
+
+class Tensor:
+    """The output of a node, with operators that add nodes to the present body of its graph."""
+
+    __array_ufunc__ = None  # an array on the left leaves an operator to the tensor
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.graph = graph
+        self.name = name
+
+    def apply(self, operator: str, *operands: Operand, **attributes: Any) -> Tensor:
+        """Add a node whose first operand is this tensor."""
+        return self.graph.add(operator, self, *operands, **attributes)
+
+    def __add__(self, other: Operand) -> Tensor:
+        return self.apply("Add", other)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return self.apply("Sub", other)
+
+    def __rsub__(self, other: ArrayLike) -> Tensor:
+        return self.graph.add("Sub", other, self)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        return self.apply("Mul", other)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return self.apply("Div", other)
+
+    def __rtruediv__(self, other: ArrayLike) -> Tensor:
+        return self.graph.add("Div", other, self)
+
+    def __matmul__(self, other: Operand) -> Tensor:
+        return self.apply("MatMul", other)
+
+    def cast(self, to: int) -> Tensor:
+        """Convert to another type of elements."""
+        return self.apply("Cast", to=to)
+
+    def columns(self, indices: Sequence[int] | range | NDArray[Any]) -> Tensor:
+        """Entries of the last axis."""
+        return self.take(np.asarray(indices, dtype=np.int64), axis=-1)
+
+    def take(self, indices: Operand, axis: int = 0) -> Tensor:
+        """Entries of an axis."""
+        return self.apply("Gather", indices, axis=axis)
+
+    def sum(self, axis: int, *, keepdims: bool = False) -> Tensor:
+        return self.reduce("ReduceSum", axis, keepdims=keepdims)
+
+    def mean(self, axis: int, *, keepdims: bool = False) -> Tensor:
+        return self.reduce("ReduceMean", axis, keepdims=keepdims)
+
+    def reduce(self, operator: str, axis: int, *, keepdims: bool = False) -> Tensor:
+        """Reduce one axis by an operator such as ReduceMax."""
+        return self.apply(operator, np.array([axis]), keepdims=int(keepdims))
+
+    def reshape(self, *shape: int) -> Tensor:
+        """Reshape; −1 stands for one length that follows from the others, 0 for an equal one."""
+        return self.apply("Reshape", np.array(shape))
+
+    def add_axis(self, axis: int) -> Tensor:
+        """Add an axis of length 1."""
+        return self.apply("Unsqueeze", np.array([axis]))
+
+    def is_nan(self) -> Tensor:
+        """Whether each element is NaN."""
+        return self.apply("IsNaN")
+
+    def fill_nan(self, values: Operand) -> Tensor:
+        """The elements, with other values in place of NaN."""
+        return self.is_nan().apply("Where", values, self)
+
+    def equals(self, values: Operand) -> Tensor:
+        """1 where elements are equal to values, and 0 elsewhere."""
+        return self.apply("Equal", values).cast(DOUBLE)
+
+
+Operand = Tensor | ArrayLike
 
 
 class Graph:
-    """A graph, or the body of a loop in one; constants are stored in the outermost graph."""
+    """A graph; while rows are mapped, nodes are added to the body of a loop.
 
-    def __init__(self, root: Graph | None = None) -> None:
-        self.root: Graph = self if root is None else root
-        self.nodes: list[NodeProto] = []
-        if root is None:
-            self.constants: dict[tuple[Any, ...], TensorProto] = {}
-            self._n_names = 0
+    Constants are stored in the outermost graph.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[NodeProto] = []  # of the present body
+        self.constants: dict[tuple[Any, ...], TensorProto] = {}
+        self._outermost_nodes = self.nodes
+        self._n_names = 0
 
     # --- operators ----------------------------------------------------------------------------
 
@@ -42,56 +142,43 @@ class Graph:
         self, operator: str, n_outputs: int, *operands: Operand, domain: str = "", **attributes: Any
     ) -> list[Tensor]:
         """Add a node with several outputs."""
-        inputs = [self._tensor(operand) for operand in operands]
-        outputs = [self.new_name() for _ in range(n_outputs)]
+        tensors = [each if isinstance(each, Tensor) else self.constant(each) for each in operands]
+        outputs = [self.new_tensor() for _ in range(n_outputs)]
+        inputs, names = ([each.name for each in part] for part in (tensors, outputs))
         if operator == "Gather":
             # onnxruntime 1.21 joins such nodes, and names the joint node after one of them
-            attributes["name"] = outputs[0]
-        self.nodes.append(helper.make_node(operator, inputs, outputs, domain=domain, **attributes))
+            attributes["name"] = names[0]
+        self.nodes.append(helper.make_node(operator, inputs, names, domain=domain, **attributes))
         return outputs
 
-    def cast(self, x: Tensor, to: int) -> Tensor:
-        """Convert to another type of elements."""
-        return self.add("Cast", x, to=to)
-
-    def columns(self, x: Tensor, indices: Sequence[int] | NDArray[Any]) -> Tensor:
-        """Columns of a tensor: entries of its last axis."""
-        return self.add("Gather", x, np.asarray(indices, dtype=np.int64), axis=-1)
-
-    def concatenate(self, parts: Sequence[Tensor], axis: int = -1) -> Tensor:
-        """Join tensors; a single one is returned as it is."""
-        return parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=axis)
-
-    def reduce(self, operator: str, x: Tensor, axis: int, *, keepdims: bool = False) -> Tensor:
-        """Reduce one axis by an operator such as ReduceSum."""
-        return self.add(operator, x, np.array([axis]), keepdims=int(keepdims))
-
-    def reshape(self, x: Tensor, *shape: int) -> Tensor:
-        """Reshape; −1 stands for one length that follows from the others, 0 for an equal one."""
-        return self.add("Reshape", x, np.array(shape))
-
-    def broadcast_rows(self, row: Tensor, like: Tensor) -> Tensor:
-        """Repeat a row (column,) for each row of a matrix: (row, column)."""
-        n_rows = self.add("Shape", like, start=0, end=1)
-        n_columns = self.add("Shape", row, start=-1)
-        return self.add("Expand", row, self.add("Concat", n_rows, n_columns, axis=0))
-
     def map_rows(self, function: Callable[..., Sequence[Tensor]], *rows: Tensor) -> list[Tensor]:
-        """Apply `function(graph, row, …)` to each row of tensors, one after the other.
+        """Apply `function(row, …)` to each row of tensors, one after the other.
 
         So memory does not grow with the number of rows. Its results get a leading axis of rows.
         """
-        body = Graph(self.root)
-        inputs = [self.new_name() for _ in rows]
-        # an operator may not return an input of the body as it is
-        outputs = [body.add("Identity", out) for out in function(body, *inputs)]
-        graph = GraphProto(
-            name=self.new_name(),
-            node=body.nodes,
-            input=[ValueInfoProto(name=name) for name in inputs],
-            output=[ValueInfoProto(name=name) for name in outputs],
+        inputs = [self.new_tensor() for _ in rows]
+        with self._adding_to([]) as nodes:
+            # an operator may not return an input of the body as it is
+            outputs = [out.apply("Identity") for out in function(*inputs)]
+        body = GraphProto(
+            name=self.new_tensor().name,
+            node=nodes,
+            input=[ValueInfoProto(name=each.name) for each in inputs],
+            output=[ValueInfoProto(name=each.name) for each in outputs],
         )
-        return self.add_several("Scan", len(outputs), *rows, body=graph, num_scan_inputs=len(rows))
+        return self.add_several("Scan", len(outputs), *rows, body=body, num_scan_inputs=len(rows))
+
+    def outside_loops(self) -> AbstractContextManager[list[NodeProto]]:
+        """Context in which nodes are added to the outermost graph, so that they run once."""
+        return self._adding_to(self._outermost_nodes)
+
+    @contextmanager
+    def _adding_to(self, nodes: list[NodeProto]) -> Iterator[list[NodeProto]]:
+        before, self.nodes = self.nodes, nodes
+        try:
+            yield nodes
+        finally:
+            self.nodes = before
 
     # --- constants ----------------------------------------------------------------------------
 
@@ -100,42 +187,39 @@ class Graph:
         array = np.ascontiguousarray(values)
         array = array.reshape(np.shape(values))  # which a scalar loses
         key = (array.dtype.str, array.shape, array.tobytes())
-        stored = self.root.constants.get(key)
-        if stored is None:
-            stored = numpy_helper.from_array(array, self.new_name())
-            self.root.constants[key] = stored
-        return str(stored.name)
+        if key not in self.constants:
+            self.constants[key] = numpy_helper.from_array(array, self.new_tensor().name)
+        return Tensor(self, self.constants[key].name)
 
     def matrix(self, values: NDArray[Any]) -> Tensor:
         """Store a matrix (row, column) of float64 in the smallest types that hold its columns.
 
         A column of decimal fractions is stored as integers with a divisor, a column of float32
-        values in that type. The tensor has the same values to the last bit. It is computed in the
-        outermost graph: in the body of a loop, that would be done for every row.
+        values in that type. The tensor has the same values to the last bit.
         """
-        root = self.root
         groups: dict[np.dtype[Any], list[tuple[int, float, NDArray[Any]]]] = {}
         for j, column in enumerate(np.asarray(values, dtype=np.float64).T):
             stored, divisor = _compact(column)
             groups.setdefault(stored.dtype, []).append((j, divisor, stored))
         parts, order = [], []
-        for group in groups.values():
-            indices, divisors, columns = zip(*group, strict=True)
-            part = root.cast(root.constant(np.column_stack(columns)), DOUBLE)
-            if set(divisors) != {1.0}:
-                part = root.add("Div", part, np.array(divisors))
-            parts.append(part)
-            order += indices
-        joined = root.concatenate(parts)
-        return joined if order == sorted(order) else root.columns(joined, np.argsort(order))
+        with self.outside_loops():
+            for group in groups.values():
+                indices, divisors, columns = zip(*group, strict=True)
+                part = self.constant(np.column_stack(columns)).cast(DOUBLE)
+                parts.append(part if set(divisors) == {1.0} else part / np.array(divisors))
+                order += indices
+            joined = concatenate(parts)
+            return joined if order == sorted(order) else joined.columns(np.argsort(order))
 
-    def new_name(self) -> str:
-        """Return a name that no other tensor has."""
-        self.root._n_names += 1
-        return f"#{self.root._n_names}"
+    def new_tensor(self) -> Tensor:
+        """A tensor with a name that no other has."""
+        self._n_names += 1
+        return Tensor(self, f"#{self._n_names}")
 
-    def _tensor(self, operand: Operand) -> Tensor:
-        return operand if isinstance(operand, str) else self.constant(operand)
+
+def concatenate(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
+    """Join tensors; a single one is returned as it is."""
+    return parts[0] if len(parts) == 1 else parts[0].apply("Concat", *parts[1:], axis=axis)
 
 
 def _compact(column: NDArray[np.float64]) -> tuple[NDArray[Any], float]:

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, ValueInfoProto, helper
 
-from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor
-from twinned.export.onnx.refusal import refuse
-from twinned.rows.schema import CATEGORICAL, NUMERIC, ORDINAL, TableSchema
+from twinned.estimators.blending.features import FeaturePreparation
+from twinned.export.onnx.graph import DOUBLE, FLOAT, ML_DOMAIN, Graph, Tensor, concatenate, refuse
+from twinned.rows.schema import NUMERIC, ORDINAL, TableSchema
 
 MATRIX = "X"  # name of the only input of a table of numbers
 BATCH = "batch"  # name of the axis of rows
-NUMBER_TYPES = {"float32": FLOAT, "float64": DOUBLE}
+_NUMBER_TYPES = {"float32": FLOAT, "float64": DOUBLE}
 
 
 class Column(NamedTuple):
@@ -35,145 +35,150 @@ class Column(NamedTuple):
         return any(isinstance(value, str) for value in self.categories)
 
 
-def table_columns(model: Any, dtype: str) -> list[Column]:
-    """Return the columns of the table that a model was fitted to, for inputs of this type."""
-    schema: TableSchema = model._schema
-    names = getattr(model, "feature_names_in_", range(schema.n_features))
-    columns = [
-        Column(str(name), kind, known)
-        for name, kind, known in zip(names, schema.kinds, schema.categories, strict=True)
-    ]
-    for column in columns:
-        _check_categories(column, dtype)
-    return columns
+def table_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
+    """Return the columns of the table that a model was fitted to."""
+    return [Column(*parts) for parts in zip(names, schema.kinds, schema.categories, strict=True)]
 
 
 def add_inputs(
     graph: Graph, columns: list[Column], dtype: str
 ) -> tuple[list[ValueInfoProto], Tensor]:
     """Return the inputs of the graph, and the encoded table (row, feature)."""
-    number = NUMBER_TYPES[dtype]
+    for column in columns:
+        if column.kind != NUMERIC:
+            _check_categories(column, dtype)
+    number = _NUMBER_TYPES[dtype]
     if not any(column.is_text for column in columns):
-        shape: list[str | int | None] = [BATCH, len(columns)]
-        matrix = graph.cast(MATRIX, DOUBLE)
-        info = helper.make_tensor_value_info(MATRIX, number, shape)
-        return [info], _encode_columns(graph, columns, matrix, dtype)
+        info = helper.make_tensor_value_info(MATRIX, number, [BATCH, len(columns)])
+        return [info], _encode_columns(columns, Tensor(graph, MATRIX).cast(DOUBLE), dtype)
     infos, encoded = [], []
     for column in columns:
         kind = TensorProto.STRING if column.is_text else number
         infos.append(helper.make_tensor_value_info(column.name, kind, [BATCH, 1]))
+        values = Tensor(graph, column.name)
         if column.is_text:
-            encoded.append(_codes_of_text(graph, column))
+            encoded.append(_codes_of_text(column, values))
         else:
-            encoded.append(_encode(graph, column, graph.cast(column.name, DOUBLE), dtype))
-    return infos, graph.concatenate(encoded)
+            encoded.append(_encode(column, values.cast(DOUBLE), dtype))
+    return infos, concatenate(encoded)
 
 
-def encode_matrix(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
+def encode_matrix(schema: TableSchema, matrix: Tensor) -> Tensor:
     """Encode a matrix (row, feature) of numbers, some of which are categories.
 
     These are compared in float32, in which the codes of the categories of a blend are exact.
     """
-    parts = zip(schema.kinds, schema.categories, strict=True)
-    columns = [Column(str(j), kind, known) for j, (kind, known) in enumerate(parts)]
-    return _encode_columns(graph, columns, matrix, "float32")
+    names = [str(j) for j in range(schema.n_features)]
+    return _encode_columns(table_columns(schema, names), matrix, "float32")
 
 
-def split_rows(graph: Graph, schema: TableSchema, matrix: Tensor) -> Tensor:
+def split_rows(schema: TableSchema, matrix: Tensor) -> Tensor:
     """Return numeric features, indicators and codes of encoded rows, as one matrix.
 
     The columns are those of `twinned.models.trees.anchor_masks.row_matrix`.
     """
     if not schema.categorical and not schema.marked:
         return matrix
-    parts = [graph.columns(matrix, schema.numeric)] if schema.numeric else []
+    parts = [matrix.columns(schema.numeric)] if schema.numeric else []
     for j in schema.categorical:
-        codes = graph.columns(matrix, [j])
-        if schema.n_indicators[j]:
-            is_own = graph.add("Equal", codes, np.arange(schema.n_indicators[j], dtype=float))
-            parts.append(_where_known(graph, codes, graph.cast(is_own, DOUBLE)))
+        if n_indicators := schema.n_indicators[j]:
+            codes = matrix.columns([j])
+            parts.append(_where_known(codes, codes.equals(np.arange(n_indicators, dtype=float))))
     if schema.marked:
-        missing = graph.add("IsNaN", graph.columns(matrix, schema.marked))
-        parts.append(graph.cast(missing, DOUBLE))
+        parts.append(matrix.columns(schema.marked).is_nan().cast(DOUBLE))
     if schema.categorical:
-        parts.append(graph.columns(matrix, schema.categorical))
-    return graph.concatenate(parts)
+        parts.append(matrix.columns(schema.categorical))
+    return concatenate(parts)
 
 
-def _encode_columns(graph: Graph, columns: list[Column], matrix: Tensor, dtype: str) -> Tensor:
-    if all(column.kind == NUMERIC for column in columns):
-        return matrix
-    values = [graph.columns(matrix, [j]) for j in range(len(columns))]
-    pairs = zip(columns, values, strict=True)
-    return graph.concatenate([_encode(graph, *pair, dtype) for pair in pairs])
-
-
-def _encode(graph: Graph, column: Column, values: Tensor, dtype: str) -> Tensor:
-    """Codes of a categorical feature of numbers (row, 1); a numeric one is returned as it is."""
-    if column.kind == NUMERIC:
+def add_preparation(preparation: FeaturePreparation, matrix: Tensor) -> Tensor:
+    """Encoded rows (row, feature) → features of a member, as `FeaturePreparation.transform`."""
+    values = matrix
+    if preparation.empty:  # features that had no known value
+        is_empty = np.isin(np.arange(preparation.n_features), preparation.empty)
+        values = matrix.graph.add("Where", is_empty, 0.0, matrix)
+    if preparation.kind == "encoded":
         return values
-    code = add_category_index(graph, column.categories, values, dtype)
-    if column.kind == ORDINAL:
-        is_new = graph.add("Equal", code, float(len(column.categories)))
-        code = graph.add("Where", is_new, np.nan, code)
-    return _where_known(graph, values, code)
+    categorical, n_categories = preparation.categorical, preparation.n_categories
+    fill = preparation.medians.copy()
+    fill[categorical] = n_categories
+    if categorical:
+        # a known category is below n, which is the code of a missing one; n + 1 that of a new one
+        largest = np.full(preparation.n_features, np.inf)
+        largest[categorical] = np.array(n_categories, dtype=float) - 1
+        values = values.apply("Greater", largest).apply("Where", fill + 1.0, values)
+    missing = matrix.is_nan()
+    filled = missing.apply("Where", fill, values)
+    marks = [missing.cast(DOUBLE).columns(preparation.marked)] if preparation.marked else []
+    if preparation.kind == "complete":
+        return concatenate([filled, *marks])
+    numeric = [j for j in range(preparation.n_features) if j not in categorical]
+    parts = [filled.columns(numeric)] if numeric else []
+    indicators = [
+        filled.columns([j]).equals(np.arange(n + 1, dtype=float))
+        for j, n in zip(categorical, n_categories, strict=True)
+    ]
+    return (concatenate(parts + marks + indicators) - preparation.center) / preparation.spread
 
 
 def add_category_index(
-    graph: Graph, known: Sequence[Any] | NDArray[Any], values: Tensor, dtype: str = "float32"
+    categories: Sequence[Any] | NDArray[Any], values: Tensor, dtype: str = "float32"
 ) -> Tensor:
-    """(row, 1) index of each value among known numbers; their count for any other value.
+    """(row, 1) index of each value among categories (numbers); their count for any other value.
 
     They are compared in the type of the inputs.
     """
-    numbers = np.asarray(known, dtype=dtype)[None]
-    own = graph.cast(values, NUMBER_TYPES[dtype])
-    is_own = graph.cast(graph.add("Equal", own, numbers), DOUBLE)
-    below_count = np.arange(len(known), dtype=float)[:, None] - len(known)
-    return graph.add("Add", graph.add("MatMul", is_own, below_count), float(len(known)))
+    numbers = np.asarray(categories, dtype=dtype)[None]
+    is_same = values.cast(_NUMBER_TYPES[dtype]).equals(numbers)
+    below_count = np.arange(len(categories), dtype=float)[:, None] - len(categories)
+    return is_same @ below_count + float(len(categories))
 
 
-def _codes_of_text(graph: Graph, column: Column) -> Tensor:
+def _encode_columns(columns: list[Column], matrix: Tensor, dtype: str) -> Tensor:
+    if all(column.kind == NUMERIC for column in columns):
+        return matrix
+    parts = [_encode(column, matrix.columns([j]), dtype) for j, column in enumerate(columns)]
+    return concatenate(parts)
+
+
+def _encode(column: Column, values: Tensor, dtype: str) -> Tensor:
+    """Codes of a categorical feature of numbers (row, 1); a numeric one is returned as it is."""
+    if column.kind == NUMERIC:
+        return values
+    code = add_category_index(column.categories, values, dtype)
+    if column.kind == ORDINAL:
+        code = code.apply("Equal", float(len(column.categories))).apply("Where", np.nan, code)
+    return _where_known(values, code)
+
+
+def _codes_of_text(column: Column, values: Tensor) -> Tensor:
     """Codes of a feature of text (row, 1); an empty text is a missing value."""
-    known: dict[str, float] = {text: float(code) for code, text in enumerate(column.categories)}
-    known.setdefault("", np.nan)
-    new_code = np.nan if column.kind == ORDINAL else float(len(column.categories))
-    codes = graph.add(
+    codes: dict[str, float] = {text: float(code) for code, text in enumerate(column.categories)}
+    codes.setdefault("", np.nan)
+    return values.apply(
         "LabelEncoder",
-        column.name,
         domain=ML_DOMAIN,
-        keys_strings=list(known),
-        values_floats=list(known.values()),
-        default_float=new_code,
-    )
-    return graph.cast(codes, DOUBLE)
+        keys_strings=list(codes),
+        values_floats=list(codes.values()),
+        default_float=np.nan if column.kind == ORDINAL else float(len(column.categories)),
+    ).cast(DOUBLE)
 
 
-def _where_known(graph: Graph, values: Tensor, results: Tensor) -> Tensor:
+def _where_known(values: Tensor, results: Tensor) -> Tensor:
     """Results where values are known, else NaN."""
-    return graph.add("Where", graph.add("IsNaN", values), np.nan, results)
+    return values.is_nan().apply("Where", np.nan, results)
 
 
 def _check_categories(column: Column, dtype: str) -> None:
     """Refuse categories that no tensor of this type can hold."""
-    if column.kind == NUMERIC:
+    categories, way_out = column.categories, "convert its values to text before the fit"
+    name = f"column {column.name!r} has"
+    if column.is_text:
+        if not all(isinstance(value, str) for value in categories):
+            refuse(f"{name} both text and numbers as categories", way_out)
         return
-    known = column.categories
-    if column.is_text and not all(isinstance(value, str) for value in known):
-        refuse(
-            f"column {column.name!r} has both text and numbers as categories",
-            "convert its values to text before the fit",
-        )
-    if column.is_text or column.kind not in (CATEGORICAL, ORDINAL):
-        return
-    if not all(isinstance(value, int | float) for value in known):
-        refuse(
-            f"column {column.name!r} has categories that are neither text nor numbers",
-            "convert its values to text before the fit",
-        )
-    if len(set(np.array(known, dtype=dtype).tolist())) < len(known):
+    if not all(isinstance(value, int | float) for value in categories):
+        refuse(f"{name} categories that are neither text nor numbers", way_out)
+    if len(set(np.array(categories, dtype=dtype).tolist())) < len(categories):
         wider = 'use dtype="float64", or ' if dtype == "float32" else ""
-        refuse(
-            f"column {column.name!r} has categories that are equal in {dtype}",
-            f"{wider}convert its values to text before the fit",
-        )
+        refuse(f"{name} categories that are equal in {dtype}", wider + way_out)

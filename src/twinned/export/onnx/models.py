@@ -1,67 +1,180 @@
-"""Models of twinned: one prediction for each kind, and the outputs made from it."""
+"""Assembly of a model file: inputs, the steps before and after the model, its outputs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from onnx import ModelProto, TensorProto, checker, helper
+from sklearn.base import BaseEstimator
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
+from twinned._version import __version__
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
-from twinned.export.onnx.error_scale import add_error_scale
-from twinned.export.onnx.graph import Graph, Tensor
-from twinned.export.onnx.inputs import encode_matrix, split_rows
-from twinned.export.onnx.preparation import add_preparation
-from twinned.export.onnx.refusal import refusals_of, refuse
-from twinned.export.onnx.regressors import add_regressor
-from twinned.export.onnx.twins import Prediction, add_twin
-from twinned.fitted.calibration import Calibration, stored_calibration
+from twinned.estimators.blending.members import FittedMember
+from twinned.estimators.neural_base import BaseNeural
+from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
+from twinned.export.fitted_state import (
+    has_one_dimensional_target,
+    read_intervals,
+    read_members,
+    read_networks,
+    read_schema,
+    read_twin,
+)
+from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
+from twinned.export.onnx.inputs import (
+    BATCH,
+    add_inputs,
+    add_preparation,
+    encode_matrix,
+    table_columns,
+)
+from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
+from twinned.export.onnx.twins import (
+    Prediction,
+    add_learned,
+    add_networks,
+    add_twin,
+    weighted_moments,
+)
+from twinned.fitted.error_scale import (
+    FITTED_EXPONENT,
+    MAX_FLOAT32,
+    N_NEIGHBORS,
+    NeighborFeatures,
+)
+from twinned.fitted.calibration import Calibration
+from twinned.rows.schema import NUMERIC
+
+_OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10
+_MAX_CHECKED_BYTES = 1_000_000_000
+Model = BaseTwin | BaseNeural
 
 
-def add_model(
-    graph: Graph, model: Any, matrix: Tensor, names: tuple[str, ...], confidence: float | None
-) -> dict[str, Tensor]:
-    """Add the outputs of a model for encoded rows: (row, output) each.
+class Parts(NamedTuple):
+    """A model of twinned and what surrounds it."""
 
-    `names` are of `mean` and `std`; with a confidence, `lower` and `upper` come after them.
-    """
-    stored = _stored_intervals(model, confidence)
-    is_blend = isinstance(model, AutoTwinRegressor)
+    scalers: list[BaseEstimator]  # steps of a pipeline before the model
+    model: Model
+    has_log_target: bool  # whether the model predicts the logarithm of y
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features of the model, or their numbers."""
+        n_features = read_schema(self.model).n_features
+        return [str(name) for name in getattr(self.model, "feature_names_in_", range(n_features))]
+
+
+def unwrap(model: BaseEstimator) -> Parts:
+    """Return the model of twinned inside pipelines and transformed targets."""
+    check_is_fitted(model)
+    scalers: list[BaseEstimator] = []
+    has_log_target = False
+    while not isinstance(model, Model):
+        if type(model) is Pipeline:
+            scalers += [step for _, step in model.steps[:-1]]
+            model = model.steps[-1][1]
+        elif type(model) is TransformedTargetRegressor:
+            if model.transformer is not None or model.inverse_func is not np.exp:
+                refuse(
+                    "its target is transformed by another function than the logarithm",
+                    "use func=np.log and inverse_func=np.exp, or export its regressor_",
+                )
+            model, has_log_target = model.regressor_, True
+        elif isinstance(model, SemiSupervisedTwinRegressor):
+            model = model.twin_
+        else:
+            refuse(
+                f"{type(model).__name__} is not a model of twinned",
+                "use skl2onnx for a model of scikit-learn",
+            )
+    return Parts(scalers, model, has_log_target)
+
+
+def assemble(
+    model: BaseEstimator, names: tuple[str, ...], confidence: float | None, dtype: str
+) -> ModelProto:
+    """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
+    parts = unwrap(model)
+    graph = Graph()
+    columns = table_columns(read_schema(parts.model), parts.feature_names)
+    infos, matrix = add_inputs(graph, columns, dtype)
+    if parts.scalers and any(column.kind != NUMERIC for column in columns):
+        refuse("its pipeline has steps before categorical features", "export its last step")
+    for scaler in parts.scalers:
+        matrix = add_scaler(scaler, matrix)
     needs_std = "std" in names or confidence is not None
-    if is_blend:
-        mean, std = _add_blend(graph, model, matrix, with_spread=needs_std)
-    elif isinstance(model, BaseTwin):
-        mean, std = add_twin(graph, model, matrix)
-    else:
-        mean, std = _add_networks(graph, model, matrix)
-    scale = std
-    if stored is not None and needs_std:
-        scale = add_error_scale(graph, stored, matrix, mean, std)
-        if is_blend:
-            std = graph.add("Mul", scale, np.sqrt(np.mean(stored.scores**2)))
-    outputs = {name: {"mean": mean, "std": std}[name] for name in names}
-    if confidence is not None and stored is not None:
-        half_width = graph.add("Mul", scale, stored.quantile(confidence))
-        outputs["lower"] = graph.add("Sub", mean, half_width)
-        outputs["upper"] = graph.add("Add", mean, half_width)
-    return outputs
+    tensors = _add_outputs(parts.model, matrix, confidence, needs_std)
+    if parts.has_log_target:  # the standard deviation by the delta method
+        log_std = tensors.pop("std")
+        tensors = {name: tensor.apply("Exp") for name, tensor in tensors.items()}
+        tensors["std"] = tensors["mean"] * log_std
+    tensors = {name: tensors[name] for name in (*names, "lower", "upper") if name in tensors}
+    if clash := {info.name for info in infos} & set(tensors):
+        refuse(f"the table has a column {min(clash)!r}, as an output", "rename the column")
+    is_1d = parts.model.has_single_target
+    for name, tensor in tensors.items():
+        output = tensor.reshape(-1) if is_1d else tensor
+        graph.nodes.append(helper.make_node("Identity", [output.name], [name]))
+    shape = [BATCH] if is_1d else [BATCH, None]
+    proto = helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "twinned",
+            infos,
+            [helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape) for name in tensors],
+            list(graph.constants.values()),
+        ),
+        producer_name="twinned",
+        producer_version=__version__,
+        ir_version=_IR_VERSION,
+        opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(ML_DOMAIN, _ML_OPSET)],
+    )
+    helper.set_model_props(proto, {"model": type(parts.model).__name__})
+    if proto.ByteSize() < _MAX_CHECKED_BYTES:
+        checker.check_model(proto)
+    return proto
 
 
-def _stored_intervals(model: Any, confidence: float | None) -> Calibration | None:
-    """The calibration that the outputs need; None where they need none."""
-    if confidence is None and not isinstance(model, AutoTwinRegressor):
-        return None
-    if not hasattr(model, "intervals_"):
+def _add_outputs(
+    model: Model, matrix: Tensor, confidence: float | None, needs_std: bool
+) -> dict[str, Tensor]:
+    """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
+    is_blend = isinstance(model, AutoTwinRegressor)
+    needs_calibration = is_blend or confidence is not None
+    stored = getattr(model, "calibration_", None) if needs_calibration else None
+    if needs_calibration and stored is None:
         refuse(
             f"{type(model).__name__} stores no calibration, which prediction intervals need",
             "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None",
         )
-    return stored_calibration(model)
+    mean, std = _add_prediction(model, matrix, needs_std)
+    if stored is None or not needs_std:
+        return {"mean": mean, "std": std}
+    scale = _add_error_scale(stored, matrix, mean, std)
+    if is_blend:
+        std = scale * np.sqrt(np.mean(stored.scores**2))
+    outputs = {"mean": mean, "std": std}
+    if confidence is not None:
+        half_width = scale * stored.quantile(confidence)
+        outputs |= {"lower": mean - half_width, "upper": mean + half_width}
+    return outputs
 
 
-def _add_blend(
-    graph: Graph, model: AutoTwinRegressor, matrix: Tensor, *, with_spread: bool
-) -> Prediction:
+def _add_prediction(model: BaseEstimator, matrix: Tensor, needs_std: bool = True) -> Prediction:
+    """Mean and std (row, output) of encoded rows, of any model of twinned."""
+    if isinstance(model, AutoTwinRegressor):
+        return _add_blend(model, matrix, needs_std)
+    if isinstance(model, BaseTwin):
+        return add_twin(model.fitted_, matrix)
+    return add_networks(model.plain_networks(), read_schema(model), matrix)
+
+
+def _add_blend(model: AutoTwinRegressor, matrix: Tensor, needs_std: bool) -> Prediction:
     """Weighted mean of the members, and their weighted standard deviation."""
     if model.replicate_correlation_ > 0:
         refuse(
@@ -69,47 +182,81 @@ def _add_blend(
             "(replicate_correlation_ > 0)",
             "set model.replicate_correlation_ = 0.0 to predict them as other rows",
         )
-    weights, spread_weights = model.member_weights_, np.asarray(model._spread_weights)
-    members = model.fitted_members_
-    with_spread = with_spread and len(members) > 1
-    used = [i for i in range(len(members)) if weights[i] or (with_spread and spread_weights[i])]
-    parts = []
-    for i in used:
-        with refusals_of(f"the member {members[i].label!r}"):
-            parts.append(_add_member(graph, members[i], matrix))
-    predictions = graph.concatenate(parts)
-    mean = graph.add("MatMul", predictions, weights[used][:, None])
-    if not with_spread:
-        return Prediction(mean, graph.add("Mul", mean, 0.0))
-    apart = graph.add("Sub", predictions, mean)
-    squares = graph.add("Mul", apart, apart)
-    variance = graph.add("MatMul", squares, spread_weights[used][:, None])
-    return Prediction(mean, graph.add("Sqrt", variance))
+    blend = model.fitted_.model
+    weights, members, spread_weights = blend.weights, blend.members, blend.spread_weights
+    needs_std = needs_std and len(members) > 1
+    used = np.flatnonzero((weights != 0) | (needs_std & (spread_weights != 0)))
+    predictions = concatenate([_add_member(members[i], matrix) for i in used])
+    predictions = predictions + blend.offsets[used]
+
+    def mean_of(values: Tensor) -> Tensor:
+        return values @ weights[used][:, None]
+
+    if needs_std:
+        return weighted_moments(
+            predictions, mean_of, lambda squares: squares @ spread_weights[used][:, None]
+        )
+    mean = mean_of(predictions)
+    return Prediction(mean, mean * 0.0)
 
 
-def _add_member(graph: Graph, member: Any, matrix: Tensor) -> Tensor:
+def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:
     """(row, 1): the prediction of a member of a blend."""
-    features = add_preparation(graph, member.preparation, matrix)
-    estimator = member.estimator
-    if isinstance(estimator, BaseTwin):
-        return add_twin(graph, estimator, encode_matrix(graph, estimator._schema, features)).mean
-    if hasattr(estimator, "_networks"):
-        encoded = encode_matrix(graph, estimator._schema, features)
-        return _add_networks(graph, estimator, encoded).mean
-    return add_regressor(graph, estimator, features)
+    with refusals_of(f"the member {member.label!r}"):
+        features = add_preparation(member.preparation, matrix)
+        if not isinstance(member.estimator, Model):
+            return add_regressor(member.estimator, features)
+        encoded = encode_matrix(read_schema(member.estimator), features)
+        return _add_prediction(member.estimator, encoded).mean
 
 
-def _add_networks(graph: Graph, model: Any, matrix: Tensor) -> Prediction:
-    """Weighted mean and standard deviation of plain networks."""
-    from twinned.export.onnx.networks import add_features, add_plain_networks, count_features
-    from twinned.models.neural.difference_model import PlainNetworks
+# --- the error scale of stored intervals: nearest known rows, and trees fitted to errors ----------
 
-    networks, n_encoded = model._networks(PlainNetworks), model._schema.n_encoded
-    rows = split_rows(graph, model._schema, matrix)
-    features = add_features(graph, networks, rows, n_encoded)
-    members = add_plain_networks(graph, networks, features, count_features(networks, n_encoded))
-    weights = networks.member_weights[:, None, None]
-    mean = graph.reduce("ReduceSum", graph.add("Mul", members, weights), 0)
-    apart = graph.add("Sub", members, mean)
-    squares = graph.add("Mul", graph.add("Mul", apart, apart), weights)
-    return Prediction(mean, graph.add("Sqrt", graph.reduce("ReduceSum", squares, 0)))
+
+def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    """(row, 1): the error scale of encoded rows with predictions (row, 1)."""
+    error_scale = stored.scale
+    ones = mean * 0.0 + 1.0
+    if error_scale.width == "constant":
+        return ones
+    std = std + error_scale.floor if error_scale.floor > 0 else ones
+    if error_scale.regressor is None:
+        return std
+    parts = [mean, std]
+    if stored.neighbors.columns:
+        values = matrix.columns(stored.neighbors.columns)
+        parts = [values, _add_neighbor_features(stored.neighbors, values, mean), *parts]
+    features = concatenate(parts).apply("Clip", -MAX_FLOAT32, MAX_FLOAT32)
+    size = ones
+    if error_scale.regressor_floor > 0:
+        size = add_regressor(error_scale.regressor, features) + error_scale.regressor_floor
+    return size.apply("Pow", FITTED_EXPONENT) * std.apply("Pow", 1.0 - FITTED_EXPONENT)
+
+
+def _add_neighbor_features(neighbors: NeighborFeatures, values: Tensor, mean: Tensor) -> Tensor:
+    """(row, feature): distances and target values of the nearest known rows."""
+    k = min(max(N_NEIGHBORS), len(neighbors.y))
+
+    def standardized(values: Tensor) -> Tensor:
+        """Features for distances, with missing values replaced by the mean."""
+        if (learned := neighbors.learned) is not None:
+            return add_learned(learned.center, learned.scale, values)
+        return ((values - neighbors.scaler.mean_) / neighbors.scaler.scale_).fill_nan(0.0)
+
+    def features_of_row(row: Tensor, mean: Tensor) -> list[Tensor]:
+        distances, indices = add_nearest(add_distances(standardized(row), rows), k)
+        y = known_y.take(indices).reshape(-1)
+
+        def mean_of(values: Tensor) -> Tensor:
+            return values.mean(0, keepdims=True)
+
+        parts = [distances.columns([i]) for i in (0, min(N_NEIGHBORS[1], k) - 1)]
+        for n in N_NEIGHBORS:
+            parts.append(weighted_moments(y.columns(range(min(n, k))), mean_of).std)
+        nearest = [y.columns([0]), mean_of(y.columns(range(min(5, k))))]
+        parts += [(value - mean).apply("Abs") for value in nearest]
+        return [concatenate(parts, axis=0)]
+
+    graph = values.graph
+    rows, known_y = standardized(graph.matrix(neighbors.values)), graph.matrix(neighbors.y[:, None])
+    return graph.map_rows(features_of_row, values, mean)[0]

@@ -1,81 +1,70 @@
-"""Regressors of scikit-learn, LightGBM and twinned, on a matrix of numbers."""
+"""Regressors of scikit-learn, LightGBM and twinned, on a matrix of numbers; nearest rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from twinned._compat import unwrap_search
+from twinned._compat import neighbor_rows, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
-from twinned.export.onnx.categorical_trees import add_categorical_trees
-from twinned.export.onnx.distances import add_distances, add_nearest, add_squares
-from twinned.export.onnx.graph import DOUBLE, INT64, Graph, Tensor
-from twinned.export.onnx.refusal import refuse
-from twinned.export.onnx.trees import add_trees
+from twinned.export.fitted_state import read_linear, read_scaler
+from twinned.export.onnx.graph import FLOAT, INT64, Graph, Tensor, concatenate, refuse
+from twinned.export.onnx.trees import add_categorical_trees, add_trees
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.models.trees.reader import read_trees
-from twinned.persistence.schema import KINDS
+from twinned.rows.schema import Floats
 
-_LINEAR = {name for name, kind in KINDS.items() if "intercept_" in kind.fields}
+_POWERS = {
+    "euclidean": 2, "l2": 2, "minkowski": 2, "manhattan": 1, "l1": 1, "cityblock": 1,
+    "sqeuclidean": 2, "chebyshev": 0, "nan_euclidean": 2,
+}  # fmt: skip
 
 
-def add_regressor(graph: Graph, estimator: Any, X: Tensor) -> Tensor:
+def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
     """Add the prediction of a fitted regressor: (row, feature) → (row, output)."""
     estimator = unwrap_search(estimator)
     trees = read_trees(estimator)
     if trees is not None:
-        return add_trees(graph, trees, X)
+        return add_trees(trees, X)
+    if (linear := read_linear(estimator)) is not None:
+        return X @ linear[0].T + linear[1]
     if type(estimator) is Pipeline:
         *steps, (_, last) = estimator.steps
         for _, step in steps:
-            X = add_scaler(graph, step, X)
-        return add_regressor(graph, last, X)
+            X = add_scaler(step, X)
+        return add_regressor(last, X)
     if type(estimator) is MultiOutputRegressor:
-        return graph.concatenate([add_regressor(graph, own, X) for own in estimator.estimators_])
+        return concatenate([add_regressor(each, X) for each in estimator.estimators_])
     if type(estimator) is HistGradientBoostingRegressor:
-        return add_categorical_trees(graph, estimator, X)
+        return add_categorical_trees(estimator, X)
     if type(estimator) is KNeighborsRegressor:
-        return _add_neighbors(graph, estimator, X)
+        return _add_neighbors(estimator, X)
     if type(estimator) is GPRegressor:
-        return add_process(graph, estimator.process_, X)
-    if type(estimator).__name__ in _LINEAR and type(estimator).__module__.startswith("sklearn."):
-        return _add_linear(graph, estimator, X)
+        return add_process(estimator.process_, X)
     return refuse(
         f"{type(estimator).__name__} is not a kind of regressor that the exporter knows",
         "use trees, forests, boosting, a linear model, k nearest neighbors or networks",
     )
 
 
-def add_scaler(graph: Graph, scaler: Any, X: Tensor) -> Tensor:
+def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
     """Add a fitted scaler or imputer of scikit-learn, which keeps the number of features."""
-    if scaler is None or (isinstance(scaler, str) and scaler == "passthrough"):
-        return X
-    kind = type(scaler)
-    if kind is MinMaxScaler and not scaler.clip:
-        return graph.add("Add", graph.add("Mul", X, scaler.scale_), scaler.min_)
-    if kind in (StandardScaler, RobustScaler):
-        is_standard = kind is StandardScaler
-        if scaler.with_mean if is_standard else scaler.with_centering:
-            X = graph.add("Sub", X, scaler.mean_ if is_standard else scaler.center_)
-        return X if scaler.scale_ is None else graph.add("Div", X, scaler.scale_)
-    if kind is MaxAbsScaler and not getattr(scaler, "clip", False):
-        return graph.add("Div", X, scaler.scale_)
-    if kind is SimpleImputer and _replaces_nan(scaler):
-        values = np.asarray(scaler.statistics_, dtype=np.float64)
-        return graph.add("Where", graph.add("IsNaN", X), values, X)
-    return refuse(
-        f"the pipeline step {kind.__name__} is not a scaler that the exporter knows",
-        "apply it before the model, and export the last step of the pipeline",
-    )
+    if type(scaler) is SimpleImputer and _replaces_nan(scaler):
+        return X.fill_nan(np.asarray(scaler.statistics_, dtype=np.float64))
+    operations = read_scaler(scaler)
+    if operations is None:
+        refuse(
+            f"the pipeline step {type(scaler).__name__} is not a scaler that the exporter knows",
+            "apply it before the model, and export the last step of the pipeline",
+        )
+    for operator, values in operations:
+        X = X.apply(operator, values)
+    return X
 
 
 def _replaces_nan(imputer: SimpleImputer) -> bool:
@@ -86,76 +75,100 @@ def _replaces_nan(imputer: SimpleImputer) -> bool:
     return is_nan and not imputer.add_indicator and is_known
 
 
-def _add_linear(graph: Graph, estimator: Any, X: Tensor) -> Tensor:
-    weights = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64)).T
-    products = graph.add("MatMul", X, weights)
-    return graph.add("Add", products, np.atleast_1d(np.asarray(estimator.intercept_, float)))
+# --- distances --------------------------------------------------------------------------------
 
 
-def add_process(graph: Graph, process: GaussianProcess, X: Tensor) -> Tensor:
-    """Add the mean of a Gaussian process."""
-    origin, lengths = process.X[0], process.length_scales
-    rows = _scaled(graph.root, graph.matrix(process.X), origin, lengths)
+def add_distances(row: Tensor, rows: Tensor, metric: str = "euclidean") -> Tensor:
+    """(row,) distances of a row (feature,) to rows (row, feature)."""
+    if metric not in _POWERS:
+        refuse(
+            f"the metric {metric!r} is not supported",
+            f"use one of {', '.join(sorted(_POWERS))} or 'learned'",
+        )
+    gaps = (rows - row).apply("Abs")
+    if metric == "chebyshev":
+        return gaps.reduce("ReduceMax", -1)
+    if _POWERS[metric] == 1:
+        return gaps.sum(-1)
+    if metric == "nan_euclidean":
+        # over the features that both have, scaled to all; NaN where they share none
+        share = gaps.is_nan().apply("Where", 0.0, 1.0).mean(-1)
+        gaps = gaps.fill_nan(0.0)
+        return ((gaps * gaps).sum(-1) / share).apply("Sqrt")
+    squares = (gaps * gaps).sum(-1)
+    return squares if metric == "sqeuclidean" else squares.apply("Sqrt")
 
-    def mean_of_row(body: Graph, row: Tensor) -> list[Tensor]:
-        squares = add_squares(body, _scaled(body, row, origin, lengths), rows)
-        return [body.add("MatMul", _KERNELS[process.kernel](body, squares), process.dual)]
 
-    (mean,) = graph.map_rows(mean_of_row, X)
-    return graph.add("Add", graph.add("Mul", mean, process.scale), process.mean)
+def add_nearest(distances: Tensor, k: int, *, rounded: bool = True) -> tuple[Tensor, Tensor]:
+    """(k,) smallest distances and their indices, nearest first; of equal ones, the first.
 
-
-def _scaled(graph: Graph, X: Tensor, origin: NDArray[Any], length_scales: NDArray[Any]) -> Tensor:
-    return graph.add("Div", graph.add("Sub", X, origin), length_scales)
-
-
-def _add_rbf(graph: Graph, squares: Tensor) -> Tensor:
-    return graph.add("Exp", graph.add("Mul", squares, -0.5))
+    Distances are equal if they are so in float32, as in `NeighborIndex`, or if not `rounded`, in
+    float64.
+    """
+    keys = distances.cast(FLOAT) if rounded else distances
+    add = distances.graph.add_several
+    _, indices = add("TopK", 2, keys, np.array([k]), axis=-1, largest=0, sorted=1)
+    return distances.take(indices), indices
 
 
-def add_matern(graph: Graph, squares: Tensor) -> Tensor:
+def add_inverse(distances: Tensor) -> Tensor:
+    """Inverse distances; where some are zero, 1 for these and 0 for others."""
+    is_zero = distances.equals(0.0)
+    any_zero = is_zero.reduce("ReduceMax", -1, keepdims=True).apply("Greater", 0.0)
+    return any_zero.apply("Where", is_zero, 1.0 / distances.apply("Max", 1e-300))
+
+
+def add_matern(squares: Tensor) -> Tensor:
     """Add the Matérn 5/2 correlation of squared distances in length scales."""
-    root = graph.add("Sqrt", graph.add("Mul", squares, 5.0))
-    decay = graph.add("Exp", graph.add("Neg", root))
-    polynomial = graph.add("Add", graph.add("Add", root, 1.0), graph.add("Mul", squares, 5.0 / 3.0))
-    return graph.add("Mul", decay, polynomial)
+    root = (squares * 5.0).apply("Sqrt")
+    return root.apply("Neg").apply("Exp") * (root + 1.0 + squares * (5.0 / 3.0))
 
 
-_KERNELS: dict[str, Callable[[Graph, Tensor], Tensor]] = {"rbf": _add_rbf, "matern": add_matern}
+# --- regressors that store rows ---------------------------------------------------------------
 
 
-def _add_neighbors(graph: Graph, estimator: KNeighborsRegressor, X: Tensor) -> Tensor:
+def add_process(process: GaussianProcess, X: Tensor) -> Tensor:
+    """Add the mean of a Gaussian process."""
+
+    def scaled(values: Tensor) -> Tensor:
+        return (values - process.X[0]) / process.length_scales
+
+    def mean_of_row(row: Tensor) -> list[Tensor]:
+        squares = add_distances(scaled(row), rows, "sqeuclidean")
+        is_matern = process.kernel == "matern"
+        kernel = add_matern(squares) if is_matern else (squares * -0.5).apply("Exp")
+        return [kernel @ process.dual]
+
+    with X.graph.outside_loops():
+        rows = scaled(X.graph.matrix(process.X))
+    return X.graph.map_rows(mean_of_row, X)[0] * process.scale + process.mean
+
+
+def _add_neighbors(estimator: KNeighborsRegressor, X: Tensor) -> Tensor:
     metric = estimator.effective_metric_
-    if callable(estimator.weights) or (metric == "minkowski"):
+    if callable(estimator.weights) or metric == "minkowski":
         refuse(
             f"KNeighborsRegressor has weights={estimator.weights!r} and the metric {metric!r}",
             "use weights 'uniform' or 'distance' and the Euclidean or Manhattan distance",
         )
-    rows = _add_stored_pairs(graph.root, estimator._fit_X)
-    known = graph.constant(np.asarray(estimator._y, float).reshape(len(estimator._fit_X), -1))
+    stored, stored_y = neighbor_rows(estimator)
+    with X.graph.outside_loops():
+        rows = _add_stored_pairs(X.graph, stored)
+    known_y = X.graph.constant(np.asarray(stored_y, float).reshape(len(stored), -1))
 
-    def mean_of_row(body: Graph, row: Tensor) -> list[Tensor]:
-        all_distances = add_distances(body, row, rows, metric)
-        distances, indices = add_nearest(body, all_distances, estimator.n_neighbors, rounded=False)
-        values = body.add("Gather", known, indices, axis=0)
+    def mean_of_row(row: Tensor) -> list[Tensor]:
+        all_distances = add_distances(row, rows, metric)
+        distances, indices = add_nearest(all_distances, estimator.n_neighbors, rounded=False)
+        values = known_y.take(indices)
         if estimator.weights == "uniform":
-            return [body.reduce("ReduceMean", values, 0)]
-        weights = add_inverse(body, distances)
-        total = body.reduce("ReduceSum", weights, 0, keepdims=True)
-        return [body.add("Div", body.add("MatMul", weights, values), total)]
+            return [values.mean(0)]
+        weights = add_inverse(distances)
+        return [weights @ values / weights.sum(0, keepdims=True)]
 
-    return graph.map_rows(mean_of_row, X)[0]
-
-
-def add_inverse(graph: Graph, distances: Tensor) -> Tensor:
-    """Inverse distances; where some are zero, 1 for these and 0 for others."""
-    is_zero = graph.cast(graph.add("Equal", distances, 0.0), DOUBLE)
-    any_zero = graph.reduce("ReduceMax", is_zero, -1, keepdims=True)
-    inverse = graph.add("Div", 1.0, graph.add("Max", distances, 1e-300))
-    return graph.add("Where", graph.add("Greater", any_zero, 0.0), is_zero, inverse)
+    return X.graph.map_rows(mean_of_row, X)[0]
 
 
-def _add_stored_pairs(graph: Graph, pairs: NDArray[Any]) -> Tensor:
+def _add_stored_pairs(graph: Graph, pairs: Floats) -> Tensor:
     """Store training pairs; those of (a, b) or (a, b, a − b) as two indices of distinct rows."""
     for n_blocks in (3, 2):
         width, rest = divmod(pairs.shape[1], n_blocks)
@@ -169,9 +182,7 @@ def _add_stored_pairs(graph: Graph, pairs: NDArray[Any]) -> Tensor:
             continue
         dtype = np.int16 if len(rows) < 2**15 else np.int32
         distinct = graph.matrix(rows)
-        sides = [
-            graph.add("Gather", distinct, graph.cast(graph.constant(own.astype(dtype)), INT64))
-            for own in np.split(index.ravel(), 2)
-        ]
-        return graph.concatenate(sides + [graph.add("Sub", *sides)] * (n_blocks == 3))
+        halves = [half.astype(dtype) for half in np.split(index.ravel(), 2)]
+        a, b = (distinct.take(graph.constant(half).cast(INT64)) for half in halves)
+        return concatenate([a, b, a - b] if n_blocks == 3 else [a, b])
     return graph.matrix(pairs)

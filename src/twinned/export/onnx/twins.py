@@ -1,27 +1,37 @@
-"""Twins: differences to anchors, their weights, and the mean and spread of the estimates."""
+"""Twins and networks: differences to anchors, weights, and mean and spread of the estimates.
+
+Networks compute in float32, as they were trained, all members at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from twinned.estimators.base import BaseTwin
-from twinned.export.onnx.distances import add_distances, add_nearest
-from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor
+from twinned.export.fitted_state import Networks, FittedTwin, unpadded_parameters
+from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import split_rows
-from twinned.export.onnx.refusal import refuse
-from twinned.export.onnx.regressors import add_inverse, add_matern, add_regressor
-from twinned.fitted.twin import TwinPredictor
+from twinned.export.onnx.regressors import (
+    add_distances,
+    add_inverse,
+    add_matern,
+    add_nearest,
+    add_regressor,
+)
+from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
+from twinned.models.neural.problem import Scale
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairColumn
-from twinned.pairing.weights import DistanceWeights, FixedWeights, GPWeights, UniformWeights
-from twinned.rows.neighbors import LEARNED, LearnedMetric
+from twinned.pairing.weights import DistanceWeights, GPWeights, UniformWeights
+from twinned.rows.neighbors import LEARNED
+from twinned.rows.schema import Floats, TableSchema
 
-# (body, query, indices of its anchors or None) → (member, anchor, output)
-Differences = Callable[[Graph, Tensor, Tensor | None], Tensor]
+# (query, indices of its anchors or None) → (member, anchor, output)
+Differences = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class Prediction(NamedTuple):
@@ -31,67 +41,79 @@ class Prediction(NamedTuple):
     std: Tensor
 
 
-def add_twin(graph: Graph, twin: BaseTwin, matrix: Tensor) -> Prediction:
+def weighted_moments(
+    values: Tensor,
+    mean_of: Callable[[Tensor], Tensor],
+    mean_square_of: Callable[[Tensor], Tensor] | None = None,
+) -> Prediction:
+    """Mean of values, and the root of the mean of their squared deviations from it."""
+    mean = mean_of(values)
+    apart = values - mean
+    return Prediction(mean, (mean_square_of or mean_of)(apart * apart).apply("Sqrt"))
+
+
+def add_twin(state: FittedTwin, matrix: Tensor) -> Prediction:
     """Add the prediction of a twin: encoded rows (row, feature) → mean and std (row, output)."""
-    return _TwinGraph(graph, twin).add_prediction(matrix)
+    rows = split_rows(state.anchors.schema, matrix)
+    predict_query = _TwinGraph(matrix.graph, state).predict_query
+    return Prediction(*matrix.graph.map_rows(predict_query, rows))
+
+
+def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -> Prediction:
+    """Add the prediction of plain networks, as that of a twin."""
+    layers = _Layers(networks, schema.n_encoded)
+    (first,) = layers.first(split_rows(schema, matrix))
+    members = layers.output(layers.last_hidden(first)).cast(DOUBLE)
+    members = members * networks.scale.y_spread + networks.scale.y_mean
+    weights = networks.member_weights[:, None, None]
+    return weighted_moments(members, lambda values: (values * weights).sum(0))
 
 
 class _TwinGraph:
     """The anchors of a twin in a graph, and the prediction of one query from them."""
 
-    def __init__(self, graph: Graph, twin: BaseTwin) -> None:
-        self._graph = graph
-        self._schema = twin._schema
-        self._predictor: TwinPredictor = twin._predictor()
-        self._nearest = self._predictor.anchor_strategy.nearest(len(twin.anchors_X_))
-        self._rows = split_rows(graph, self._schema, graph.matrix(twin.anchors_X_))
-        self._known = graph.matrix(self._predictor.anchors_y)
-        model = self._predictor.model
-        if isinstance(model, SklearnDifferenceModel):
-            self._differences = self._pair_differences(model)
+    def __init__(self, graph: Graph, state: FittedTwin) -> None:
+        self._graph, self._state = graph, state
+        self._rows = split_rows(state.anchors.schema, graph.matrix(state.anchors.X))
+        self._known_y = graph.matrix(state.anchors.targets)
+        if isinstance(state.model, SklearnDifferenceModel):
+            self._differences = self._pair_differences(state.model)
         else:
-            self._differences = self._neural_differences(model)
+            assert isinstance(state.model, NeuralDifferenceModel)
+            self._differences = self._neural_differences(state.model)
 
-    def add_prediction(self, matrix: Tensor) -> Prediction:
-        rows = split_rows(self._graph, self._schema, matrix)
-        mean, std = self._graph.map_rows(self._predict_query, rows)
-        return Prediction(mean, std)
-
-    def _predict_query(self, body: Graph, query: Tensor) -> list[Tensor]:
+    def predict_query(self, query: Tensor) -> Prediction:
         """(output,): mean and std of one query (row column,)."""
-        indices, distances, known = None, None, self._known
-        if self._nearest is not None:
-            k, metric = self._nearest
-            distances, indices = add_nearest(body, self._distances(body, query, metric), k)
-            known = body.add("Gather", known, indices, axis=0)
-        estimates = body.add("Add", self._differences(body, query, indices), known)
-        share = self._share(body, query, indices, distances)
-        members = self._predictor.model.member_weights[:, None]
+        indices, distances, known_y = None, None, self._known_y
+        if self._state.nearest is not None:
+            k, metric = self._state.nearest
+            distances, indices = add_nearest(self._distances(query, metric), k)
+            known_y = known_y.take(indices)
+        estimates = self._differences(query, indices) + known_y
+        share = self._share(query, indices, distances)
+        members = self._state.model.member_weights[:, None]
 
         def mean_of(values: Tensor) -> Tensor:
             """(member, anchor, output) → (output,)."""
-            if share is None:
-                own = body.reduce("ReduceMean", values, 1)
-            else:
-                own = body.reduce("ReduceSum", body.add("Mul", values, share), 1)
-            return body.reduce("ReduceSum", body.add("Mul", own, members), 0)
+            by_member = values.mean(1) if share is None else (values * share).sum(1)
+            return (by_member * members).sum(0)
 
-        mean = mean_of(estimates)
-        apart = body.add("Sub", estimates, mean)
-        return [mean, body.add("Sqrt", mean_of(body.add("Mul", apart, apart)))]
+        return weighted_moments(estimates, mean_of)
 
     # --- differences --------------------------------------------------------------------------
 
-    def _neural_differences(self, model: Any) -> Differences:
-        from twinned.export.onnx.networks import AnchoredLayers, add_features, count_features
+    def _neural_differences(self, model: NeuralDifferenceModel) -> Differences:
+        layers = _Layers(model, self._state.anchors.schema.n_encoded)
+        anchors = layers.first(self._rows)  # computed once
 
-        n_encoded = self._schema.n_encoded
-        anchors = add_features(self._graph, model, self._rows, n_encoded)
-        layers = AnchoredLayers(self._graph, model, anchors, count_features(model, n_encoded))
-
-        def differences(body: Graph, query: Tensor, indices: Tensor | None) -> Tensor:
-            features = add_features(body, model, query, n_encoded)
-            return layers.add_differences(body, features, indices)
+        def differences(query: Tensor, indices: Tensor | None) -> Tensor:
+            q, a = layers.first(query.add_axis(0)), anchors
+            if indices is not None:
+                a = [half.take(indices, axis=1) for half in a]
+            # the bias of the output layer cancels
+            halves = layers.last_hidden(a[1] + q[0]) - layers.last_hidden(a[0] + q[1])
+            scaled = halves @ (np.float32(0.5) * layers.output_weight)
+            return scaled.cast(DOUBLE) * model.scale.y_spread
 
         return differences
 
@@ -101,133 +123,176 @@ class _TwinGraph:
                 "its pair features are a Python function",
                 "fit it with pair_features='concat+difference', 'concat' or 'difference'",
             )
-        role, source = model.features.layout(self._predictor.anchors)
-        groups = {own: source[role == own] for own in PairColumn}
+        role, source = model.features.layout(self._state.anchors.rows)
+        groups = {kind: source[role == kind] for kind in PairColumn}
         signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
 
-        def differences(body: Graph, query: Tensor, indices: Tensor | None) -> Tensor:
-            anchors = self._rows
-            if indices is not None:
-                anchors = body.add("Gather", anchors, indices, axis=0)
-            orders = [(query, anchors), (anchors, query)][: 1 + model.symmetric]
-            pairs = [self._pairs(body, groups, *order, anchors) for order in orders]
-            joined = body.concatenate(pairs, axis=0)
+        def differences(query: Tensor, indices: Tensor | None) -> Tensor:
+            anchors = self._rows if indices is None else self._rows.take(indices)
+            # the query is repeated for each anchor
+            queries = query.apply("Expand", anchors.apply("Shape"))
+            orders = [(queries, anchors), (anchors, queries)][: 1 + model.symmetric]
+            pairs = concatenate([_pairs(groups, *order) for order in orders], axis=0)
             if model.features.dtype == np.float32:
-                joined = body.cast(body.cast(joined, FLOAT), DOUBLE)
-            found = body.add("Mul", add_regressor(body, model.estimator, joined), model.unit)
-            n_orders, n_outputs = len(orders), self._predictor.anchors_y.shape[1]
-            found = body.reshape(found, n_orders, -1, n_outputs)
-            if not model.symmetric:
-                return found
-            return body.add("Mul", found, signs)
+                pairs = pairs.cast(FLOAT).cast(DOUBLE)
+            predicted = add_regressor(model.estimator, pairs) * model.unit
+            predicted = predicted.reshape(len(orders), -1, self._state.anchors.targets.shape[1])
+            return predicted * signs if model.symmetric else predicted
 
         return differences
-
-    @staticmethod
-    def _pairs(
-        body: Graph, groups: dict[PairColumn, Any], first: Tensor, second: Tensor, anchors: Tensor
-    ) -> Tensor:
-        """(anchor, pair column); one of the sides is a single row."""
-        parts = []
-        for kind, columns in groups.items():
-            if not len(columns):
-                continue
-            a, b = (body.columns(side, columns) for side in (first, second))
-            if kind in (PairColumn.FIRST, PairColumn.SECOND):
-                own = a if kind == PairColumn.FIRST else b
-                is_query = (first if kind == PairColumn.FIRST else second) != anchors
-                parts.append(body.broadcast_rows(own, anchors) if is_query else own)
-                continue
-            difference = body.add("Sub", a, b)
-            if kind == PairColumn.MISMATCH:
-                is_same = body.add("Equal", difference, 0.0)
-                flag = body.add("Where", is_same, 0.0, 1.0)
-                difference = body.add("Where", body.add("IsNaN", difference), np.nan, flag)
-            parts.append(difference)
-        return body.concatenate(parts)
 
     # --- weights ------------------------------------------------------------------------------
 
     def _share(
-        self, body: Graph, query: Tensor, indices: Tensor | None, distances: Tensor | None
+        self, query: Tensor, indices: Tensor | None, distances: Tensor | None
     ) -> Tensor | None:
         """(anchor, 1) weights that sum to one; None for equal weights."""
-        weights = self._strategy_weights(body, query, indices, distances)
-        if (own := self._predictor.anchor_weights) is not None:
-            sample: Tensor = body.constant(own / own.max())
-            if indices is not None:
-                sample = body.add("Gather", sample, indices)
-            weights = sample if weights is None else body.add("Mul", weights, sample)
-        if weights is None:
-            return None
-        share = body.add("Div", weights, body.reduce("ReduceSum", weights, 0, keepdims=True))
-        return body.add("Unsqueeze", share, np.array([1]))
+        weights = self._strategy_weights(query, indices, distances)
+        if (given := self._state.anchors.weights) is not None:
+            sample = self._graph.constant(given / given.max())
+            sample = sample if indices is None else sample.take(indices)
+            weights = sample if weights is None else weights * sample
+        return None if weights is None else (weights / weights.sum(0, keepdims=True)).add_axis(1)
 
     def _strategy_weights(
-        self, body: Graph, query: Tensor, indices: Tensor | None, distances: Tensor | None
+        self, query: Tensor, indices: Tensor | None, distances: Tensor | None
     ) -> Tensor | None:
-        strategy = self._predictor.weight_strategy
+        strategy = self._state.weight_strategy
         if type(strategy) is UniformWeights:
             return None
-        if type(strategy) is FixedWeights and indices is None:
-            return body.constant(np.asarray(strategy.weights, dtype=np.float64))
         if type(strategy) is DistanceWeights:
             if distances is None:
-                distances = self._distances(body, query, "nan_euclidean")
-            return _inverse_of_known(body, distances)
+                distances = self._distances(query, "nan_euclidean")
+            return _inverse_of_known(distances)
         if type(strategy) is GPWeights:
-            return self._process_weights(body, query, indices)
+            # inverse variances of y at the query, given each anchor
+            metric = self._state.anchors.metric
+            distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
+            if indices is not None:
+                distances = distances.take(indices)
+            correlation = add_matern(distances * distances)
+            total = 1.0 + metric.noise
+            return 1.0 / (total - correlation * correlation / total)
         return refuse(
             f"its weights are {strategy!r}", "use weights 'uniform' or 'distance', or GPWeights()"
         )
 
-    def _process_weights(self, body: Graph, query: Tensor, indices: Tensor | None) -> Tensor:
-        """Inverse variances of y at the query, given each anchor; see `GPWeights`."""
-        metric = self._predictor.learned_metric()
-        lengths = 1.0 / metric.length_scales
-        distances = self._distances(body, query, LEARNED, metric._replace(scale=lengths))
-        if indices is not None:
-            distances = body.add("Gather", distances, indices)
-        correlation = add_matern(body, body.add("Mul", distances, distances))
-        total = 1.0 + metric.noise
-        explained = body.add("Div", body.add("Mul", correlation, correlation), total)
-        return body.add("Div", 1.0, body.add("Sub", total, explained))
+    def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:
+        """(anchor,) distances of a query, on the features that the twin searches neighbors by.
 
-    def _distances(
-        self, body: Graph, query: Tensor, metric: str, learned: LearnedMetric | None = None
-    ) -> Tensor:
-        """(anchor,) distances of a query, on the features that the twin searches neighbors by."""
-        anchors = self._distance_features(self._graph, self._rows)
-        own = self._distance_features(body, query)
-        if metric == LEARNED:
-            learned = self._predictor.learned_metric() if learned is None else learned
-            anchors = add_learned(self._graph, learned, anchors)
-            own, metric = add_learned(body, learned, own), "euclidean"
-        return add_distances(body, own, anchors, metric)
+        These are numeric features, scaled where the twin is neural, and indicators; for the learned
+        metric they are scaled again, by its own scale unless another one is given.
+        """
+        model, n_encoded = self._state.model, self._state.anchors.schema.n_encoded
 
-    def _distance_features(self, graph: Graph, rows: Tensor) -> Tensor:
-        """Numeric features, scaled where the twin is neural, and indicators."""
-        scale, n_encoded = getattr(self._predictor.model, "scale", None), self._schema.n_encoded
-        features = graph.columns(rows, range(n_encoded))
-        if scale is None:
-            return features
-        from twinned.export.onnx.networks import add_scaled
+        def features(rows: Tensor) -> Tensor:
+            values = rows.columns(range(n_encoded))
+            if isinstance(model, NeuralDifferenceModel):
+                values = _scaled(model.scale, values, n_encoded)
+            if metric != LEARNED:
+                return values
+            learned = self._state.anchors.metric
+            return add_learned(learned.center, learned.scale if scale is None else scale, values)
 
-        return add_scaled(graph, scale, features, n_encoded)
+        with self._graph.outside_loops():
+            anchors = features(self._rows)
+        return add_distances(features(query), anchors, "euclidean" if metric == LEARNED else metric)
 
 
-def add_learned(graph: Graph, metric: LearnedMetric, features: Tensor) -> Tensor:
+def _pairs(groups: dict[PairColumn, NDArray[np.int64]], first: Tensor, second: Tensor) -> Tensor:
+    """(pair, pair column) of rows (pair, row column)."""
+    parts = []
+    for kind, columns in groups.items():
+        if not len(columns):
+            continue
+        if kind in (PairColumn.FIRST, PairColumn.SECOND):
+            parts.append((first if kind == PairColumn.FIRST else second).columns(columns))
+            continue
+        difference = first.columns(columns) - second.columns(columns)
+        if kind == PairColumn.MISMATCH:
+            differs = difference.apply("Equal", 0.0).apply("Where", 0.0, 1.0)
+            difference = difference.is_nan().apply("Where", np.nan, differs)
+        parts.append(difference)
+    return concatenate(parts)
+
+
+def add_learned(center: Floats, scale: Floats, features: Tensor) -> Tensor:
     """Features whose Euclidean distances are the learned ones; a missing value is the mean."""
-    scaled = graph.add("Mul", graph.add("Sub", features, metric.center), metric.scale)
-    return graph.add("Where", graph.add("IsNaN", scaled), 0.0, scaled)
+    return ((features - center) * scale).fill_nan(0.0)
 
 
-def _inverse_of_known(graph: Graph, distances: Tensor) -> Tensor:
+def _inverse_of_known(distances: Tensor) -> Tensor:
     """Inverse distances; an undefined one gets weight zero, unless all are undefined."""
-    undefined = graph.add("IsNaN", distances)
-    as_number = graph.cast(undefined, DOUBLE)
-    all_undefined = graph.add(
-        "Greater", graph.reduce("ReduceMin", as_number, 0, keepdims=True), 0.0
-    )
-    instead = graph.add("Where", all_undefined, 1.0, np.inf)
-    return add_inverse(graph, graph.add("Where", undefined, instead, distances))
+    undefined = distances.is_nan()
+    least = undefined.cast(DOUBLE).reduce("ReduceMin", 0, keepdims=True)
+    instead = least.apply("Greater", 0.0).apply("Where", 1.0, np.inf)
+    return add_inverse(undefined.apply("Where", instead, distances))
+
+
+def _scaled(scale: Scale, encoded: Tensor, n_encoded: int) -> Tensor:
+    """(row, column): encoded features, with missing values filled and numbers scaled."""
+    n_rest = n_encoded - len(scale.X_mean)
+    filled = encoded.fill_nan(np.append(scale.X_fill, np.zeros(n_rest)))
+    mean = np.append(scale.X_mean, np.zeros(n_rest))
+    return (filled - mean) / np.append(scale.X_spread, np.ones(n_rest))
+
+
+class _Layers:
+    """Layers of trained networks. Axes: member, row (or anchor), hidden."""
+
+    def __init__(self, networks: Networks, n_encoded: int) -> None:
+        self._networks, self._n_encoded = networks, n_encoded
+        columns, shape = networks.columns, networks.shape
+        n_features = n_encoded if columns is None else len(columns)
+        self._parameters = unpadded_parameters(networks, n_features)
+        self._has_embedding = bool(shape.n_frequencies and np.asarray(networks.gates).any())
+        self._last = len(shape.hidden_sizes)
+        self.output_weight = self._parameters[f"weight_{self._last}"]  # (member, hidden, output)
+
+    def first(self, rows: Tensor) -> list[Tensor]:
+        """Rows of `split_rows` → halves of the first layer for each side."""
+        encoded = rows.columns(range(self._n_encoded))
+        X = _scaled(self._networks.scale, encoded, self._n_encoded)
+        if self._networks.columns is not None:
+            X = X.columns(self._networks.columns)
+        X = X.cast(FLOAT)
+        sides = range(2 if self._networks.shape.twin else 1)
+        halves = [X @ self._parameters[f"linear_{side}"] for side in sides]
+        halves[0] += self._bias(0)
+        if self._has_embedding:
+            embedding = self._embedding(X)
+            products = [embedding @ self._parameters[f"periodic_{side}"] for side in sides]
+            halves = [half + product for half, product in zip(halves, products, strict=True)]
+        return halves
+
+    def _embedding(self, X: Tensor) -> Tensor:
+        """(row, feature) → (member, row, wave)."""
+        frequency = self._parameters["frequency"]  # (member, feature, wave)
+        angle = (X * np.float32(2 * np.pi)).add_axis(-1) * frequency[:, None]
+        waves = concatenate([angle.apply("Sin"), angle.apply("Cos") - np.float32(1)])
+        return waves.reshape(len(frequency), -1, 2 * frequency.shape[1] * frequency.shape[2])
+
+    def last_hidden(self, value: Tensor) -> Tensor:
+        """(member, row, hidden) before the first activation → after the last one."""
+        for layer in range(self._last):
+            if layer:
+                value = value @ self._parameters[f"weight_{layer}"] + self._bias(layer)
+            value = _activate(self._networks.shape.activation, value)
+        return value
+
+    def output(self, hidden: Tensor) -> Tensor:
+        """(member, row, hidden) after the last activation → (member, row, output)."""
+        return hidden @ self.output_weight + self._bias(self._last)
+
+    def _bias(self, layer: int) -> NDArray[np.float32]:
+        """(member, 1, hidden)."""
+        return self._parameters[f"bias_{layer}"][:, None]
+
+
+def _activate(activation: str, x: Tensor) -> Tensor:
+    if activation == "mish":
+        return x * x.apply("Softplus").apply("Tanh")
+    if activation == "silu":
+        half = x * np.float32(0.5)
+        return half + half * half.apply("Tanh")
+    return x.apply({"relu": "Relu", "tanh": "Tanh"}[activation])
