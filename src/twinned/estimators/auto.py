@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
@@ -51,6 +51,7 @@ from twinned.rows.validation import (
     check_integer,
     check_n_jobs,
     check_real,
+    draw_seed,
     restore_on_failure,
 )
 
@@ -212,7 +213,7 @@ class AutoTwinRegressor(BaseTwin):
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1):
             specs = self._check_parameters()
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            seed = draw_seed(self.random_state)
             shared = self._set_rows(X, y, sample_weight, groups, seed)
             with ignore_table_warnings():
                 results = self._fit_members(specs, shared, seed, start)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from inspect import signature
-from typing import Any
-
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.neural import NeuralRegressor
-from twinned.estimators.neural_base import BaseNeural
+from twinned.estimators.neural import BaseNeural
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
-from twinned.models.neural.fixed_anchor import plain_parameters
 from twinned.models.neural.problem import Scale, TrainingProblem
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
 from twinned.rows.schema import Floats, Rows, TableSchema
-from twinned.rows.validation import check_integer
 
 
 class TwinNeuralRegressor(BaseNeural, BaseTwin):
@@ -53,115 +45,70 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Examples
     --------
-    >>> from twinned import TwinNeuralRegressor
+    >>> from twinned import NeuralTraining, TwinNeuralRegressor
     >>> from twinned.datasets import make_tf
     >>> X, y = make_tf(80, random_state=0)
-    >>> twin = TwinNeuralRegressor((32, 32), n_members=2, max_steps=400, random_state=0)
+    >>> short = NeuralTraining(max_steps=400)
+    >>> twin = TwinNeuralRegressor((32, 32), n_members=2, training=short, random_state=0)
     >>> mean, std = twin.fit(X[:60], y[:60]).predict(X[60:], return_std=True)
     >>> float(np.abs(mean - y[60:]).mean() / y[60:].std()) < 0.2
     True
     """
 
     symmetric = True
-    _twin = True
+    is_twin = True
 
     def __init__(
         self,
-        hidden_sizes: Sequence[int] = (128, 128),
+        hidden_sizes=(128, 128),
         *,
-        effort: str = "balanced",
-        n_members: int | None = None,
-        max_steps: int | None = None,
-        batch_size: int | None = None,
-        n_folds: int | None = None,
-        fold_steps: int | None = None,
-        pairs: Any = "auto",
-        anchors: Any = "all",
-        weights: Any = "uniform",
-        activation: str = "silu",
-        embedding: str | float | None = "auto",
-        n_frequencies: int | None = None,
-        max_features: int | None = 240,
-        learning_rate: float | None = None,
-        dropout: float | None = None,
-        weight_decay: float | None = None,
-        optimizer: str = "adamw",
-        loop_weight: float = 0.0,
-        validation_fraction: float = 0.1,
-        selection: str = "greedy",
-        recipe: str = "modern",
-        scaling: str = "auto",
-        max_epochs: int | None = None,
-        patience: int | None = None,
-        categorical_features: Any = "from_dtype",
-        device: str = "auto",
-        n_jobs: int | None = None,
-        memory_limit: int | str | None = "512MB",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        given = locals()
-        super().__init__(**{name: given[name] for name in signature(BaseNeural).parameters})
+        effort="balanced",
+        n_members=None,
+        pairs="auto",
+        anchors="all",
+        weights="uniform",
+        loop_weight=0.0,
+        training=None,
+        categorical_features="from_dtype",
+        device="auto",
+        n_jobs=None,
+        memory_limit="512MB",
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            hidden_sizes,
+            effort=effort,
+            n_members=n_members,
+            training=training,
+            categorical_features=categorical_features,
+            device=device,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.pairs = pairs
         self.anchors = anchors
         self.weights = weights
         self.loop_weight = loop_weight
 
-    def _set_fitted(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
-        super()._set_fitted(problem, ensemble)
-        table = problem.table
+    def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
+        """Set the fitted attributes from trained networks, and store the anchors."""
+        super().set_networks(problem, ensemble)
+        table, learned = problem.table, problem.learned_metric
         self.n_pairs_ = problem.n_pairs
-        learned = problem.learned_metric
         self._learned_metric = None if learned is None else tuple(learned)
         self._pair_dtype = np.dtype(np.float64)
-        known = table.known
-        rows = as_anchor_strategy(self.anchors).store(
-            len(known), np.random.RandomState(problem.seed)
-        )
-        rows = known[check_stored(rows, len(known))]
+        n_known, rng = len(table.known_rows), np.random.RandomState(problem.seed)
+        stored = as_anchor_strategy(self.anchors).store(n_known, rng)
+        rows = table.known_rows[check_stored(stored, n_known)]
         weight = None if table.weight is None else table.weight[rows]
         self._set_anchors(
             table.matrix[rows], table.target[rows], weight, table.schema, table.indices[rows]
         )
         bounds = table.bounds
         self._censored_X = None if bounds is None else table.matrix[bounds.censored]
-
-    def substitute_anchor(self, anchor: int) -> NeuralRegressor:
-        """Return the plain networks that this twin is for one fixed anchor.
-
-        Parameters
-        ----------
-        anchor : int
-            A row of `anchors_X_`.
-
-        Returns
-        -------
-        NeuralRegressor
-            Fitted, of twice the width: its prediction is this anchor's estimate.
-        """
-        check_is_fitted(self)
-        check_integer("anchor", anchor, 0)
-        if anchor >= len(self.anchors_X_):
-            raise ValueError(f"anchor must be below {len(self.anchors_X_)}, not {anchor!r}.")
-        model = self._make_model()
-        shape, row = model.shape, model.matrix(self._anchors.take([anchor]))[0]
-        plain = NeuralRegressor(
-            **{name: getattr(self, name) for name in NeuralRegressor().get_params()}
-        )
-        plain.hidden_sizes = tuple(2 * width for width in shape.hidden_sizes)
-        plain._parameters = plain_parameters(
-            shape,
-            model.parameters,
-            model.gates,
-            row,
-            model.scale.transform_y(self.anchors_y_.reshape(len(self.anchors_y_), -1)[anchor]),
-        )
-        plain._shape = shape._replace(hidden_sizes=plain.hidden_sizes, twin=False)._asdict()
-        same = ("_gates", "_scale", "_schema", "_one_dimensional", "member_weights_", "n_members_")
-        for name in (*same, "selected_features_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(plain, name, getattr(self, name))
-        return plain
 
     def _make_model(self) -> NeuralDifferenceModel:
         return self._networks(NeuralDifferenceModel)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blocks import Queries
-from twinned.estimators.neural_base import BaseNeural
+from twinned.estimators.neural import BaseNeural
 from twinned.models.greedy_selection import greedy_selection
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
@@ -244,12 +244,12 @@ def thin_members(model: Neural, n_members: int, X: Any = None, y: Any = None) ->
 
     Examples
     --------
-    >>> from twinned import TwinNeuralRegressor
+    >>> from twinned import NeuralTraining, TwinNeuralRegressor
     >>> from twinned.datasets import make_tf
     >>> from twinned.export import thin_members
     >>> X, y = make_tf(60, random_state=0)
-    >>> options = {"n_members": 4, "max_steps": 20, "n_folds": 1, "selection": "mean"}
-    >>> twin = TwinNeuralRegressor((8,), **options, random_state=0)
+    >>> short = NeuralTraining(max_steps=20, n_folds=1, selection="mean")
+    >>> twin = TwinNeuralRegressor((8,), n_members=4, training=short, random_state=0)
     >>> small = thin_members(twin.fit(X, y), 2)
     >>> small.n_members_, len(small.member_weights_)
     (2, 2)
@@ -294,7 +294,7 @@ def _choose_members(errors: Floats, n_members: int) -> Floats:
     gram = errors.T @ errors
     chosen = choose_anchors(gram, n_members)
     weights = np.zeros(len(gram))
-    weights[chosen] = greedy_selection(errors[:, chosen], 20, 1e-9, stop_early=False)
+    weights[chosen] = greedy_selection(errors[:, chosen])
     # a chosen member that the selection drops still lowers the variance of new rows
     weights[chosen] = 0.5 * weights[chosen] + 0.5 / n_members
     return weights

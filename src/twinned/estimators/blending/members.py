@@ -28,6 +28,7 @@ from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
     check_base_estimator,
     default_estimator,
+    set_unset_seeds,
 )
 from twinned.pairing.pairs import HalfPairs
 from twinned.rows.neighbors import Indices
@@ -76,10 +77,6 @@ class TwinSizes(NamedTuple):
 
 
 TWIN_SIZES = {SMALL: TwinSizes(100, 10_000, np.inf), "fast": TwinSizes(250, 40_000, 20)}
-# Steps of the networks that hold out a fold, as a share of those of the final networks: with fewer,
-# the out-of-fold predictions are worse than the final ones, and the weights of networks too small.
-FOLD_STEPS = {"fast": 1.0, "balanced": 0.25, "thorough": 1.0}
-N_NETWORKS = {"fast": 3, "balanced": 7, "thorough": 24}  # that are trained on all rows
 
 MakeEstimator = Callable[[str, MemberContext, FeaturePreparation, int], Any]
 
@@ -213,15 +210,16 @@ def _neural(class_name: str, module: str) -> MakeEstimator:
     def make(
         effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
     ) -> Any:
-        from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
+        from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
+        from twinned.models.neural.parameters import NeuralTraining
 
-        max_steps = NEURAL_EFFORTS[effort].max_steps
+        sizes = NEURAL_EFFORTS[effort]
+        fold_steps = int(sizes.blend_fold_share * sizes.max_steps)
         estimator = getattr(import_module(f"twinned.estimators.{module}"), class_name)
         return estimator(
             effort=effort,
-            n_members=N_NETWORKS[effort],
-            n_folds=context.n_folds,
-            fold_steps=int(FOLD_STEPS[effort] * max_steps),
+            n_members=sizes.blend_members,
+            training=NeuralTraining(n_folds=context.n_folds, fold_steps=fold_steps),
             categorical_features=preparation.categorical_columns,
             memory_limit=context.memory_limit,
             n_jobs=context.n_jobs,
@@ -378,16 +376,10 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
     def make(
         effort: str, context: MemberContext, preparation: FeaturePreparation, n_rows: int
     ) -> Any:
-        own = clone(estimator)
-        seeds = {k: context.seed for k, v in own.get_params().items() if _is_unset_seed(k, v)}
-        return own.set_params(**seeds)
+        return set_unset_seeds(clone(estimator), lambda: context.seed)
 
     one_fit = hasattr(estimator, "_fit_with_folds")
     return MemberSpec(name, effort, "dense", make, entry, one_fit)
-
-
-def _is_unset_seed(name: str, value: Any) -> bool:
-    return name.endswith("random_state") and value is None
 
 
 # --- fitting ------------------------------------------------------------------------------------

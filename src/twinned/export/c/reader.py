@@ -34,7 +34,7 @@ from twinned.models.neural.problem import Scale
 from twinned.models.trees.reader import read_trees
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.features import PairColumn
-from twinned.pairing.weights import FixedWeights, UniformWeights, as_weight_strategy
+from twinned.pairing.weights import UniformWeights, as_weight_strategy
 from twinned.rows.schema import TableSchema
 
 _SCALERS = (RobustScaler, StandardScaler)
@@ -74,9 +74,7 @@ def anchor_weights(twin: BaseTwin) -> NDArray[np.float64]:
             "n_anchors=32 to replace them by 32 chosen ones."
         )
     weights = np.ones(len(twin.anchors_X_))
-    if isinstance(strategy, FixedWeights):
-        weights = np.asarray(strategy.weights, dtype=np.float64)
-    elif not isinstance(strategy, UniformWeights):
+    if not isinstance(strategy, UniformWeights):
         raise ValueError(
             f"C export needs the same weights for all queries, not weights={twin.weights!r}; use "
             "n_anchors=32 to replace them by those of 32 chosen anchors."

@@ -17,7 +17,7 @@ from twinned.export.onnx.regressors import add_inverse, add_matern, add_regresso
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairColumn
-from twinned.pairing.weights import DistanceWeights, FixedWeights, GPWeights, UniformWeights
+from twinned.pairing.weights import DistanceWeights, GPWeights, UniformWeights
 from twinned.rows.neighbors import LEARNED, LearnedMetric
 
 # (body, query, indices of its anchors or None) → (member, anchor, output)
@@ -169,8 +169,6 @@ class _TwinGraph:
         strategy = self._predictor.weight_strategy
         if type(strategy) is UniformWeights:
             return None
-        if type(strategy) is FixedWeights and indices is None:
-            return body.constant(np.asarray(strategy.weights, dtype=np.float64))
         if type(strategy) is DistanceWeights:
             if distances is None:
                 distances = self._distances(body, query, "nan_euclidean")

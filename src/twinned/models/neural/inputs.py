@@ -1,4 +1,4 @@
-"""Inputs of the networks: their features and the factors of these, without the rows of each fold.
+"""Inputs of the networks: the validated table, and the features and factors of each network.
 
 What a network that holds out a fold sees of its features does not depend on the rows that it
 predicts: both the features of a wide table and their relevance are learned without these rows.
@@ -6,16 +6,78 @@ predicts: both the features of a wide table and their relevance are learned with
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.neural.parameters import MAX_RELEVANT_FEATURES, member_settings
+from twinned.models.censoring import TargetBounds, validate_bounds
+from twinned.models.neural.parameters import MAX_RELEVANT_FEATURES, TrainingOptions
 from twinned.models.relevance import RelevanceCache, relevance_factors
 from twinned.pairing.screening import distinct_features, relevant_features
 from twinned.rows.neighbors import Indices, LearnedMetric
-from twinned.rows.schema import Floats, TableSchema
+from twinned.rows.schema import Floats, TableSchema, mark_missing
+from twinned.rows.validation import check_sample_weight, validate_target, validate_training_table
+
+FLOAT64 = np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """The validated table: rows with a label and a positive weight, and unlabelled rows."""
+
+    indices: Indices  # (row,) of the rows below in the table that was given
+    matrix: Floats  # (row, feature), encoded
+    target: Floats  # as given, (row,) or (row, output)
+    weight: Floats | None  # (row,)
+    schema: TableSchema
+    unlabelled: Floats  # (unlabelled row, feature), encoded
+    n_rows: int  # of the table that was given
+    bounds: TargetBounds | None = None  # (row,); `target` of a censored row is its limit
+
+    @property
+    def known_rows(self) -> Indices:
+        """Indices of the rows that may be anchors."""
+        rows = np.arange(len(self.target))
+        return rows if self.bounds is None else rows[~self.bounds.censored]
+
+    @property
+    def y(self) -> Floats:
+        """(row, output)."""
+        return self.target.reshape(len(self.target), -1)
+
+
+def validate_rows(
+    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, *, unlabelled=False
+):
+    """Return the `TrainingTable` of the arguments of `fit`; `unlabelled` allows NaN in y."""
+    matrix, schema = validate_training_table(
+        estimator, X, estimator.categorical_features, allow_nan=True, pair_dtype=FLOAT64
+    )
+    n_rows = len(matrix)
+    weight = check_sample_weight(sample_weight, n_rows)
+    bounds = None
+    if y_lower is None and y_upper is None:
+        target = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=unlabelled)
+    else:
+        bounds = validate_bounds(estimator, y, y_lower, y_upper, n_rows, weight)
+        target = bounds.limits()
+    labelled = ~np.isnan(target.reshape(n_rows, -1)).any(axis=1)
+    indices = np.flatnonzero(labelled if weight is None else labelled & (weight > 0))
+    if len(indices) < 2:
+        raise ValueError(f"y has {len(indices)} known values in {n_rows} rows; a twin needs two.")
+    return TrainingTable(
+        indices=indices,
+        matrix=matrix[indices],
+        target=target[indices],
+        weight=None if weight is None else weight[indices],
+        # rows of weight 0 are as if they were not there
+        schema=mark_missing(schema, matrix if weight is None else matrix[weight > 0]),
+        unlabelled=matrix[~labelled],
+        n_rows=n_rows,
+        bounds=None if bounds is None or not bounds.censored.any() else bounds.take(indices),
+    )
 
 
 class WeightedRows(NamedTuple):
@@ -26,139 +88,111 @@ class WeightedRows(NamedTuple):
     weight: Floats
 
     def append(self, X: Floats, y: Floats, weight: float) -> WeightedRows:
-        return WeightedRows(
-            X=np.concatenate([self.X, X]),
-            y=np.concatenate([self.y, y]),
-            weight=np.concatenate([self.weight, np.full(len(X), weight)]),
-        )
+        added = (X, y, np.full(len(X), weight))
+        return WeightedRows(*(np.concatenate(parts) for parts in zip(self, added, strict=True)))
 
-    def take(self, indices: Indices) -> WeightedRows:
-        return WeightedRows(self.X[indices], self.y[indices], self.weight[indices])
-
-    def select(self, columns: Indices) -> WeightedRows:
-        return self._replace(X=self.X[:, columns])
-
-
-class FeatureFactors(NamedTuple):
-    """Factors of the columns of networks; 0 for those that are not used."""
-
-    used: Floats  # (column,): 1 for those that are used
-    relevance: Floats | None  # (column,); None where no network needs it
+    def take(self, rows: Indices, columns: Indices) -> WeightedRows:
+        return WeightedRows(self.X[rows][:, columns], self.y[rows], self.weight[rows])
 
 
 class NetworkInputs(NamedTuple):
-    """The encoded columns of networks, and their factors in settings of few and of all features."""
+    """The encoded columns of networks, and the factors of these.
 
-    columns: Indices
-    relevant: FeatureFactors
-    every: FeatureFactors  # the same object where the table is not wide
-
-
-class SelectedColumns(NamedTuple):
-    """The encoded columns of networks, and whether each is one of the most relevant ones."""
-
-    columns: Indices
-    is_relevant: NDArray[np.bool_]
-
-
-def selects_features(estimator: Any, schema: TableSchema) -> bool:
-    """Whether features are dropped, by all networks or by those of some settings."""
-    limit = estimator.max_features
-    return limit is not None and schema.n_features > min(limit, MAX_RELEVANT_FEATURES)
-
-
-def select_columns(
-    estimator: Any,
-    schema: TableSchema,
-    matrix: Floats,
-    y: Floats,
-    weight: Floats | None,
-    training: list[NDArray[np.intp]],
-) -> tuple[Indices, list[SelectedColumns]]:
-    """The features selected on all rows, and the columns selected on each set of training rows.
-
-    `matrix` (row, feature) and `y` (row, output) are those of the table.
+    The factors of settings with the most relevant features of a wide table come first, those of
+    settings with all features second.
     """
-    if not selects_features(estimator, schema):
-        every = np.arange(schema.n_features)
-        columns = schema.encoded_columns(every)
-        own = SelectedColumns(columns, np.ones(len(columns), dtype=bool))
-        return every, [own] * len(training)
 
-    def select(rows: NDArray[np.intp]) -> tuple[Indices, SelectedColumns]:
-        part = matrix[rows], y[rows], None if weight is None else weight[rows]
-        features, relevant = _select_features(*part, estimator.max_features)
+    columns: Indices
+    used: Floats  # (2, column): 1, or 0 for those that are not used
+    relevance: Floats  # (2, column): their learned relevance; `used` where no setting needs it
+
+
+def select_inputs(
+    options: TrainingOptions,
+    table: TrainingTable,
+    rows: WeightedRows,
+    training: list[Indices],
+    in_table: list[Indices],
+    learned: LearnedMetric | None,
+    learn: RelevanceCache,
+) -> tuple[Indices, list[NetworkInputs]]:
+    """The features selected on all rows, and the inputs of networks of each set of training rows.
+
+    `training` are the sets as rows of `rows`, the last one of all, and `in_table` as rows of the
+    table. `learned` is the metric of all rows and columns, where it is known; `learn` learns
+    others.
+    """
+    features, of_sets = _select_columns(options, table, in_table)
+    columns = [own for own, _ in of_sets]
+    # for settings with few features, and with all
+    masks = [np.stack([relevant, np.ones_like(relevant)]) for _, relevant in of_sets]
+    relevance = [mask.astype(np.float64) for mask in masks]
+    if options.uses_relevance:
+        is_wide = not all(relevant.all() for _, relevant in of_sets)
+        for kind in (0, 1) if is_wide else (1,):
+            used = [own[mask[kind]] for own, mask in zip(columns, masks, strict=True)]
+            factors = _learn_factors(rows, used, training, learned if kind else None, learn)
+            for own, mask, factor in zip(relevance, masks, factors, strict=True):
+                own[kind, mask[kind]] = factor
+        if not is_wide:
+            relevance = [own[[1, 1]] for own in relevance]
+    each = zip(columns, masks, relevance, strict=True)
+    return features, [NetworkInputs(own, mask.astype(float), factor) for own, mask, factor in each]
+
+
+def _select_columns(
+    options: TrainingOptions, table: TrainingTable, row_sets: list[Indices]
+) -> tuple[Indices, list[tuple[Indices, NDArray[np.bool_]]]]:
+    """The features selected on all rows; and of each set of rows, the encoded columns.
+
+    With these comes whether each column is one of the most relevant ones.
+    """
+    schema, n_rows = table.schema, len(table.matrix)
+    if not options.selects_features(schema.n_features):
+        features = np.arange(schema.n_features)
         columns = schema.encoded_columns(features)
-        is_relevant = np.isin(columns, schema.encoded_columns(relevant))
-        return features, SelectedColumns(columns, is_relevant)
+        return features, [(columns, np.ones(len(columns), dtype=bool))] * len(row_sets)
 
-    features, of_all = select(np.arange(len(matrix)))
-    of_training = [of_all if len(rows) == len(matrix) else select(rows)[1] for rows in training]
-    return features, of_training
+    def select(rows: Indices) -> tuple[Indices, tuple[Indices, NDArray[np.bool_]]]:
+        weight = None if table.weight is None else table.weight[rows]
+        features, relevant = _select_features(
+            table.matrix[rows], table.y[rows], weight, options.max_features
+        )
+        columns = schema.encoded_columns(features)
+        return features, (columns, np.isin(columns, schema.encoded_columns(relevant)))
+
+    features, of_all = select(np.arange(n_rows))
+    return features, [of_all if len(rows) == n_rows else select(rows)[1] for rows in row_sets]
 
 
 def _select_features(
-    matrix: Floats, y: Floats, weight: Floats | None, max_features: int
+    matrix: Floats, y: Floats, weight: Floats | None, max_features: int | None
 ) -> tuple[Indices, Indices]:
     """At most `max_features` distinct features, and the most relevant ones of them."""
-    if matrix.shape[1] > max_features:
+    if max_features is not None and matrix.shape[1] > max_features:
         features = relevant_features(matrix, y, max_features, weight)
     else:
         features = distinct_features(matrix)
         features = features if len(features) else np.arange(1)  # a network needs one
-    own = matrix[:, features]
-    return features, features[relevant_features(own, y, MAX_RELEVANT_FEATURES, weight)]
-
-
-def learn_inputs(
-    estimator: Any,
-    rows: WeightedRows,
-    columns: list[SelectedColumns],
-    training: list[NDArray[np.intp]],
-    learned: LearnedMetric | None,
-    learn: RelevanceCache,
-) -> list[NetworkInputs]:
-    """The inputs of networks that are trained on each of these sets of rows, the last one of all.
-
-    `learned` is the metric of all rows and columns, where it is known; `learn` learns others.
-    """
-    is_wide = not all(own.is_relevant.all() for own in columns)
-    every = [np.ones_like(own.is_relevant) for own in columns]
-    factors = _learn_factors(estimator, rows, columns, every, training, learned, learn)
-    relevant = factors
-    if is_wide:
-        masks = [own.is_relevant for own in columns]
-        relevant = _learn_factors(estimator, rows, columns, masks, training, None, learn)
-    each = zip(columns, relevant, factors, strict=True)
-    return [NetworkInputs(own.columns, *both) for own, *both in each]
+    relevant = relevant_features(matrix[:, features], y, MAX_RELEVANT_FEATURES, weight)
+    return features, features[relevant]
 
 
 def _learn_factors(
-    estimator: Any,
     rows: WeightedRows,
-    columns: list[SelectedColumns],
-    masks: list[NDArray[np.bool_]],
-    training: list[NDArray[np.intp]],
+    columns: list[Indices],
+    training: list[Indices],
     learned: LearnedMetric | None,
     learn: RelevanceCache,
-) -> list[FeatureFactors]:
-    """The factors of the columns in the masks, learned from each set of rows."""
-    if not uses_relevance(estimator):
-        return [FeatureFactors(mask.astype(np.float64), None) for mask in masks]
-    used = [own.columns[mask] for own, mask in zip(columns, masks, strict=True)]
-    if learned is None or len(used[-1]) < rows.X.shape[1]:
-        learned = learn(*rows.take(training[-1]).select(used[-1]))
+) -> list[Floats]:
+    """(column,) factors of the columns of each set of training rows, learned from these rows."""
+    if learned is None or len(columns[-1]) < rows.X.shape[1]:
+        learned = learn(*rows.take(training[-1], columns[-1]))
     factors = []
-    for own, mask, indices in zip(used, masks, training, strict=True):
-        metric, is_same = learned, np.array_equal(own, used[-1])
+    for own, indices in zip(columns, training, strict=True):
+        metric = learned
         if len(indices) < len(training[-1]):
-            metric = learn(*rows.take(indices).select(own), learned if is_same else None)
-        relevance = np.zeros(len(mask))
-        relevance[mask] = relevance_factors(1.0 / metric.length_scales)
-        factors.append(FeatureFactors(mask.astype(np.float64), relevance))
+            similar = learned if np.array_equal(own, columns[-1]) else None
+            metric = learn(*rows.take(indices, own), similar)
+        factors.append(relevance_factors(1.0 / metric.length_scales))
     return factors
-
-
-def uses_relevance(estimator: Any) -> bool:
-    """Whether any setting of the networks scales features by their relevance."""
-    return any(setting.relevance for setting in member_settings(estimator))
