@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, Ridge
@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import (
-    FixedWeights,
     NearestAnchors,
+    NeuralTraining,
     TwinNeuralRegressor,
     TwinRegressor,
     conformal,
@@ -212,7 +212,9 @@ def test_the_calibrated_std_equals_the_root_mean_squared_error():
     [
         Ridge(),  # has no standard deviation: constant width
         GaussianProcessRegressor(normalize_y=True),
-        TwinNeuralRegressor((8,), n_members=2, n_folds=1, max_steps=30, random_state=0),
+        TwinNeuralRegressor(
+            (8,), n_members=2, training=NeuralTraining(n_folds=1, max_steps=30), random_state=0
+        ),
         TwinRegressor(LinearRegression()),
     ],
 )
@@ -430,17 +432,25 @@ def test_stored_intervals_do_not_depend_on_how_estimators_are_printed():
         np.testing.assert_array_equal(stored.predict_interval(X[TEST]), expected)
 
 
+class OneWeightPerAnchor(BaseEstimator):
+    def __init__(self, weights):
+        self.weights = weights
+
+    def __call__(self, distances, estimates, anchor_indices):
+        return self.weights[anchor_indices]
+
+
 def test_one_changed_weight_of_many_invalidates_stored_intervals():
     rows = np.tile(X, (10, 1)) + np.arange(2000)[:, None] * 1e-9
     weights = np.linspace(1.0, 2.0, len(rows))
-    stored = TwinRegressor(Ridge(), pairs=1, weights=FixedWeights(weights))
+    stored = TwinRegressor(Ridge(), pairs=1, weights=OneWeightPerAnchor(weights))
     stored.fit(rows, np.tile(y, 10))
     scale = ErrorScale("std", 0.1, None, 0.0)
     store_intervals(stored, scale, np.ones(50), NeighborFeatures(rows, np.tile(y, 10)))
     stored.predict_interval(X[:2])
     changed = weights.copy()
     changed[1000] += 1.0  # which a printed array of 2,000 values does not show
-    stored.set_params(weights=FixedWeights(changed))
+    stored.set_params(weights=OneWeightPerAnchor(changed))
     with pytest.raises(ValueError, match="weights"):
         stored.predict_interval(X[:2])
 

@@ -6,7 +6,6 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import (
     DistanceWeights,
-    FixedWeights,
     GPWeights,
     NearestAnchors,
     RandomAnchors,
@@ -33,7 +32,6 @@ SMALL = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
         {"weights": "distance"},
         {"weights": DistanceWeights()},
         {"weights": GPWeights()},
-        {"weights": FixedWeights(np.arange(1.0, 61.0))},
         {"estimator": DecisionTreeRegressor(max_depth=5)},
         {"estimator": RandomForestRegressor(3), "anchors": NearestAnchors(9)},
         {"estimator": Ridge(), "symmetric": False},

@@ -91,15 +91,15 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     fold_steps, max_steps = options.steps(config.shape.n_features)
     each = [(setting, fold) for setting in settings for fold in range(n_folds)]
     fold_members = [EnsembleMember(*one, number) for number, one in enumerate(each)]
-    of_folds = _train_members(
-        config, group, [fold_members] * len(group), fold_steps if refits else max_steps
-    )
+    members = [fold_members] * len(group)
+    trained = of_folds = _train_members(config, group, members, fold_steps if refits else max_steps)
     selections = [
         weigh_settings(problem, len(settings), own)
         for problem, own in zip(group, of_folds, strict=True)
     ]
-    weights = [selection.of_fold_members() for selection in selections]
-    if refits:
+    if not refits:
+        weights = [selection.of_fold_members() for selection in selections]
+    else:
         selections = [selection.allocate(n_members) for selection in selections]
         members = [
             [

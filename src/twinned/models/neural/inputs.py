@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.censoring import TargetBounds, validate_bounds
-from twinned.models.neural.parameters import MAX_RELEVANT_FEATURES, TrainingOptions
+from twinned.models.neural.parameters import TrainingOptions
 from twinned.models.relevance import RelevanceCache, relevance_factors
 from twinned.pairing.screening import distinct_features, relevant_features
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats, TableSchema, mark_missing
 from twinned.rows.validation import check_sample_weight, validate_target, validate_training_table
+
+MAX_RELEVANT_FEATURES = 60
+"""Number of features of a wide table that the settings without `all_features` use."""
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -107,6 +110,12 @@ class NetworkInputs(NamedTuple):
     relevance: Floats  # (2, column): their learned relevance; `used` where no setting needs it
 
 
+def selects_features(options: TrainingOptions, n_features: int) -> bool:
+    """Whether some of so many features are dropped, by all networks or by some settings."""
+    limit = options.max_features
+    return limit is not None and n_features > min(limit, MAX_RELEVANT_FEATURES)
+
+
 def select_inputs(
     options: TrainingOptions,
     table: TrainingTable,
@@ -148,7 +157,7 @@ def _select_columns(
     With these comes whether each column is one of the most relevant ones.
     """
     schema, n_rows = table.schema, len(table.matrix)
-    if not options.selects_features(schema.n_features):
+    if not selects_features(options, schema.n_features):
         features = np.arange(schema.n_features)
         columns = schema.encoded_columns(features)
         return features, [(columns, np.ones(len(columns), dtype=bool))] * len(row_sets)

@@ -12,9 +12,6 @@ from twinned.models.memory import parse_memory_limit
 from twinned.pairing.weights import as_weight_strategy
 from twinned.rows.validation import check_choice, check_integer, check_n_jobs, check_real
 
-MAX_RELEVANT_FEATURES = 60
-"""Number of features of a wide table that the settings without `all_features` use."""
-
 _MAX_FREQUENCIES = 16  # per feature
 _NARROW_FEATURES = 24  # padded; beyond, there is less work for each (`benchmarks/wide.py`)
 _MAX_EMBEDDING = 96  # frequencies of all features together
@@ -201,11 +198,6 @@ class TrainingOptions:
     def uses_relevance(self) -> bool:
         """Whether any setting scales features by their relevance."""
         return any(setting.relevance for setting in self.settings)
-
-    def selects_features(self, n_features: int) -> bool:
-        """Whether some of so many features are dropped, by all networks or by some settings."""
-        limit = self.max_features
-        return limit is not None and n_features > min(limit, MAX_RELEVANT_FEATURES)
 
     def steps(self, n_features: int) -> tuple[int, int]:
         """(steps of the networks that hold out a fold, of the members); `n_features` is padded.

@@ -16,6 +16,7 @@ from twinned.models.neural.inputs import (
     TrainingTable,
     WeightedRows,
     select_inputs,
+    selects_features,
     validate_rows,
 )
 from twinned.models.neural.parameters import TrainingOptions, resolve_options
@@ -276,7 +277,7 @@ def _learn_metric(estimator, options, rows, table, learn):
     strategies = ()
     if options.twin:
         strategies = (estimator.pairs, estimator.anchors, estimator.weights)
-    uses_all = options.uses_relevance and not options.selects_features(table.schema.n_features)
+    uses_all = options.uses_relevance and not selects_features(options, table.schema.n_features)
     return learn(*rows) if uses_learned_metric(*strategies) or uses_all else None
 
 
