@@ -27,7 +27,7 @@ from paper.published_training import (
 from twinned.models.neural.device import on_device
 from twinned.models.neural.fitting import TrainedEnsemble, TrainedMembers, converged
 from twinned.models.neural.inference import TrainedNetworks
-from twinned.models.neural.inputs import NetworkInputs, TrainingTable, validate_rows
+from twinned.models.neural.inputs import NetworkInputs, TrainingTable, make_training_table
 from twinned.models.neural.network import Shape
 from twinned.models.neural.padding import pad_to, round_up, stack_fields
 from twinned.models.neural.parameters import resolve_options
@@ -198,7 +198,7 @@ def build_published_problem(
     """Return the training problem of the paper: the validation rows are the only fold."""
     if sample_weight is not None:
         raise ValueError("the paper's own training has no sample_weight.")
-    table = validate_rows(estimator, X, y)
+    table = make_training_table(estimator, X, y)
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))
     scale = fit_signed_maximum(table)
@@ -218,7 +218,6 @@ def build_published_problem(
         X=rows,
         y=np.concatenate([table.y, validation[1]]),
         row_weight=np.ones(len(rows)),
-        n_train=n_train,
         merged_into=np.arange(n_train),
         folds=[np.arange(n_train, len(rows))],
         unlabelled=np.empty(0, dtype=np.intp),
@@ -276,6 +275,7 @@ def _stack_problems(group: list[TrainingProblem], n_features: int, rate: float) 
             NetworkData(
                 X=pad_to(problem.X, n_rows, n_features),
                 y=pad_to(problem.y, n_rows, problem.y.shape[1]),
+                weight=pad_to(problem.row_weight, n_rows),
                 rows=pad_to(np.arange(problem.n_train), n_rows, dtype=np.int32),
                 n_rows=np.int32(problem.n_train),
                 held_out=pad_to(problem.folds[0], n_held_out, dtype=np.int32),

@@ -50,6 +50,7 @@ class NetworkData(NamedTuple):
 
     X: Any  # (row, feature), scaled
     y: Any  # (row, output)
+    weight: Any  # (row,)
     rows: Any  # (row,) int32; the first n_rows are training rows
     n_rows: Any
     held_out: Any  # (row,) int32; the first n_held_out are not padding
@@ -85,15 +86,14 @@ class PublishedLoss(NamedTuple):
         """Loss of a plain network over the rows of one step of an epoch; `order` is (row,)."""
         size = self.config.batch_size
         rows = order[(step * size + jnp.arange(size)) % self.data.n_rows]
-        return jnp.mean(self._row_squares(parameters, rows))
+        return jnp.mean(self._row_squares(parameters, rows) * self.data.weight[rows])
 
     def of_differences(self, parameters: Parameters, key: Array) -> Array:
         """Loss of a twin over random pairs or triples."""
         data, size = self.data, self.config.batch_size
         if not self.config.triples:
             a = data.rows[integers(fold_in(key, 1), data.n_rows, size)]
-            b = self._draw_partners(a, fold_in(key, 2))
-            return jnp.mean(self._pair_squares(parameters, a, b))
+            return self._of_pairs(parameters, a, self._draw_partners(a, fold_in(key, 2)))
         corners = self._draw_triples(key, max(1, size // 2))
         return LABELLED_SHARE * self.of_triples(parameters, corners)
 
@@ -101,7 +101,7 @@ class PublishedLoss(NamedTuple):
         """Mean loss of the three differences of each triple, in one pass through the network."""
         a = jnp.concatenate(corners)
         b = jnp.concatenate([corners[1], corners[2], corners[0]])
-        return jnp.mean(self._pair_squares(parameters, a, b))
+        return self._of_pairs(parameters, a, b)
 
     def of_held_out_rows(self, parameters: Parameters) -> Array:
         """Loss of all held-out rows; of a twin, over the same triples of these rows every time."""
@@ -133,6 +133,10 @@ class PublishedLoss(NamedTuple):
             return data.rows[integers(key, data.n_rows, rows.shape[0])]
         bits = random_bits(key, 1, rows.shape[0])[0]
         return data.partners[rows, (bits % data.n_partners).astype(jnp.int32)]
+
+    def _of_pairs(self, parameters: Parameters, a: Array, b: Array) -> Array:
+        weight = self.data.weight[a] * self.data.weight[b]
+        return jnp.mean(self._pair_squares(parameters, a, b) * weight)
 
     def _pair_squares(self, parameters: Parameters, a: Array, b: Array) -> Array:
         """(pair,): squared errors of the raw F(a, b), in this order only, as the author trains."""

@@ -291,7 +291,7 @@ def test_grid_search_over_training(data):
 
 
 def test_training_must_be_of_its_class(data):
-    with pytest.raises(TypeError, match="training must be a NeuralTraining or None, not {'max"):
+    with pytest.raises(TypeError, match=r"training must be a NeuralTraining or None, not \{'max"):
         NeuralRegressor(training={"max_steps": 5}).fit(*data)
 
 

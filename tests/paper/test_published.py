@@ -33,6 +33,7 @@ def engine(twin, learning_rate=1.0):
     data = published_training.NetworkData(
         X=pad_to(X, 1, 90, 4),
         y=y[None, :, None].astype(np.float32),
+        weight=np.ones((1, 90), np.float32),
         rows=np.arange(90, dtype=np.int32)[None],
         n_rows=np.int32([64]),
         held_out=np.arange(64, 76, dtype=np.int32)[None],
@@ -175,5 +176,5 @@ def test_signed_maximum_scaling():
 
 
 def test_an_unknown_variant_is_refused():
-    with pytest.raises(ValueError, match="variant must be.*'odd'"):
+    with pytest.raises(ValueError, match=r"variant must be.*'odd'"):
         PublishedTwin("odd").fit(X[LEARN], y[LEARN], **ROWS)

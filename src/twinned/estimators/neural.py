@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from inspect import cleandoc
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -21,65 +20,9 @@ from twinned.rows.validation import check_bool, restore_on_failure, validate_tab
 
 
 class BaseNeural(BaseEstimator):
-    """An ensemble of networks, of differences or of y itself.
-
-    The parameters and attributes below become part of the documentation of each subclass.
-
-    Parameters
-    ----------
-    hidden_sizes : sequence of int, default=(128, 128)
-        The widths of the hidden layers.
-    effort : {"fast", "balanced", "thorough"}, default="balanced"
-        Sets the values for None of `n_members` (3, 7, 14) and of the steps, folds and pairs of
-        `training`, and the number of settings (3, 6, 8; at most `n_members`).
-    n_members : int or None, default=None
-        Number of networks of the ensemble, which are trained on all rows.
-    training : NeuralTraining or None, default=None
-        Details of the training, such as `NeuralTraining(max_steps=500, learning_rate=1e-3)`; None
-        is what `effort` sets. They are searched as `training__learning_rate`.
-    categorical_features : {"from_dtype"}, list or None, default="from_dtype"
-        As in `TwinRegressor`; categories are one-hot encoded. A missing number is replaced by the
-        median of the training rows, and a further input marks it where training rows have missing
-        values of the feature; missing and new categories are one further category.
-    device : {"auto", "cpu", "gpu"}, default="auto"
-        Where to train and predict.
-    n_jobs : int or None, default=None
-        Number of threads for training, the neighbor search and the blocks of `predict`. None means
-        1, and −1 all cores. Compilation, which comes first, may use more, and so may networks on
-        systems other than Linux.
-    memory_limit : int, str or None, default="512MB"
-        Bounds the memory of the blocks of `predict`: bytes, a string such as `"512MB"`, or None.
-    random_state : int, RandomState or None, default=None
-        Seed; the same seed on the same machine gives the same bits.
-    verbose : int, default=0
-        1 shows a progress bar while training.
-
-    Attributes
-    ----------
-    n_members_ : int
-        Number of networks of the ensemble.
-    member_weights_ : ndarray
-        The weights of the members that are used; they sum to one.
-    selected_features_ : ndarray
-        Indices of the features that the members use (`max_features` of `NeuralTraining`).
-    learning_curve_ : ndarray of shape (n_networks, n_checks)
-        Error of the held-out rows of each network that holds out rows.
-    out_of_fold_prediction_ : ndarray like y, or None
-        Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
-        where all networks diverged. None with a single validation set. The networks that predict
-        a row select their features and learn their relevance without it.
-    """
+    """An ensemble of networks, of differences or of y itself: what both estimators share."""
 
     is_twin = False
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        if cls.__doc__ and BaseNeural.__doc__:
-            # `cleandoc`: from Python 3.13 on, docstrings come without their indentation
-            _, parameters, attributes = cleandoc(BaseNeural.__doc__).split("----------\n")
-            parameters = parameters.partition("\n\n")[0]
-            documentation = cleandoc(cls.__doc__).replace("{shared parameters}", parameters)
-            cls.__doc__ = documentation.replace("{shared attributes}", attributes)
 
     def __init__(
         self,
@@ -194,13 +137,49 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
 
     Parameters
     ----------
-    {shared parameters}
+    hidden_sizes : sequence of int, default=(128, 128)
+        The widths of the hidden layers.
+    effort : {"fast", "balanced", "thorough"}, default="balanced"
+        Sets the values for None of `n_members` (3, 7, 14) and of the steps, folds and pairs of
+        `training`, and the number of settings (3, 6, 8; at most `n_members`).
+    n_members : int or None, default=None
+        Number of networks of the ensemble, which are trained on all rows.
+    training : NeuralTraining or None, default=None
+        Details of the training, such as `NeuralTraining(max_steps=500, learning_rate=1e-3)`; None
+        is what `effort` sets. They are searched as `training__learning_rate`.
+    categorical_features : {"from_dtype"}, list or None, default="from_dtype"
+        As in `TwinRegressor`; categories are one-hot encoded. A missing number is replaced by the
+        median of the training rows, and a further input marks it where training rows have missing
+        values of the feature; missing and new categories are one further category.
+    device : {"auto", "cpu", "gpu"}, default="auto"
+        Where to train and predict.
+    n_jobs : int or None, default=None
+        Number of threads for training, the neighbor search and the blocks of `predict`. None means
+        1, and −1 all cores. Compilation, which comes first, may use more, and so may networks on
+        systems other than Linux.
+    memory_limit : int, str or None, default="512MB"
+        Bounds the memory of the blocks of `predict`: bytes, a string such as `"512MB"`, or None.
+    random_state : int, RandomState or None, default=None
+        Seed; the same seed on the same machine gives the same bits.
+    verbose : int, default=0
+        1 shows a progress bar while training.
 
     Attributes
     ----------
     n_features_in_, feature_names_in_
         As in scikit-learn.
-    {shared attributes}
+    n_members_ : int
+        Number of networks of the ensemble.
+    member_weights_ : ndarray
+        The weights of the members that are used; they sum to one.
+    selected_features_ : ndarray
+        Indices of the features that the members use (`max_features` of `NeuralTraining`).
+    learning_curve_ : ndarray of shape (n_networks, n_checks)
+        Error of the held-out rows of each network that holds out rows.
+    out_of_fold_prediction_ : ndarray like y, or None
+        Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
+        where all networks diverged. None with a single validation set. The networks that predict
+        a row select their features and learn their relevance without it.
 
     Examples
     --------

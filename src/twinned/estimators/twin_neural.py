@@ -23,7 +23,13 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Parameters
     ----------
-    {shared parameters}
+    hidden_sizes : sequence of int, default=(128, 128)
+        The widths of the hidden layers.
+    effort : {"fast", "balanced", "thorough"}, default="balanced"
+        Sets the values for None of `n_members` (3, 7, 14) and of the steps, folds and pairs of
+        `training`, and the number of settings (3, 6, 8; at most `n_members`).
+    n_members : int or None, default=None
+        Number of networks of the ensemble, which are trained on all rows.
     pairs : {"auto", "all"}, int or strategy, default="auto"
         The pairs to train on. `"auto"` is `"all"`: pairs are drawn while training and never
         stored, so n² of them cost no more than a few.
@@ -34,6 +40,25 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     loop_weight : float, default=0.0
         Weight of the loop loss: differences around loops of three points must sum to zero. If it
         is positive, rows with y = NaN are unlabelled, and loops include them.
+    training : NeuralTraining or None, default=None
+        Details of the training, such as `NeuralTraining(max_steps=500, learning_rate=1e-3)`; None
+        is what `effort` sets. They are searched as `training__learning_rate`.
+    categorical_features : {"from_dtype"}, list or None, default="from_dtype"
+        As in `TwinRegressor`; categories are one-hot encoded. A missing number is replaced by the
+        median of the training rows, and a further input marks it where training rows have missing
+        values of the feature; missing and new categories are one further category.
+    device : {"auto", "cpu", "gpu"}, default="auto"
+        Where to train and predict.
+    n_jobs : int or None, default=None
+        Number of threads for training, the neighbor search and the blocks of `predict`. None means
+        1, and −1 all cores. Compilation, which comes first, may use more, and so may networks on
+        systems other than Linux.
+    memory_limit : int, str or None, default="512MB"
+        Bounds the memory of the blocks of `predict`: bytes, a string such as `"512MB"`, or None.
+    random_state : int, RandomState or None, default=None
+        Seed; the same seed on the same machine gives the same bits.
+    verbose : int, default=0
+        1 shows a progress bar while training.
 
     Attributes
     ----------
@@ -41,7 +66,18 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         As in `TwinRegressor`.
     n_pairs_ : int
         Number of pairs of distinct rows that training draws from, mirror images counted.
-    {shared attributes}
+    n_members_ : int
+        Number of networks of the ensemble.
+    member_weights_ : ndarray
+        The weights of the members that are used; they sum to one.
+    selected_features_ : ndarray
+        Indices of the features that the members use (`max_features` of `NeuralTraining`).
+    learning_curve_ : ndarray of shape (n_networks, n_checks)
+        Error of the held-out rows of each network that holds out rows.
+    out_of_fold_prediction_ : ndarray like y, or None
+        Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
+        where all networks diverged. None with a single validation set. The networks that predict
+        a row select their features and learn their relevance without it.
 
     Examples
     --------

@@ -70,8 +70,7 @@ def fit_problems(problems: list[TrainingProblem]) -> list[TrainedEnsemble]:
         groups.setdefault(kind, []).append(i)
     results: dict[int, TrainedEnsemble] = {}
     for indices in groups.values():
-        fitted = _fit_group([problems[i] for i in indices])
-        results.update(zip(indices, fitted, strict=True))
+        results.update(zip(indices, _fit_group([problems[i] for i in indices]), strict=True))
     return [results[i] for i in range(len(problems))]
 
 

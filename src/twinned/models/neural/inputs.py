@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.censoring import TargetBounds, validate_bounds
-from twinned.models.neural.parameters import TrainingOptions
+from twinned.models.neural.parameters import NetworkOptions
 from twinned.models.relevance import RelevanceCache, relevance_factors
 from twinned.pairing.screening import distinct_features, relevant_features
 from twinned.rows.neighbors import Indices, LearnedMetric
@@ -51,8 +51,8 @@ class TrainingTable:
         return self.target.reshape(len(self.target), -1)
 
 
-def validate_rows(
-    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, *, unlabelled=False
+def make_training_table(
+    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, unlabelled=False
 ):
     """Return the `TrainingTable` of the arguments of `fit`; `unlabelled` allows NaN in y."""
     matrix, schema = validate_training_table(
@@ -110,81 +110,67 @@ class NetworkInputs(NamedTuple):
     relevance: Floats  # (2, column): their learned relevance; `used` where no setting needs it
 
 
-def selects_features(options: TrainingOptions, n_features: int) -> bool:
+def selects_features(options: NetworkOptions, n_features: int) -> bool:
     """Whether some of so many features are dropped, by all networks or by some settings."""
     limit = options.max_features
     return limit is not None and n_features > min(limit, MAX_RELEVANT_FEATURES)
 
 
 def select_inputs(
-    options: TrainingOptions,
+    options: NetworkOptions,
     table: TrainingTable,
     rows: WeightedRows,
-    training: list[Indices],
-    in_table: list[Indices],
+    merged_into: Indices,
+    folds: list[Indices],
     learned: LearnedMetric | None,
     learn: RelevanceCache,
 ) -> tuple[Indices, list[NetworkInputs]]:
-    """The features selected on all rows, and the inputs of networks of each set of training rows.
+    """The features selected on all rows, and the inputs of the networks of each fold and of all.
 
-    `training` are the sets as rows of `rows`, the last one of all, and `in_table` as rows of the
-    table. `learned` is the metric of all rows and columns, where it is known; `learn` learns
-    others.
+    `learned` is the metric of all rows and columns, where it is known; `learn` learns others.
+    Where the networks of a single fold are themselves the members, all have the same features.
     """
-    features, of_sets = _select_columns(options, table, in_table)
-    columns = [own for own, _ in of_sets]
-    # for settings with few features, and with all
-    masks = [np.stack([relevant, np.ones_like(relevant)]) for _, relevant in of_sets]
-    relevance = [mask.astype(np.float64) for mask in masks]
+    every, in_table = np.arange(merged_into.max() + 1), np.arange(len(merged_into))
+    training = [*(np.setdiff1d(every, fold) for fold in folds), every]
+    of_all = _select_columns(options, table, in_table)
+    selections = [of_all] * len(training)
+    if len(folds) > 1:
+        row_sets = [in_table[np.isin(merged_into, own)] for own in training[:-1]]
+        selections = [*(_select_columns(options, table, own) for own in row_sets), of_all]
+    inputs = []
+    for _, columns, is_relevant in selections:
+        used = np.stack([is_relevant, np.ones_like(is_relevant)]).astype(np.float64)
+        inputs.append(NetworkInputs(columns, used, used.copy()))
     if options.uses_relevance:
-        is_wide = not all(relevant.all() for _, relevant in of_sets)
-        for kind in (0, 1) if is_wide else (1,):
-            used = [own[mask[kind]] for own, mask in zip(columns, masks, strict=True)]
-            factors = _learn_factors(rows, used, training, learned if kind else None, learn)
-            for own, mask, factor in zip(relevance, masks, factors, strict=True):
-                own[kind, mask[kind]] = factor
-        if not is_wide:
-            relevance = [own[[1, 1]] for own in relevance]
-    each = zip(columns, masks, relevance, strict=True)
-    return features, [NetworkInputs(own, mask.astype(float), factor) for own, mask, factor in each]
+        for kind in (0, 1):
+            columns_used = [own.columns[own.used[kind] > 0] for own in inputs]
+            factors = _learn_factors(rows, columns_used, training, learned, learn)
+            for own, factor in zip(inputs, factors, strict=True):
+                own.relevance[kind, own.used[kind] > 0] = factor
+    return of_all[0], inputs
 
 
 def _select_columns(
-    options: TrainingOptions, table: TrainingTable, row_sets: list[Indices]
-) -> tuple[Indices, list[tuple[Indices, NDArray[np.bool_]]]]:
-    """The features selected on all rows; and of each set of rows, the encoded columns.
+    options: NetworkOptions, table: TrainingTable, rows: Indices
+) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """The features selected on some rows, their encoded columns, and which are most relevant.
 
-    With these comes whether each column is one of the most relevant ones.
+    At most `max_features` distinct features are selected.
     """
-    schema, n_rows = table.schema, len(table.matrix)
-    if not selects_features(options, schema.n_features):
-        features = np.arange(schema.n_features)
-        columns = schema.encoded_columns(features)
-        return features, [(columns, np.ones(len(columns), dtype=bool))] * len(row_sets)
-
-    def select(rows: Indices) -> tuple[Indices, tuple[Indices, NDArray[np.bool_]]]:
+    schema, most = table.schema, options.max_features
+    features = relevant = np.arange(schema.n_features)
+    if selects_features(options, len(features)):
+        matrix, y = table.matrix[rows], table.y[rows]
         weight = None if table.weight is None else table.weight[rows]
-        features, relevant = _select_features(
-            table.matrix[rows], table.y[rows], weight, options.max_features
-        )
-        columns = schema.encoded_columns(features)
-        return features, (columns, np.isin(columns, schema.encoded_columns(relevant)))
-
-    features, of_all = select(np.arange(n_rows))
-    return features, [of_all if len(rows) == n_rows else select(rows)[1] for rows in row_sets]
-
-
-def _select_features(
-    matrix: Floats, y: Floats, weight: Floats | None, max_features: int | None
-) -> tuple[Indices, Indices]:
-    """At most `max_features` distinct features, and the most relevant ones of them."""
-    if max_features is not None and matrix.shape[1] > max_features:
-        features = relevant_features(matrix, y, max_features, weight)
-    else:
-        features = distinct_features(matrix)
-        features = features if len(features) else np.arange(1)  # a network needs one
-    relevant = relevant_features(matrix[:, features], y, MAX_RELEVANT_FEATURES, weight)
-    return features, features[relevant]
+        if len(features) > most:
+            features = relevant_features(matrix, y, most, weight)
+        else:
+            features = distinct_features(matrix)
+            features = features if len(features) else np.arange(1)  # a network needs one
+        most_relevant = relevant_features(matrix[:, features], y, MAX_RELEVANT_FEATURES, weight)
+        relevant = features[most_relevant]
+    columns = schema.encoded_columns(features)
+    return features, columns, np.isin(columns, schema.encoded_columns(relevant))
 
 
 def _learn_factors(

@@ -174,7 +174,7 @@ class NeuralTraining(BaseEstimator):
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class NetworkOptions:
     """The checked parameters of an estimator; problems with equal options can be trained at once.
 
     `n_jobs` and `verbose` are those of the estimator, as are others of the same name.
@@ -225,7 +225,7 @@ class TrainingOptions:
 
 
 def resolve_options(estimator):
-    """Return the `TrainingOptions` of an estimator, with the values that None stands for.
+    """Return the `NetworkOptions` of an estimator, with the values that None stands for.
 
     An error names the parameter whose value is not allowed.
     """
@@ -237,17 +237,12 @@ def resolve_options(estimator):
     check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
     check_n_jobs(estimator.n_jobs)
     parse_memory_limit(estimator.memory_limit)
-    fraction = check_real("validation_fraction", training.validation_fraction)
-    if not 0 <= fraction < 1:
-        raise ValueError(f"validation_fraction must be in [0, 1), not {fraction!r}.")
     loop_weight = 0.0
     if estimator.is_twin:
         as_weight_strategy(estimator.weights)
-        loop_weight = check_real("loop_weight", estimator.loop_weight)
-        if not 0 <= loop_weight < np.inf:
-            raise ValueError(f"loop_weight must not be negative, but is {estimator.loop_weight!r}.")
+        loop_weight = _check_number("loop_weight", estimator.loop_weight)
     effort = _resolve_effort(estimator, training)
-    return TrainingOptions(
+    return NetworkOptions(
         twin=estimator.is_twin,
         hidden_sizes=_check_hidden_sizes(estimator.hidden_sizes),
         effort=effort,
@@ -256,7 +251,7 @@ def resolve_options(estimator):
         n_frequencies=_optional_integer("n_frequencies", training.n_frequencies, 0),
         max_features=_optional_integer("max_features", training.max_features, 1),
         selection=training.selection,
-        validation_fraction=fraction,
+        validation_fraction=_check_number("validation_fraction", training.validation_fraction, 1),
         loop_weight=loop_weight,
         device=estimator.device,
         n_jobs=estimator.n_jobs,
@@ -281,37 +276,27 @@ def _resolve_effort(estimator, training):
     )
 
 
-def _resolve_settings(training: NeuralTraining, n_settings: int) -> tuple[Setting, ...]:
+def _resolve_settings(training, n_settings):
     """Return the settings to select from; parameters that are given replace those of all."""
     check_choice("scaling", training.scaling, list(_SCALINGS))
     if isinstance(training.embedding, str):
         check_choice("embedding", training.embedding, ["auto"], ", a number or None")
-    values = {
-        "learning_rate": training.learning_rate,
-        "dropout": training.dropout,
-        "weight_decay": training.weight_decay,
-        "embedding": 0.0 if training.embedding is None else training.embedding,
-    }
-    given = {
-        name.replace("embedding", "frequency_scale"): check_real(name, value)
-        for name, value in values.items()
-        if not (value is None or (isinstance(value, str) and value == "auto"))
-    }
-    settings = tuple(replace(setting, **given) for setting in SETTINGS[:n_settings])
+    given = {}
+    if training.learning_rate is not None:
+        given["learning_rate"] = _check_number("learning_rate", training.learning_rate)
+        if training.learning_rate == 0:
+            raise ValueError("learning_rate must be positive, not 0.")
+    if training.dropout is not None:
+        given["dropout"] = _check_number("dropout", training.dropout, 1)
+    if training.weight_decay is not None:
+        given["weight_decay"] = _check_number("weight_decay", training.weight_decay)
+    if training.embedding is None:
+        given["frequency_scale"] = 0.0
+    elif not isinstance(training.embedding, str):
+        given["frequency_scale"] = _check_number("embedding", training.embedding)
     if (relevance := _SCALINGS[training.scaling]) is not None:
-        settings = tuple(replace(setting, relevance=relevance) for setting in settings)
-    for setting in settings:
-        if not (setting.learning_rate > 0 and 0 <= setting.dropout < 1):
-            raise ValueError(
-                "learning_rate must be positive and dropout in [0, 1), not "
-                f"{(setting.learning_rate, setting.dropout)}."
-            )
-        if not (setting.weight_decay >= 0 and setting.frequency_scale >= 0):
-            raise ValueError(
-                "weight_decay and embedding must not be negative, but are "
-                f"{(setting.weight_decay, setting.frequency_scale)}."
-            )
-    return settings
+        given["relevance"] = relevance
+    return tuple(replace(setting, **given) for setting in SETTINGS[:n_settings])
 
 
 def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:
@@ -323,6 +308,14 @@ def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:
     """
     few = [setting for setting in settings if setting.relevance and setting.dropout > 0]
     return [replace(setting, all_features=setting.relevance) for setting in settings] + few
+
+
+def _check_number(name, value, below=np.inf):
+    """Validate a number that is not negative, and below a limit."""
+    number = check_real(name, value)
+    if not 0 <= number < below:
+        raise ValueError(f"{name} must be in [0, {below}), not {value!r}.")
+    return number
 
 
 def _optional_integer(name, value, minimum):

@@ -15,11 +15,11 @@ from twinned.models.neural.inputs import (
     NetworkInputs,
     TrainingTable,
     WeightedRows,
+    make_training_table,
     select_inputs,
     selects_features,
-    validate_rows,
 )
-from twinned.models.neural.parameters import TrainingOptions, resolve_options
+from twinned.models.neural.parameters import NetworkOptions, resolve_options
 from twinned.models.relevance import RelevanceCache, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
@@ -82,14 +82,13 @@ class TrainingProblem:
     validation rows, then unlabelled rows.
     """
 
-    options: TrainingOptions
+    options: NetworkOptions
     table: TrainingTable
     scale: Scale
     selected: Indices  # features of the table that are inputs of the members
     X: Floats  # (row, column), scaled
     y: Floats  # (row, output), scaled
     row_weight: Floats  # (row,)
-    n_train: int
     merged_into: Indices  # (table row,): the row of X that each row of the table became
     folds: list[Indices]  # the held-out rows of each fold
     unlabelled: Indices  # rows of X
@@ -99,6 +98,11 @@ class TrainingProblem:
     inputs: list[NetworkInputs]
     seed: int
     bounds: TargetBounds | None = None  # (row, output), scaled, where rows are censored
+
+    @property
+    def n_train(self) -> int:
+        """Number of training rows."""
+        return int(self.merged_into.max()) + 1
 
     @property
     def is_censored(self) -> NDArray[np.bool_]:
@@ -150,7 +154,7 @@ def build_problem(
     learn = learn or RelevanceCache()
     options = resolve_options(estimator)
     unlabelled = options.loop_weight > 0
-    table = validate_rows(estimator, X, y, sample_weight, y_lower, y_upper, unlabelled=unlabelled)
+    table = make_training_table(estimator, X, y, sample_weight, y_lower, y_upper, unlabelled)
     # its own generator: problems with the same seed draw the same numbers, in any number
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))
@@ -159,38 +163,32 @@ def build_problem(
         as_anchor_strategy(estimator.anchors).store(len(table.known_rows), np.random.RandomState(0))
     fold = None if fold_of_row is None else fold_of_row[table.indices]
     scale, rows, bounds, merged_into = _scale_rows(table, fold)
-    n_train = len(rows.X)
     learned = _learn_metric(estimator, options, rows, table, learn)
     partners = _partner_table(estimator.pairs, rows.X, rng, learned) if options.twin else None
-    if X_val is not None or y_val is not None:
-        rows = rows.append(*scale_validation_rows(estimator, X_val, y_val, table, scale), 1.0)
-        folds = [np.arange(n_train, len(rows.X))]
-    elif fold is not None:
-        folds = _given_folds(fold, merged_into)
+    if X_val is None and y_val is None:
+        folds = _make_folds(options, rows.X, bounds, seed, fold, merged_into)
     else:
-        folds = _draw_folds(options, rows.X, bounds, seed)
-    selected, inputs = _learn_inputs(options, table, rows, merged_into, folds, learned, learn)
-    used = np.unique(np.concatenate([own.columns for own in inputs]))
-    unlabelled_rows = len(rows.X) + np.arange(len(table.unlabelled))
-    rows = _append_unlabelled(rows, table, scale)
-    y_scaled = scale.transform_y(rows.y)
+        validation = scale_validation_rows(estimator, X_val, y_val, table, scale)
+        folds = [len(rows.X) + np.arange(len(validation[0]))]
+        rows = rows.append(*validation, 1.0)
+    selected, inputs = select_inputs(options, table, rows, merged_into, folds, learned, learn)
+    rows, inputs = _drop_unused_columns(_append_unlabelled(rows, table, scale), inputs)
     return TrainingProblem(
         options=options,
         table=table,
         scale=scale,
         selected=selected,
-        X=rows.X[:, used],
-        y=y_scaled,
+        X=rows.X,
+        y=scale.transform_y(rows.y),
         row_weight=rows.weight,
-        n_train=n_train,
         merged_into=merged_into,
         folds=folds,
-        unlabelled=unlabelled_rows,
+        unlabelled=np.arange(len(rows.X) - len(table.unlabelled), len(rows.X)),
         partners=partners,
         learned_metric=learned,
-        inputs=[NetworkInputs(np.searchsorted(used, own[0]), *own[1:]) for own in inputs],
+        inputs=inputs,
         seed=seed,
-        bounds=None if bounds is None else _scale_bounds(bounds, scale, y_scaled),
+        bounds=None if bounds is None else _scale_bounds(bounds, scale, rows.y),
     )
 
 
@@ -228,15 +226,25 @@ def _merge_equal_rows(rows: WeightedRows, fold: Indices) -> tuple[WeightedRows, 
     return WeightedRows(X, y, total / total.mean()), merged_into
 
 
-def _draw_folds(
-    options: TrainingOptions, X: Floats, bounds: TargetBounds | None, seed: int
+def _make_folds(
+    options: NetworkOptions,
+    X: Floats,
+    bounds: TargetBounds | None,
+    seed: int,
+    fold: Indices | None,
+    merged_into: Indices,
 ) -> list[Indices]:
-    """Draw the held-out rows of each fold; a single fold has the `validation_fraction`.
+    """The held-out rows of each fold; a single fold has the `validation_fraction`.
 
-    Rows with equal features are held out together. Known and censored rows are drawn apart, so
-    that all folds have known rows.
+    `fold` (table row,) are given folds; equal rows that were merged are in the fold of the last.
+    Otherwise, rows with equal features are held out together. Known and censored rows are drawn
+    apart, so that all folds have known rows.
     """
     n_folds = min(options.effort.n_folds, len(X))
+    if fold is not None:
+        merged_fold = np.empty(len(X), dtype=np.intp)
+        merged_fold[merged_into] = fold
+        return [np.flatnonzero(merged_fold == number) for number in np.unique(merged_fold)]
     if n_folds > 1 and bounds is None:
         folds = row_folds(len(X), n_folds, seed, equal_features(X, n_folds))
         return [held_out for _, held_out in folds]
@@ -249,11 +257,13 @@ def _draw_folds(
     return [np.concatenate(both) for both in zip(*parts, strict=True)]
 
 
-def _given_folds(fold_of_row: Indices, merged_into: Indices) -> list[Indices]:
-    """The held-out rows of each fold; equal rows that were merged are in the fold of the last."""
-    fold = np.empty(merged_into.max() + 1, dtype=np.intp)
-    fold[merged_into] = fold_of_row
-    return [np.flatnonzero(fold == number) for number in np.unique(fold)]
+def _drop_unused_columns(
+    rows: WeightedRows, inputs: list[NetworkInputs]
+) -> tuple[WeightedRows, list[NetworkInputs]]:
+    """Drop the columns that no network uses, and number the others anew."""
+    used = np.unique(np.concatenate([own.columns for own in inputs]))
+    inputs = [NetworkInputs(np.searchsorted(used, own[0]), *own[1:]) for own in inputs]
+    return WeightedRows(rows.X[:, used], rows.y, rows.weight), inputs
 
 
 def _append_unlabelled(rows: WeightedRows, table: TrainingTable, scale: Scale) -> WeightedRows:
@@ -265,11 +275,10 @@ def _append_unlabelled(rows: WeightedRows, table: TrainingTable, scale: Scale) -
 
 
 def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds:
-    """(row, 1) scaled bounds: those of the training rows, and scaled y of the rows after them."""
-    lower, upper = y.copy(), y.copy()
-    lower[: len(bounds.lower)] = scale.transform_y(bounds.lower[:, None])
-    upper[: len(bounds.upper)] = scale.transform_y(bounds.upper[:, None])
-    return TargetBounds(lower, upper)
+    """(row, 1) scaled bounds: those of the training rows, and y (row, 1) of the rows after them."""
+    others = y[len(bounds.lower) :, 0]
+    lower, upper = (np.append(bound, others)[:, None] for bound in bounds)
+    return TargetBounds(scale.transform_y(lower), scale.transform_y(upper))
 
 
 def _learn_metric(estimator, options, rows, table, learn):
@@ -279,27 +288,6 @@ def _learn_metric(estimator, options, rows, table, learn):
         strategies = (estimator.pairs, estimator.anchors, estimator.weights)
     uses_all = options.uses_relevance and not selects_features(options, table.schema.n_features)
     return learn(*rows) if uses_learned_metric(*strategies) or uses_all else None
-
-
-def _learn_inputs(
-    options: TrainingOptions,
-    table: TrainingTable,
-    rows: WeightedRows,
-    merged_into: Indices,
-    folds: list[Indices],
-    learned: LearnedMetric | None,
-    learn: RelevanceCache,
-) -> tuple[Indices, list[NetworkInputs]]:
-    """The features selected on all rows, and the inputs of the networks of each fold and of all.
-
-    Where the networks of a single fold are themselves the members, all have the same features.
-    """
-    every = np.arange(merged_into.max() + 1)
-    training = [*(np.setdiff1d(every, fold) for fold in folds), every]
-    in_table = [np.flatnonzero(np.isin(merged_into, own)) for own in training]
-    if len(folds) == 1:
-        in_table = [np.arange(len(table.matrix))] * len(training)
-    return select_inputs(options, table, rows, training, in_table, learned, learn)
 
 
 def scale_validation_rows(estimator, X_val, y_val, table, scale):
