@@ -100,7 +100,7 @@ class PublishedNetwork(NeuralRegressor):
         self.verbose = verbose
 
     def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
-        """Train until the loss of the validation rows stops falling; all rows weigh the same."""
+        """Train until the loss of the validation rows stops falling."""
         with limit_threads(self.n_jobs):
             problem = build_published_problem(self, X, y, sample_weight, X_val, y_val)
             self.set_networks(problem, _train_group([self], [problem])[0])
@@ -196,12 +196,11 @@ def build_published_problem(
     estimator: Any, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any
 ) -> TrainingProblem:
     """Return the training problem of the paper: the validation rows are the only fold."""
-    if sample_weight is not None:
-        raise ValueError("the paper's own training has no sample_weight.")
-    table = make_training_table(estimator, X, y)
+    table = make_training_table(estimator, X, y, sample_weight)
+    weight = np.ones(len(table.y)) if table.weight is None else table.weight / table.weight.mean()
     rng = np.random.RandomState(draw_seed(estimator.random_state))
     seed = int(rng.randint(2**31 - 1))
-    scale = fit_signed_maximum(table)
+    scale = fit_signed_maximum(table, weight)
     features = scale.transform(table.schema.to_rows(table.matrix)).features
     n_train, columns = features.shape[0], np.arange(features.shape[1])
     partners = None
@@ -217,7 +216,7 @@ def build_published_problem(
         selected=np.arange(table.schema.n_features),
         X=rows,
         y=np.concatenate([table.y, validation[1]]),
-        row_weight=np.ones(len(rows)),
+        row_weight=np.append(weight, np.ones(len(validation[0]))),
         merged_into=np.arange(n_train),
         folds=[np.arange(n_train, len(rows))],
         unlabelled=np.empty(0, dtype=np.intp),
@@ -228,13 +227,12 @@ def build_published_problem(
     )
 
 
-def fit_signed_maximum(table: TrainingTable) -> Scale:
+def fit_signed_maximum(table: TrainingTable, weight: Floats) -> Scale:
     """The author's scale: X by its largest excess over the mean, y as it is."""
     numeric = table.schema.to_rows(table.matrix).numeric
     fill = known_medians(numeric)
     numeric = np.where(np.isnan(numeric), fill, numeric)
-    share = np.full((len(numeric), 1), 1.0 / len(numeric))
-    mean = (share * numeric).sum(axis=0)
+    mean = ((weight / weight.sum())[:, None] * numeric).sum(axis=0)
     spread = one_if_constant((numeric - mean).max(axis=0, initial=0.0), mean)
     n_outputs = table.y.shape[1]
     return Scale(mean, spread, np.zeros(n_outputs), np.ones(n_outputs), fill)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import joblib
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
@@ -84,14 +86,9 @@ def _fit_together(pairs):
     results = Parallel(n_jobs=n_jobs)(
         delayed(_build)([pairs[i] for i in group]) for group in groups.values()
     )
-    built = {
-        i: result
-        for group, of_group in zip(groups.values(), results, strict=True)
-        for i, result in zip(group, of_group, strict=True)
-    }
-    models, problems = (
-        zip(*(built[i] for i in range(len(pairs))), strict=True) if pairs else ((), ())
-    )
+    order = [i for group in groups.values() for i in group]
+    built = dict(zip(order, chain.from_iterable(results), strict=True))
+    models, problems = ([built[i][part] for i in range(len(pairs))] for part in (0, 1))
     for model, problem, ensemble in zip(models, problems, fit_problems(problems), strict=True):
         model.set_networks(problem, ensemble)
     return list(models)

@@ -143,8 +143,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         self._set_anchors(
             table.matrix[rows], table.target[rows], weight, table.schema, table.indices[rows]
         )
-        bounds = table.bounds
-        self._censored_X = None if bounds is None else table.matrix[bounds.censored]
+        self._censored_X = None if table.bounds is None else table.matrix[table.bounds.censored]
 
     def _make_model(self) -> NeuralDifferenceModel:
         return self._networks(NeuralDifferenceModel)

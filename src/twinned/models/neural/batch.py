@@ -81,12 +81,12 @@ def stack_problems(
 
 def _problem_arrays(group: list[TrainingProblem], n_rows: int) -> list[ProblemArrays]:
     n_columns = round_up(max(problem.X.shape[1] for problem in group), 4)
-    # without a partner table or bounds nothing that depends on the number of rows
-    tables = [np.zeros((1, 1)) if p.partners is None else p.partners for p in group]
+    empty = np.zeros((1, 1))  # nothing that depends on the number of rows
+    tables = [empty if problem.partners is None else problem.partners for problem in group]
+    bounds = [(empty, empty) if problem.bounds is None else problem.bounds for problem in group]
     n_table_rows = 1 if group[0].partners is None else n_rows
-    n_partners = max(table.shape[1] for table in tables)
-    bounds = [[np.zeros((1, 1))] * 2 if p.bounds is None else p.bounds for p in group]
     n_bound_rows = 1 if group[0].bounds is None else n_rows
+    n_partners = max(table.shape[1] for table in tables)
     return [
         ProblemArrays(
             X=pad_to(problem.X, n_rows, n_columns),
@@ -196,13 +196,9 @@ def _split(config, problems, members):
     def pick(values, index):
         return jax.device_put(jax.tree.map(lambda value: np.asarray(value)[index], values))
 
-    n_problems, n_members = members.key.shape
-    each_problem = [pick(problems, i) for i in range(n_problems)]
-    return [
-        (each_problem[i], pick(members, (i, j)))
-        for i in range(n_problems)
-        for j in range(n_members)
-    ]
+    each_problem = [pick(problems, i) for i in range(len(members.key))]
+    numbers = np.ndindex(members.key.shape)
+    return [(each_problem[i], pick(members, (i, j))) for i, j in numbers]
 
 
 def _run_parts(program, parts, n_jobs, *, compiled):

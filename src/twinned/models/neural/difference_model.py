@@ -190,16 +190,10 @@ class AnchoredNetworks:
             limits = block_limits(model.shape, model.budget(n_jobs))
 
         def one_block(rows: slice) -> tuple[Floats, Floats]:
+            block = model.matrix(queries.take(rows))
+            grid = (block, anchors, anchors_y, merged_weights)
             with on_device(model.device, model.n_jobs):
-                return mean_and_variance(
-                    model.networks,
-                    model.member_weights,
-                    model.matrix(queries.take(rows)),
-                    anchors,
-                    anchors_y,
-                    merged_weights,
-                    limits,
-                )
+                return mean_and_variance(model.networks, model.member_weights, *grid, limits)
 
         means, variances = zip(
             *map_row_blocks(one_block, len(queries), limits.rows, n_jobs), strict=True

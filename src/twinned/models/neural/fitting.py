@@ -202,11 +202,7 @@ def _train_members(
     errors = np.stack([check.error for check in checks], axis=2)
     predicted = np.stack([check.predicted for check in checks], axis=2)
     return [
-        TrainedMembers(
-            {name: np.asarray(value[i]) for name, value in parameters.items()},
-            errors[i],
-            predicted[i],
-        )
+        TrainedMembers({name: own[i] for name, own in parameters.items()}, errors[i], predicted[i])
         for i in range(len(group))
     ]
 
@@ -229,18 +225,12 @@ def converged(trained: TrainedMembers) -> NDArray[np.bool_]:
     for value in (*trained.parameters.values(), trained.predicted[:, -1]):
         finite &= np.isfinite(value).reshape(len(value), -1).all(axis=1)
     n_diverged = int((~finite).sum())
+    advice = "networks diverged: their loss is infinite or NaN. Use a smaller learning_rate."
     if n_diverged == len(finite):
-        raise ValueError(
-            f"All {n_diverged} networks diverged: their loss is infinite or NaN. Use a smaller "
-            "learning_rate."
-        )
+        raise ValueError(f"All {n_diverged} {advice}")
     if n_diverged:
-        warnings.warn(
-            f"{n_diverged} of {len(finite)} networks diverged (their loss is infinite or NaN) "
-            "and are excluded from the ensemble; use a smaller learning_rate.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+        message = f"{n_diverged} of {len(finite)} {advice} They are excluded from the ensemble."
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return finite
 
 

@@ -207,10 +207,8 @@ def _member_moments(
     )
     counts = jnp.asarray(n_tiles, jnp.int32)
     # member by member: the program is then the same for any number of them
-    results = []
-    for i in range(len(networks.gates)):
-        of_member = _moments(tile, *networks.take(i), Q, A, V, counts)
-        results.append(np.asarray(of_member))
+    members = [networks.take(i) for i in range(len(networks.gates))]
+    results = [np.asarray(_moments(tile, *member, Q, A, V, counts)) for member in members]
     mean, squares = np.stack(results, axis=1)[:, :, : len(queries)].astype(np.float64)
     return mean, squares
 

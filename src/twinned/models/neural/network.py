@@ -108,12 +108,9 @@ def initial_parameters(
         parameters[f"linear_{side}"] = _weights(key_of_side, d, first, fan_in)
         if n_frequencies:
             # one row per feature, so that the coordinates of a weight do not change with padding
-            parameters[f"periodic_{side}"] = _weights(
-                fold_in(key, 20 + side),
-                d,
-                2 * n_frequencies * first,
-                fan_in * n_frequencies,
-            ).reshape(d * 2 * n_frequencies, first)
+            n_columns, key_of_side = 2 * n_frequencies * first, fold_in(key, 20 + side)
+            weights = _weights(key_of_side, d, n_columns, fan_in * n_frequencies)
+            parameters[f"periodic_{side}"] = weights.reshape(d * 2 * n_frequencies, first)
     if n_frequencies:
         parameters["frequency"] = frequency_scale * normal(fold_in(key, 1), d, n_frequencies)
     parameters["bias_0"] = jnp.zeros(first)

@@ -204,13 +204,10 @@ class NetworkOptions:
 
         Fewer where there are many features, unless they are given.
         """
-        effort = self.effort
-        if n_features <= _NARROW_FEATURES:
-            return effort.fold_steps, effort.max_steps
-        return (
-            round(effort.wide_fold_share * effort.fold_steps),
-            round(effort.wide_share * effort.max_steps),
-        )
+        effort, fold_share, share = self.effort, 1.0, 1.0
+        if n_features > _NARROW_FEATURES:
+            fold_share, share = effort.wide_fold_share, effort.wide_share
+        return round(fold_share * effort.fold_steps), round(share * effort.max_steps)
 
     def frequencies_per_feature(self, n_features: int) -> int:
         """Return the number of frequencies: fewer or none where there are many features.
@@ -281,15 +278,15 @@ def _resolve_settings(training, n_settings):
     check_choice("scaling", training.scaling, list(_SCALINGS))
     if isinstance(training.embedding, str):
         check_choice("embedding", training.embedding, ["auto"], ", a number or None")
-    given = {}
-    if training.learning_rate is not None:
-        given["learning_rate"] = _check_number("learning_rate", training.learning_rate)
-        if training.learning_rate == 0:
-            raise ValueError("learning_rate must be positive, not 0.")
-    if training.dropout is not None:
-        given["dropout"] = _check_number("dropout", training.dropout, 1)
-    if training.weight_decay is not None:
-        given["weight_decay"] = _check_number("weight_decay", training.weight_decay)
+    values = training.get_params()
+    limits = {"learning_rate": np.inf, "dropout": 1, "weight_decay": np.inf}
+    given = {
+        name: _check_number(name, values[name], below)
+        for name, below in limits.items()
+        if values[name] is not None
+    }
+    if given.get("learning_rate") == 0:
+        raise ValueError(f"learning_rate must be positive, not {training.learning_rate!r}.")
     if training.embedding is None:
         given["frequency_scale"] = 0.0
     elif not isinstance(training.embedding, str):

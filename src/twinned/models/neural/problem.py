@@ -283,9 +283,7 @@ def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds
 
 def _learn_metric(estimator, options, rows, table, learn):
     """The learned metric of all features, where a strategy needs it or networks can use it."""
-    strategies = ()
-    if options.twin:
-        strategies = (estimator.pairs, estimator.anchors, estimator.weights)
+    strategies = (estimator.pairs, estimator.anchors, estimator.weights) if options.twin else ()
     uses_all = options.uses_relevance and not selects_features(options, table.schema.n_features)
     return learn(*rows) if uses_learned_metric(*strategies) or uses_all else None
 

@@ -121,15 +121,14 @@ def initial_state(
 ) -> TrainingState:
     """The state of all members of all problems before their first step."""
 
-    def one(task: MemberTask) -> TrainingState:
-        key = fold_in(task.member.key, 0)
+    def one(problem: ProblemArrays, member: MemberArrays) -> TrainingState:
         parameters = initial_parameters(
-            config.shape, key, task.member.n_features, task.member.frequency_scale
+            config.shape, fold_in(member.key, 0), member.n_features, member.frequency_scale
         )
         momentum = _OPTIMIZER.init(parameters)
         return TrainingState(parameters, momentum, parameters, jnp.float32(jnp.inf))
 
-    return over_members(config, one)(problems, members)
+    return _over_members(config, one)(problems, members)
 
 
 @partial(_compiled, donate_argnames="state")
@@ -143,29 +142,22 @@ def train_to_check(
 ) -> tuple[TrainingState, Check]:
     """Train up to the next check. `schedule` is (steps between checks, steps in total)."""
 
-    def one(task: MemberTask, state: TrainingState) -> tuple[TrainingState, Check]:
-        return task.train(state, check, *schedule)
+    def one(problem, member, state):
+        return MemberTask(config, problem, member).train(state, check, *schedule)
 
-    return over_members(config, one)(problems, members, state)
+    return _over_members(config, one)(problems, members, state)
 
 
-def over_members(config, one):
-    """Vectorize a function of a `MemberTask` and other data of the member.
+def _over_members(config, one):
+    """Vectorize a function of a problem, a member, and other data of the member.
 
-    The result is a function of problems, members and the other data. Where the program is that of
-    one member, these have no leading axes: see `batch`.
+    Where the program is that of one member, there are no leading axes: see `batch`.
     """
 
-    def of_member(problem, member, *data):
-        return one(MemberTask(config, problem, member), *data)
-
-    if config.one_member:
-        return of_member
-
     def of_problem(problem, *data):
-        return jax.vmap(partial(of_member, problem))(*data)
+        return jax.vmap(partial(one, problem))(*data)
 
-    return jax.vmap(of_problem)
+    return one if config.one_member else jax.vmap(of_problem)
 
 
 class MemberTask(NamedTuple):
