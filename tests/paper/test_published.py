@@ -31,7 +31,7 @@ def engine(twin, learning_rate=1.0):
     """The config, the data of one problem, and the key of one member."""
     shape = Shape(4, 1, (16, 16), 0, "relu", twin)
     data = published_training.NetworkData(
-        X=pad_to(X, 1, 90, 4),
+        X=pad_to(X[None], 1, 90, 4),
         y=y[None, :, None].astype(np.float32),
         weight=np.ones((1, 90), np.float32),
         rows=np.arange(90, dtype=np.int32)[None],
