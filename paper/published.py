@@ -99,8 +99,10 @@ class PublishedNetwork(NeuralRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, y_lower=None, y_upper=None):
         """Train until the loss of the validation rows stops falling."""
+        if y_lower is not None or y_upper is not None:
+            raise ValueError("the paper's own training has no y_lower and y_upper.")
         with limit_threads(self.n_jobs):
             problem = build_published_problem(self, X, y, sample_weight, X_val, y_val)
             self.set_networks(problem, _train_group([self], [problem])[0])
@@ -205,7 +207,7 @@ def build_published_problem(
     n_train, columns = features.shape[0], np.arange(features.shape[1])
     partners = None
     if estimator.is_twin and (pairs := draw_pairs(estimator.pairs, features, rng)) is not None:
-        partners = tabulate_partners(*pairs, n_train)
+        partners = tabulate_partners(pairs[0], pairs[1], n_train)
     validation = scale_validation_rows(estimator, X_val, y_val, table, scale)
     rows = np.concatenate([features, validation[0]])
     factors = np.ones((2, len(columns)))

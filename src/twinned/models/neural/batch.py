@@ -14,8 +14,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from twinned.models.neural.inference import MemberParameters
 from twinned.models.neural.inputs import NetworkInputs
-from twinned.models.neural.network import Parameters
 from twinned.models.neural.padding import pad_to, round_up, stack_fields
 from twinned.models.neural.parameters import Setting
 from twinned.models.neural.problem import TrainingProblem
@@ -172,7 +172,7 @@ class TrainingRun:
         return self._join([of_part for _, of_part in results])
 
     @property
-    def best(self) -> Parameters:
+    def best(self) -> MemberParameters:
         """The best parameters of each member so far; leading axes problem and member."""
         return self._join([state.best for state in self._states])
 

@@ -159,7 +159,7 @@ def _select_columns(
     """
     schema, most = table.schema, options.max_features
     features = relevant = np.arange(schema.n_features)
-    if selects_features(options, len(features)):
+    if most is not None and selects_features(options, len(features)):
         matrix, y = table.matrix[rows], table.y[rows]
         weight = None if table.weight is None else table.weight[rows]
         if len(features) > most:

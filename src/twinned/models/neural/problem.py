@@ -168,9 +168,9 @@ def build_problem(
     if X_val is None and y_val is None:
         folds = _make_folds(options, rows.X, bounds, seed, fold, merged_into)
     else:
-        validation = scale_validation_rows(estimator, X_val, y_val, table, scale)
-        folds = [len(rows.X) + np.arange(len(validation[0]))]
-        rows = rows.append(*validation, 1.0)
+        X_added, y_added = scale_validation_rows(estimator, X_val, y_val, table, scale)
+        folds = [len(rows.X) + np.arange(len(X_added))]
+        rows = rows.append(X_added, y_added, 1.0)
     selected, inputs = select_inputs(options, table, rows, merged_into, folds, learned, learn)
     rows, inputs = _drop_unused_columns(_append_unlabelled(rows, table, scale), inputs)
     return TrainingProblem(
