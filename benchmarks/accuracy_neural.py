@@ -57,11 +57,11 @@ def run_models(trials, jobs):
 
 
 def fit_networks(problems, jobs, kind, effort, max_steps=None):
-    from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
+    from twinned.neural import NeuralRegressor, NeuralTraining, TwinNeuralRegressor, fit_many
 
     estimator = (TwinNeuralRegressor if kind == "twin" else NeuralRegressor)(
         effort=effort,
-        max_steps=int(max_steps) if max_steps else None,
+        training=NeuralTraining(max_steps=int(max_steps)) if max_steps else None,
         n_jobs=jobs,
         random_state=0,
     )

@@ -6,7 +6,7 @@ anchors alike is the reference. All figures are test RMSE as a ratio to equal we
 twin.
 
 - *distance*: the inverse of the distance, on standardised features;
-- *variance*, *least squares*: `twinned.learn_weights` from the quarter that was held out;
+- *variance*, *least squares*: `paper.learned_weights` from the quarter that was held out;
 - *loops*: the inverse of the mean |F(x, a) + F(a, b) + F(b, x)| over random b (the paper's);
 - *process*: the inverse variance that a Gaussian process gives to y(x) − y(a) before it sees any
   label, with its noise (the paper suggests it);
@@ -29,7 +29,8 @@ from sklearn.preprocessing import StandardScaler
 
 from paper import harness
 from paper.data import rmse, training_and_test_rows
-from twinned import TwinNeuralRegressor, TwinRegressor, learn_weights
+from paper.learned_weights import learn_weights
+from twinned import TwinNeuralRegressor, TwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
 
 COLUMNS = ["dataset", "seed", "twin", "way", "rmse:.6g"]

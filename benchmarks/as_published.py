@@ -1,6 +1,6 @@
 """The paper's own training on its 25 splits, beside tables T1 and T2.
 
-`TwinNeuralRegressor.as_published()` and `NeuralRegressor.as_published()` train on the 70 % of each
+`PublishedTwin()` and `PublishedNetwork()` of `paper.published` train on the 70 % of each
 split, stop early by its 10 % and are tested on its 20 %; all splits of a data set are trained as
 one program. Results: `benchmarks/results/as_published.csv` and `.md`.
 
@@ -29,13 +29,13 @@ TABLES = {"ann_single": "T1", "tnnr_all_anchors": "T2", "tnnr_1_anchor": "T2"}
 
 def run_splits(dataset, method):
     """Return the errors of all 25 splits; the twin with all anchors also has those of one."""
-    from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
+    from paper.published import PublishedNetwork, PublishedTwin, fit_published
 
-    kind = NeuralRegressor if method == "ann_single" else TwinNeuralRegressor
+    kind = PublishedNetwork if method == "ann_single" else PublishedTwin
     splits = [split_rows(dataset, seed) for seed in PAPER_SEEDS]
     start = time.perf_counter()
-    models = fit_many(
-        kind.as_published(random_state=0),
+    models = fit_published(
+        [kind(random_state=0)] * len(splits),
         [(*train, None, *validation) for train, validation, _ in splits],
     )
     seconds = (time.perf_counter() - start) / len(splits)
@@ -60,15 +60,15 @@ def run_loss_scale(dataset, scale):
     """Return the mean errors of the twins when the training loss is multiplied by `scale`."""
     import jax
 
-    from twinned.models.neural import published_loss
+    from paper import published_training
 
-    share = published_loss.LABELLED_SHARE
-    published_loss.LABELLED_SHARE = share * scale
+    share = published_training.LABELLED_SHARE
+    published_training.LABELLED_SHARE = share * scale
     jax.clear_caches()  # the factor is compiled in
     try:
         runs = run_splits(dataset, "tnnr_all_anchors")
     finally:
-        published_loss.LABELLED_SHARE = share
+        published_training.LABELLED_SHARE = share
         jax.clear_caches()
     rows = []
     for method in ("tnnr_all_anchors", "tnnr_1_anchor"):

@@ -38,15 +38,13 @@ def training_loops(estimator, X, y, lengths):
     A loop has `advance(check)`. The loop is internal to the estimator: `fit` also prepares the
     rows and selects members, which a measurement of one step must not include.
     """
-    from twinned.models.neural.batch import Member, stack_problems
-    from twinned.models.neural.dispatch import TrainingRun
+    from twinned.models.neural.batch import EnsembleMember, TrainingRun, stack_problems
     from twinned.models.neural.fitting import training_config
-    from twinned.models.neural.parameters import member_settings
     from twinned.models.neural.problem import build_problem
 
-    problem = build_problem(estimator, X, y, None, None, None, twin=True)
-    settings = member_settings(estimator)
-    config = training_config(estimator, [problem], settings, twin=True)
-    own = [Member(settings[i % len(settings)], 0, i) for i in range(estimator.n_members)]
-    problems, members = stack_problems([problem], [own], config.shape.n_features, 0.0)
+    problem = build_problem(estimator, X, y)
+    settings = problem.options.settings
+    config = training_config([problem], settings)
+    own = [EnsembleMember(settings[i % len(settings)], 0, i) for i in range(estimator.n_members)]
+    problems, members = stack_problems([problem], [own], config.shape.n_features)
     return [TrainingRun(config, problems, members, (steps, 10**6), n_jobs=-1) for steps in lengths]

@@ -112,7 +112,6 @@ def build_networks(dataset, seed, effort):
                 features,
                 rows.y,
                 rows.weight,
-                twin=estimator._twin,
                 fold_of_row=rows.fold,
             )
             test = preparation.transform(blend.encode(X_test))
@@ -124,13 +123,13 @@ def predict_networks(problems):
     """Train the networks of all splits together; return the predictions of each split."""
     from twinned.models.neural.fitting import fit_problems
 
-    start, first = time.perf_counter(), problems[0].estimator
-    ensembles = fit_problems(first, [own.problem for own in problems], first._twin)
+    start = time.perf_counter()
+    ensembles = fit_problems([own.problem for own in problems])
     seconds = (time.perf_counter() - start) / len(problems)
     predictions = []
     for own, ensemble in zip(problems, ensembles, strict=True):
         estimator = own.estimator
-        estimator._set_fitted(own.problem, ensemble)
+        estimator.set_networks(own.problem, ensemble)
         estimator.n_features_in_ = own.test.shape[1]
         predictions.append(
             MemberPredictions(

@@ -30,18 +30,25 @@ import numpy as np
 from benchmarks import cortex_m
 from paper import harness
 from paper.data import rmse, training_and_test_rows
-from twinned import NeuralRegressor, TwinNeuralRegressor, TwinRegressor, load, save
+from twinned import (
+    NeuralRegressor,
+    NeuralTraining,
+    TwinNeuralRegressor,
+    TwinRegressor,
+    load,
+    save,
+)
 from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.export import thin_members, to_c
-from twinned.export.fitted_state import with_anchors, with_members
+from twinned.export.model_parts import with_anchors, with_members
 from twinned.export.thinning import deviation_gram, thin_by_gram
 
 COLUMNS = [
     "dataset", "seed", "model", "choice", "dtype", "members", "anchors", "rmse:.6g", "tables",
     "ram", "flash_m0", "flash_m4", "instructions_m0", "instructions_m4",
 ]  # fmt: skip
-SMALL = {"hidden_sizes": (64, 64), "n_frequencies": 8, "effort": "balanced", "n_members": 8}
-SMALL |= {"random_state": 0}
+SMALL = {"hidden_sizes": (64, 64), "effort": "balanced", "n_members": 8, "random_state": 0}
+SMALL |= {"training": NeuralTraining(n_frequencies=8)}
 FITTED = {
     "twin": lambda: TwinNeuralRegressor(effort="fast", n_members=4, random_state=0),
     "plain": lambda: NeuralRegressor(effort="fast", n_members=32, random_state=0),

@@ -61,16 +61,15 @@ def measure_fit(dataset, split, model):
 
 def measure_curve(dataset, split, members, partners, pairs):
     """Return processor seconds and out-of-fold RMSE of fits of one shape with growing steps."""
-    from twinned import TwinNeuralRegressor
+    from twinned import NeuralTraining, TwinNeuralRegressor
     from twinned.models.neural import fitting
 
     fitting.N_PARTNERS = partners
     (X, y), _ = training_and_test_rows(dataset, split)
     rows = []
     for steps in (20, *STEPS):  # the first one compiles
-        estimator = TwinNeuralRegressor(
-            n_members=members, n_folds=2, batch_size=pairs, max_steps=steps, random_state=0
-        )
+        training = NeuralTraining(n_folds=2, batch_size=pairs, max_steps=steps)
+        estimator = TwinNeuralRegressor(n_members=members, training=training, random_state=0)
         start = time.process_time()
         estimator.fit(X, y)
         seconds = time.process_time() - start

@@ -40,7 +40,7 @@ def hold_out(dataset, seed):
 
 def run_divisions(trials, jobs):
     """Yield the errors of all problems for each division."""
-    from twinned.neural import TwinNeuralRegressor, fit_many
+    from twinned.neural import NeuralTraining, TwinNeuralRegressor, fit_many
 
     splits = [(key, seed) for key in KEYS for seed in SEEDS]
     problems = [hold_out(*split) for split in splits]
@@ -48,9 +48,8 @@ def run_divisions(trials, jobs):
         n_folds, fold_steps, n_members = DIVISIONS[division]
         estimator = TwinNeuralRegressor(
             effort="thorough",
-            n_folds=n_folds,
-            fold_steps=fold_steps,
             n_members=n_members,
+            training=NeuralTraining(n_folds=n_folds, fold_steps=fold_steps),
             n_jobs=jobs,
             random_state=0,
         )

@@ -49,16 +49,15 @@ def main():
     arguments = harness.parse_arguments(__doc__, output=harness.RESULTS / "neural_gpu.md")
     jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
     from twinned.models.neural.fitting import N_PARTNERS
-    from twinned.neural import TwinNeuralRegressor, fit_many
+    from twinned.neural import NeuralTraining, TwinNeuralRegressor, fit_many
 
     rng = np.random.RandomState(0)
     problems = []
     for _ in range(N_SPLITS):
         X = rng.normal(size=(N_ROWS, N_FEATURES))
         problems.append((X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=N_ROWS)))
-    estimator = TwinNeuralRegressor(
-        n_members=N_MEMBERS, n_folds=1, max_steps=N_STEPS, random_state=0
-    )
+    training = NeuralTraining(n_folds=1, max_steps=N_STEPS)
+    estimator = TwinNeuralRegressor(n_members=N_MEMBERS, training=training, random_state=0)
     device = jax.devices()[0].device_kind
     times = []
     for _ in range(2):

@@ -42,7 +42,9 @@ def measure_fit(n_rows):
 
 def step_seconds(repeats):
     """(repeat, size) seconds of a step."""
-    estimator = make_twin(n_members=1, n_folds=1)
+    from twinned import NeuralTraining
+
+    estimator = make_twin(n_members=1, training=NeuralTraining(n_folds=1))
     loops = [training_loops(estimator, *make_data(n_rows), (SHORT, LONG)) for n_rows in SIZES]
     seconds = []
     for check in range(repeats + 1):

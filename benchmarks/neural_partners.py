@@ -8,6 +8,7 @@ the paper's splits 0 and 1, five folds, `effort="balanced"`; no test row is used
     python -m benchmarks.neural_partners --jobs 16
 """
 
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -17,7 +18,7 @@ from benchmarks.member_predictions import build_networks, predict_networks
 from paper import harness
 from twinned.datasets import KEYS
 from twinned.estimators.blending import rows
-from twinned.models.neural import ensemble, fitting
+from twinned.models.neural import fitting
 
 COLUMNS = ["partners", "dataset", "seed", "rmse:.6g", "seconds:.4g"]
 PAIRS = {4: 128, 2: 96, 1: 64}  # by the number of partners
@@ -29,17 +30,20 @@ def build(dataset, seed):
         return build_networks(dataset, seed, "balanced")["neural_twin"]
 
 
+def with_pairs(own, batch_size):
+    """Return the problem with another number of pairs per step."""
+    options = own.problem.options
+    options = replace(options, effort=replace(options.effort, batch_size=batch_size))
+    return own._replace(problem=replace(own.problem, options=options))
+
+
 def run_partners(trials, jobs):
     """Yield the out-of-fold errors of all problems for each number of partners."""
     splits = [(key, seed) for key in KEYS for seed in SEEDS]
     problems = Parallel(n_jobs=jobs)(delayed(build)(*split) for split in splits)
     for (partners,) in trials:
-        effort = ensemble.EFFORTS["balanced"]._replace(batch_size=PAIRS[partners])
-        with (
-            mock.patch.object(fitting, "N_PARTNERS", partners),
-            mock.patch.dict(ensemble.EFFORTS, balanced=effort),
-        ):
-            predictions = predict_networks(problems)
+        with mock.patch.object(fitting, "N_PARTNERS", partners):
+            predictions = predict_networks([with_pairs(own, PAIRS[partners]) for own in problems])
         results = []
         for (key, seed), own, predicted in zip(splits, problems, predictions, strict=True):
             error = predicted.out_of_fold.ravel() - own.problem.table.target

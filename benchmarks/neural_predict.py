@@ -19,17 +19,14 @@ CASES = [(1, "silu"), (8, "silu"), (1, "relu"), (8, "relu")]
 
 
 def fit_twin(n_members, activation):
-    from twinned import TwinNeuralRegressor
+    from twinned import NeuralTraining, TwinNeuralRegressor
 
     rng = np.random.RandomState(0)
     X = rng.normal(size=(N_ANCHORS, N_FEATURES))
     twin = TwinNeuralRegressor(
         (WIDTH, WIDTH),
-        activation=activation,
         n_members=n_members,
-        n_folds=1,
-        selection="mean",
-        max_steps=20,
+        training=NeuralTraining(activation=activation, n_folds=1, selection="mean", max_steps=20),
         random_state=0,
     )
     return twin.fit(X, X[:, 0] + np.sin(X[:, 1])), rng.normal(size=(N_QUERIES, N_FEATURES))

@@ -19,7 +19,8 @@ from sklearn.datasets import load_diabetes, make_friedman1, make_friedman2, make
 from paper import harness
 from paper.data import rmse, training_and_test_rows
 from twinned.datasets import KEYS
-from twinned.models.neural.ensemble import SETTINGS, Setting, select_settings
+from twinned.models.greedy_selection import greedy_selection
+from twinned.models.neural.parameters import SETTINGS, Setting
 
 N_ROWS, MAX_HELD_OUT = 300, 300  # of generated data sets; of any
 # the settings in use, and those that were compared with them
@@ -104,12 +105,11 @@ def load_problems(keys):
 
 def predictions(problems, settings, steps):
     """Return out-of-fold and held-out predictions, (setting, row) for each problem."""
-    from twinned.neural import TwinNeuralRegressor, fit_many
+    from twinned.neural import NeuralTraining, TwinNeuralRegressor, fit_many
 
     out_of_fold, held_out = [], []
     for setting in settings:
-        twin = TwinNeuralRegressor(
-            n_members=1,
+        training = NeuralTraining(
             n_folds=5,
             max_steps=steps,
             fold_steps=steps,
@@ -118,8 +118,8 @@ def predictions(problems, settings, steps):
             weight_decay=setting.weight_decay,
             embedding=setting.frequency_scale or None,
             scaling="relevance" if setting.relevance else "standard",
-            random_state=0,
         )
+        twin = TwinNeuralRegressor(n_members=1, training=training, random_state=0)
         fitted = fit_many(twin, [train for _, train, _ in problems])
         out_of_fold.append([model.out_of_fold_prediction_ for model in fitted])
         rows = zip(fitted, problems, strict=True)
@@ -137,9 +137,7 @@ def score(problems, out_of_fold, held_out, chosen):
         problems, out_of_fold, held_out, strict=True
     ):
         scale = y.std()
-        weights = select_settings(
-            own[chosen][..., None] / scale, y[:, None] / scale, np.ones(len(y))
-        )
+        weights = greedy_selection((own[chosen] - y).T / scale)
         error = rmse(weights @ rest[chosen], y_held_out) / scale
         logarithms.setdefault(name, []).append(np.log(error))
     return float(np.exp(np.mean([np.mean(own) for own in logarithms.values()])))

@@ -31,14 +31,12 @@ def make_data():
 
 def engine(n_members, n_pairs):
     """Return a function that trains 400 steps, and that number."""
-    from twinned import TwinNeuralRegressor
+    from twinned import NeuralTraining, TwinNeuralRegressor
     from twinned.models.neural import fitting
 
     assert fitting.N_PARTNERS == PARTNERS
 
-    estimator = TwinNeuralRegressor(
-        (WIDTH, WIDTH),
-        n_members=n_members,
+    training = NeuralTraining(
         n_folds=1,
         batch_size=n_pairs,
         validation_fraction=0.0,
@@ -46,7 +44,9 @@ def engine(n_members, n_pairs):
         dropout=0.0,
         weight_decay=0.0,
         embedding=None,
-        random_state=0,
+    )
+    estimator = TwinNeuralRegressor(
+        (WIDTH, WIDTH), n_members=n_members, training=training, random_state=0
     )
     steps, checks = 400, itertools.count()
     (loop,) = training_loops(estimator, *make_data(), (steps,))

@@ -38,6 +38,7 @@ from twinned import (
     AutoTwinRegressor,
     NearestAnchors,
     NeuralRegressor,
+    NeuralTraining,
     RandomAnchors,
     TwinNeuralRegressor,
     TwinRegressor,
@@ -54,7 +55,8 @@ MAX_TRAINING_ROWS, NOISE, SHARE_MISSING = 60, 0.1, 0.05
 MEAN_TOLERANCE, STD_TOLERANCE = 1e-5, 1e-4
 BOOSTING = HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=30)
 NETWORKS = {
-    "hidden_sizes": (16, 16), "effort": "fast", "n_members": 2, "max_steps": 100, "random_state": 0
+    "hidden_sizes": (16, 16), "effort": "fast", "n_members": 2, "random_state": 0,
+    "training": NeuralTraining(max_steps=100),
 }  # fmt: skip
 
 

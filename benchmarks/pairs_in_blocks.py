@@ -20,8 +20,8 @@ N_POINTS, N_FEATURES = 2_000, 10
 def measure_fit(kind):
     """Return the number of pairs, the memory in MB that `fit` adds, and its seconds."""
     import lightgbm
-
     import twinned.estimators.training_set
+
     from twinned import TwinRegressor
 
     if kind == "whole":

@@ -147,7 +147,7 @@ def load_rows(dataset, split):
 
 
 def make_model(model):
-    from twinned import HalfPairs, TwinNeuralRegressor, TwinRegressor
+    from twinned import HalfPairs, NeuralTraining, TwinNeuralRegressor, TwinRegressor
     from twinned.models.base_estimator import DEFAULT_PAIRS, default_estimator
 
     if model == "tree-all":
@@ -155,9 +155,12 @@ def make_model(model):
         return TwinRegressor(narrow, pairs=HalfPairs(DEFAULT_PAIRS), n_jobs=1, random_state=0)
     if model == "tree":
         return TwinRegressor(n_jobs=1, random_state=0)
-    narrow = {"n_frequencies": 16, "max_features": None, "max_steps": 1000, "fold_steps": 400}
-    given = narrow if model == "neural-all" else {}
-    return TwinNeuralRegressor(effort="fast", random_state=0, **given)
+    training = None
+    if model == "neural-all":
+        training = NeuralTraining(
+            n_frequencies=16, max_features=None, max_steps=1000, fold_steps=400
+        )
+    return TwinNeuralRegressor(effort="fast", training=training, random_state=0)
 
 
 def measure_fit(dataset, split, model):

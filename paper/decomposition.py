@@ -20,11 +20,11 @@ import numpy as np
 
 from paper.data import Points
 from paper.member_predictions import FittedTwin, plain_predictions
-from paper.networks import quick_training
+from paper.networks import fit_all, make_network, quick_training
 from paper.records import Trial
 from twinned.datasets import make_rcl, make_tf, make_wsb
 from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
-from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
+from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 VARIANTS = ("as_published", "modern")
 GENERATORS: dict[str, Any] = {"TF": make_tf, "RCL": make_rcl, "WSB": make_wsb}
@@ -82,19 +82,16 @@ def run_decomposition(batch: list[Trial]) -> Iterator[tuple[Trial, dict[str, Any
 def _fit_sets(trial: Trial, kind: type[NeuralRegressor] | type[TwinNeuralRegressor]) -> list[Any]:
     """Return a fitted model for each training set; their seeds differ, as in the other studies."""
     settings = trial.settings
-    options: dict[str, Any] = {"n_members": settings["members"]}
-    make: Any = kind.as_published
-    if trial.variant == "modern":
-        make = kind
-        options |= {"n_folds": 1, "selection": "mean", "effort": settings["effort"]}
-        options["max_steps"] = settings.get("max_steps")
-    models = [make(**options, random_state=i) for i in range(settings["sets"])]
+    models = [
+        make_network(kind, trial, n_members=settings["members"], random_state=i)
+        for i in range(settings["sets"])
+    ]
     problems = []
     for i in range(settings["sets"]):
         X, y = _draw(trial.dataset, settings["learn"], 1 + i)
         n = 7 * len(y) // 8  # the last eighth is for early stopping
         problems.append((X[:n], y[:n], None, X[n:], y[n:]))
-    return fit_many(models, problems)
+    return fit_all(models, problems)
 
 
 def _draw(dataset: str, n: int, seed: int, noise: bool = True) -> Points:

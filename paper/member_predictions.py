@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from paper.fixed_anchor import substitute_anchor
 from twinned.models.neural.device import on_device
-from twinned.models.neural.inference import grid_differences, indexed_differences
+from twinned.models.neural.difference_model import PlainNetworks
+from twinned.models.neural.inference import anchor_differences
 from twinned.rows.neighbors import distance_matrix
 from twinned.rows.schema import Floats
 
@@ -65,11 +67,23 @@ class FittedTwin:
         indices = self.nearest_anchors(X, min(max_k, len(self.anchors_y)))
         queries, anchors = self._matrices(X)
         with on_device(networks.device, networks.n_jobs):
-            differences = indexed_differences(
-                networks.shape, networks.parameters, networks.gates, queries, anchors, indices
-            )
+            differences = anchor_differences(networks.networks, queries, anchors, indices)
         estimates = differences[..., 0].astype(np.float64) * self._y_scale + self.anchors_y[indices]
         return estimates[:, :, :k].mean(axis=2)
+
+    def substitute_anchor(self, anchor: int) -> PlainNetworks:
+        """Return the plain networks that the twin is for one of its anchors.
+
+        They are of twice the width, and their prediction is the estimate of this anchor.
+        """
+        networks = self._networks
+        row = networks.matrix(self._twin._anchors.take([anchor]))[0]
+        plain = substitute_anchor(
+            networks.networks, row, networks.scale.transform_y(self.anchors_y[[anchor]])
+        )
+        return PlainNetworks(
+            *plain, networks.scale, networks.member_weights, columns=networks.columns
+        )
 
     def _matrices(self, X: Floats) -> tuple[Floats, Floats]:
         """Queries and anchors, padded to the width of the networks."""
@@ -82,11 +96,10 @@ class FittedTwin:
         queries, anchors = self._matrices(X)
         step = max(1, networks.pairs_per_block // len(anchors))
         for member in range(self.n_members):
-            own = {name: value[member : member + 1] for name, value in networks.parameters.items()}
-            gate = networks.gates[member : member + 1]
+            of_member = networks.networks.take(slice(member, member + 1))
             with on_device(networks.device, networks.n_jobs):
                 blocks = [
-                    grid_differences(networks.shape, own, gate, queries[low : low + step], anchors)
+                    anchor_differences(of_member, queries[low : low + step], anchors)
                     for low in range(0, len(queries), step)
                 ]
             yield np.concatenate(blocks, axis=1)[0, :, :, 0]

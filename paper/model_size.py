@@ -18,7 +18,7 @@ import numpy as np
 
 from paper.records import Trial
 from twinned import RandomAnchors, save
-from twinned.neural import NeuralRegressor, TwinNeuralRegressor
+from twinned.neural import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
 
 VARIANTS = ("as_published", "modern")
 HIDDEN = (128, 128)
@@ -85,9 +85,9 @@ def saved_bytes(size: int, n_frequencies: int) -> tuple[int, int]:
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(max(size, 20), MEASURED_FEATURES)), rng.normal(size=max(size, 20))
     # one step: the values of the weights do not matter here
-    options: dict[str, Any] = {"hidden_sizes": HIDDEN, "n_folds": 1, "selection": "mean"}
-    options |= {"embedding": 1.0 if n_frequencies else None, "n_frequencies": n_frequencies}
-    options |= {"max_steps": 1, "random_state": 0}
+    training = NeuralTraining(max_steps=1, n_folds=1, selection="mean")
+    training.set_params(embedding=1.0 if n_frequencies else None, n_frequencies=n_frequencies)
+    options: dict[str, Any] = {"hidden_sizes": HIDDEN, "training": training, "random_state": 0}
     plain = NeuralRegressor(n_members=size, **options).fit(X, y)
     twin = TwinNeuralRegressor(n_members=1, anchors=RandomAnchors(size), **options).fit(X, y)
     return saved_size(plain), saved_size(twin)

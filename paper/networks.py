@@ -30,9 +30,10 @@ from paper.member_predictions import (
     errors_by_n_neighbors,
     plain_predictions,
 )
+from paper.published import PublishedNetwork, PublishedTwin, fit_published
 from paper.records import Trial
 from twinned import NearestPairs, RandomPairs
-from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
+from twinned.neural import NeuralRegressor, NeuralTraining, TwinNeuralRegressor, fit_many
 
 N_MEMBERS, N_PAIRED = 32, {"as_published": 1, "as_written": 1, "modern": 4}
 QUICK_MEMBERS, QUICK_STEPS = 4, 100
@@ -178,7 +179,7 @@ def fit_trials(
     """
     rows = [_parts(trial) for trial in batch]
     problems = [(*train, None, *validation) for train, validation, _ in rows]
-    models = fit_many([make_estimator(trial, kind) for trial in batch], problems)
+    models = fit_all([make_estimator(trial, kind) for trial in batch], problems)
     for trial, model, (_, validation, test) in zip(batch, models, rows, strict=True):
         yield trial, model, (validation, test)
 
@@ -190,15 +191,28 @@ def _parts(trial: Trial) -> list[Points]:
     return [(X[:n], y[:n]) for (X, y), n in zip(parts, sizes, strict=True)]
 
 
+def fit_all(estimators: list[Any], problems: list[Any]) -> list[Any]:
+    """Fit estimators of one variant to many training sets at once."""
+    published = isinstance(estimators[0], PublishedNetwork | PublishedTwin)
+    return (fit_published if published else fit_many)(estimators, problems)
+
+
 def make_estimator(trial: Trial, kind: Any) -> Any:
-    """Return the estimator of a trial, of the class `kind`."""
-    options: dict[str, Any] = {"n_members": trial.settings["members"], "random_state": trial.split}
+    """Return the estimator of a trial, of the class `kind` or as the paper trains it."""
+    options: dict[str, Any] = {"n_members": trial.settings["members"]}
     if trial.settings.get("pairs") in ("nearest", "random"):
         options["pairs"] = _pairs(trial)
-    if trial.variant == "modern":
-        options |= {"n_folds": 1, "selection": "mean", "effort": trial.settings["effort"]}
-        return kind(**options, max_steps=trial.settings.get("max_steps"))
-    return getattr(kind, trial.variant)(**options)
+    return make_network(kind, trial, random_state=trial.split, **options)
+
+
+def make_network(kind: Any, trial: Trial, **options: Any) -> Any:
+    """Return an estimator with a single validation set, trained in the variant of a trial."""
+    if trial.variant != "modern":
+        published = PublishedTwin if kind is TwinNeuralRegressor else PublishedNetwork
+        return published(trial.variant, **options)
+    settings = trial.settings
+    training = NeuralTraining(n_folds=1, selection="mean", max_steps=settings.get("max_steps"))
+    return kind(effort=settings["effort"], training=training, **options)
 
 
 def _pairs(trial: Trial) -> Any:

@@ -30,7 +30,7 @@ from paper.loss_scale import loss_scale_values
 from paper.networks import N_MEMBERS, NEAREST_PAIRS, NEIGHBORS
 from paper.records import ON_PROCESSOR, Record, Records, origin
 from twinned.datasets import KEYS, PAPER_SEEDS, info
-from twinned.models.neural.ensemble import EFFORTS
+from twinned.models.neural.parameters import EFFORTS
 
 TEMPLATES = ROOT / "paper" / "pages"
 DOCS = ROOT / "docs"

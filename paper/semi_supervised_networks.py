@@ -24,7 +24,7 @@ import numpy as np
 
 from paper.data import rmse, training_and_test_rows
 from paper.records import Trial
-from twinned.neural import NeuralRegressor, TwinNeuralRegressor, fit_many
+from twinned.neural import NeuralRegressor, NeuralTraining, TwinNeuralRegressor, fit_many
 from twinned.rows.schema import Floats
 
 STUDY, VARIANTS = "semi-supervised-networks", ("modern",)
@@ -117,7 +117,7 @@ def _fit_plain(problems: list[Problem], settings: dict[str, Any]) -> list[Errors
 
 
 def _fit_co_training(problems: list[Problem], settings: dict[str, Any]) -> list[Errors]:
-    estimators = [NeuralRegressor(activation=name, **_options(settings)) for name in ACTIVATIONS]
+    estimators = [NeuralRegressor(**_options(settings, name)) for name in ACTIVATIONS]
     sets = [_labelled(problems) for _ in estimators]
     remaining = [[np.arange(len(own.X_unlabelled)) for own in problems] for _ in estimators]
     for number in range(settings["rounds"] + 1):
@@ -144,13 +144,10 @@ def _fit_co_training(problems: list[Problem], settings: dict[str, Any]) -> list[
     return [{"test": rmse(p, own.y_test)} for p, own in zip(predicted, problems, strict=True)]
 
 
-def _options(settings: dict[str, Any]) -> dict[str, Any]:
+def _options(settings: dict[str, Any], activation: str = "silu") -> dict[str, Any]:
     """Parameters that all networks share."""
-    return {
-        "effort": settings["effort"],
-        "max_steps": settings.get("max_steps"),
-        "random_state": 0,
-    }
+    training = NeuralTraining(max_steps=settings.get("max_steps"), activation=activation)
+    return {"effort": settings["effort"], "training": training, "random_state": 0}
 
 
 def _labelled(problems: list[Problem]) -> Points:

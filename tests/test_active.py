@@ -12,6 +12,7 @@ import twinned
 from twinned import (
     AutoTwinRegressor,
     NearestAnchors,
+    NeuralTraining,
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
     TwinQuery,
@@ -116,7 +117,9 @@ def test_outputs_have_equal_weight():
     "model",
     [
         TwinRegressor(Ridge(), anchors=NearestAnchors(5)),
-        TwinNeuralRegressor((8,), n_members=2, n_folds=1, max_steps=20, random_state=0),
+        TwinNeuralRegressor(
+            (8,), n_members=2, training=NeuralTraining(n_folds=1, max_steps=20), random_state=0
+        ),
         SemiSupervisedTwinRegressor(TwinRegressor(DecisionTreeRegressor(max_depth=4))),
     ],
 )

@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 from twinned import (
     AutoTwinRegressor,
     NeuralRegressor,
+    NeuralTraining,
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
     TwinRegressor,
@@ -73,8 +74,12 @@ TWINS = {
     "semi-supervised": SemiSupervisedTwinRegressor(
         TwinRegressor(ExtraTreesRegressor(3, random_state=0)), random_state=0
     ),
-    "neural": NeuralRegressor((4,), n_members=2, n_folds=1, max_steps=3, random_state=0),
-    "neural twin": TwinNeuralRegressor((4,), n_members=2, n_folds=1, max_steps=3, random_state=0),
+    "neural": NeuralRegressor(
+        (4,), n_members=2, training=NeuralTraining(n_folds=1, max_steps=3), random_state=0
+    ),
+    "neural twin": TwinNeuralRegressor(
+        (4,), n_members=2, training=NeuralTraining(n_folds=1, max_steps=3), random_state=0
+    ),
     "blend": AutoTwinRegressor(members=["ridge", "extra_trees:fast"], cv=3, random_state=0),
 }
 

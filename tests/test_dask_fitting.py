@@ -13,7 +13,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 
-from twinned import AutoTwinRegressor, TwinNeuralRegressor, TwinRegressor, cross_conformal, diagnose
+from twinned import (
+    AutoTwinRegressor,
+    NeuralTraining,
+    TwinNeuralRegressor,
+    TwinRegressor,
+    cross_conformal,
+    diagnose,
+)
 from twinned.datasets import make_wsb
 from twinned.models.threads import count_threads
 from twinned.neural import fit_many
@@ -88,7 +95,9 @@ def test_trees_of_a_forest(tasks: Any) -> None:
 
 
 def test_fit_many(tasks: Any) -> None:
-    network = TwinNeuralRegressor((4,), n_members=1, n_folds=1, max_steps=4, random_state=0)
+    network = TwinNeuralRegressor(
+        (4,), n_members=1, training=NeuralTraining(n_folds=1, max_steps=4), random_state=0
+    )
     problems = [(X[i : i + 20], y[i : i + 20]) for i in (0, 10, 20)]
     expected = fit_many(network, problems)
     with parallel_config(backend="dask"):

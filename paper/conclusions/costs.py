@@ -22,9 +22,9 @@ from paper.conclusions.measured import (
     spread,
 )
 from paper.decomposition import expected_error
+from paper.published import SCHEDULES
 from paper.records import Record
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.models.neural.published import SCHEDULES
 
 CLEAR = 2.0  # standard errors
 
@@ -86,12 +86,11 @@ def networks_need_linear_storage(m: Measured) -> Outcome:
 
 def training_stops_early(m: Measured) -> Outcome:
     """Appendix C: the limit of epochs is not reached."""
-    recipe = m.variant.removeprefix("as_")
-    if (recipe, True) not in SCHEDULES:
+    if (m.variant, True) not in SCHEDULES:
         raise NotStudiedError("our training has a fixed number of steps, without early stopping")
     of_pairs = pd.Series([r["result"]["epochs"] for r in m.records("paired-networks")])
     plain = pd.Series([r["result"]["epochs"] for r in m.records("plain-networks")])
-    twin_limit, plain_limit = (SCHEDULES[recipe, twin].max_epochs for twin in (True, False))
+    twin_limit, plain_limit = (SCHEDULES[m.variant, twin].max_epochs for twin in (True, False))
     reached = (of_pairs >= twin_limit).sum()
     details = (
         f"of {len(of_pairs)} twins of nearest or random pairs, {reached} reach the limit of "

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from itertools import chain
 
 import joblib
 from joblib import Parallel, delayed, effective_n_jobs
@@ -16,18 +15,15 @@ from twinned._compat import is_remote_backend
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
 from twinned.models.neural.fitting import fit_problems
-from twinned.models.neural.problem import TrainingProblem, build_problem
+from twinned.models.neural.parameters import NeuralTraining
+from twinned.models.neural.problem import build_problem
 from twinned.models.relevance import RelevanceCache
 from twinned.models.threads import one_thread_if_remote
 
-__all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]
+__all__ = ["NeuralRegressor", "NeuralTraining", "TwinNeuralRegressor", "fit_many"]
 
 
-# Estimators may differ in these: they are data of the compiled program, or used after it.
-_PER_PROBLEM = {"pairs", "anchors", "weights", "random_state"}
-
-
-def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
+def fit_many(estimator, problems):
     """Fit one estimator to many training sets at once.
 
     With `joblib.parallel_config(backend="dask")`, the problems are spread over the cluster: as many
@@ -37,8 +33,9 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
     ----------
     estimator : TwinNeuralRegressor or NeuralRegressor, or a list of them
         The estimator to fit; it is cloned for each problem and not changed itself. A list has one
-        for each problem; they may differ in `pairs`, `anchors`, `weights` and `random_state`. Its
-        `n_jobs` is also the number of processes that prepare the problems.
+        for each problem; those that differ in no more than `pairs`, `anchors`, `weights` and
+        `random_state` are trained as one program. Its `n_jobs` is also the number of processes
+        that prepare the problems.
     problems : sequence of (X, y), (X, y, sample_weight) or (X, y, sample_weight, X_val, y_val)
         The training sets, as arguments of `fit`; y_lower and y_upper may follow. They may differ
         in size; they are padded, and padding changes nothing.
@@ -57,69 +54,51 @@ def fit_many(estimator: Any, problems: Sequence[Any]) -> list[Any]:
                 "fit_many takes a TwinNeuralRegressor or a NeuralRegressor, not "
                 f"{type(one).__name__}."
             )
-    if not each:
-        return []
-    twin = isinstance(each[0], TwinNeuralRegressor)
-    if any(_shared_parameters(one) != _shared_parameters(each[0]) for one in each):
-        raise ValueError(f"the estimators differ in more than {', '.join(sorted(_PER_PROBLEM))}.")
     for problem in problems:
         if not 2 <= len(problem) <= 7:
             raise ValueError(f"a problem has 2 to 7 parts (X, y, …), not {len(problem)}.")
     pairs = list(zip(each, problems, strict=True))
-    if not is_remote_backend():
-        return _fit_together(pairs, twin)
+    if not pairs or not is_remote_backend():
+        return _fit_together(pairs)
     n_tasks = min(len(pairs), effective_n_jobs(each[0].n_jobs))
-    shares = [pairs[i::n_tasks] for i in range(n_tasks)]
-    fitted: list[Any] = [None] * len(pairs)
-    results = Parallel()(delayed(_fit_share)(share, twin) for share in shares)
+    fitted = [None] * len(pairs)
+    results = Parallel()(delayed(_fit_share)(pairs[i::n_tasks]) for i in range(n_tasks))
     for i, models in enumerate(results):
         fitted[i::n_tasks] = models
     return fitted
 
 
-def _fit_share(pairs: list[tuple[Any, Any]], twin: bool) -> list[Any]:
+def _fit_share(pairs):
     with one_thread_if_remote():
-        return _fit_together(pairs, twin)
+        return _fit_together(pairs)
 
 
-def _fit_together(pairs: list[tuple[Any, Any]], twin: bool) -> list[Any]:
-    """Fit clones of the estimators to their problems as one compiled program."""
-    first = pairs[0][0]
-    built = _build_all(pairs, first.n_jobs)
-    ensembles = fit_problems(first, [problem for _, problem in built], twin)
-    for (one, problem), ensemble in zip(built, ensembles, strict=True):
-        one._set_fitted(problem, ensemble)
-    return [one for one, _ in built]
-
-
-def _build_all(pairs: list[tuple[Any, Any]], n_jobs: Any) -> list[tuple[Any, TrainingProblem]]:
-    """Return clones of the estimators, which now know their features, and their training problems.
+def _fit_together(pairs):
+    """Fit clones of the estimators to their problems, by as few compiled programs as possible.
 
     Equal data are prepared by one process, which learns their relevance once.
     """
-    is_parallel = effective_n_jobs(n_jobs) > 1
+    n_jobs = pairs[0][0].n_jobs if pairs else None
     groups: dict[str, list[int]] = {}
     for i, (_, problem) in enumerate(pairs):
-        groups.setdefault(joblib.hash(problem) if is_parallel else "", []).append(i)
+        key = joblib.hash(problem) if effective_n_jobs(n_jobs) > 1 else ""
+        groups.setdefault(key, []).append(i)
     results = Parallel(n_jobs=n_jobs)(
         delayed(_build)([pairs[i] for i in group]) for group in groups.values()
     )
-    built: dict[int, tuple[Any, TrainingProblem]] = {}
-    for group, own in zip(groups.values(), results, strict=True):
-        built.update(zip(group, own, strict=True))
-    return [built[i] for i in range(len(pairs))]
+    order = [i for group in groups.values() for i in group]
+    built = dict(zip(order, chain.from_iterable(results), strict=True))
+    models, problems = ([built[i][part] for i in range(len(pairs))] for part in (0, 1))
+    for model, problem, ensemble in zip(models, problems, fit_problems(problems), strict=True):
+        model.set_networks(problem, ensemble)
+    return list(models)
 
 
-def _build(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, TrainingProblem]]:
+def _build(pairs):
+    """Return clones of the estimators, which now know their features, and their problems."""
     learn = RelevanceCache()
-    clones = [clone(estimator) for estimator, _ in pairs]
+    models = [clone(estimator) for estimator, _ in pairs]
     return [
-        (one, build_problem(one, *problem, twin=one._twin, learn=learn))
-        for one, (_, problem) in zip(clones, pairs, strict=True)
+        (model, build_problem(model, *problem, learn=learn))
+        for model, (_, problem) in zip(models, pairs, strict=True)
     ]
-
-
-def _shared_parameters(estimator: Any) -> tuple[type, dict[str, Any]]:
-    """Return the parameters that must be equal for problems to be trained together."""
-    parameters = estimator.get_params(deep=False)
-    return type(estimator), {name: v for name, v in parameters.items() if name not in _PER_PROBLEM}

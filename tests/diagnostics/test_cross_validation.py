@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegresso
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.tree import DecisionTreeRegressor
 
-from twinned import TwinRegressor
+from twinned import NeuralTraining, TwinRegressor
 from twinned.diagnostics.baselines import plain_estimator
 from twinned.diagnostics.cross_validation import cross_validate_twin
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
@@ -40,7 +40,9 @@ def test_default_twin_is_compared_with_the_same_boosting(bridge):
 
 
 def test_network_is_compared_with_the_same_network():
-    twin = TwinNeuralRegressor((16, 8), max_steps=20, n_members=2, dropout=0.1, random_state=3)
+    twin = TwinNeuralRegressor(
+        (16, 8), training=NeuralTraining(max_steps=20, dropout=0.1), n_members=2, random_state=3
+    )
     plain = plain_estimator(twin, twin, 100, 0)
     assert type(plain) is NeuralRegressor
     assert plain.get_params() == {name: twin.get_params()[name] for name in plain.get_params()}

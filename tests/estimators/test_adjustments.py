@@ -12,7 +12,13 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
-from twinned import AutoTwinRegressor, NearestAnchors, TwinNeuralRegressor, TwinRegressor
+from twinned import (
+    AutoTwinRegressor,
+    NearestAnchors,
+    NeuralTraining,
+    TwinNeuralRegressor,
+    TwinRegressor,
+)
 from twinned.fitted.adjustments import MAX_EXACT, attribute, scale_to, switching_plan
 
 FIXED = ["query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance"]
@@ -122,7 +128,9 @@ def test_adjustments_of_twins_add_up_and_labels_are_retained(twin, table):
 @pytest.mark.slow
 def test_adjustments_of_networks_add_up(table):
     X, y = table[0][["area", "age"]].to_numpy(), table[1]
-    twin = TwinNeuralRegressor((8,), n_members=2, n_folds=1, max_steps=20, random_state=0)
+    twin = TwinNeuralRegressor(
+        (8,), n_members=2, training=NeuralTraining(n_folds=1, max_steps=20), random_state=0
+    )
     explained, parts = check_add_up(twin.fit(X, y), X[:5] + 0.01, ["x0", "x1"])
     assert (np.abs(parts) > 0).any(axis=0).all()
     assert list(explained.columns) == [*FIXED, "x0", "x1"]

@@ -12,6 +12,7 @@ from sklearn.linear_model import Ridge
 import twinned
 from twinned import (
     AutoTwinRegressor,
+    NeuralTraining,
     RandomAnchors,
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
@@ -36,7 +37,9 @@ MODELS = {
     "trees": TwinRegressor(ExtraTreesRegressor(10, random_state=0), pairs=10, random_state=0),
     "blend": AutoTwinRegressor(members=["ridge"], cv=2, random_state=0),
     "semi-supervised": SemiSupervisedTwinRegressor(TwinRegressor(Ridge()), n_loops=10),
-    "networks": TwinNeuralRegressor((8,), n_members=2, n_folds=1, max_steps=10, random_state=0),
+    "networks": TwinNeuralRegressor(
+        (8,), n_members=2, training=NeuralTraining(n_folds=1, max_steps=10), random_state=0
+    ),
 }
 SLOW_NETWORKS = pytest.param("networks", marks=pytest.mark.slow)
 

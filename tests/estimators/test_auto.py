@@ -3,6 +3,7 @@
 import pickle
 import time
 import warnings
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from twinned import AutoTwinRegressor, TwinRegressor
+from twinned import AutoTwinRegressor, NeuralTraining, TwinRegressor
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.costs import CostModel
 from twinned.estimators.blending.members import (
@@ -69,9 +70,9 @@ def test_sklearn_check(estimator, check):
 @pytest.fixture
 def few_steps(monkeypatch):
     """The smallest effort of all members: the checks are of the API, not of the accuracy."""
-    from twinned.models.neural.ensemble import EFFORTS
+    from twinned.models.neural.parameters import EFFORTS
 
-    smallest = EFFORTS["fast"]._replace(n_members=1, n_settings=1, max_steps=20)
+    smallest = replace(EFFORTS["fast"], blend_members=1, n_settings=1, max_steps=20)
     monkeypatch.setitem(EFFORTS, "fast", smallest)
     monkeypatch.setitem(SIZES, "fast", SIZES["fast"]._replace(trees=10, boosting_iterations=10))
     monkeypatch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=10))
@@ -191,7 +192,10 @@ def test_networks_use_the_shared_folds():
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
     fold = np.tile(np.arange(4), 10)
     network = NeuralRegressor(
-        (8,), n_members=1, max_steps=30, learning_rate=2e-3, scaling="standard", random_state=0
+        (8,),
+        n_members=1,
+        training=NeuralTraining(max_steps=30, learning_rate=2e-3, scaling="standard"),
+        random_state=0,
     )
     moved = y.copy()
     moved[fold == 1] = np.roll(y[fold == 1], 1)

@@ -7,7 +7,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import PredefinedSplit
 
-from twinned import AutoTwinRegressor, NeuralRegressor, TwinRegressor, load, save
+from twinned import AutoTwinRegressor, NeuralRegressor, NeuralTraining, TwinRegressor, load, save
 from twinned.estimators.blending.rows import blend_rows
 from twinned.rows.training import validate_training_rows
 
@@ -129,7 +129,7 @@ def test_censored_rows_of_a_group_are_held_out_with_it(data):
 @pytest.mark.slow
 def test_networks_of_a_blend_are_trained_with_bounds(data):
     X, y, partial, upper = data
-    network = NeuralRegressor((16,), n_members=2, max_steps=100)
+    network = NeuralRegressor((16,), n_members=2, training=NeuralTraining(max_steps=100))
     members = [("network", network), "ridge", "neural_twin:fast"]
     blend = AutoTwinRegressor(members=members, cv=2, random_state=0)
     blend.fit(pd.DataFrame(X, columns=["a", "b"]), partial, y_upper=upper)

@@ -10,6 +10,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from twinned import (
     AutoTwinRegressor,
     NearestAnchors,
+    NeuralTraining,
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
     TwinRegressor,
@@ -117,7 +118,9 @@ def test_probability_better_agrees_with_samples(twin):
 
 def test_every_twin_has_the_methods(blend):
     semi = SemiSupervisedTwinRegressor(TwinRegressor(Ridge())).fit(X[KNOWN], y[KNOWN])
-    neural = TwinNeuralRegressor((8,), n_members=2, max_steps=20, n_folds=1, random_state=0)
+    neural = TwinNeuralRegressor(
+        (8,), n_members=2, training=NeuralTraining(max_steps=20, n_folds=1), random_state=0
+    )
     neural.fit(X[KNOWN], y[KNOWN])
     for model in (semi, neural, blend):
         assert model.sample(X[NEW], 3, random_state=0).shape == (3, 20)

@@ -4,8 +4,6 @@ from copy import copy
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -17,18 +15,24 @@ from twinned import (
     NearestAnchors,
     NearestPairs,
     NeuralRegressor,
+    NeuralTraining,
     RandomAnchors,
     TwinNeuralRegressor,
 )
 from twinned.datasets import make_tf
-from twinned.models.neural.ensemble import SETTINGS, Setting
-from twinned.models.neural.problem import Scale, build_problem
+from twinned.models.neural.parameters import SETTINGS, Setting
+from twinned.models.neural.problem import Scale
 from twinned.models.relevance import learn_relevance
-from twinned.neural import _build_all, fit_many
+from twinned.neural import fit_many
 from twinned.rows.schema import TableSchema, mark_missing
 
 # 2 settings × 2 folds, then 2 members on all rows
-SMALL = {"hidden_sizes": (16, 16), "n_members": 2, "n_folds": 2, "max_steps": 60, "random_state": 0}
+SMALL = {
+    "hidden_sizes": (16, 16),
+    "n_members": 2,
+    "training": NeuralTraining(n_folds=2, max_steps=60),
+    "random_state": 0,
+}
 BOTH = [TwinNeuralRegressor, NeuralRegressor]
 # where the two kinds share the code that is tested
 TWIN_QUICKLY = [TwinNeuralRegressor, pytest.param(NeuralRegressor, marks=pytest.mark.slow)]
@@ -54,12 +58,12 @@ def twin(fitted):
 @pytest.fixture(scope="module")
 def trained(data):
     """Estimators of both kinds by class, with as many steps as learning takes."""
-    return {cls: cls(**SMALL).set_params(max_steps=400).fit(*data) for cls in BOTH}
+    return {cls: clone(cls(**SMALL)).set_params(training__max_steps=400).fit(*data) for cls in BOTH}
 
 
 def sklearn_checks():
     """Each fit of a new shape compiles, so the checks that fit run in `make test-slow` only."""
-    for estimator in (cls(n_members=2, max_steps=100) for cls in BOTH):
+    for estimator in (cls(n_members=2, training=NeuralTraining(max_steps=100)) for cls in BOTH):
         for one, check in estimator_checks_generator(estimator):
             name = check.func.__name__
             if name == "check_methods_subset_invariance":
@@ -168,7 +172,7 @@ def test_repeating_a_row_equals_doubling_its_weight(data, estimator, rng):
 def test_out_of_fold_predictions_do_not_leak(data, trained, estimator, rng):
     """Shuffled targets cannot be predicted out of fold, even if they are memorized."""
     X, y = data[0], rng.permutation(data[1])
-    model = estimator(**SMALL).set_params(max_steps=400).fit(X, y)
+    model = clone(estimator(**SMALL)).set_params(training__max_steps=400).fit(X, y)
     correlation = np.corrcoef(model.out_of_fold_prediction_, y)[0, 1]
     assert correlation < 0.35
     learnable = trained[estimator].out_of_fold_prediction_
@@ -225,7 +229,9 @@ def test_missing_values_are_imputed_and_marked(kind, tmp_path):
     y = X["a"] + 3.0 * (np.arange(80) % 4 == 0)  # where b is missing
     X.loc[np.arange(80) % 4 == 0, "b"] = np.nan
     X.loc[5, "kind"] = None
-    model = kind((16,), n_members=2, n_folds=2, max_steps=200, random_state=0).fit(X, y)
+    model = kind(
+        (16,), n_members=2, training=NeuralTraining(n_folds=2, max_steps=200), random_state=0
+    ).fit(X, y)
     rows = pd.DataFrame({"a": [0.0, 0.0], "b": [np.nan, 0.1], "kind": ["u", None]})
     marked, known = model.predict(rows)
     assert marked - known > 2
@@ -250,7 +256,7 @@ def test_scale_fills_missing_values():
     assert schema.n_encoded == 3 + 2 + 2
     assert schema.encoded_columns(np.array([0])).tolist() == [0, 5]
     rows = schema.to_rows(matrix)
-    scale = Scale.fit(rows, np.arange(9.0)[:, None], np.ones(9), "standard")
+    scale = Scale.fit(rows, np.arange(9.0)[:, None], np.ones(9))
     features = scale.transform(rows).features
     filled = matrix.copy()
     filled[3, 0], filled[:, 3] = np.nanmedian(matrix[:, 0]), 0.0
@@ -275,6 +281,20 @@ def test_grid_search_over_anchors(data):
     assert len(set(search.cv_results_["mean_test_score"])) == 2
 
 
+def test_grid_search_over_training(data):
+    every = np.arange(90)
+    search = GridSearchCV(
+        TwinNeuralRegressor(**SMALL), {"training__learning_rate": [1e-4, 1e-2]}, cv=[(every, every)]
+    ).fit(*data)
+    assert search.best_params_ == {"training__learning_rate": 1e-2}
+    assert search.best_estimator_.training.max_steps == 60
+
+
+def test_training_must_be_of_its_class(data):
+    with pytest.raises(TypeError, match=r"training must be a NeuralTraining or None, not \{'max"):
+        NeuralRegressor(training={"max_steps": 5}).fit(*data)
+
+
 @pytest.mark.parametrize("estimator", BOTH)
 def test_saved_models_predict_the_same(data, fitted, estimator, tmp_path):
     model = fitted[estimator]
@@ -290,13 +310,11 @@ def test_added_anchors_share_the_networks(data, twin):
     assert richer.predict_anchors(X[:2])[1].shape == (2, 95)
 
 
-def test_fit_many_refuses_other_estimators_and_mixed_parameters(data):
+def test_fit_many_refuses_other_estimators(data):
     with pytest.raises(TypeError, match="TwinRegressor"):
         fit_many(twinned.TwinRegressor(), [data])
     with pytest.raises(ValueError, match="1 estimators do not fit 2 problems"):
         fit_many([TwinNeuralRegressor()], [data, data])
-    with pytest.raises(ValueError, match="differ in more than anchors, pairs"):
-        fit_many([TwinNeuralRegressor(), TwinNeuralRegressor(max_steps=3)], [data, data])
     assert fit_many(TwinNeuralRegressor(), []) == []
 
 
@@ -309,53 +327,29 @@ def test_the_relevance_of_equal_rows_is_learned_once(data, n_jobs, monkeypatch):
         return learn_relevance(features, *arguments, **options)
 
     monkeypatch.setattr("twinned.models.relevance.learn_relevance", count)
-    each = [TwinNeuralRegressor(**SMALL, pairs=NearestPairs(k)) for k in (3, 5, 9)]
+    each = [clone(TwinNeuralRegressor(**SMALL, n_jobs=n_jobs)) for _ in range(3)]
+    for one, k in zip(each, (3, 5, 9), strict=True):
+        one.set_params(pairs=NearestPairs(k), training__max_steps=1)
     problems = [(X, y), (X[:60], y[:60]), (X.copy(order="K"), y.copy())]
     with parallel_config(backend="threading"):
-        built = _build_all(list(zip(each, problems, strict=True)), n_jobs)
+        fitted = fit_many(each, problems)
     # of all rows, and without each fold
     assert sorted(learned) == [30, 30, 45, 45, 60, 90]
-    for (one, problem), own, (own_X, own_y) in zip(built, each, problems, strict=True):
-        assert one.pairs.k == own.pairs.k
-        alone = build_problem(clone(own), own_X, own_y, twin=True)
-        np.testing.assert_array_equal(problem.partners, alone.partners)
-        for inputs, expected in zip(problem.inputs, alone.inputs, strict=True):
-            np.testing.assert_array_equal(inputs.every.relevance, expected.every.relevance)
+    assert [model.pairs.k for model in fitted] == [3, 5, 9]
+    alone = clone(each[2]).fit(X, y)
+    np.testing.assert_array_equal(fitted[2].feature_relevance_, alone.feature_relevance_)
 
 
 @pytest.mark.slow
-def test_fit_many_with_different_pairs(data):
+def test_fit_many_with_different_parameters(data):
     """Tables of different widths are padded: that changes nothing but the last bits."""
     X, y = data
     each = [TwinNeuralRegressor(**SMALL, pairs=NearestPairs(k)) for k in (3, 9)]
+    each[1] = clone(each[1]).set_params(training__max_steps=50)
     for own, model in zip(each, fit_many(each, [data, data]), strict=True):
         alone = own.fit(X, y)
         np.testing.assert_allclose(model.predict(X), alone.predict(X), atol=1e-4)
         assert model.n_pairs_ == alone.n_pairs_
-
-
-@given(anchor=st.integers(0, 89), seed=st.integers(0, 10**6), layers=st.sampled_from([1, 2]))
-@settings(max_examples=8)
-def test_a_fixed_anchor_gives_a_plain_network(data, twins_by_layers, anchor, seed, layers):
-    """With the anchor fixed, a twin is an ordinary network (the paper's equation 3)."""
-    twin = twins_by_layers[layers]
-    queries = np.random.RandomState(seed).uniform(-1.5, 1.5, (7, 2))
-    plain = twin.substitute_anchor(anchor)
-    _, estimates = twin.predict_anchors(queries)
-    np.testing.assert_allclose(plain.predict(queries), estimates[:, anchor], atol=2e-5)
-
-
-@pytest.fixture(scope="module")
-def twins_by_layers(data, twin):
-    shallow = TwinNeuralRegressor(**{**SMALL, "hidden_sizes": (16,)}).fit(*data)
-    return {1: shallow, 2: twin}
-
-
-def test_an_anchor_that_does_not_exist_is_refused(twin):
-    with pytest.raises(ValueError, match="below 90, not 90"):
-        twin.substitute_anchor(90)
-    with pytest.raises(TypeError, match=r"2\.5"):
-        twin.substitute_anchor(2.5)
 
 
 # --- unfitted estimators, members, divergence -----------------------------------------------------
@@ -371,7 +365,6 @@ def test_an_anchor_that_does_not_exist_is_refused(twin):
         lambda twin, X: twin.explain(X),
         lambda twin, X: twin.predict_interval(X),
         lambda twin, X: twin.add_anchors(X, X[:, 0]),
-        lambda twin, X: twin.substitute_anchor(0),
         lambda twin, X: twin.score(X, X[:, 0]),
     ],
 )
@@ -390,7 +383,7 @@ def test_unfitted_plain_networks_raise_not_fitted_error(data, method):
 def test_the_mean_over_plain_members_is_the_prediction(data, outputs):
     X, y = data
     y = y if outputs == 1 else np.column_stack([y, -y])
-    model = NeuralRegressor(**SMALL, selection="mean").fit(X, y)
+    model = clone(NeuralRegressor(**SMALL)).set_params(training__selection="mean").fit(X, y)
     members = model.predict_members(X)
     assert members.shape == (2, *y.shape)
     mean, std = model.predict(X, return_std=True)
@@ -412,9 +405,9 @@ def test_memory_limit_and_n_jobs_do_not_change_plain_predictions(data, fitted):
 @pytest.mark.parametrize("estimator", BOTH)
 def test_verbose_shows_a_progress_bar(data, estimator, capsys):
     X, y = data
-    estimator(**SMALL).set_params(max_steps=2).fit(X, y)
+    clone(estimator(**SMALL)).set_params(training__max_steps=2).fit(X, y)
     assert capsys.readouterr().out == ""
-    estimator(**SMALL).set_params(max_steps=2, verbose=1).fit(X, y)
+    clone(estimator(**SMALL)).set_params(training__max_steps=2, verbose=1).fit(X, y)
     output = capsys.readouterr().out
     assert "training 4 networks" in output
     assert "training 2 networks" in output
@@ -439,7 +432,7 @@ def test_diverged_members_are_excluded_with_a_warning(
     data, one_setting_diverges, estimator, selection, monkeypatch
 ):
     X, y = data
-    model = estimator(**SMALL, selection=selection)
+    model = clone(estimator(**SMALL)).set_params(training__selection=selection)
     with pytest.warns(ConvergenceWarning, match="2 of 4 networks diverged"):
         model.fit(X, y)
     assert model.n_members_ == 2
@@ -456,7 +449,7 @@ def test_diverged_members_are_excluded_with_a_warning(
 
 @pytest.mark.parametrize("estimator", BOTH)
 def test_an_ensemble_of_diverged_members_is_refused(data, estimator):
-    model = estimator(**SMALL, learning_rate=1e30)
+    model = clone(estimator(**SMALL)).set_params(training__learning_rate=1e30)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=r"networks diverged.*smaller learning_rate"):
@@ -472,3 +465,12 @@ def test_missing_values_of_rows_of_weight_zero_are_ignored(data):
     expected = NeuralRegressor(**SMALL).fit(X[5:], y[5:])
     assert model._schema.marked == []
     np.testing.assert_allclose(model.predict(X), expected.predict(X), rtol=1e-4, atol=1e-4)
+
+
+def test_a_failed_fit_does_not_change_the_estimator(data, fitted):
+    X, y = data
+    model = copy(fitted[NeuralRegressor])
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="infinity"):
+        model.fit(X[:, :1] + np.inf, y)
+    np.testing.assert_array_equal(model.predict(X), before)

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import twinned
-from twinned import HalfPairs, NeuralRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned import HalfPairs, NeuralRegressor, NeuralTraining, TwinNeuralRegressor, TwinRegressor
 from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
     MAX_FEATURES,
@@ -18,7 +18,7 @@ from twinned.models.base_estimator import (
 )
 from twinned.models.neural import inputs
 from twinned.models.neural.padding import round_up
-from twinned.models.neural.parameters import resolve_n_frequencies, training_steps
+from twinned.models.neural.parameters import resolve_options
 from twinned.models.neural.problem import build_problem
 
 
@@ -84,7 +84,10 @@ def test_narrow_tables_have_all_pairs_and_frequencies():
         assert default_n_pairs(n_features) == DEFAULT_PAIRS
         boosting = default_estimator(500, 1, n_features)
         assert (boosting.min_samples_leaf, boosting.max_bins) == (125, 255)
-        assert resolve_n_frequencies(TwinNeuralRegressor(), round_up(n_features, 4)) == 16
+        assert (
+            resolve_options(TwinNeuralRegressor()).frequencies_per_feature(round_up(n_features, 4))
+            == 16
+        )
 
 
 def test_a_leaf_holds_the_same_share_of_fewer_pairs():
@@ -99,7 +102,10 @@ def test_networks_of_a_wide_table(rng):
     X[:, 5] = X[:, 6]
     y = y + 10 * X[:, 9]
     twin = TwinNeuralRegressor(
-        n_members=1, n_folds=1, max_steps=2, hidden_sizes=(4,), max_features=20, random_state=0
+        n_members=1,
+        training=NeuralTraining(n_folds=1, max_steps=2, max_features=20),
+        hidden_sizes=(4,),
+        random_state=0,
     ).fit(X, y)
     selected = twin.selected_features_
     assert len(selected) == 20
@@ -111,8 +117,6 @@ def test_networks_of_a_wide_table(rng):
     np.testing.assert_array_equal(twin.predict(changed), twin.predict(X))
     changed[:, 9] += 1
     assert (twin.predict(changed) != twin.predict(X)).all()
-    plain = twin.substitute_anchor(3)
-    np.testing.assert_allclose(plain.predict(X), twin.predict_anchors(X)[1][:, 3], rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -122,16 +126,18 @@ def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
     X, y = rng.uniform(size=(60, 12)), rng.normal(size=60)
     X[:, 3] = 1.0
     X[:, 8] = -X[:, 7]
-    model = estimator((4,), n_members=2, n_folds=2, max_steps=2, random_state=0)
-    problem = build_problem(model, X, y, twin=estimator is TwinNeuralRegressor)
+    model = estimator(
+        (4,), n_members=2, training=NeuralTraining(n_folds=2, max_steps=2), random_state=0
+    )
+    problem = build_problem(model, X, y)
     assert problem.is_wide
     expected = [j for j in range(12) if j not in (3, 8)]
     assert problem.selected.tolist() == expected
     for own in problem.inputs:
         assert len(own.columns) == len(expected)
-        assert own.every.used.tolist() == [1.0] * len(expected)
-        assert own.relevant.used.sum() == 5
-        np.testing.assert_array_equal(own.relevant.relevance > 0, own.relevant.used > 0)
+        assert own.used[1].tolist() == [1.0] * len(expected)
+        assert own.used[0].sum() == 5
+        np.testing.assert_array_equal(own.relevance > 0, own.used > 0)
     fitted = model.fit(X, y)
     assert fitted.selected_features_.tolist() == expected
     for few in fitted._parameters["linear_0"]:
@@ -144,8 +150,10 @@ def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
 
 def test_all_features_are_used_without_a_maximum(monkeypatch, rng):
     monkeypatch.setattr(inputs, "MAX_RELEVANT_FEATURES", 5)
-    model = TwinNeuralRegressor((4,), n_members=1, max_features=None, random_state=0)
-    problem = build_problem(model, np.ones((20, 8)), rng.normal(size=20), twin=True)
+    model = TwinNeuralRegressor(
+        (4,), n_members=1, training=NeuralTraining(max_features=None), random_state=0
+    )
+    problem = build_problem(model, np.ones((20, 8)), rng.normal(size=20))
     assert not problem.is_wide
     assert problem.n_columns == 8
 
@@ -157,9 +165,12 @@ def test_out_of_fold_predictions_do_not_depend_on_the_rows_they_predict(estimato
     # one setting and one check: nothing is chosen by the error of other folds, whose networks are
     # trained on these rows
     model = estimator(
-        (4,), n_members=1, n_folds=2, max_steps=1, max_features=5, random_state=0
+        (4,),
+        n_members=1,
+        training=NeuralTraining(n_folds=2, max_steps=1, max_features=5),
+        random_state=0,
     ).fit(X, y)
-    problem = build_problem(model, X, y, twin=estimator is TwinNeuralRegressor)
+    problem = build_problem(model, X, y)
     of_fold, of_all = (problem.inputs[fold].columns.tolist() for fold in (0, -1))
     assert of_fold != of_all
     assert len(of_fold) == len(of_all) == len(model.selected_features_) == 5
@@ -177,8 +188,10 @@ def test_out_of_fold_predictions_do_not_depend_on_the_rows_they_predict(estimato
 
 def test_networks_with_one_fold_have_the_same_features(rng):
     X, y = rng.uniform(size=(48, 40)), rng.normal(size=48)
-    model = TwinNeuralRegressor((4,), n_members=1, n_folds=1, max_features=5, random_state=0)
-    problem = build_problem(model, X, y, twin=True)
+    model = TwinNeuralRegressor(
+        (4,), n_members=1, training=NeuralTraining(n_folds=1, max_features=5), random_state=0
+    )
+    problem = build_problem(model, X, y)
     assert [own.columns.tolist() for own in problem.inputs] == [[0, 1, 2, 3, 4]] * 2
 
 
@@ -187,7 +200,8 @@ def test_networks_with_one_fold_have_the_same_features(rng):
     [({}, 24, 16), ({}, 48, 2), ({}, 64, 1), ({"n_frequencies": 3}, 64, 3), ({}, 100, 0)],
 )
 def test_frequencies_of_a_wide_table(parameters, n_features, expected):
-    assert resolve_n_frequencies(TwinNeuralRegressor(**parameters), n_features) == expected
+    twin = TwinNeuralRegressor(training=NeuralTraining(**parameters))
+    assert resolve_options(twin).frequencies_per_feature(n_features) == expected
 
 
 @pytest.mark.parametrize(
@@ -198,9 +212,8 @@ def test_frequencies_of_a_wide_table(parameters, n_features, expected):
         ({"max_steps": 200}, 64, (120, 200)),
         ({"max_steps": 100}, 64, (60, 100)),
         ({"fold_steps": 500}, 64, (500, 600)),
-        ({"effort": "balanced"}, 64, (800, 3200)),
     ],
 )
 def test_steps_of_a_wide_table(parameters, n_features, expected):
-    estimator = TwinNeuralRegressor(**{"effort": "fast", **parameters})
-    assert training_steps(estimator, n_features) == expected
+    twin = TwinNeuralRegressor(effort="fast", training=NeuralTraining(**parameters))
+    assert resolve_options(twin).steps(n_features) == expected

@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 
-from twinned import NearestAnchors, NeuralRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned import (
+    NearestAnchors,
+    NeuralRegressor,
+    NeuralTraining,
+    TwinNeuralRegressor,
+    TwinRegressor,
+)
 from twinned.datasets import make_tf
 from twinned.export import thin, thin_members
 from twinned.export.thinning import choose_anchors, fit_weights
 
-QUICK = {"max_steps": 40, "n_folds": 1, "random_state": 0}
+QUICK = {"max_steps": 40, "n_folds": 1}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +37,9 @@ def forest_twin(rows):
 
 @pytest.fixture(scope="module")
 def neural_twin(rows):
-    twin = TwinNeuralRegressor((8,), n_members=4, selection="mean", **QUICK)
+    twin = TwinNeuralRegressor(
+        (8,), n_members=4, training=NeuralTraining(selection="mean", **QUICK), random_state=0
+    )
     return twin.fit(rows[0][:80], rows[1][:80])
 
 
@@ -132,7 +140,9 @@ def test_chosen_members_predict_as_the_ensemble(neural_twin, rows):
 
 
 def test_members_of_plain_networks_need_rows(rows):
-    model = NeuralRegressor((8,), n_members=3, selection="mean", **QUICK)
+    model = NeuralRegressor(
+        (8,), n_members=3, training=NeuralTraining(selection="mean", **QUICK), random_state=0
+    )
     model.fit(rows[0][:80], rows[1][:80])
     with pytest.raises(ValueError, match="stores no rows"):
         thin_members(model, 2)

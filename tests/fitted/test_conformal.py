@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import (
     NearestAnchors,
+    NeuralTraining,
     TwinNeuralRegressor,
     TwinRegressor,
     conformal,
@@ -177,7 +178,9 @@ def test_the_calibrated_std_equals_the_root_mean_squared_error():
     [
         Ridge(),  # has no standard deviation: constant width
         GaussianProcessRegressor(normalize_y=True),
-        TwinNeuralRegressor((8,), n_members=2, n_folds=1, max_steps=30, random_state=0),
+        TwinNeuralRegressor(
+            (8,), n_members=2, training=NeuralTraining(n_folds=1, max_steps=30), random_state=0
+        ),
         TwinRegressor(LinearRegression()),
     ],
 )

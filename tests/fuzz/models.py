@@ -23,7 +23,13 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
-from twinned import AutoTwinRegressor, NeuralRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned import (
+    AutoTwinRegressor,
+    NeuralRegressor,
+    NeuralTraining,
+    TwinNeuralRegressor,
+    TwinRegressor,
+)
 from twinned.estimators.gaussian_process import GPRegressor
 
 N_ROWS = 24
@@ -77,7 +83,14 @@ def blend() -> Any:
 
 
 def network(cls: Any) -> Any:
-    return fit_numbers(cls((4,), n_members=2, max_steps=4, fold_steps=4, n_folds=2, random_state=0))
+    return fit_numbers(
+        cls(
+            (4,),
+            n_members=2,
+            training=NeuralTraining(max_steps=4, fold_steps=4, n_folds=2),
+            random_state=0,
+        )
+    )
 
 
 MODELS: dict[str, Callable[[], Any]] = {

@@ -38,7 +38,7 @@ CONTAINERS = [
     {"estimator": {"class": "NearestAnchors", "params": {"dict": {"k": 1, "metric": "cosine"}}}},
     {"estimator": {"class": "RandomAnchors", "params": {"dict": {"n": 10**9}}}},
     {"estimator": {"class": "GPWeights", "params": {"dict": {}}}},
-    {"estimator": {"class": "FixedWeights", "params": {"dict": {"weights": [1.0, 2.0]}}}},
+    {"estimator": {"class": "NeuralTraining", "params": {"dict": {"max_steps": 3}}}},
     [0] * 1000, ["x"] * 300,
 ]  # fmt: skip
 NUMBERS = [0, 1, 2, -1, -2, 3, 5, 100, 255, 256, 2**31 - 1, -(2**31), 2**62, -(2**62), 0.5, 1e-320]

@@ -9,6 +9,7 @@ from twinned import (
     GPWeights,
     NearestAnchors,
     NearestPairs,
+    NeuralTraining,
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
     TwinRegressor,
@@ -264,7 +265,11 @@ def test_gp_weights_with_nearest_anchors_of_another_metric(data):
 def test_the_neural_twin(data):
     X, y = data
     near = NearestAnchors(5, metric="learned")
-    options = {"n_members": 1, "n_folds": 1, "max_steps": 20, "random_state": 0}
+    options = {
+        "n_members": 1,
+        "training": NeuralTraining(n_folds=1, max_steps=20),
+        "random_state": 0,
+    }
     pairs = NearestPairs(4, "learned")
     twin = TwinNeuralRegressor((8,), anchors=near, pairs=pairs, **options).fit(X, y)
     assert np.isfinite(twin.predict(X)).all()

@@ -15,7 +15,13 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from twinned import AutoTwinRegressor, NearestAnchors, TwinNeuralRegressor, TwinRegressor
+from twinned import (
+    AutoTwinRegressor,
+    NearestAnchors,
+    NeuralTraining,
+    TwinNeuralRegressor,
+    TwinRegressor,
+)
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.threads import limit_openmp, limit_threads
 
@@ -136,18 +142,18 @@ def test_libraries_that_are_loaded_later_are_limited(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 def test_a_device_of_one_thread_leaves_the_cores_of_the_process():
-    from twinned.models.neural.device import _limited_devices, on_device
+    from twinned.models.neural.device import limited_device, on_device
 
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores")
     import jax
 
     cores = os.sched_getaffinity(0)
-    device = _limited_devices.get(1)
+    device = limited_device(1)
     assert device is not None
-    assert device is _limited_devices.get(1)
+    assert device is limited_device(1)
     assert device not in jax.devices()
-    assert _limited_devices.get(len(cores)) is None
+    assert limited_device(len(cores)) is None
     with on_device("auto", None):
         assert jax.numpy.ones(2).devices() == {device}
     with on_device("cpu", -1):
@@ -187,7 +193,9 @@ def most_runnable_threads(function):
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 def test_networks_are_trained_on_one_thread():
-    twin = TwinNeuralRegressor((64, 64), n_members=2, max_steps=200, random_state=0)
+    twin = TwinNeuralRegressor(
+        (64, 64), n_members=2, training=NeuralTraining(max_steps=200), random_state=0
+    )
     twin.fit(X, y)  # compile
     assert most_runnable_threads(lambda: twin.fit(X, y)) < 0.2
 

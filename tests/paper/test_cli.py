@@ -120,14 +120,14 @@ def test_stored_numbers_are_those_of_fitted_models(n_frequencies):
     """The formula against the arrays of fitted models."""
     import numpy as np
 
-    from twinned.neural import NeuralRegressor, TwinNeuralRegressor
+    from twinned.neural import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
 
     rng = np.random.RandomState(0)
     X, y = rng.normal(size=(20, 12)), rng.normal(size=20)  # 12: no column is padded
-    options = {"max_steps": 1, "n_folds": 1, "selection": "mean", "random_state": 0}
-    options |= {"embedding": 1.0 if n_frequencies else None, "n_frequencies": n_frequencies}
-    plain = NeuralRegressor(n_members=3, **options).fit(X, y)
-    twin = TwinNeuralRegressor(n_members=1, **options).fit(X, y)
+    training = NeuralTraining(max_steps=1, n_folds=1, selection="mean")
+    training.set_params(embedding=1.0 if n_frequencies else None, n_frequencies=n_frequencies)
+    plain = NeuralRegressor(n_members=3, training=training, random_state=0).fit(X, y)
+    twin = TwinNeuralRegressor(n_members=1, training=training, random_state=0).fit(X, y)
     n_plain = sum(value.size for value in plain._parameters.values())
     n_twin = sum(value.size for value in twin._parameters.values())
     assert count_stored_numbers(3, 12, n_frequencies)[0] == n_plain

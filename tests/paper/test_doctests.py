@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 MODULES = ["anchor_weights", "figures", "harness", "loop_relabelling", "member_predictions"]
-MODULES += ["conclusions.measured", "model_size", "records"]
+MODULES += ["conclusions.measured", "learned_weights", "model_size", "published", "records"]
 
 
 @pytest.mark.parametrize("name", MODULES)

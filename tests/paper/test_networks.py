@@ -11,7 +11,7 @@ from paper.records import Trial
 from twinned import NearestAnchors, SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.datasets import make_tf
 from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
-from twinned.neural import TwinNeuralRegressor
+from twinned.neural import NeuralTraining, TwinNeuralRegressor
 
 pytestmark = pytest.mark.slow
 
@@ -26,8 +26,9 @@ def few_rows(monkeypatch):
 
 @pytest.fixture(scope="module")
 def twins():
-    few = {"n_members": 3, "max_steps": 40, "n_folds": 1, "selection": "mean", "random_state": 0}
-    return TwinNeuralRegressor(**few).fit(*PARTS[0], X_val=PARTS[1][0], y_val=PARTS[1][1])
+    short = NeuralTraining(max_steps=40, n_folds=1, selection="mean")
+    twin = TwinNeuralRegressor(n_members=3, training=short, random_state=0)
+    return twin.fit(*PARTS[0], X_val=PARTS[1][0], y_val=PARTS[1][1])
 
 
 def rmse(predicted, known):
@@ -110,7 +111,7 @@ def test_errors_with_a_subset_of_anchors():
 )
 def test_a_trial_has_the_same_result_in_a_batch_and_alone(key, variant, monkeypatch):
     study = STUDIES[key]
-    short = {"max_epochs": 3, "patience": 3} if variant != "modern" else {"max_steps": 20}
+    short = {"max_epochs": 3, "patience": 3} if variant != "modern" else {"training__max_steps": 20}
     make = networks.make_estimator
     monkeypatch.setattr(
         networks, "make_estimator", lambda trial, kind: make(trial, kind).set_params(**short)

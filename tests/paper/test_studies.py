@@ -93,7 +93,9 @@ def test_a_quick_study_of_networks_is_one_short_program():
         assert len(batches(STUDIES[key], trials, together=True)) == 1
         whole = list_trials(STUDIES[key], "modern", ["TF"], [0])
         for own, steps in ((trials, QUICK_STEPS), (whole, None)):
-            assert {make_estimator(t, TwinNeuralRegressor).max_steps for t in own} == {steps}
+            assert {make_estimator(t, TwinNeuralRegressor).training.max_steps for t in own} == {
+                steps
+            }
 
 
 def test_an_unknown_variant_is_an_error(tmp_path):

@@ -1,6 +1,7 @@
 """Files of `AutoTwinRegressor`: equal after loading, refused where altered."""
 
 import pickle
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import twinned
-from twinned import AutoTwinRegressor, TwinNeuralRegressor, TwinRegressor
+from twinned import AutoTwinRegressor, NeuralTraining, TwinNeuralRegressor, TwinRegressor
 from twinned.estimators.blending.members import SIZES, TWIN_SIZES
 
 SMALL = ["ridge", "gp_matern", "gp_rbf", "extra_trees", "boosting", "tree_twin"]
@@ -34,7 +35,9 @@ def table():
 def blend(table):
     """A blend with a member of each kind."""
     X, y = table
-    network = TwinNeuralRegressor((4,), n_members=1, max_steps=5, fold_steps=5, n_frequencies=1)
+    network = TwinNeuralRegressor(
+        (4,), n_members=1, training=NeuralTraining(max_steps=5, fold_steps=5, n_frequencies=1)
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SIZES, "fast", SIZES["fast"]._replace(trees=3, boosting_iterations=3))
         patch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=3))
@@ -124,9 +127,9 @@ def test_log_target(table, saved):
 
 @pytest.mark.slow
 def test_all_members(table, saved, monkeypatch):
-    from twinned.models.neural.ensemble import EFFORTS
+    from twinned.models.neural.parameters import EFFORTS
 
-    fewest = EFFORTS["fast"]._replace(n_members=2, n_settings=2, max_steps=20)
+    fewest = replace(EFFORTS["fast"], blend_members=2, n_settings=2, max_steps=20)
     monkeypatch.setitem(EFFORTS, "fast", fewest)
     X, y = table
     model = AutoTwinRegressor(effort="fast", random_state=0).fit(X[:70], y[:70])

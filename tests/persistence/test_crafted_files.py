@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
-from twinned import TwinNeuralRegressor, TwinRegressor
+from twinned import NeuralTraining, TwinNeuralRegressor, TwinRegressor
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.persistence.archive import MODEL
 
@@ -306,7 +306,11 @@ def test_altered_value_of_a_twin(twin_file, value, path, match):
 @pytest.fixture(scope="module")
 def network_bytes(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("network") / "model.twin"
-    options = {"n_members": 2, "max_steps": 3, "fold_steps": 3, "n_folds": 2, "random_state": 0}
+    options = {
+        "n_members": 2,
+        "training": NeuralTraining(max_steps=3, fold_steps=3, n_folds=2),
+        "random_state": 0,
+    }
     twinned.save(TwinNeuralRegressor((4,), **options).fit(*data), path)
     return path.read_bytes()
 

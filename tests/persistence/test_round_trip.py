@@ -119,7 +119,6 @@ TWINS = [
     TwinRegressor(DummyRegressor()),
     TwinRegressor(HistGradientBoostingRegressor(max_iter=3), pair_features="concat"),
     TwinRegressor(RidgeCV(), weights=twinned.GPWeights()),
-    TwinRegressor(Ridge(), weights=twinned.FixedWeights(np.arange(1.0, 41.0))),
     TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(5, metric="learned"), n_jobs=2),
     TwinRegressor(TransformedTargetRegressor(Ridge(), func=np.arcsinh, inverse_func=np.sinh)),
     TwinRegressor(Ridge(), anchors=twinned.NearestAnchors(k=5)),

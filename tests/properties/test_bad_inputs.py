@@ -21,6 +21,7 @@ from twinned import (
     NearestAnchors,
     NearestPairs,
     NeuralRegressor,
+    NeuralTraining,
     RandomAnchors,
     RandomPairs,
     TwinNeuralRegressor,
@@ -47,7 +48,9 @@ def fitted_twin():
 
 @cache
 def fitted_neural(estimator):
-    return estimator((4,), n_members=1, n_folds=1, max_steps=2).fit(*table(0))
+    return estimator((4,), n_members=1, training=NeuralTraining(n_folds=1, max_steps=2)).fit(
+        *table(0)
+    )
 
 
 def draw_position(draw, X):
@@ -431,7 +434,6 @@ def test_bad_noise(noise):
         ("activation", "sine"),
         ("embedding", "waves"),
         ("embedding", -0.5),
-        ("optimizer", "sgd"),
         ("learning_rate", 0.0),
         ("learning_rate", "fast"),
         ("dropout", 1.0),
@@ -448,7 +450,9 @@ def test_bad_noise(noise):
 )
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
 def test_bad_neural_parameters(estimator, name, bad):
-    wrong = estimator((4,), n_members=2, max_steps=2).set_params(**{name: bad})
+    wrong = estimator((4,), n_members=2, training=NeuralTraining(max_steps=2))
+    of_training = name in wrong.training.get_params()
+    (wrong.training if of_training else wrong).set_params(**{name: bad})
     shown = shows(bad) if bad != (128, 0) else "0"
     check_raises(lambda: wrong.fit(*table(0)), shown)
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
@@ -42,7 +42,13 @@ from twinned.pairing.weights import UniformWeights, WeightStrategy
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows, validate_training_rows
-from twinned.rows.validation import check_integer, check_n_jobs, check_real, restore_on_failure
+from twinned.rows.validation import (
+    check_integer,
+    check_n_jobs,
+    check_real,
+    draw_seed,
+    restore_on_failure,
+)
 
 
 class AutoTwinRegressor(BaseTwin):
@@ -203,7 +209,7 @@ class AutoTwinRegressor(BaseTwin):
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1):
             specs = self._check_parameters()
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
             data = validate_training_rows(
                 self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=False

@@ -53,6 +53,11 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             models[:] = [make()]
         return models[0]
 
+    @property
+    def has_single_target(self) -> bool:
+        """Whether y was one-dimensional in the fit."""
+        return self.anchors_y_.ndim == 1
+
     def _row_scale(self) -> RowScale | None:
         """The scale of the features that the model is fitted to, or None."""
         return None

@@ -1,23 +1,155 @@
-"""NeuralRegressor: an ensemble of plain networks, the baseline of the neural twin."""
+"""NeuralRegressor: an ensemble of plain networks, and what it shares with the neural twin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import copy
+from dataclasses import asdict
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.estimators.neural_base import BaseNeural
 from twinned.fitted.twin import check_predictions
-from twinned.models.memory import map_row_blocks
+from twinned.models.memory import map_row_blocks, parse_memory_limit
 from twinned.models.neural.difference_model import PlainNetworks
+from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
+from twinned.models.neural.network import Shape
+from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
+from twinned.models.threads import limit_threads
 from twinned.rows.dask import is_dask, predict_lazily
-from twinned.rows.schema import Floats
-from twinned.rows.validation import check_bool, validate_table
+from twinned.rows.schema import TableSchema
+from twinned.rows.validation import check_bool, restore_on_failure, validate_table
 
-Result = TypeVar("Result")
+
+class BaseNeural(BaseEstimator):
+    """An ensemble of networks, of differences or of y itself: what both estimators share."""
+
+    is_twin = False
+
+    def __init__(
+        self,
+        hidden_sizes=(128, 128),
+        *,
+        effort="balanced",
+        n_members=None,
+        training=None,
+        categorical_features="from_dtype",
+        device="auto",
+        n_jobs=None,
+        memory_limit="512MB",
+        random_state=None,
+        verbose=0,
+    ):
+        self.hidden_sizes = hidden_sizes
+        self.effort = effort
+        self.n_members = n_members
+        self.training = training
+        self.categorical_features = categorical_features
+        self.device = device
+        self.n_jobs = n_jobs
+        self.memory_limit = memory_limit
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, y_lower=None, y_upper=None):
+        """Train the members and select among them.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_samples, n_features)
+            The training points.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Their values.
+        sample_weight : array of shape (n_samples,), default=None
+            Weights of the rows. The weight of a pair is the product of two, that of an anchor is
+            its own.
+        X_val, y_val : like X and y, default=None
+            Validation set for early stopping and selection, instead of held-out rows.
+        y_lower, y_upper : arrays of shape (n_samples,), default=None
+            Bounds of censored rows, whose y is NaN, as in `TwinRegressor`. The loss of a pair with
+            a censored row, or of a censored row itself, is the squared distance of its prediction
+            to the interval that the bounds leave. Censored rows are no anchors.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_problem(X, y, sample_weight, X_val, y_val, y_lower, y_upper)
+
+    def fit_with_folds(self, X, y, sample_weight, fold_of_row, **bounds):
+        """Fit with the fold of each row given, for comparable out-of-fold predictions."""
+        return self._fit_problem(X, y, sample_weight, fold_of_row=fold_of_row, **bounds)
+
+    def _fit_problem(self, *data, **options):
+        with restore_on_failure(self), limit_threads(self.n_jobs):
+            problem = build_problem(self, *data, **options)
+            self.set_networks(problem, fit_problems([problem])[0])
+        return self
+
+    def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
+        """Set the fitted attributes from networks that were trained on a problem of this estimator.
+
+        `twinned.neural.fit_many` trains many problems at once; other trainings of the same networks
+        may use it, too.
+        """
+        self._parameters = ensemble.networks.parameters
+        self._gates = ensemble.networks.gates
+        self._shape = asdict(ensemble.networks.shape)
+        self._scale = tuple(problem.scale)
+        self._schema = problem.table.schema
+        self.selected_features_ = problem.selected
+        self._one_dimensional = problem.table.y.ndim == 1
+        self.member_weights_ = ensemble.weights
+        self.n_members_ = ensemble.n_members
+        self.learning_curve_ = ensemble.learning_curve
+        out_of_fold = ensemble.out_of_fold
+        if out_of_fold is not None and self._one_dimensional:
+            out_of_fold = out_of_fold[:, 0]
+        self.out_of_fold_prediction_ = out_of_fold
+
+    @property
+    def schema_(self) -> TableSchema:
+        """Kinds and categories of the features."""
+        return self._schema
+
+    @property
+    def has_single_target(self) -> bool:
+        """Whether y was one-dimensional in the fit."""
+        return self._one_dimensional
+
+    def with_members(self, weights):
+        """A copy of the fitted model with the members of positive weight."""
+        used = np.flatnonzero(weights)
+        other = copy.copy(self)
+        other._parameters = {name: value[used] for name, value in self._parameters.items()}
+        other._gates = self._gates[used]
+        other.member_weights_ = weights[used] / weights[used].sum()
+        other.n_members_ = len(used)
+        for measured in {"intervals_", "applicability_"} & vars(other).keys():
+            delattr(other, measured)
+        return other
+
+    def networks(self, kind):
+        """The trained networks as a model of this class."""
+        selected = self.selected_features_
+        is_complete = len(selected) == self._schema.n_features
+        return kind(
+            shape=Shape(**self._shape),
+            parameters=self._parameters,
+            gates=self._gates,
+            scale=Scale(*self._scale),
+            member_weights=self.member_weights_,
+            device=self.device,
+            n_jobs=self.n_jobs,
+            memory_limit=parse_memory_limit(self.memory_limit),
+            columns=None if is_complete else self._schema.encoded_columns(selected),
+        )
 
 
 class NeuralRegressor(RegressorMixin, BaseNeural):
@@ -29,27 +161,61 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
 
     Parameters
     ----------
-    {shared parameters}
+    hidden_sizes : sequence of int, default=(128, 128)
+        The widths of the hidden layers.
+    effort : {"fast", "balanced", "thorough"}, default="balanced"
+        Sets the values for None of `n_members` (3, 7, 14) and of the steps, folds and pairs of
+        `training`, and the number of settings (3, 6, 8; at most `n_members`).
+    n_members : int or None, default=None
+        Number of networks of the ensemble, which are trained on all rows.
+    training : NeuralTraining or None, default=None
+        Details of the training, such as `NeuralTraining(max_steps=500, learning_rate=1e-3)`; None
+        is what `effort` sets. They are searched as `training__learning_rate`.
+    categorical_features : {"from_dtype"}, list or None, default="from_dtype"
+        As in `TwinRegressor`; categories are one-hot encoded. A missing number is replaced by the
+        median of the training rows, and a further input marks it where training rows have missing
+        values of the feature; missing and new categories are one further category.
+    device : {"auto", "cpu", "gpu"}, default="auto"
+        Where to train and predict.
+    n_jobs : int or None, default=None
+        Number of threads for training, the neighbor search and the blocks of `predict`. None means
+        1, and −1 all cores. Compilation, which comes first, may use more, and so may networks on
+        systems other than Linux.
+    memory_limit : int, str or None, default="512MB"
+        Bounds the memory of the blocks of `predict`: bytes, a string such as `"512MB"`, or None.
+    random_state : int, RandomState or None, default=None
+        Seed; the same seed on the same machine gives the same bits.
+    verbose : int, default=0
+        1 shows a progress bar while training.
 
     Attributes
     ----------
     n_features_in_, feature_names_in_
         As in scikit-learn.
-    {shared attributes}
+    n_members_ : int
+        Number of networks of the ensemble.
+    member_weights_ : ndarray
+        The weights of the members that are used; they sum to one.
+    selected_features_ : ndarray
+        Indices of the features that the members use (`max_features` of `NeuralTraining`).
+    learning_curve_ : ndarray of shape (n_networks, n_checks)
+        Error of the held-out rows of each network that holds out rows.
+    out_of_fold_prediction_ : ndarray like y, or None
+        Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
+        where all networks diverged. None with a single validation set. The networks that predict
+        a row select their features and learn their relevance without it.
 
     Examples
     --------
     >>> from twinned import NeuralRegressor
     >>> from twinned.datasets import make_tf
     >>> X, y = make_tf(80, random_state=0)
-    >>> model = NeuralRegressor((16,), n_members=2, max_steps=50, random_state=0).fit(X, y)
+    >>> model = NeuralRegressor((16,), effort="fast", n_members=2, random_state=0).fit(X, y)
     >>> model.predict(X).shape
     (80,)
     """
 
-    _twin = False
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X, return_std=False):
         """Predict by the weighted mean over the members.
 
         Parameters
@@ -71,7 +237,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
             return predict_lazily(self, X, return_std, n_outputs)
         weights = self.member_weights_[:, None, None]
 
-        def mean_and_std(members: Floats) -> tuple[Floats, Floats]:
+        def mean_and_std(members):
             mean = (weights * members).sum(axis=0)
             return mean, np.sqrt((weights * (members - mean) ** 2).sum(axis=0))
 
@@ -81,7 +247,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         )
         return (mean, std) if return_std else mean
 
-    def predict_members(self, X: Any) -> Floats:
+    def predict_members(self, X):
         """Predict by each member that has a weight.
 
         Parameters
@@ -97,20 +263,30 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
         check_is_fitted(self)
         return self._shaped(np.concatenate(self._map_members(lambda block: block, X), axis=1))
 
-    def _map_members(self, function: Callable[[Floats], Result], X: Any) -> list[Result]:
+    def plain_networks(self) -> PlainNetworks:
+        """The trained networks."""
+        return self.networks(PlainNetworks)
+
+    def predict_encoded(self, matrix):
+        """(row, output): predictions of encoded rows."""
+        networks = self.plain_networks()
+        members = networks.predict(networks.scale.transform(self._schema.to_rows(matrix)))
+        return np.tensordot(networks.member_weights, members, axes=1)
+
+    def _map_members(self, function, X):
         """Apply a function to blocks (member, query, output) of the members' predictions."""
         matrix, schema = validate_table(
             self, X, self._schema, allow_nan=True, pair_dtype=np.dtype(np.float64)
         )
-        networks = self._networks(PlainNetworks)
+        networks = self.plain_networks()
 
-        def one_block(rows: slice) -> Result:
+        def one_block(rows):
             queries = networks.scale.transform(schema.to_rows(matrix[rows]))
             return function(networks.predict(queries))
 
         n_rows = networks.queries_per_block(self.n_jobs)
         return map_row_blocks(one_block, len(matrix), n_rows, self.n_jobs)
 
-    def _shaped(self, values: Floats) -> Floats:
+    def _shaped(self, values):
         """Drop the output axis where y had none."""
         return values[..., 0] if self._one_dimensional else values

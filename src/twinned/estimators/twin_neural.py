@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from inspect import signature
-from typing import Any
-
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.neural import NeuralRegressor
-from twinned.estimators.neural_base import BaseNeural
+from twinned.estimators.neural import BaseNeural
 from twinned.fitted.anchors import Anchors
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
-from twinned.models.neural.fixed_anchor import plain_parameters
 from twinned.models.neural.problem import Scale, TrainingProblem
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
-from twinned.rows.validation import check_integer
 
 
 class TwinNeuralRegressor(BaseNeural, BaseTwin):
@@ -31,7 +23,13 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
 
     Parameters
     ----------
-    {shared parameters}
+    hidden_sizes : sequence of int, default=(128, 128)
+        The widths of the hidden layers.
+    effort : {"fast", "balanced", "thorough"}, default="balanced"
+        Sets the values for None of `n_members` (3, 7, 14) and of the steps, folds and pairs of
+        `training`, and the number of settings (3, 6, 8; at most `n_members`).
+    n_members : int or None, default=None
+        Number of networks of the ensemble, which are trained on all rows.
     pairs : {"auto", "all"}, int or strategy, default="auto"
         The pairs to train on. `"auto"` is `"all"`: pairs are drawn while training and never
         stored, so n² of them cost no more than a few.
@@ -42,6 +40,25 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     loop_weight : float, default=0.0
         Weight of the loop loss: differences around loops of three points must sum to zero. If it
         is positive, rows with y = NaN are unlabelled, and loops include them.
+    training : NeuralTraining or None, default=None
+        Details of the training, such as `NeuralTraining(max_steps=500, learning_rate=1e-3)`; None
+        is what `effort` sets. They are searched as `training__learning_rate`.
+    categorical_features : {"from_dtype"}, list or None, default="from_dtype"
+        As in `TwinRegressor`; categories are one-hot encoded. A missing number is replaced by the
+        median of the training rows, and a further input marks it where training rows have missing
+        values of the feature; missing and new categories are one further category.
+    device : {"auto", "cpu", "gpu"}, default="auto"
+        Where to train and predict.
+    n_jobs : int or None, default=None
+        Number of threads for training, the neighbor search and the blocks of `predict`. None means
+        1, and −1 all cores. Compilation, which comes first, may use more, and so may networks on
+        systems other than Linux.
+    memory_limit : int, str or None, default="512MB"
+        Bounds the memory of the blocks of `predict`: bytes, a string such as `"512MB"`, or None.
+    random_state : int, RandomState or None, default=None
+        Seed; the same seed on the same machine gives the same bits.
+    verbose : int, default=0
+        1 shows a progress bar while training.
 
     Attributes
     ----------
@@ -49,127 +66,96 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         As in `TwinRegressor`.
     n_pairs_ : int
         Number of pairs of distinct rows that training draws from, mirror images counted.
-    {shared attributes}
+    n_members_ : int
+        Number of networks of the ensemble.
+    member_weights_ : ndarray
+        The weights of the members that are used; they sum to one.
+    selected_features_ : ndarray
+        Indices of the features that the members use (`max_features` of `NeuralTraining`).
+    learning_curve_ : ndarray of shape (n_networks, n_checks)
+        Error of the held-out rows of each network that holds out rows.
+    out_of_fold_prediction_ : ndarray like y, or None
+        Out-of-fold prediction of each training row; NaN for rows without a label or a weight, and
+        where all networks diverged. None with a single validation set. The networks that predict
+        a row select their features and learn their relevance without it.
 
     Examples
     --------
-    >>> from twinned import TwinNeuralRegressor
+    >>> from twinned import NeuralTraining, TwinNeuralRegressor
     >>> from twinned.datasets import make_tf
     >>> X, y = make_tf(80, random_state=0)
-    >>> twin = TwinNeuralRegressor((32, 32), n_members=2, max_steps=400, random_state=0)
+    >>> short = NeuralTraining(max_steps=400)
+    >>> twin = TwinNeuralRegressor((32, 32), n_members=2, training=short, random_state=0)
     >>> mean, std = twin.fit(X[:60], y[:60]).predict(X[60:], return_std=True)
     >>> float(np.abs(mean - y[60:]).mean() / y[60:].std()) < 0.2
     True
     """
 
     symmetric = True
-    _twin = True
+    is_twin = True
 
     def __init__(
         self,
-        hidden_sizes: Sequence[int] = (128, 128),
+        hidden_sizes=(128, 128),
         *,
-        effort: str = "balanced",
-        n_members: int | None = None,
-        max_steps: int | None = None,
-        batch_size: int | None = None,
-        n_folds: int | None = None,
-        fold_steps: int | None = None,
-        pairs: Any = "auto",
-        anchors: Any = "all",
-        weights: Any = "uniform",
-        activation: str = "silu",
-        embedding: str | float | None = "auto",
-        n_frequencies: int | None = None,
-        max_features: int | None = 240,
-        learning_rate: float | None = None,
-        dropout: float | None = None,
-        weight_decay: float | None = None,
-        optimizer: str = "adamw",
-        loop_weight: float = 0.0,
-        validation_fraction: float = 0.1,
-        selection: str = "greedy",
-        recipe: str = "modern",
-        scaling: str = "auto",
-        max_epochs: int | None = None,
-        patience: int | None = None,
-        categorical_features: Any = "from_dtype",
-        device: str = "auto",
-        n_jobs: int | None = None,
-        memory_limit: int | str | None = "512MB",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        given = locals()
-        super().__init__(**{name: given[name] for name in signature(BaseNeural).parameters})
+        effort="balanced",
+        n_members=None,
+        pairs="auto",
+        anchors="all",
+        weights="uniform",
+        loop_weight=0.0,
+        training=None,
+        categorical_features="from_dtype",
+        device="auto",
+        n_jobs=None,
+        memory_limit="512MB",
+        random_state=None,
+        verbose=0,
+    ):
+        super().__init__(
+            hidden_sizes,
+            effort=effort,
+            n_members=n_members,
+            training=training,
+            categorical_features=categorical_features,
+            device=device,
+            n_jobs=n_jobs,
+            memory_limit=memory_limit,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.pairs = pairs
         self.anchors = anchors
         self.weights = weights
         self.loop_weight = loop_weight
 
-    def _set_fitted(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
-        super()._set_fitted(problem, ensemble)
+    def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
+        """Set the fitted attributes from trained networks, and store the anchors."""
+        super().set_networks(problem, ensemble)
         table = problem.table
         self.n_pairs_ = problem.n_pairs
         self._pair_dtype = np.dtype(np.float64)
-        known, bounds = table.known, table.bounds
-        rows = as_anchor_strategy(self.anchors).store(
-            len(known), np.random.RandomState(problem.seed)
+        n_known, rng = len(table.known), np.random.RandomState(problem.seed)
+        stored = as_anchor_strategy(self.anchors).store(n_known, rng)
+        rows = table.known[check_stored(stored, n_known)]
+        anchors, bounds = table.take(rows), table.bounds
+        self._set_anchors(
+            Anchors(
+                table.schema,
+                anchors.matrix,
+                anchors.y,
+                anchors.weight,
+                anchors.labels,
+                self._row_scale(),
+                None if bounds is None else table.matrix[bounds.censored],
+                problem.learned_metric,
+                self.n_jobs,
+            ),
+            anchors.table_rows,
         )
-        rows = known[check_stored(rows, len(known))]
-        labels = table.labels
-        anchors = Anchors(
-            table.schema,
-            table.matrix[rows],
-            table.target[rows],
-            None if table.weight is None else table.weight[rows],
-            None if labels is None else [labels[i] for i in rows],
-            self._row_scale(),
-            None if bounds is None else table.matrix[bounds.censored],
-            problem.learned_metric,
-            self.n_jobs,
-        )
-        self._set_anchors(anchors, table.indices[rows])
-
-    def substitute_anchor(self, anchor: int) -> NeuralRegressor:
-        """Return the plain networks that this twin is for one fixed anchor.
-
-        Parameters
-        ----------
-        anchor : int
-            A row of `anchors_X_`.
-
-        Returns
-        -------
-        NeuralRegressor
-            Fitted, of twice the width: its prediction is this anchor's estimate.
-        """
-        check_is_fitted(self)
-        check_integer("anchor", anchor, 0)
-        if anchor >= len(self.anchors_X_):
-            raise ValueError(f"anchor must be below {len(self.anchors_X_)}, not {anchor!r}.")
-        model = self._make_model()
-        shape, row = model.shape, model.matrix(self._anchors.rows.take([anchor]))[0]
-        plain = NeuralRegressor(
-            **{name: getattr(self, name) for name in NeuralRegressor().get_params()}
-        )
-        plain.hidden_sizes = tuple(2 * width for width in shape.hidden_sizes)
-        plain._parameters = plain_parameters(
-            shape,
-            model.parameters,
-            model.gates,
-            row,
-            model.scale.transform_y(self.anchors_y_.reshape(len(self.anchors_y_), -1)[anchor]),
-        )
-        plain._shape = shape._replace(hidden_sizes=plain.hidden_sizes, twin=False)._asdict()
-        same = ("_gates", "_scale", "_schema", "_one_dimensional", "member_weights_", "n_members_")
-        for name in (*same, "selected_features_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(plain, name, getattr(self, name))
-        return plain
 
     def _make_model(self) -> NeuralDifferenceModel:
-        return self._networks(NeuralDifferenceModel)
+        return self.networks(NeuralDifferenceModel)
 
     def _row_scale(self) -> Scale:
         return Scale(*self._scale)

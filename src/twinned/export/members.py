@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.members import FittedMember
-from twinned.export.fitted_state import read_members, read_schema
+from twinned.export.model_parts import read_schema
 from twinned.rows.schema import ORDINAL
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.neural_base import BaseNeural
+from twinned.estimators.neural import BaseNeural
 from twinned.models.greedy_selection import greedy_selection
 from twinned.pairing.weights import simplex_least_squares
 from twinned.rows.neighbors import Indices
@@ -194,7 +194,9 @@ def fit_weights(gram: Floats, shrinkage: float) -> Floats:
     return simplex_least_squares(root)
 
 
-def thin_members(model: BaseNeural, n_members: int, X: object = None, y: object = None) -> BaseNeural:
+def thin_members(
+    model: BaseNeural, n_members: int, X: object = None, y: object = None
+) -> BaseNeural:
     """Choose the networks of an ensemble that predict as all of them do.
 
     Members are counted greedily, with replacement, by the squared distance of their mean from the
@@ -220,12 +222,12 @@ def thin_members(model: BaseNeural, n_members: int, X: object = None, y: object 
 
     Examples
     --------
-    >>> from twinned import TwinNeuralRegressor
+    >>> from twinned import NeuralTraining, TwinNeuralRegressor
     >>> from twinned.datasets import make_tf
     >>> from twinned.export import thin_members
     >>> X, y = make_tf(60, random_state=0)
-    >>> options = {"n_members": 4, "max_steps": 20, "n_folds": 1, "selection": "mean"}
-    >>> twin = TwinNeuralRegressor((8,), **options, random_state=0)
+    >>> short = NeuralTraining(max_steps=20, n_folds=1, selection="mean")
+    >>> twin = TwinNeuralRegressor((8,), n_members=4, training=short, random_state=0)
     >>> small = thin_members(twin.fit(X, y), 2)
     >>> small.n_members_, len(small.member_weights_)
     (2, 2)
@@ -268,7 +270,7 @@ def _choose_members(errors: Floats, n_members: int) -> Floats:
     gram = errors.T @ errors
     chosen = choose_anchors(gram, n_members)
     weights = np.zeros(len(gram))
-    weights[chosen] = greedy_selection(errors[:, chosen], 20, 1e-9, stop_early=False)
+    weights[chosen] = greedy_selection(errors[:, chosen])
     # a chosen member that the selection drops still lowers the variance of new rows
     weights[chosen] = 0.5 * weights[chosen] + 0.5 / n_members
     return weights

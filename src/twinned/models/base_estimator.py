@@ -142,3 +142,13 @@ def early_stopping_fraction(base: Any, n_pairs: int) -> float | None:
             stacklevel=4,
         )
     return None
+
+
+def set_unset_seeds(estimator, draw):
+    """Set each `random_state` of an estimator and its parts that is None to `draw()`."""
+    unset = [
+        name
+        for name, value in sorted(estimator.get_params().items())
+        if name.endswith("random_state") and value is None
+    ]
+    return estimator.set_params(**{name: draw() for name in unset})

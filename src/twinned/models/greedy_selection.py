@@ -8,7 +8,7 @@ from twinned.rows.schema import Floats
 
 
 def greedy_selection(
-    errors: Floats, max_rounds: int, least_gain: float, *, stop_early: bool
+    errors: Floats, max_rounds: int = 20, least_gain: float = 1e-9, *, stop_early: bool = False
 ) -> Floats:
     """Weights of models by greedy selection with replacement.
 
@@ -19,11 +19,11 @@ def greedy_selection(
     ----------
     errors : ndarray of shape (n_rows, n_models)
         Out-of-fold errors, each multiplied by the square root of the weight of its row.
-    max_rounds : int
+    max_rounds : int, default=20
         Maximum number of rounds.
-    least_gain : float
+    least_gain : float, default=1e-9
         Relative decrease of the squared error below which a round does not count as better.
-    stop_early : bool
+    stop_early : bool, default=False
         Whether the first round that is not better ends the selection. Otherwise a later one may
         still be the best of all.
 

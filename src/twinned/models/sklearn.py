@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from twinned._compat import is_search
+from twinned.models.base_estimator import set_unset_seeds
 from twinned.models.lightgbm import LazyPairMatrix, fit_in_blocks
 from twinned.models.protocol import AnchoredModel
 from twinned.models.threads import count_threads, limit_threads
@@ -23,6 +24,7 @@ from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import pair_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
+from twinned.rows.validation import draw_seed
 
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
 _BLOCK_BYTES = 8_000_000
@@ -77,10 +79,7 @@ def fit_on_pairs(
     base = clone(base)
     parameters = base.get_params()
     if rng is not None:
-        seeds = [name for name in sorted(parameters) if name.endswith("random_state")]
-        base.set_params(
-            **{name: rng.randint(2**31 - 1) for name in seeds if parameters[name] is None}
-        )
+        set_unset_seeds(base, lambda: draw_seed(rng))
     if is_search(base):
         folds = pair_folds(base.cv, training.first, training.second, training.y, training.groups)
         base.set_params(cv=folds)

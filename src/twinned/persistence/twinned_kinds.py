@@ -95,14 +95,14 @@ def _build_networks(model: Any, state: State, at: At) -> None:
     at.bind("output", shape["n_outputs"])
     n_inputs = len(table.encoded_columns(state["selected_features_"]))
     at.ensure(0 < n_inputs <= shape["n_features"], "has fewer inputs than features")
-    at.ensure(shape["twin"] == model._twin, "is a network of another kind")
+    at.ensure(shape["twin"] == model.is_twin, "is a network of another kind")
     flat = shape["n_outputs"] == 1 or not state["_one_dimensional"]
     at.ensure(flat and shape["hidden_sizes"], "has other outputs, or no hidden layer")
     found = {name: own.shape for name, own in state["_parameters"].items()}
     expected = _parameter_shapes(shape, len(state["_gates"]))
     at.ensure(found == expected, "has network parameters of other shapes")
     set_attributes(model, {**state, "_schema": table}, at)
-    if model._twin:
+    if model.is_twin:
         at.ensure((state["anchors_y_"].ndim == 1) == model._one_dimensional, "has other outputs")
         _build_twin(model, {**state, "_schema": table, "_pair_dtype": np.dtype(np.float64)}, at)
 

@@ -159,7 +159,8 @@ def _decode_estimator(name: str, params: Json, at: At) -> Any:
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
     values = decode(params, at / "params", fitted=False)
     known = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
-    at.ensure(known, f"has parameters that {name} does not have")
+    advice = "fit and save the model again with this version of twinned"
+    at.ensure(known, f"has parameters that {name} does not have; {advice}")
     at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
     if (n_jobs := values.get("n_jobs")) is not None:
         verify(n_jobs, "int", at / "n_jobs")

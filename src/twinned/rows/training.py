@@ -101,6 +101,8 @@ class TrainingRows:
     fold: Indices | None = None  # (row,): the fold that holds out each row
     table_rows: Indices | None = None  # (row,): indices in the table given
     labels: list[Any] | None = None  # (row,): those of the index of the table
+    n_table_rows: int = 0
+    unlabelled: Floats | None = None  # (row, feature): further rows of the table, without y
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -114,6 +116,11 @@ class TrainingRows:
     def targets(self) -> Floats:
         """(row,) or (row, output): y for a model, of a single output flat."""
         return self.y[:, 0] if self.y.ndim == 2 and self.y.shape[1] == 1 else self.y
+
+    @property
+    def outputs(self) -> Floats:
+        """(row, output)."""
+        return self.y.reshape(len(self), -1)
 
     @property
     def n_outputs(self) -> int:
@@ -174,6 +181,7 @@ def validate_training_rows(
     *,
     pair_dtype: np.dtype[Any],
     multi_output: bool,
+    unlabelled: bool = False,
 ) -> TrainingRows:
     """Validate the arguments of `fit`.
 
@@ -188,6 +196,8 @@ def validate_training_rows(
         Type of the differences of features, which must be finite.
     multi_output : bool
         Whether y may have several outputs.
+    unlabelled : bool, default=False
+        Whether rows may have no target; their y is NaN.
 
     Returns
     -------
@@ -204,7 +214,9 @@ def validate_training_rows(
     weight = check_sample_weight(sample_weight, len(matrix))
     bounds = None
     if y_lower is None and y_upper is None:
-        target = validate_target(estimator, y, len(matrix), multi_output=multi_output)
+        target = validate_target(
+            estimator, y, len(matrix), multi_output=multi_output, unlabelled=unlabelled
+        )
     else:
         bounds = validate_bounds(estimator, y, y_lower, y_upper, len(matrix), weight)
         target = bounds.limits()
@@ -217,6 +229,7 @@ def validate_training_rows(
         None if groups is None else np.asarray(groups),
         table_rows=np.arange(len(matrix)),
         labels=storable_labels(row_labels(X)),
+        n_table_rows=len(matrix),
     )
 
 

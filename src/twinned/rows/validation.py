@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from twinned._compat import num_samples
@@ -68,6 +68,11 @@ def check_bool(name: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, not {value!r}.")
     return bool(value)
+
+
+def draw_seed(random_state: Any) -> int:
+    """Draw a seed from a seed, a generator or None, as scikit-learn has them."""
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def check_n_jobs(n_jobs: object) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from twinned import NeuralRegressor, TwinNeuralRegressor
+from twinned import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
 from twinned.export import to_c
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -94,19 +94,23 @@ def queries():
     return 1.2 * make_rows(160, seed=1)[0].astype(np.float32).astype(np.float64)
 
 
-OPTIONS = {"max_steps": 60, "n_folds": 1, "selection": "mean", "random_state": 0}
+TRAINING = {"max_steps": 60, "n_folds": 1, "selection": "mean"}
 
 
 @pytest.fixture(scope="session")
 def neural_twin(training_rows):
     """Members with and without periodic embedding."""
-    twin = TwinNeuralRegressor((12, 8), n_members=3, n_frequencies=4, **OPTIONS)
+    twin = TwinNeuralRegressor(
+        (12, 8), n_members=3, training=NeuralTraining(n_frequencies=4, **TRAINING), random_state=0
+    )
     return twin.fit(*training_rows)
 
 
 @pytest.fixture(scope="session")
 def plain_networks(training_rows):
-    return NeuralRegressor((12,), n_members=2, n_frequencies=4, **OPTIONS).fit(*training_rows)
+    return NeuralRegressor(
+        (12,), n_members=2, training=NeuralTraining(n_frequencies=4, **TRAINING), random_state=0
+    ).fit(*training_rows)
 
 
 def with_activation(model, activation):

@@ -22,14 +22,15 @@ from sklearn.tree import DecisionTreeRegressor
 
 from tests.export.c.conftest import (
     ADDRESS_SANITIZER,
-    OPTIONS,
     SANITIZERS,
+    TRAINING,
     WARNINGS,
     with_activation,
 )
 from twinned import (
     NearestAnchors,
     NeuralRegressor,
+    NeuralTraining,
     TwinNeuralRegressor,
     TwinRegressor,
     conformal,
@@ -167,7 +168,9 @@ def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
     names = pd.Categorical.from_codes(np.where(np.isnan(codes), -1, codes).astype(int), list("uvw"))
     X = pd.DataFrame({"a": numbers[:, 0], "kind": names, "b": numbers[:, 1]})
     kind = TwinNeuralRegressor if twin else NeuralRegressor
-    model = kind((12, 8), n_members=2, n_frequencies=2, **OPTIONS).fit(X[:60], y[:60])
+    model = kind(
+        (12, 8), n_members=2, training=NeuralTraining(n_frequencies=2, **TRAINING), random_state=0
+    ).fit(X[:60], y[:60])
     assert model._schema.marked == [0]
     rows = np.column_stack([numbers[:, 0], codes, numbers[:, 1]])
     assert_close(run_c(model, rows, flags=SANITIZERS), model, X)
@@ -191,7 +194,9 @@ def test_interval_without_calibration(boosted, queries, run_c):
 def test_features_far_from_zero(training_rows, queries, run_c, neural_twin):
     X, y = training_rows
     shift = np.float64(np.float32(1000.0))
-    twin = type(neural_twin)((8,), n_members=1, max_steps=20, n_folds=1, random_state=0)
+    twin = type(neural_twin)(
+        (8,), n_members=1, training=NeuralTraining(max_steps=20, n_folds=1), random_state=0
+    )
     twin.fit((X + shift).astype(np.float32).astype(float), y)
     rows = (queries + shift).astype(np.float32).astype(float)
     assert_close(run_c(twin, rows), twin, rows)

@@ -1,12 +1,18 @@
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from twinned import NearestAnchors, NeuralRegressor, TwinNeuralRegressor
+from twinned import NearestAnchors, NeuralRegressor, NeuralTraining, TwinNeuralRegressor
 from twinned.export.onnx.graph import DOUBLE, FLOAT
 from twinned.export.onnx.twins import _activate
 from twinned.models.neural.network import ACTIVATIONS
 
-SMALL = {"hidden_sizes": (8, 6), "n_members": 2, "n_folds": 1, "max_steps": 20, "random_state": 0}
+SMALL = {
+    "hidden_sizes": (8, 6),
+    "n_members": 2,
+    "training": NeuralTraining(n_folds=1, max_steps=20),
+    "random_state": 0,
+}
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -22,13 +28,17 @@ def test_activations(evaluate, rng, activation):
 
 def test_plain_networks_of_two_outputs(check, rows):
     X, y, new = rows
-    model = NeuralRegressor(embedding=1.0, **SMALL).fit(X, np.column_stack([y, X[:, 0]]))
+    model = (
+        clone(NeuralRegressor(**SMALL))
+        .set_params(training__embedding=1.0)
+        .fit(X, np.column_stack([y, X[:, 0]]))
+    )
     check(model, new, 5e-6, 5e-6)
 
 
 def test_twins_of_selected_features(check, rows):
     X, y, new = rows
-    twin = TwinNeuralRegressor(max_features=2, **SMALL).fit(X, y + 1e4)
+    twin = clone(TwinNeuralRegressor(**SMALL)).set_params(training__max_features=2).fit(X, y + 1e4)
     assert twin._gates.any()
     check(twin, new, 5e-6, 5e-6)
     twin.set_params(anchors=NearestAnchors(3), weights="distance")

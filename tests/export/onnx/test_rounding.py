@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from twinned import NeuralRegressor, TwinRegressor
+from twinned import NeuralRegressor, NeuralTraining, TwinRegressor
 from twinned.export import to_onnx
 from twinned.export.onnx.runtime import (
     LARGEST_ROUNDING,
@@ -84,7 +84,9 @@ def test_rounding_is_before_the_scalers_of_a_pipeline(scaler, rng):
 
 def test_networks_without_stored_rows(rng):
     X, y = make_table(rng)
-    networks = NeuralRegressor((4,), n_members=1, max_steps=2, n_folds=1, random_state=0)
+    networks = NeuralRegressor(
+        (4,), n_members=1, training=NeuralTraining(max_steps=2, n_folds=1), random_state=0
+    )
     assert "density" in rounded_features(networks.fit(X, y))
     assert choose_dtype(networks.fit(X[["acid"]], y)) == "float32"
 

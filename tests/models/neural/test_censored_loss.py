@@ -4,19 +4,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from tests.models.neural.conftest import initial_parameters
-from twinned import NeuralRegressor, TwinNeuralRegressor
-from twinned.models.neural import counter_rng, training
+from twinned import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
+from twinned.models.neural import training
 from twinned.models.neural.network import Network, Shape
+from twinned.models.neural.padding import fold_in, integers
 from twinned.models.neural.problem import build_problem
 
 INF = np.inf
 SMALL = {
     "hidden_sizes": (16,),
     "n_members": 2,
-    "max_steps": 60,
-    "fold_steps": 30,
+    "training": NeuralTraining(max_steps=60, fold_steps=30),
     "random_state": 0,
 }
 
@@ -41,7 +42,7 @@ def test_loss_is_the_mean_square_of_distances_to_bounds(twin, bounds, rng):
     shape = Shape(3, 1, (8,), 0, "silu", twin)
     n_points, n_partners = 12, 2 if twin else 1
     config = training.TrainingConfig(
-        shape, n_points, n_partners, False, "adamw", censored=True, dropout=False
+        shape, n_points, n_partners, False, censored=True, dropout=False
     )
     key = jnp.uint32(5)
     parameters = initial_parameters(shape, key, jnp.int32(3), jnp.float32(0))
@@ -66,7 +67,7 @@ def test_loss_is_the_mean_square_of_distances_to_bounds(twin, bounds, rng):
     problem = problem._replace(X=jnp.asarray(X))
     loss = jax.jit(training.MemberTask(config, problem, member).loss)(parameters, key)
 
-    drawn = np.asarray(counter_rng.integers(counter_rng.fold_in(key, 1), jnp.int32(20), n_points))
+    drawn = np.asarray(integers(fold_in(key, 1), jnp.int32(20), n_points))
     network = Network(shape, parameters, jnp.float32(0))
 
     @jax.jit
@@ -97,8 +98,8 @@ def test_problem_has_scaled_bounds_and_known_rows_in_every_fold(rng):
     X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
     y_upper = np.where(np.arange(30) < 20, 1.0, np.nan)
     partial = np.where(np.arange(30) < 20, np.nan, y)
-    estimator = TwinNeuralRegressor(n_folds=5, **SMALL)
-    problem = build_problem(estimator, X, partial, y_upper=y_upper, twin=True)
+    estimator = clone(TwinNeuralRegressor(**SMALL)).set_params(training__n_folds=5)
+    problem = build_problem(estimator, X, partial, y_upper=y_upper)
     assert problem.is_censored.sum() == 20
     known = ~problem.is_censored
     np.testing.assert_array_equal(problem.bounds.lower[known], problem.y[known])
@@ -125,16 +126,10 @@ def test_networks_learn_that_values_are_beyond_a_limit(estimator, rng):
     X = rng.uniform(-1, 1, (80, 1))
     y = X[:, 0]
     low = y < 0
-    options = {**SMALL, "max_steps": 300, "fold_steps": 100}
+    options = {**SMALL, "training": NeuralTraining(max_steps=300, fold_steps=100)}
     model = estimator(**options).fit(X, np.where(low, np.nan, y), y_upper=np.where(low, 0.0, y))
     assert (model.predict(X[y < -0.3]) < 0.1).all()
     assert np.isfinite(model.out_of_fold_prediction_).all()
     if estimator is TwinNeuralRegressor:
         np.testing.assert_array_equal(model.anchor_rows_, np.flatnonzero(~low))
         np.testing.assert_array_equal(model.anchors_y_, y[~low])
-
-
-def test_training_of_the_paper_has_no_bounds(rng):
-    X, y = rng.normal(size=(10, 1)), rng.normal(size=10)
-    with pytest.raises(ValueError, match="recipe='modern'"):
-        TwinNeuralRegressor.as_published().fit(X, y, y_lower=y - 1, y_upper=y)

@@ -4,18 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from twinned import TwinNeuralRegressor
+from twinned import NeuralTraining, TwinNeuralRegressor
 from twinned.datasets import make_tf
-from twinned.models.neural import counter_rng, training
+from twinned.models.neural import training
 from twinned.models.neural.network import Network, Shape, initial_parameters
+from twinned.models.neural.padding import fold_in, integers
 
 X, y = (part.to_numpy() for part in make_tf(160, random_state=0))
 SMALL = {
     "hidden_sizes": (32, 32),
     "n_members": 2,
-    "n_folds": 1,
-    "max_steps": 600,
-    "batch_size": 64,
+    "training": NeuralTraining(n_folds=1, max_steps=600, batch_size=64),
     "random_state": 0,
 }
 
@@ -29,7 +28,7 @@ def half_labelled(n_labelled=30):
 @pytest.mark.slow
 def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     shape = Shape(4, 2, (8, 8), 0, "silu", True)
-    config = training.TrainingConfig(shape, 6, 4, False, "adamw", True)
+    config = training.TrainingConfig(shape, 6, 4, False, True)
     key = jnp.uint32(3)
     parameters = initial_parameters(shape, key, jnp.int32(4), jnp.float32(0))
     features = np.random.RandomState(0).normal(size=(20, 4)).astype(np.float32)
@@ -49,9 +48,7 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     )
     fast = training.MemberTask(config, problem, member).loop_loss(parameters, key)
 
-    rows = np.asarray(
-        loop_rows[counter_rng.integers(counter_rng.fold_in(key, 5), jnp.int32(20), 6)]
-    )
+    rows = np.asarray(loop_rows[integers(fold_in(key, 5), jnp.int32(20), 6)])
 
     network = Network(shape, parameters, jnp.float32(0))
 
@@ -68,13 +65,9 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["modern", "published"])
-def test_loops_through_unlabelled_rows_become_consistent(recipe):
-    make = TwinNeuralRegressor if recipe == "modern" else TwinNeuralRegressor.as_published
-    published = {"hidden_sizes": (32, 32), "max_epochs": 60, "random_state": 0}
-    options = SMALL if recipe == "modern" else published
-    without = make(**options).fit(X[:30], y[:30])
-    with_loops = make(**options, loop_weight=10.0).fit(X, half_labelled())
+def test_loops_through_unlabelled_rows_become_consistent():
+    without = TwinNeuralRegressor(**SMALL).fit(X[:30], y[:30])
+    with_loops = TwinNeuralRegressor(**SMALL, loop_weight=10.0).fit(X, half_labelled())
     assert with_loops.loop_inconsistency(X[30:], random_state=0).mean() < 0.6 * (
         without.loop_inconsistency(X[30:], random_state=0).mean()
     )
@@ -84,9 +77,9 @@ def test_loops_through_unlabelled_rows_become_consistent(recipe):
 def test_only_labelled_rows_are_anchors():
     labels = half_labelled()
     labels[3] = np.nan
-    twin = TwinNeuralRegressor(**{**SMALL, "n_folds": 2, "max_steps": 60}, loop_weight=0.5).fit(
-        X, labels
-    )
+    twin = TwinNeuralRegressor(
+        **{**SMALL, "training": NeuralTraining(n_folds=2, max_steps=60)}, loop_weight=0.5
+    ).fit(X, labels)
     np.testing.assert_array_equal(twin.anchor_rows_, np.delete(np.arange(30), 3))
     np.testing.assert_array_equal(np.isfinite(twin.out_of_fold_prediction_), np.isfinite(labels))
     assert np.isfinite(twin.score(X, labels))

@@ -206,7 +206,7 @@ def fit_command(
         fitted, seconds, scores = _fit(chosen, data, check)
         twin = fitted.regressor_ if log_target else fitted
         twin.target_name_ = target
-        twin.fitted_.anchors.metric  # learned now, so that it is saved
+        _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
 
         from twinned import save
 

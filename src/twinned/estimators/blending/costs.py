@@ -8,8 +8,6 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from twinned.estimators.blending.members import (
-    FOLD_STEPS,
-    N_NETWORKS,
     SIZES,
     TWIN_SIZES,
     MemberSpec,
@@ -84,11 +82,12 @@ class CostModel:
         return gp_seconds(n, p) + self.n_folds * fold + (1 + self.n_folds) * predicting
 
     def _networks(self, spec: MemberSpec) -> float:
-        from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
+        from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
 
         sizes = NEURAL_EFFORTS[spec.effort]
-        n_steps = N_NETWORKS[spec.effort] * sizes.max_steps
-        n_steps += sizes.n_settings * self.n_folds * int(FOLD_STEPS[spec.effort] * sizes.max_steps)
+        fold_steps = int(sizes.blend_fold_share * sizes.max_steps)
+        n_steps = sizes.blend_members * sizes.max_steps
+        n_steps += sizes.n_settings * self.n_folds * fold_steps
         per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
         per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30
         return 10.0 + n_steps * per_step / self.n_jobs

@@ -23,6 +23,7 @@ from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
     check_base_estimator,
     default_estimator,
+    set_unset_seeds,
 )
 from twinned.pairing.anchors import AllAnchors
 from twinned.pairing.differences import difference
@@ -77,10 +78,6 @@ class TwinSizes(NamedTuple):
 
 
 TWIN_SIZES = {SMALL: TwinSizes(100, 10_000, np.inf), "fast": TwinSizes(250, 40_000, 20)}
-# Steps of the networks that hold out a fold, as a share of those of the final networks: with fewer,
-# the out-of-fold predictions are worse than the final ones, and the weights of networks too small.
-FOLD_STEPS = {"fast": 1.0, "balanced": 0.25, "thorough": 1.0}
-N_NETWORKS = {"fast": 3, "balanced": 7, "thorough": 24}  # that are trained on all rows
 
 MakeEstimator = Callable[[MemberSettings], Any]
 
@@ -177,15 +174,16 @@ class FittedMember:
 
 def _networks(class_name: str, module: str) -> MakeEstimator:
     def make(settings: MemberSettings) -> Any:
-        from twinned.models.neural.ensemble import EFFORTS as NEURAL_EFFORTS
+        from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
+        from twinned.models.neural.parameters import NeuralTraining
 
-        effort = settings.effort
+        sizes = NEURAL_EFFORTS[settings.effort]
+        fold_steps = int(sizes.blend_fold_share * sizes.max_steps)
         estimator = getattr(import_module(f"twinned.estimators.{module}"), class_name)
         return estimator(
-            effort=effort,
-            n_members=N_NETWORKS[effort],
-            n_folds=settings.n_folds,
-            fold_steps=int(FOLD_STEPS[effort] * NEURAL_EFFORTS[effort].max_steps),
+            effort=settings.effort,
+            n_members=sizes.blend_members,
+            training=NeuralTraining(n_folds=settings.n_folds, fold_steps=fold_steps),
             categorical_features=settings.preparation.categorical_columns,
             memory_limit=settings.memory_limit,
             n_jobs=settings.n_jobs,
@@ -317,11 +315,7 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
     check_base_estimator(estimator)
 
     def make(settings: MemberSettings) -> Any:
-        member = clone(estimator)
-        parameters = member.get_params()
-        unset = [key for key in parameters if key.endswith("random_state")]
-        seeds = {key: settings.seed for key in unset if parameters[key] is None}
-        return member.set_params(**seeds)
+        return set_unset_seeds(clone(estimator), lambda: settings.seed)
 
     one_fit = hasattr(estimator, "fit_with_folds")
     return MemberSpec(name, effort, "dense", make, entry, one_fit)

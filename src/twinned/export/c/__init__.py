@@ -19,19 +19,12 @@ from twinned.export.c.core import VALUE, Core, Singles
 from twinned.export.c.header import PERCENTS, Comparables, IntervalTable, write_header
 from twinned.export.c.networks import NetworkCore
 from twinned.export.c.pairs import PairCore, check_single_output
-from twinned.export.fitted_state import (
-    FittedTwin,
-    predict_networks,
-    read_intervals,
-    read_networks,
-    read_queries,
-    read_schema,
-    read_twin,
-)
 from twinned.export.members import describe_alternatives
+from twinned.export.model_parts import read_schema
 from twinned.export.thinning import thin
 from twinned.fitted.error_scale import RELATIVE_FLOOR, positive_scale
 from twinned.fitted.quantiles import quantile_rank
+from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.weights import UniformWeights
 from twinned.persistence.archive import write_atomically
@@ -276,7 +269,7 @@ def _comparables(model: BaseEstimator, core: Core) -> Comparables | None:
     """The nearest anchor by the learned metric, on the columns that the model uses."""
     if not isinstance(model, BaseTwin):
         return None
-    metric = model.fitted_.learned_metric()
+    metric = model.fitted_.anchors.metric
     selected = core.networks.columns if isinstance(core, NetworkCore) else None
     used = np.arange(len(metric.center)) if selected is None else selected
     return Comparables(np.asarray(model.anchor_rows_), metric.center[used], metric.scale[used])

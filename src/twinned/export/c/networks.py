@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.export.c.core import ColumnEncoding, Core, Singles
-from twinned.export.fitted_state import Networks, FittedTwin, unpadded_parameters
+from twinned.export.model_parts import Networks, unpadded_parameters
+from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
 from twinned.rows.schema import Floats, TableSchema

@@ -12,7 +12,8 @@ from sklearn.pipeline import Pipeline
 
 from twinned._compat import unwrap_search
 from twinned.export.c.core import ColumnEncoding, Core, Singles
-from twinned.export.fitted_state import FittedTwin, read_linear, read_scaler
+from twinned.export.model_parts import read_linear, read_scaler
+from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.ensemble import FLOAT32, TreeEnsemble
 from twinned.models.trees.packing import inclusive_threshold

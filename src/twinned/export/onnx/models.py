@@ -15,16 +15,9 @@ from twinned._version import __version__
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
-from twinned.estimators.neural_base import BaseNeural
+from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.export.fitted_state import (
-    has_one_dimensional_target,
-    read_intervals,
-    read_members,
-    read_networks,
-    read_schema,
-    read_twin,
-)
+from twinned.export.model_parts import read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import (
     BATCH,
@@ -41,13 +34,13 @@ from twinned.export.onnx.twins import (
     add_twin,
     weighted_moments,
 )
+from twinned.fitted.calibration import Calibration
 from twinned.fitted.error_scale import (
     FITTED_EXPONENT,
     MAX_FLOAT32,
     N_NEIGHBORS,
     NeighborFeatures,
 )
-from twinned.fitted.calibration import Calibration
 from twinned.rows.schema import NUMERIC
 
 _OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10

@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from twinned._compat import neighbor_rows, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
-from twinned.export.fitted_state import read_linear, read_scaler
+from twinned.export.model_parts import read_linear, read_scaler
 from twinned.export.onnx.graph import FLOAT, INT64, Graph, Tensor, concatenate, refuse
 from twinned.export.onnx.trees import add_categorical_trees, add_trees
 from twinned.models.gaussian_process import GaussianProcess

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError, ignore_table_warnings
-from twinned.export.fitted_state import read_networks, read_scaler, read_schema
+from twinned.export.model_parts import read_scaler, read_schema
 from twinned.export.onnx.inputs import MATRIX
 from twinned.export.onnx.models import unwrap
 from twinned.rows.schema import NUMERIC, Floats, column_list, to_numeric

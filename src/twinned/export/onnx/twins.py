@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.export.fitted_state import Networks, FittedTwin, unpadded_parameters
+from twinned.export.model_parts import Networks, unpadded_parameters
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import split_rows
 from twinned.export.onnx.regressors import (
@@ -21,6 +21,7 @@ from twinned.export.onnx.regressors import (
     add_nearest,
     add_regressor,
 )
+from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
 from twinned.models.sklearn import SklearnDifferenceModel

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
@@ -23,6 +23,7 @@ from twinned.models.threads import count_threads
 _CACHE_OPTIONS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 _MIN_COMPILE_SECONDS = 0.3  # programs that compile faster are not stored
 _LOGGER = logging.getLogger("twinned")
+_DEVICE_LOCK = threading.Lock()
 
 
 def platform() -> str:
@@ -45,19 +46,16 @@ def on_device(device: str, n_jobs: int | None) -> Iterator[None]:
     _refuse_forked_process()
     with _compilation_cache:
         chosen = _choose_device(device, count_threads(n_jobs))
-        if chosen is None:
-            yield
-            return
-        with jax.default_device(chosen):
+        with contextlib.nullcontext() if chosen is None else jax.default_device(chosen):
             yield
 
 
-def _choose_device(device: str, n_threads: int) -> Any | None:
+def _choose_device(device: str, n_threads: int) -> jax.Device | None:
     """The device to compute on; None for JAX's own choice."""
     if device == "cpu" or (device == "auto" and platform() == "cpu"):
-        own = _limited_devices.get(n_threads)
-        if own is not None:
-            return own
+        limited = limited_device(n_threads)
+        if limited is not None:
+            return limited
     if device == "auto":
         return None
     try:
@@ -66,29 +64,24 @@ def _choose_device(device: str, n_threads: int) -> Any | None:
         raise ValueError(f"device={device!r} is not available; JAX has {jax.devices()}.") from None
 
 
-class _LimitedDevices:
-    """CPU devices by their number of threads, made when they are first used."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._devices: dict[int, Any | None] = {}
-
-    def get(self, n_threads: int) -> Any | None:
-        """The device; None where JAX's own has as few threads, or JAX cannot make one."""
-        if not hasattr(os, "sched_setaffinity") or n_threads >= len(os.sched_getaffinity(0)):
-            return None
-        with self._lock:
-            if n_threads not in self._devices:
-                device = None
-                try:
-                    device = _make_client(n_threads).local_devices()[0]
-                except (AttributeError, ImportError, TypeError, RuntimeError) as error:
-                    _LOGGER.warning("JAX uses all cores, not %d threads (%s)", n_threads, error)
-                self._devices[n_threads] = device
-            return self._devices[n_threads]
+def limited_device(n_threads: int) -> jax.Device | None:
+    """A CPU device; None where JAX's own has as few threads, or JAX cannot make one."""
+    if not hasattr(os, "sched_setaffinity") or n_threads >= len(os.sched_getaffinity(0)):
+        return None
+    with _DEVICE_LOCK:
+        return _make_device(n_threads)
 
 
-def _make_client(n_threads: int) -> Any:
+@cache
+def _make_device(n_threads: int) -> jax.Device | None:
+    try:
+        return _make_client(n_threads).local_devices()[0]
+    except (AttributeError, ImportError, TypeError, RuntimeError) as error:
+        _LOGGER.warning("JAX uses all cores, not %d threads (%s)", n_threads, error)
+        return None
+
+
+def _make_client(n_threads):
     """A CPU client with this number of threads.
 
     A client has as many threads as its creator may use cores. These are restricted for the calling
@@ -110,9 +103,6 @@ def _thread_ids() -> set[int]:
         return {int(name) for name in os.listdir("/proc/self/task")}
     except OSError:
         return set()
-
-
-_limited_devices = _LimitedDevices()
 
 
 # --- forked processes ---------------------------------------------------------------------------

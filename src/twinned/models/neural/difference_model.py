@@ -13,16 +13,16 @@ from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.inference import (
     Matrix,
     MemberParameters,
+    TrainedNetworks,
+    anchor_differences,
+    block_limits,
     first_layer_bytes,
-    grid_differences,
-    indexed_differences,
-    plain_outputs,
-    row_differences,
+    mean_and_variance,
+    row_outputs,
 )
 from twinned.models.neural.network import Shape
 from twinned.models.neural.padding import pad_to
 from twinned.models.neural.problem import Scale
-from twinned.models.neural.reduce_anchors import block_limits, mean_and_variance
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 
@@ -69,6 +69,10 @@ class _NetworkEnsemble:
     memory_limit: int | None = None
     columns: NDArray[np.intp] | None = None
 
+    @property
+    def networks(self) -> TrainedNetworks:
+        return TrainedNetworks(self.shape, self.parameters, self.gates)
+
     def matrix(self, rows: Rows) -> Matrix:
         """(..., feature) float32: the scaled features of rows, padded."""
         features = rows.features if self.columns is None else rows.features[..., self.columns]
@@ -85,7 +89,7 @@ class PlainNetworks(_NetworkEnsemble):
     def predict(self, queries: Rows) -> Floats:
         """(member, query, output): the prediction of each member."""
         with on_device(self.device, self.n_jobs):
-            out = plain_outputs(self.shape, self.parameters, self.gates, self.matrix(queries))
+            out = row_outputs(self.networks, self.matrix(queries))
         return self.scale.inverse_transform_y(out.astype(np.float64))
 
     def queries_per_block(self, n_jobs: int | None) -> int:
@@ -126,14 +130,14 @@ class NeuralDifferenceModel(_NetworkEnsemble):
         is_grid = a.ndim == 3 and a.shape[1] == 1 and b.shape[0] == 1
         with on_device(self.device, self.n_jobs):
             if is_grid:
-                out = grid_differences(self.shape, self.parameters, self.gates, a[:, 0], b[0])
+                out = anchor_differences(self.networks, a[:, 0], b[0])
             else:
                 leading = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
                 sides = [
                     np.broadcast_to(side, (*leading, side.shape[-1])).reshape(-1, side.shape[-1])
                     for side in (a, b)
                 ]
-                out = row_differences(self.shape, self.parameters, self.gates, *sides)
+                out = row_outputs(self.networks, *sides)
                 out = out.reshape(len(out), *leading, -1)
         return out.astype(np.float64) * self.scale.y_spread
 
@@ -186,18 +190,10 @@ class AnchoredNetworks:
             limits = block_limits(model.shape, model.budget(n_jobs))
 
         def one_block(rows: slice) -> tuple[Floats, Floats]:
+            block = model.matrix(queries.take(rows))
+            grid = (block, anchors, anchors_y, merged_weights)
             with on_device(model.device, model.n_jobs):
-                return mean_and_variance(
-                    model.shape,
-                    model.parameters,
-                    model.gates,
-                    model.member_weights,
-                    model.matrix(queries.take(rows)),
-                    anchors,
-                    anchors_y,
-                    merged_weights,
-                    limits,
-                )
+                return mean_and_variance(model.networks, model.member_weights, *grid, limits)
 
         means, variances = zip(
             *map_row_blocks(one_block, len(queries), limits.rows, n_jobs), strict=True
@@ -232,13 +228,12 @@ class AnchoredNetworks:
     ) -> NDArray[np.float32]:
         """(member, query, anchor, output) for columns of the anchors, in units of scaled y."""
         model = self.model
-        networks = (model.shape, model.parameters, model.gates)
         with on_device(model.device, model.n_jobs):
             if indices is None:
-                return grid_differences(*networks, queries, self._matrix[columns])
+                return anchor_differences(model.networks, queries, self._matrix[columns])
             distinct, inverse = np.unique(indices[:, columns], return_inverse=True)
             inverse = inverse.reshape(len(queries), -1)
-            return indexed_differences(*networks, queries, self._matrix[distinct], inverse)
+            return anchor_differences(model.networks, queries, self._matrix[distinct], inverse)
 
     @cached_property
     def _matrix(self) -> Matrix:

@@ -1,158 +1,144 @@
-"""Fitting of ensembles: stack the problems, train all members together, weigh the members."""
+"""Fitting of ensembles: train the members of all problems together, and select their settings.
+
+An ensemble has a few *settings* (learning rate, dropout, weight decay, embedding, scale of the
+features). Each is trained once for every *fold* of the training rows, which that network holds out.
+So each setting has an out-of-fold prediction of every training row, and these predictions determine
+how many of the final members, which are trained on all rows, have each setting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from twinned.models.neural.batch import Member, fold_members, stack_problems
+from twinned.models.greedy_selection import greedy_selection
+from twinned.models.neural.batch import NO_STOP, EnsembleMember, TrainingRun, stack_problems
 from twinned.models.neural.device import on_device, platform
-from twinned.models.neural.dispatch import TrainingRun, map_members
-from twinned.models.neural.ensemble import Setting
-from twinned.models.neural.inference import MemberParameters, predict_held_out
+from twinned.models.neural.inference import MemberParameters, TrainedNetworks
 from twinned.models.neural.network import Shape
 from twinned.models.neural.padding import round_up
-from twinned.models.neural.parameters import (
-    check_hidden_sizes,
-    loop_weight,
-    member_settings,
-    refits_members,
-    resolve_effort,
-    resolve_n_frequencies,
-    training_steps,
-)
+from twinned.models.neural.parameters import Setting, settings_of_wide_table
 from twinned.models.neural.problem import TrainingProblem
-from twinned.models.neural.published import resolve_schedule, steps_per_epoch, train_as_published
-from twinned.models.neural.published_loss import PublishedConfig
-from twinned.models.neural.selection import Selection, TrainedMembers, converged, select
-from twinned.models.neural.training import MemberArrays, ProblemArrays, TrainingConfig
+from twinned.models.neural.training import TrainingConfig
+from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
 # Other points of its batch that each point is paired with. In the same processor time, more points
 # with fewer partners each have a lower out-of-fold error (`benchmarks/neural_partners.py`).
 N_PARTNERS = 2
-
-ShowProgress = Callable[[range], Iterable[int]]
+# A setting stops early if that lowers the error of its out-of-fold predictions by this share.
+_LEAST_GAIN = 0.05
 
 
 class TrainedEnsemble(NamedTuple):
     """The trained networks of one problem; members without weight are dropped."""
 
-    shape: Shape
-    parameters: MemberParameters
-    gates: NDArray[np.float32]  # (member,): 1 with periodic embedding, 0 without
+    networks: TrainedNetworks
     weights: Floats  # (member,), sum to one
     learning_curve: Floats  # (network that holds out rows, check) in units of y
     n_members: int  # with those that diverged
-    out_of_fold: Floats | None  # (table row, output) in units of y
+    out_of_fold: Floats | None = None  # (table row, output) in units of y
 
 
-def fit_problems(
-    estimator: Any, problems: list[TrainingProblem], twin: bool
-) -> list[TrainedEnsemble]:
+class TrainedMembers(NamedTuple):
+    """The trained networks of one problem, and their predictions; leading axis member."""
+
+    parameters: MemberParameters
+    errors: NDArray[np.float32]  # (member, check), of held-out rows
+    predicted: NDArray[np.float32]  # (member, check, held-out row, output)
+
+
+def fit_problems(problems: list[TrainingProblem]) -> list[TrainedEnsemble]:
     """Train all problems, those that share a compiled program together."""
-    groups: dict[Any, list[int]] = {}
+    groups: dict[tuple, list[int]] = {}
     for i, problem in enumerate(problems):
         kind = (
+            problem.options,
             round_up(problem.n_columns, 4),
             problem.y.shape[1],
             len(problem.folds),
             problem.partners is None,
             problem.is_wide,
             problem.bounds is None,
-            # the length of an epoch of the paper depends on the size of the problem
-            None if estimator.recipe == "modern" else problem.n_train,
         )
         groups.setdefault(kind, []).append(i)
     results: dict[int, TrainedEnsemble] = {}
     for indices in groups.values():
-        fitted = _fit_group(estimator, [problems[i] for i in indices], twin)
-        results.update(zip(indices, fitted, strict=True))
+        results.update(zip(indices, _fit_group([problems[i] for i in indices]), strict=True))
     return [results[i] for i in range(len(problems))]
 
 
-def _fit_group(estimator: Any, group: list[TrainingProblem], twin: bool) -> list[TrainedEnsemble]:
+def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     """Select settings by networks that hold out a fold; then train members on all rows.
 
-    With a single validation set, and in the paper's own training, the networks that hold out rows
-    are the members.
+    With a single validation set, the networks that hold out rows are the members.
     """
-    effort, n_folds = resolve_effort(estimator), len(group[0].folds)
-    settings = member_settings(estimator, group[0].is_wide)
-    refits = refits_members(estimator, n_folds)
+    options, n_folds = group[0].options, len(group[0].folds)
+    refits, n_members = n_folds > 1, options.effort.n_members
+    settings = list(options.settings)
+    if group[0].is_wide:
+        settings = settings_of_wide_table(settings)
     if not refits:
-        n_settings = max(1, effort.n_members // n_folds)
-        settings = [settings[i % len(settings)] for i in range(n_settings)]
-    config = training_config(estimator, group, settings, twin)
-    train = partial(_train_members, estimator, config, group)
-    fold_steps, max_steps = training_steps(estimator, config.shape.n_features)
-    of_folds = [fold_members(problem, settings) for problem in group]
-    trained = train(of_folds, fold_steps if refits else max_steps)
+        settings = [settings[i % len(settings)] for i in range(n_members)]
+    config = training_config(group, settings)
+    fold_steps, max_steps = options.steps(config.shape.n_features)
+    each = [(setting, fold) for setting in settings for fold in range(n_folds)]
+    fold_members = [EnsembleMember(*one, number) for number, one in enumerate(each)]
+    members = [fold_members] * len(group)
+    trained = of_folds = _train_members(config, group, members, fold_steps if refits else max_steps)
     selections = [
-        select(problem, len(settings), own, estimator.selection, stop_together=refits)
-        for problem, own in zip(group, trained, strict=True)
+        weigh_settings(problem, len(settings), own)
+        for problem, own in zip(group, of_folds, strict=True)
     ]
     if not refits:
         weights = [selection.of_fold_members() for selection in selections]
-        return _ensembles(config, group, of_folds, trained, weights, selections)
-    selections = [selection.allocate(effort.n_members) for selection in selections]
-    first_number = len(settings) * n_folds
-    members = [
-        [
-            Member(settings[setting], None, first_number + i, selection.stops[setting])
-            for i, setting in enumerate(selection.settings_of_members(effort.n_members))
+    else:
+        selections = [selection.allocate(n_members) for selection in selections]
+        members = [
+            [
+                EnsembleMember(settings[i], None, len(fold_members) + number, selection.stops[i])
+                for number, i in enumerate(allocate_members(selection.weights, n_members))
+            ]
+            for selection in selections
         ]
-        for selection in selections
+        trained = _train_members(config, group, members, max_steps)
+        weights = [finite / finite.sum() for finite in map(converged, trained)]
+    return [
+        _make_ensemble(config.shape, *one)
+        for one in zip(group, members, trained, weights, of_folds, selections, strict=True)
     ]
-    final = train(members, max_steps)
-    finite = [converged(own) for own in final]
-    weights = [each / each.sum() for each in finite]
-    curves = [
-        own._replace(errors=of_fold.errors) for own, of_fold in zip(final, trained, strict=True)
-    ]
-    return _ensembles(config, group, members, curves, weights, selections)
 
 
-def _ensembles(
-    config: TrainingConfig,
-    group: list[TrainingProblem],
-    members: list[list[Member]],
-    trained: list[TrainedMembers],
-    weights: list[Floats],
-    selections: list[Selection],
-) -> list[TrainedEnsemble]:
-    """Return the ensemble of each problem, without the members that have no weight."""
-
-    def ensemble(
-        problem: TrainingProblem,
-        members: list[Member],
-        trained: TrainedMembers,
-        weights: Floats,
-        selection: Selection,
-    ) -> TrainedEnsemble:
-        used = np.flatnonzero(weights)
-        own = {name: value[used] for name, value in trained.parameters.items()}
-        scales = np.stack([members[i].feature_scale(problem) for i in used])
-        return TrainedEnsemble(
-            shape=config.shape,
-            parameters=_include_scale(own, scales),
-            gates=np.array([members[i].setting.frequency_scale > 0 for i in used], np.float32),
-            weights=weights[used],
-            learning_curve=trained.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
-            n_members=len(weights),
-            out_of_fold=selection.out_of_fold() if len(problem.folds) > 1 else None,
-        )
-
-    each = zip(group, members, trained, weights, selections, strict=True)
-    return [ensemble(*one) for one in each]
+def _make_ensemble(
+    shape: Shape,
+    problem: TrainingProblem,
+    members: list[EnsembleMember],
+    trained: TrainedMembers,
+    weights: Floats,
+    of_folds: TrainedMembers,
+    selection: SettingSelection,
+) -> TrainedEnsemble:
+    """Return the ensemble of a problem, without the members that have no weight."""
+    used = np.flatnonzero(weights)
+    scales = np.stack([own.feature_scale(problem) for own in members])
+    gates = np.array([own.setting.frequency_scale > 0 for own in members], np.float32)
+    networks = TrainedNetworks(shape, include_scale(trained.parameters, scales), gates)
+    return TrainedEnsemble(
+        networks=networks.take(used),
+        weights=weights[used],
+        learning_curve=of_folds.errors * np.sqrt(np.mean(problem.scale.y_spread**2)),
+        n_members=len(weights),
+        out_of_fold=selection.out_of_fold() if len(problem.folds) > 1 else None,
+    )
 
 
-def _include_scale(parameters: MemberParameters, scales: Floats) -> MemberParameters:
+def include_scale(parameters: MemberParameters, scales: Floats) -> MemberParameters:
     """Return parameters of networks whose features are not multiplied by (member, feature) scales.
 
     The first layer and the frequencies are linear in the features, so they can include the scale.
@@ -166,107 +152,233 @@ def _include_scale(parameters: MemberParameters, scales: Floats) -> MemberParame
     return included
 
 
-def training_config(
-    estimator: Any, group: list[TrainingProblem], settings: list[Setting], twin: bool
-) -> TrainingConfig:
+# --- training -------------------------------------------------------------------------------------
+
+
+def training_config(group: list[TrainingProblem], settings: list[Setting]) -> TrainingConfig:
     """Return the program for problems of one width; parts that no setting needs are omitted."""
-    effort = resolve_effort(estimator)
-    n_features = round_up(group[0].n_columns, 4)
+    options = group[0].options
+    n_features, batch_size = round_up(group[0].n_columns, 4), options.effort.batch_size
     has_embedding = any(setting.frequency_scale > 0 for setting in settings)
     shape = Shape(
         n_features=n_features,
         n_outputs=group[0].y.shape[1],
-        hidden_sizes=check_hidden_sizes(estimator.hidden_sizes),
-        n_frequencies=resolve_n_frequencies(estimator, n_features) if has_embedding else 0,
-        activation=estimator.activation,
-        twin=twin,
+        hidden_sizes=options.hidden_sizes,
+        n_frequencies=options.frequencies_per_feature(n_features) if has_embedding else 0,
+        activation=options.activation,
+        twin=options.twin,
     )
-    with on_device(estimator.device, estimator.n_jobs):
+    with on_device(options.device, options.n_jobs):
         one_member = platform() == "cpu"
     return TrainingConfig(
         shape=shape,
-        batch_points=max(2, effort.batch_size // N_PARTNERS) if twin else effort.batch_size,
-        n_partners=N_PARTNERS if twin else 1,
+        batch_points=max(2, batch_size // N_PARTNERS) if options.twin else batch_size,
+        n_partners=N_PARTNERS if options.twin else 1,
         partner_table=group[0].partners is not None,
-        optimizer=estimator.optimizer,
-        loops=loop_weight(estimator, twin) > 0,
+        loops=options.loop_weight > 0,
         censored=group[0].bounds is not None,
         dropout=any(setting.dropout > 0 for setting in settings),
-        check_anchors=effort.check_anchors,
+        check_anchors=options.effort.check_anchors,
         one_member=one_member,
     )
 
 
 def _train_members(
-    estimator: Any,
     config: TrainingConfig,
     group: list[TrainingProblem],
-    members: list[list[Member]],
+    members: list[list[EnsembleMember]],
     max_steps: int,
 ) -> list[TrainedMembers]:
     """Train the members of all problems, and predict the rows that they hold out."""
-    problems, arrays = stack_problems(
-        group, members, config.shape.n_features, loop_weight(estimator, config.shape.twin)
-    )
-    n_networks = sum(len(own) for own in members)
-    show_progress = partial(_show_progress, verbose=estimator.verbose, n_networks=n_networks)
-    with on_device(estimator.device, estimator.n_jobs):
-        if estimator.recipe == "modern":
-            n_checks = min(resolve_effort(estimator).n_checks, max_steps)
-            steps = -(-max_steps // n_checks)
-            schedule = (steps, steps * n_checks)
-            run = TrainingRun(config, problems, arrays, schedule, estimator.n_jobs)
-            checks = [run.advance(check) for check in show_progress(range(n_checks))]
-            parameters = run.best
-            errors = np.stack([check.error for check in checks], axis=2)
-            predicted = np.stack([check.predicted for check in checks], axis=2)
-        else:
-            parameters, errors = _train_published(
-                estimator, config, group, problems, arrays, show_progress
-            )
-            program = partial(predict_held_out, config)
-            predicted = map_members(
-                config, program, problems, arrays, parameters, n_jobs=estimator.n_jobs
-            )[:, :, None]
+    options = group[0].options
+    problems, arrays = stack_problems(group, members, config.shape.n_features)
+    n_checks = min(options.effort.n_checks, max_steps)
+    steps = -(-max_steps // n_checks)
+    with on_device(options.device, options.n_jobs):
+        run = TrainingRun(config, problems, arrays, (steps, steps * n_checks), options.n_jobs)
+        show = show_progress(range(n_checks), options.verbose, arrays.key.size)
+        checks = [run.advance(check) for check in show]
+        parameters = run.best
+    errors = np.stack([check.error for check in checks], axis=2)
+    predicted = np.stack([check.predicted for check in checks], axis=2)
     return [
-        TrainedMembers(
-            {name: np.asarray(value[i]) for name, value in parameters.items()},
-            errors[i],
-            predicted[i],
-        )
+        TrainedMembers({name: own[i] for name, own in parameters.items()}, errors[i], predicted[i])
         for i in range(len(group))
     ]
 
 
-def _train_published(
-    estimator: Any,
-    config: TrainingConfig,
-    group: list[TrainingProblem],
-    problems: ProblemArrays,
-    members: MemberArrays,
-    show_progress: ShowProgress,
-) -> tuple[Any, NDArray[Any]]:
-    """Return each member's last parameters, and (problem, member, epoch) errors."""
-    schedule = resolve_schedule(estimator, config.shape.twin)
-    batch_size = resolve_effort(estimator).batch_size
-    published = PublishedConfig(
-        shape=config.shape,
-        batch_size=batch_size,
-        triples=schedule.triples,
-        partner_table=config.partner_table,
-        loops=config.loops,
-        optimizer=config.optimizer,
-    )
-    n_train = group[0].n_train - int(np.sum(group[0].folds[0] < group[0].n_train))
-    steps = steps_per_epoch(n_train, batch_size, config.shape.twin)
-    problems, members = jax.device_put((problems, members))
-    return train_as_published(published, schedule, problems, members, steps, show_progress)
-
-
-def _show_progress(checks: range, verbose: Any, n_networks: int) -> Iterator[int]:
+def show_progress(checks: range, verbose: int, n_networks: int) -> Iterable[int]:
+    """The checks of a training, with a progress bar where it is `verbose`."""
     if not verbose:
-        yield from checks
-        return
+        return checks
     from rich.progress import track
 
-    yield from track(checks, description=f"training {n_networks} networks")
+    return track(checks, description=f"training {n_networks} networks")
+
+
+def converged(trained: TrainedMembers) -> NDArray[np.bool_]:
+    """(member,): False for members with an infinite or NaN loss before their first check.
+
+    Their parameters are the initial ones, or not finite.
+    """
+    finite: NDArray[np.bool_] = np.asarray(np.isfinite(trained.errors).any(axis=-1))
+    for value in (*trained.parameters.values(), trained.predicted[:, -1]):
+        finite &= np.isfinite(value).reshape(len(value), -1).all(axis=1)
+    n_diverged = int((~finite).sum())
+    advice = "networks diverged: their loss is infinite or NaN. Use a smaller learning_rate."
+    if n_diverged == len(finite):
+        raise ValueError(f"All {n_diverged} {advice}")
+    if n_diverged:
+        message = f"{n_diverged} of {len(finite)} {advice} They are excluded from the ensemble."
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return finite
+
+
+# --- selection of settings ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SettingSelection:
+    """The weights of the settings of one problem, and what they are selected by."""
+
+    problem: TrainingProblem
+    predicted: Floats  # (setting, row, output): predictions of the rows of all folds, in order
+    converged: NDArray[np.bool_]  # (setting, fold)
+    weights: Floats  # (setting,), sum to one
+    weights_without: Floats  # (fold, setting): selected without the rows of each fold
+    stops: list[int]  # (setting,): the check at which members that train on all rows stop
+
+    def of_fold_members(self) -> Floats:
+        """(member,): weights of the networks of all settings and folds that converged."""
+        weights: Floats = (self.weights[:, None] * self.converged).ravel()
+        return weights / weights.sum()
+
+    def allocate(self, n_members: int) -> SettingSelection:
+        """Return the selection with weights that are multiples of 1 / `n_members`."""
+
+        def rounded(weights: Floats) -> Floats:
+            settings = allocate_members(weights, n_members)
+            return np.bincount(settings, minlength=len(weights)) / n_members
+
+        return replace(
+            self,
+            weights=rounded(self.weights),
+            weights_without=np.stack([rounded(weights) for weights in self.weights_without]),
+        )
+
+    def out_of_fold(self) -> Floats:
+        """(table row, output) in units of y; NaN for rows without a label or a weight.
+
+        NaN also for rows that no network with a weight predicts, as it diverged. The weights are
+        selected without the rows that they predict.
+        """
+        problem = self.problem
+        of_folds = self.weights_without.T * self.converged  # (setting, fold)
+        weight = np.repeat(of_folds, [len(fold) for fold in problem.folds], axis=1)[..., None]
+        with np.errstate(invalid="ignore"):  # 0 / 0
+            mean = np.where(weight > 0, weight * self.predicted, 0.0).sum(0) / weight.sum(0)
+        scaled = np.full_like(problem.y, np.nan)
+        scaled[np.concatenate(problem.folds)] = mean
+        table = np.full((problem.table.n_table_rows, scaled.shape[1]), np.nan)
+        unscaled = problem.scale.inverse_transform_y(scaled)
+        table[problem.table.table_rows] = unscaled[problem.merged_into]  # equal rows are merged
+        return table
+
+
+def allocate_members(weights: Floats, n_members: int) -> Indices:
+    """Return the (member,) settings of members in proportion to (setting,) weights.
+
+    >>> allocate_members(np.array([0.55, 0.0, 0.45]), 4)
+    array([0, 0, 2, 2])
+    """
+    quota = weights * n_members
+    counts = np.floor(quota).astype(np.intp)
+    largest_remainders = np.argsort(counts - quota, kind="stable")
+    counts[largest_remainders[: n_members - counts.sum()]] += 1
+    return np.repeat(np.arange(len(weights)), counts)
+
+
+def weigh_settings(
+    problem: TrainingProblem, n_settings: int, trained: TrainedMembers
+) -> SettingSelection:
+    """Weigh the settings: by greedy selection on the predictions of held-out rows, or equally.
+
+    With a single fold, each network stops at the least error of its own held-out rows. With
+    several, all networks of a setting stop at one check, chosen for each by the rows that others
+    hold out, so that its predictions do not depend on the rows that it predicts.
+    """
+    n_folds, rows = len(problem.folds), np.concatenate(problem.folds)
+    each_converged = converged(trained).reshape(n_settings, n_folds)
+    # (setting, fold, check, held-out row, output)
+    held_out = trained.predicted.reshape(n_settings, n_folds, *trained.predicted.shape[1:])
+    if n_folds > 1:
+        stops, at_check = _common_stops(problem, held_out)
+    else:
+        stops = np.full(n_settings, NO_STOP)
+        errors = np.where(np.isfinite(trained.errors), trained.errors, np.inf)
+        at_check = errors.argmin(axis=-1).reshape(n_settings, n_folds)
+    predicted = np.concatenate(
+        [
+            held_out[np.arange(n_settings), f, at_check[:, f], : len(fold)]
+            for f, fold in enumerate(problem.folds)
+        ],
+        axis=1,
+    ).astype(np.float64)
+    complete = each_converged.all(axis=1)  # only these settings have predictions of all rows
+    is_known = ~problem.is_censored[rows]
+
+    def weigh(used: NDArray[np.bool_]) -> Floats:
+        used = used & is_known
+        if not complete.any():
+            return np.full(n_settings, 1.0 / n_settings)
+        weights: Floats = complete / complete.sum()
+        if problem.options.selection == "greedy" and used.any():
+            share = problem.row_weight[rows[used]] / problem.row_weight[rows[used]].sum()
+            errors = predicted[complete][:, used] - problem.y[rows[used]]
+            errors = (errors * np.sqrt(share)[:, None]).reshape(len(errors), -1)
+            weights[complete] = greedy_selection(errors.T)
+        return weights
+
+    fold_of_row = np.repeat(np.arange(n_folds), [len(fold) for fold in problem.folds])
+    return SettingSelection(
+        problem=problem,
+        predicted=predicted,
+        converged=each_converged,
+        weights=weigh(np.ones(len(rows), dtype=bool)),
+        weights_without=np.stack([weigh(fold_of_row != fold) for fold in range(n_folds)]),
+        stops=[int(stop) for stop in stops],
+    )
+
+
+def _common_stops(
+    problem: TrainingProblem, held_out: NDArray[np.float32]
+) -> tuple[Indices, Indices]:
+    """(setting,) checks at which settings stop by all folds, and (setting, fold) by the others.
+
+    `held_out` is (setting, fold, check, held-out row, output). A setting stops before the last
+    check only where that clearly lowers its error.
+    """
+    squares = np.stack(
+        [
+            np.einsum(
+                "r,scro->sc",
+                problem.row_weight[fold],
+                problem.errors(held_out[:, f, :, : len(fold)], fold).astype(np.float64) ** 2,
+            )
+            for f, fold in enumerate(problem.folds)
+        ],
+        axis=1,
+    )  # (setting, fold, check)
+    squares = np.where(np.isfinite(squares), squares, np.inf)
+    last = squares.shape[-1] - 1
+
+    def best_check(square: Floats) -> Indices:
+        is_lower = square.min(axis=-1) < (1.0 - _LEAST_GAIN) ** 2 * square[..., -1]
+        return np.where(is_lower, square.argmin(axis=-1), last)
+
+    others = np.stack(
+        [np.delete(squares, f, axis=1).sum(axis=1) for f in range(squares.shape[1])], axis=1
+    )
+    stops = best_check(squares.sum(axis=1))
+    # the members may have more checks than the networks of the folds
+    return np.where(stops == last, NO_STOP, stops), best_check(others)

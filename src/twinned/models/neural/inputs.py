@@ -1,4 +1,4 @@
-"""Inputs of the networks: their features and the factors of these, without the rows of each fold.
+"""Inputs of the networks: the validated table, and the features and factors of each network.
 
 What a network that holds out a fold sees of its features does not depend on the rows that it
 predicts: both the features of a wide table and their relevance are learned without these rows.
@@ -6,16 +6,55 @@ predicts: both the features of a wide table and their relevance are learned with
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.neural.parameters import MAX_RELEVANT_FEATURES, member_settings
+from twinned.models.neural.parameters import NetworkOptions
 from twinned.models.relevance import RelevanceCache, relevance_factors
 from twinned.pairing.screening import distinct_features, relevant_features
 from twinned.rows.neighbors import Indices, LearnedMetric
-from twinned.rows.schema import Floats, TableSchema
+from twinned.rows.schema import Floats, mark_missing
+from twinned.rows.training import TrainingRows, validate_training_rows
+
+MAX_RELEVANT_FEATURES = 60
+"""Number of features of a wide table that the settings without `all_features` use."""
+
+FLOAT64 = np.dtype(np.float64)
+
+
+def make_training_rows(
+    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, unlabelled=False
+):
+    """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
+    given = validate_training_rows(
+        estimator,
+        X,
+        y,
+        sample_weight,
+        None,
+        y_lower,
+        y_upper,
+        pair_dtype=FLOAT64,
+        multi_output=True,
+        unlabelled=unlabelled,
+    )
+    labelled = ~np.isnan(given.outputs).any(axis=1)
+    present = labelled if given.weight is None else labelled & (given.weight > 0)
+    if present.sum() < 2:
+        raise ValueError(
+            f"y has {present.sum()} known values in {len(given)} rows; a twin needs two."
+        )
+    rows = given.take(present)
+    return replace(
+        rows,
+        # rows of weight 0 are as if they were not there
+        schema=mark_missing(given.schema, given.of_positive_weight().matrix),
+        unlabelled=given.matrix[~labelled],
+        bounds=rows.bounds if rows.censored.any() else None,
+    )
 
 
 class WeightedRows(NamedTuple):
@@ -26,139 +65,103 @@ class WeightedRows(NamedTuple):
     weight: Floats
 
     def append(self, X: Floats, y: Floats, weight: float) -> WeightedRows:
-        return WeightedRows(
-            X=np.concatenate([self.X, X]),
-            y=np.concatenate([self.y, y]),
-            weight=np.concatenate([self.weight, np.full(len(X), weight)]),
-        )
+        added = (X, y, np.full(len(X), weight))
+        return WeightedRows(*(np.concatenate(parts) for parts in zip(self, added, strict=True)))
 
-    def take(self, indices: Indices) -> WeightedRows:
-        return WeightedRows(self.X[indices], self.y[indices], self.weight[indices])
-
-    def select(self, columns: Indices) -> WeightedRows:
-        return self._replace(X=self.X[:, columns])
-
-
-class FeatureFactors(NamedTuple):
-    """Factors of the columns of networks; 0 for those that are not used."""
-
-    used: Floats  # (column,): 1 for those that are used
-    relevance: Floats | None  # (column,); None where no network needs it
+    def take(self, rows: Indices, columns: Indices) -> WeightedRows:
+        return WeightedRows(self.X[rows][:, columns], self.y[rows], self.weight[rows])
 
 
 class NetworkInputs(NamedTuple):
-    """The encoded columns of networks, and their factors in settings of few and of all features."""
+    """The encoded columns of networks, and the factors of these.
 
-    columns: Indices
-    relevant: FeatureFactors
-    every: FeatureFactors  # the same object where the table is not wide
-
-
-class SelectedColumns(NamedTuple):
-    """The encoded columns of networks, and whether each is one of the most relevant ones."""
-
-    columns: Indices
-    is_relevant: NDArray[np.bool_]
-
-
-def selects_features(estimator: Any, schema: TableSchema) -> bool:
-    """Whether features are dropped, by all networks or by those of some settings."""
-    limit = estimator.max_features
-    return limit is not None and schema.n_features > min(limit, MAX_RELEVANT_FEATURES)
-
-
-def select_columns(
-    estimator: Any,
-    schema: TableSchema,
-    matrix: Floats,
-    y: Floats,
-    weight: Floats | None,
-    training: list[NDArray[np.intp]],
-) -> tuple[Indices, list[SelectedColumns]]:
-    """The features selected on all rows, and the columns selected on each set of training rows.
-
-    `matrix` (row, feature) and `y` (row, output) are those of the table.
+    The factors of settings with the most relevant features of a wide table come first, those of
+    settings with all features second.
     """
-    if not selects_features(estimator, schema):
-        every = np.arange(schema.n_features)
-        columns = schema.encoded_columns(every)
-        own = SelectedColumns(columns, np.ones(len(columns), dtype=bool))
-        return every, [own] * len(training)
 
-    def select(rows: NDArray[np.intp]) -> tuple[Indices, SelectedColumns]:
-        part = matrix[rows], y[rows], None if weight is None else weight[rows]
-        features, relevant = _select_features(*part, estimator.max_features)
-        columns = schema.encoded_columns(features)
-        is_relevant = np.isin(columns, schema.encoded_columns(relevant))
-        return features, SelectedColumns(columns, is_relevant)
-
-    features, of_all = select(np.arange(len(matrix)))
-    of_training = [of_all if len(rows) == len(matrix) else select(rows)[1] for rows in training]
-    return features, of_training
+    columns: Indices
+    used: Floats  # (2, column): 1, or 0 for those that are not used
+    relevance: Floats  # (2, column): their learned relevance; `used` where no setting needs it
 
 
-def _select_features(
-    matrix: Floats, y: Floats, weight: Floats | None, max_features: int
-) -> tuple[Indices, Indices]:
-    """At most `max_features` distinct features, and the most relevant ones of them."""
-    if matrix.shape[1] > max_features:
-        features = relevant_features(matrix, y, max_features, weight)
-    else:
-        features = distinct_features(matrix)
-        features = features if len(features) else np.arange(1)  # a network needs one
-    own = matrix[:, features]
-    return features, features[relevant_features(own, y, MAX_RELEVANT_FEATURES, weight)]
+def selects_features(options: NetworkOptions, n_features: int) -> bool:
+    """Whether some of so many features are dropped, by all networks or by some settings."""
+    limit = options.max_features
+    return limit is not None and n_features > min(limit, MAX_RELEVANT_FEATURES)
 
 
-def learn_inputs(
-    estimator: Any,
+def select_inputs(
+    options: NetworkOptions,
+    table: TrainingRows,
     rows: WeightedRows,
-    columns: list[SelectedColumns],
-    training: list[NDArray[np.intp]],
+    merged_into: Indices,
+    folds: list[Indices],
     learned: LearnedMetric | None,
     learn: RelevanceCache,
-) -> list[NetworkInputs]:
-    """The inputs of networks that are trained on each of these sets of rows, the last one of all.
+) -> tuple[Indices, list[NetworkInputs]]:
+    """The features selected on all rows, and the inputs of the networks of each fold and of all.
 
     `learned` is the metric of all rows and columns, where it is known; `learn` learns others.
+    Where the networks of a single fold are themselves the members, all have the same features.
     """
-    is_wide = not all(own.is_relevant.all() for own in columns)
-    every = [np.ones_like(own.is_relevant) for own in columns]
-    factors = _learn_factors(estimator, rows, columns, every, training, learned, learn)
-    relevant = factors
-    if is_wide:
-        masks = [own.is_relevant for own in columns]
-        relevant = _learn_factors(estimator, rows, columns, masks, training, None, learn)
-    each = zip(columns, relevant, factors, strict=True)
-    return [NetworkInputs(own.columns, *both) for own, *both in each]
+    every, in_table = np.arange(merged_into.max() + 1), np.arange(len(merged_into))
+    training = [*(np.setdiff1d(every, fold) for fold in folds), every]
+    of_all = _select_columns(options, table, in_table)
+    selections = [of_all] * len(training)
+    if len(folds) > 1:
+        row_sets = [in_table[np.isin(merged_into, own)] for own in training[:-1]]
+        selections = [*(_select_columns(options, table, own) for own in row_sets), of_all]
+    inputs = []
+    for _, columns, is_relevant in selections:
+        used = np.stack([is_relevant, np.ones_like(is_relevant)]).astype(np.float64)
+        inputs.append(NetworkInputs(columns, used, used.copy()))
+    if options.uses_relevance:
+        for kind in (0, 1):
+            columns_used = [own.columns[own.used[kind] > 0] for own in inputs]
+            factors = _learn_factors(rows, columns_used, training, learned, learn)
+            for own, factor in zip(inputs, factors, strict=True):
+                own.relevance[kind, own.used[kind] > 0] = factor
+    return of_all[0], inputs
+
+
+def _select_columns(
+    options: NetworkOptions, table: TrainingRows, rows: Indices
+) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """The features selected on some rows, their encoded columns, and which are most relevant.
+
+    At most `max_features` distinct features are selected.
+    """
+    schema, most = table.schema, options.max_features
+    features = relevant = np.arange(schema.n_features)
+    if most is not None and selects_features(options, len(features)):
+        matrix, y = table.matrix[rows], table.outputs[rows]
+        weight = None if table.weight is None else table.weight[rows]
+        if len(features) > most:
+            features = relevant_features(matrix, y, most, weight)
+        else:
+            features = distinct_features(matrix)
+            features = features if len(features) else np.arange(1)  # a network needs one
+        most_relevant = relevant_features(matrix[:, features], y, MAX_RELEVANT_FEATURES, weight)
+        relevant = features[most_relevant]
+    columns = schema.encoded_columns(features)
+    return features, columns, np.isin(columns, schema.encoded_columns(relevant))
 
 
 def _learn_factors(
-    estimator: Any,
     rows: WeightedRows,
-    columns: list[SelectedColumns],
-    masks: list[NDArray[np.bool_]],
-    training: list[NDArray[np.intp]],
+    columns: list[Indices],
+    training: list[Indices],
     learned: LearnedMetric | None,
     learn: RelevanceCache,
-) -> list[FeatureFactors]:
-    """The factors of the columns in the masks, learned from each set of rows."""
-    if not uses_relevance(estimator):
-        return [FeatureFactors(mask.astype(np.float64), None) for mask in masks]
-    used = [own.columns[mask] for own, mask in zip(columns, masks, strict=True)]
-    if learned is None or len(used[-1]) < rows.X.shape[1]:
-        learned = learn(*rows.take(training[-1]).select(used[-1]))
+) -> list[Floats]:
+    """(column,) factors of the columns of each set of training rows, learned from these rows."""
+    if learned is None or len(columns[-1]) < rows.X.shape[1]:
+        learned = learn(*rows.take(training[-1], columns[-1]))
     factors = []
-    for own, mask, indices in zip(used, masks, training, strict=True):
-        metric, is_same = learned, np.array_equal(own, used[-1])
+    for own, indices in zip(columns, training, strict=True):
+        metric = learned
         if len(indices) < len(training[-1]):
-            metric = learn(*rows.take(indices).select(own), learned if is_same else None)
-        relevance = np.zeros(len(mask))
-        relevance[mask] = relevance_factors(1.0 / metric.length_scales)
-        factors.append(FeatureFactors(mask.astype(np.float64), relevance))
+            similar = learned if np.array_equal(own, columns[-1]) else None
+            metric = learn(*rows.take(indices, own), similar)
+        factors.append(relevance_factors(1.0 / metric.length_scales))
     return factors
-
-
-def uses_relevance(estimator: Any) -> bool:
-    """Whether any setting of the networks scales features by their relevance."""
-    return any(setting.relevance for setting in member_settings(estimator))

@@ -10,14 +10,15 @@ Axes: `point` (or `pair`), `feature`, `hidden`, `output`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from twinned.models.neural import counter_rng
 from twinned.models.neural.device import platform
+from twinned.models.neural.padding import fold_in, normal, uniform
 
 Parameters = dict[str, Array]
 Halves = tuple[Array, ...]  # of the first layer: one array (..., hidden) for each side of a pair
@@ -78,7 +79,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 _END_IN_A_PRODUCT = {"mish"}
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class Shape:
     """The sizes and the activation of a network, which determine its compiled program."""
 
     n_features: int  # padded
@@ -102,25 +104,20 @@ def initial_parameters(
     first = shape.hidden_sizes[0]
     parameters: Parameters = {}
     for side in range(sides):
-        key_of_side = counter_rng.fold_in(key, 10 + side)
+        key_of_side = fold_in(key, 10 + side)
         parameters[f"linear_{side}"] = _weights(key_of_side, d, first, fan_in)
         if n_frequencies:
             # one row per feature, so that the coordinates of a weight do not change with padding
-            parameters[f"periodic_{side}"] = _weights(
-                counter_rng.fold_in(key, 20 + side),
-                d,
-                2 * n_frequencies * first,
-                fan_in * n_frequencies,
-            ).reshape(d * 2 * n_frequencies, first)
+            n_columns, key_of_side = 2 * n_frequencies * first, fold_in(key, 20 + side)
+            weights = _weights(key_of_side, d, n_columns, fan_in * n_frequencies)
+            parameters[f"periodic_{side}"] = weights.reshape(d * 2 * n_frequencies, first)
     if n_frequencies:
-        parameters["frequency"] = frequency_scale * counter_rng.normal(
-            counter_rng.fold_in(key, 1), d, n_frequencies
-        )
+        parameters["frequency"] = frequency_scale * normal(fold_in(key, 1), d, n_frequencies)
     parameters["bias_0"] = jnp.zeros(first)
     sizes = (*shape.hidden_sizes, shape.n_outputs)
     for layer in range(1, len(sizes)):
         before, after = sizes[layer - 1], sizes[layer]
-        key_of_layer = counter_rng.fold_in(key, 1000 + layer)
+        key_of_layer = fold_in(key, 1000 + layer)
         parameters[f"weight_{layer}"] = _weights(key_of_layer, before, after, jnp.float32(before))
         parameters[f"bias_{layer}"] = jnp.zeros(after)
     return parameters
@@ -128,7 +125,7 @@ def initial_parameters(
 
 def _weights(key: Array, rows: int, columns: int, fan_in: Array) -> Array:
     """Uniform float32 with variance 1 / fan_in."""
-    return (2.0 * counter_rng.uniform(key, rows, columns) - 1.0) * jnp.sqrt(3.0 / fan_in)
+    return (2.0 * uniform(key, rows, columns) - 1.0) * jnp.sqrt(3.0 / fan_in)
 
 
 class Network(NamedTuple):

@@ -1,153 +1,325 @@
-"""Parameters of the neural estimators: checked, and with the values that `None` stands for."""
+"""Parameters of neural estimators: efforts, settings of members, and the options of a training."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from twinned.models.memory import parse_memory_limit
-from twinned.models.neural.ensemble import (
-    EFFORTS,
-    SETTINGS,
-    Effort,
-    Setting,
-    settings_of_wide_table,
-)
-from twinned.models.neural.network import ACTIVATIONS
-from twinned.models.neural.published import RECIPES
 from twinned.pairing.weights import as_weight_strategy
-from twinned.rows.validation import (
-    check_choice,
-    check_integer,
-    check_n_jobs,
-    check_real,
-)
+from twinned.rows.validation import check_choice, check_integer, check_n_jobs, check_real
 
-# Whether features are scaled by their relevance; None differs between members.
-_SCALINGS = {"auto": None, "standard": False, "relevance": True, "signed_max": False}
 _MAX_FREQUENCIES = 16  # per feature
 _NARROW_FEATURES = 24  # padded; beyond, there is less work for each (`benchmarks/wide.py`)
 _MAX_EMBEDDING = 96  # frequencies of all features together
+# Whether features are scaled by their relevance; None differs between members.
+_SCALINGS = {"auto": None, "standard": False, "relevance": True}
 
-MAX_RELEVANT_FEATURES = 60
-"""Number of features of a wide table that the settings without `all_features` use."""
+
+@dataclass(frozen=True)
+class Effort:
+    """The sizes that the parameter `effort` sets together."""
+
+    n_members: int  # trained on all rows
+    max_steps: int
+    batch_size: int  # pairs per step, both orders of each
+    n_folds: int
+    fold_steps: int  # of the networks that hold out a fold
+    n_settings: int
+    n_checks: int  # number of times that the held-out rows are predicted
+    # anchors for these predictions: few are enough, and each costs as much as a training pair
+    check_anchors: int
+    # Of the networks of a blend: their number, and the share of `max_steps` of those that hold out
+    # a fold. With fewer, the out-of-fold predictions are worse than the final ones, and the weights
+    # of networks too small.
+    blend_members: int
+    blend_fold_share: float
+    # of the steps, where features are many: such networks need fewer to fit their rows
+    wide_share: float = 1.0
+    wide_fold_share: float = 1.0
 
 
-def check_parameters(estimator: Any, twin: bool) -> None:
-    """Raise an error that names the parameter where a value is not allowed."""
-    check_choice("recipe", estimator.recipe, list(RECIPES))
-    check_choice("scaling", estimator.scaling, list(_SCALINGS))
-    check_choice("selection", estimator.selection, ["greedy", "mean"])
-    check_choice("activation", estimator.activation, list(ACTIVATIONS))
-    check_choice("optimizer", estimator.optimizer, ["adamw", "adadelta"])
+EFFORTS = {
+    "fast": Effort(3, 1000, 96, 2, 400, 3, 5, 32, 3, 1.0, wide_share=0.6, wide_fold_share=0.6),
+    "balanced": Effort(7, 3200, 96, 5, 800, 6, 5, 48, 7, 0.25),
+    # the division of steps between folds and members: `benchmarks/neural_folds.py`
+    "thorough": Effort(14, 6000, 192, 5, 4500, 8, 10, 96, 24, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The hyperparameters of a member."""
+
+    learning_rate: float
+    dropout: float
+    weight_decay: float
+    frequency_scale: float  # of the periodic embedding; 0 without embedding
+    relevance: bool = False  # whether each feature is divided by its learned length scale
+    all_features: bool = False  # of a wide table; else the most relevant ones
+
+
+# Smooth and noisy targets need different networks, and no single setting is best on all. These
+# were ordered by forward selection among 22, on rows held out of the training rows of the paper's
+# splits 0 and 1 and on eleven other data sets (`benchmarks/neural_settings.py`): the first n are a
+# good set of n.
+SETTINGS = (
+    Setting(2e-2, 0.0, 0.0, 0.1, relevance=True),
+    Setting(8e-3, 0.0, 0.0, 0.3),
+    Setting(8e-3, 0.1, 0.1, 0.0, relevance=True),
+    Setting(3e-3, 0.0, 0.1, 0.1, relevance=True),
+    Setting(8e-3, 0.0, 0.0, 0.3, relevance=True),
+    Setting(8e-3, 0.05, 0.03, 0.6),
+    Setting(2e-2, 0.0, 0.0, 0.1),
+    Setting(8e-3, 0.05, 0.03, 0.6, relevance=True),
+)
+
+
+class NeuralTraining(BaseEstimator):
+    """Details of the training of `TwinNeuralRegressor` and `NeuralRegressor`.
+
+    It is the parameter `training` of both, so that `training__learning_rate` and the others can be
+    searched. What is None here is set by the parameter `effort` of the estimator, or differs
+    between the members.
+
+    Parameters
+    ----------
+    max_steps : int or None, default=None
+        Number of training steps of each member. None is 1,000, 3,200 or 6,000, by `effort`; with
+        `effort="fast"` and more than 24 encoded features, 600.
+    batch_size : int or None, default=None
+        Number of pairs per step, each in both orders; for plain networks, of rows. None is 96, 96
+        or 192.
+    n_folds : int or None, default=None
+        Number of folds of the rows. For each setting and fold, a network that holds out the fold
+        is trained; by the out-of-fold predictions the settings of the members are selected. With
+        1, the members themselves hold out the same `validation_fraction`. None is 2, 5 or 5; at
+        most `n_members`.
+    fold_steps : int or None, default=None
+        Number of training steps of the networks that hold out a fold. As many as `max_steps` make
+        `out_of_fold_prediction_` as accurate as the members; fewer are enough to select settings.
+        None is 400, 800 or 4,500; at most `max_steps`.
+    activation : {"silu", "relu", "mish", "tanh"}, default="silu"
+        The activation function of the hidden layers.
+    embedding : "auto", float or None, default="auto"
+        Scale of the random frequencies of the periodic embedding sin(2πfx), cos(2πfx) of the
+        features; `"auto"` differs between members, None is no embedding.
+    n_frequencies : int or None, default=None
+        Number of frequencies per feature. None is 16 for up to 24 encoded features; for more, 96
+        divided by their number, and so none for more than 96.
+    max_features : int or None, default=240
+        Maximum number of features that the networks use. Of a table of more than 60, constant
+        features and copies of others are dropped, and the least relevant ones beyond this number,
+        by the importances of a small forest of extremely randomized trees on the training rows.
+        Settings are then tried with the 60 most relevant features, and with all that remain. None
+        uses all features, without any selection (`benchmarks/results/wide.md`).
+    learning_rate : float or None, default=None
+        Initial learning rate of all members; None differs between members.
+    dropout : float or None, default=None
+        Dropout rate of all members; None differs between members.
+    weight_decay : float or None, default=None
+        Weight decay of all members; None differs between members.
+    scaling : {"auto", "standard", "relevance"}, default="auto"
+        `"standard"` scales X and y to mean 0 and standard deviation 1; `"relevance"` then divides
+        each feature by its length scale in a Gaussian process; `"auto"` differs between members.
+    selection : {"greedy", "mean"}, default="greedy"
+        Weights of the settings: by greedy selection on their out-of-fold predictions, or equal.
+    validation_fraction : float, default=0.1
+        Share of the rows to hold out where `n_folds` is 1 and `fit` gets no validation set; by
+        their error training stops early.
+
+    Examples
+    --------
+    >>> from twinned import NeuralTraining, TwinNeuralRegressor
+    >>> twin = TwinNeuralRegressor(training=NeuralTraining(max_steps=500))
+    >>> twin.set_params(training__learning_rate=1e-3).training
+    NeuralTraining(learning_rate=0.001, max_steps=500)
+    """
+
+    def __init__(
+        self,
+        *,
+        max_steps=None,
+        batch_size=None,
+        n_folds=None,
+        fold_steps=None,
+        activation="silu",
+        embedding="auto",
+        n_frequencies=None,
+        max_features=240,
+        learning_rate=None,
+        dropout=None,
+        weight_decay=None,
+        scaling="auto",
+        selection="greedy",
+        validation_fraction=0.1,
+    ):
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.n_folds = n_folds
+        self.fold_steps = fold_steps
+        self.activation = activation
+        self.embedding = embedding
+        self.n_frequencies = n_frequencies
+        self.max_features = max_features
+        self.learning_rate = learning_rate
+        self.dropout = dropout
+        self.weight_decay = weight_decay
+        self.scaling = scaling
+        self.selection = selection
+        self.validation_fraction = validation_fraction
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """The checked parameters of an estimator; problems with equal options can be trained at once.
+
+    `n_jobs` and `verbose` are those of the estimator, as are others of the same name.
+    """
+
+    twin: bool
+    hidden_sizes: tuple[int, ...]
+    effort: Effort
+    settings: tuple[Setting, ...]  # to select from
+    activation: str
+    n_frequencies: int | None
+    max_features: int | None
+    selection: str
+    validation_fraction: float
+    loop_weight: float  # 0 of plain networks
+    device: str
+    n_jobs: int | None
+    verbose: int
+
+    @property
+    def uses_relevance(self) -> bool:
+        """Whether any setting scales features by their relevance."""
+        return any(setting.relevance for setting in self.settings)
+
+    def steps(self, n_features: int) -> tuple[int, int]:
+        """(steps of the networks that hold out a fold, of the members); `n_features` is padded.
+
+        Fewer where there are many features, unless they are given.
+        """
+        effort, fold_share, share = self.effort, 1.0, 1.0
+        if n_features > _NARROW_FEATURES:
+            fold_share, share = effort.wide_fold_share, effort.wide_share
+        return round(fold_share * effort.fold_steps), round(share * effort.max_steps)
+
+    def frequencies_per_feature(self, n_features: int) -> int:
+        """Return the number of frequencies: fewer or none where there are many features.
+
+        `n_features` is padded. The first layer has two inputs for each frequency of each feature,
+        and takes most of the time of a step where the table is wide.
+        """
+        if self.n_frequencies is not None:
+            return self.n_frequencies
+        narrow = n_features <= _NARROW_FEATURES
+        return _MAX_FREQUENCIES if narrow else _MAX_EMBEDDING // n_features
+
+
+def resolve_options(estimator):
+    """Return the `NetworkOptions` of an estimator, with the values that None stands for.
+
+    An error names the parameter whose value is not allowed.
+    """
+    training = NeuralTraining() if estimator.training is None else estimator.training
+    if not isinstance(training, NeuralTraining):
+        raise TypeError(f"training must be a NeuralTraining or None, not {training!r}.")
+    check_choice("selection", training.selection, ["greedy", "mean"])
+    check_choice("activation", training.activation, ["relu", "silu", "mish", "tanh"])
     check_choice("device", estimator.device, ["auto", "cpu", "gpu"])
-    if estimator.n_frequencies is not None:
-        check_integer("n_frequencies", estimator.n_frequencies, 0)
-    if estimator.max_features is not None:
-        check_integer("max_features", estimator.max_features)
-    check_hidden_sizes(estimator.hidden_sizes)
     check_n_jobs(estimator.n_jobs)
     parse_memory_limit(estimator.memory_limit)
-    fraction = check_real("validation_fraction", estimator.validation_fraction)
-    if not 0 <= fraction < 1:
-        raise ValueError(f"validation_fraction must be in [0, 1), not {fraction!r}.")
-    resolve_effort(estimator)
-    member_settings(estimator)
-    loop_weight(estimator, twin)
-    if twin:
+    loop_weight = 0.0
+    if estimator.is_twin:
         as_weight_strategy(estimator.weights)
+        loop_weight = _check_number("loop_weight", estimator.loop_weight)
+    effort = _resolve_effort(estimator, training)
+    return NetworkOptions(
+        twin=estimator.is_twin,
+        hidden_sizes=_check_hidden_sizes(estimator.hidden_sizes),
+        effort=effort,
+        settings=_resolve_settings(training, effort.n_settings),
+        activation=training.activation,
+        n_frequencies=_optional_integer("n_frequencies", training.n_frequencies, 0),
+        max_features=_optional_integer("max_features", training.max_features, 1),
+        selection=training.selection,
+        validation_fraction=_check_number("validation_fraction", training.validation_fraction, 1),
+        loop_weight=loop_weight,
+        device=estimator.device,
+        n_jobs=estimator.n_jobs,
+        verbose=estimator.verbose,
+    )
 
 
-def resolve_effort(estimator: Any) -> Effort:
+def _resolve_effort(estimator, training):
     """Return the sizes that `effort` sets, replaced by those that are given."""
     check_choice("effort", estimator.effort, list(EFFORTS))
-    effort = EFFORTS[estimator.effort]
-    given = {
-        name: check_integer(name, getattr(estimator, name))
-        for name in ("n_members", "max_steps", "batch_size", "n_folds", "fold_steps")
-        if getattr(estimator, name) is not None
-    }
-    effort = effort._replace(**given)
-    if estimator.n_folds is None:
-        effort = effort._replace(n_folds=min(effort.n_folds, effort.n_members))
-    if estimator.fold_steps is None:
-        effort = effort._replace(fold_steps=min(effort.fold_steps, effort.max_steps))
-    return effort._replace(n_settings=min(effort.n_settings, effort.n_members))
+    sizes = {"n_members": estimator.n_members, **training.get_params()}
+    names = ("n_members", "max_steps", "batch_size", "n_folds", "fold_steps")
+    given = {name: check_integer(name, sizes[name]) for name in names if sizes[name] is not None}
+    effort = replace(EFFORTS[estimator.effort], **given)
+    return replace(
+        effort,
+        n_folds=given.get("n_folds", min(effort.n_folds, effort.n_members)),
+        fold_steps=given.get("fold_steps", min(effort.fold_steps, effort.max_steps)),
+        n_settings=min(effort.n_settings, effort.n_members),
+        wide_share=1.0 if "max_steps" in given else effort.wide_share,
+        wide_fold_share=1.0 if "fold_steps" in given else effort.wide_fold_share,
+    )
 
 
-def training_steps(estimator: Any, n_features: int) -> tuple[int, int]:
-    """(steps of the networks that hold out a fold, of the members); `n_features` is padded.
-
-    Fewer where there are many features, unless they are given.
-    """
-    effort = resolve_effort(estimator)
-    share = 1.0 if n_features <= _NARROW_FEATURES else effort.wide_share
-    max_steps, fold_steps = effort.max_steps, effort.fold_steps
-    if estimator.max_steps is None:
-        max_steps = round(share * max_steps)
-    if estimator.fold_steps is None:
-        fold_steps = min(round(share * fold_steps), max_steps)
-    return fold_steps, max_steps
-
-
-def refits_members(estimator: Any, n_folds: int) -> bool:
-    """Whether members are trained on all rows, not the networks that hold out a fold."""
-    return estimator.recipe == "modern" and n_folds > 1
-
-
-def member_settings(estimator: Any, is_wide: bool = False) -> list[Setting]:
+def _resolve_settings(training, n_settings):
     """Return the settings to select from; parameters that are given replace those of all."""
-    given: dict[str, Any] = {
-        name: check_real(name, getattr(estimator, name))
-        for name in ("learning_rate", "dropout", "weight_decay")
-        if getattr(estimator, name) is not None
+    check_choice("scaling", training.scaling, list(_SCALINGS))
+    if isinstance(training.embedding, str):
+        check_choice("embedding", training.embedding, ["auto"], ", a number or None")
+    values = training.get_params()
+    limits = {"learning_rate": np.inf, "dropout": 1, "weight_decay": np.inf}
+    given = {
+        name: _check_number(name, values[name], below)
+        for name, below in limits.items()
+        if values[name] is not None
     }
-    if isinstance(estimator.embedding, str):
-        check_choice("embedding", estimator.embedding, ["auto"], ", a number or None")
-    else:
-        none = estimator.embedding is None
-        given["frequency_scale"] = 0.0 if none else check_real("embedding", estimator.embedding)
-    if (relevance := _SCALINGS[estimator.scaling]) is not None:
+    if given.get("learning_rate") == 0:
+        raise ValueError(f"learning_rate must be positive, not {training.learning_rate!r}.")
+    if training.embedding is None:
+        given["frequency_scale"] = 0.0
+    elif not isinstance(training.embedding, str):
+        given["frequency_scale"] = _check_number("embedding", training.embedding)
+    if (relevance := _SCALINGS[training.scaling]) is not None:
         given["relevance"] = relevance
-    n_settings = resolve_effort(estimator).n_settings
-    settings = [setting._replace(**given) for setting in SETTINGS[:n_settings]]
-    for setting in settings:
-        if not (setting.learning_rate > 0 and 0 <= setting.dropout < 1):
-            raise ValueError(
-                f"learning_rate must be positive and dropout in [0, 1), not {setting[:2]}."
-            )
-        if not (setting.weight_decay >= 0 and setting.frequency_scale >= 0):
-            raise ValueError(
-                f"weight_decay and embedding must not be negative, but are {setting[2:4]}."
-            )
-    return settings_of_wide_table(settings) if is_wide else settings
+    return tuple(replace(setting, **given) for setting in SETTINGS[:n_settings])
 
 
-def resolve_n_frequencies(estimator: Any, n_features: int) -> int:
-    """Return the number of frequencies per feature: fewer or none where there are many features.
+def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:
+    """Return settings of a wide table: with its most relevant features, and with all of them.
 
-    `n_features` is padded. The first layer has two inputs for each frequency of each feature, and
-    takes most of the time of a step where the table is wide.
+    Where many features have a small effect, all are needed; where most have none, networks of few
+    features are much better (`benchmarks/wide.py`). Settings that scale features by relevance use
+    all; those with dropout, which is best on most tables, are tried with few features, too.
     """
-    if estimator.n_frequencies is not None:
-        return int(estimator.n_frequencies)
-    if n_features <= _NARROW_FEATURES:
-        return _MAX_FREQUENCIES
-    return _MAX_EMBEDDING // n_features
+    few = [setting for setting in settings if setting.relevance and setting.dropout > 0]
+    return [replace(setting, all_features=setting.relevance) for setting in settings] + few
 
 
-def loop_weight(estimator: Any, twin: bool) -> float:
-    """Return the weight of the loop loss; plain networks have none."""
-    if not twin:
-        return 0.0
-    weight = check_real("loop_weight", estimator.loop_weight)
-    if not 0 <= weight < np.inf:
-        raise ValueError(f"loop_weight must not be negative, but is {estimator.loop_weight!r}.")
-    return weight
+def _check_number(name, value, below=np.inf):
+    """Validate a number that is not negative, and below a limit."""
+    number = check_real(name, value)
+    if not 0 <= number < below:
+        raise ValueError(f"{name} must be in [0, {below}), not {value!r}.")
+    return number
 
 
-def check_hidden_sizes(hidden_sizes: Any) -> tuple[int, ...]:
+def _optional_integer(name, value, minimum):
+    return None if value is None else check_integer(name, value, minimum)
+
+
+def _check_hidden_sizes(hidden_sizes):
     """Return the widths of one or more hidden layers."""
     try:
         sizes = tuple(check_integer("hidden_sizes", size) for size in hidden_sizes)

@@ -11,7 +11,6 @@ batch: embedding and first layer are computed once per point, not once per pair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
@@ -20,8 +19,8 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from twinned.models.neural import counter_rng
 from twinned.models.neural.network import Halves, Network, Parameters, Shape, initial_parameters
+from twinned.models.neural.padding import fold_in, integers, random_bits, uniform
 
 
 class TrainingConfig(NamedTuple):
@@ -31,7 +30,6 @@ class TrainingConfig(NamedTuple):
     batch_points: int
     n_partners: int
     partner_table: bool  # pairs come from a fixed table, not from within the batch
-    optimizer: str
     loops: bool = False  # the loss includes the inconsistency of loops
     censored: bool = False  # targets have bounds, and errors are distances to them
     dropout: bool = True  # at least one member has dropout; without, no masks are drawn
@@ -86,7 +84,6 @@ class TrainingState(NamedTuple):
     momentum: optax.OptState
     best: Parameters
     best_error: Array
-    best_check: Array
 
 
 class Check(NamedTuple):
@@ -96,21 +93,15 @@ class Check(NamedTuple):
     predicted: AnyArray  # (held-out row, output)
 
 
-def optimizer_by_name(name: str) -> optax.GradientTransformation:
-    """Return the direction of a step; learning rate and weight decay are those of the member."""
-    if name == "adamw":
-        return optax.scale_by_adam(b1=0.9, b2=0.99, eps=1e-8)
-    if name == "adadelta":
-        return optax.scale_by_adadelta(rho=0.95, eps=1e-7)
-    raise ValueError(f"optimizer must be 'adamw' or 'adadelta', not {name!r}.")
-
+# The direction of a step; learning rate and weight decay are those of the member.
+_OPTIMIZER = optax.scale_by_adam(b1=0.9, b2=0.99, eps=1e-8)
 
 # Compiling takes little more than half the time at this level, and a step as long as before: most
 # of its time is spent in matrix products, which are not compiled here.
 _CPU_OPTIONS = {"xla_backend_optimization_level": 1}
 
 
-def _compiled(program: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def _compiled(program, **options):
     """Compile a program whose first argument is a `TrainingConfig`."""
     on_device, on_cpu = (
         jax.jit(program, static_argnames="config", compiler_options=given, **options)
@@ -118,7 +109,7 @@ def _compiled(program: Callable[..., Any], **options: Any) -> Callable[..., Any]
     )
 
     @wraps(program)
-    def call(config: TrainingConfig, *arguments: Any) -> Any:
+    def call(config, *arguments):
         return (on_cpu if config.one_member else on_device)(config, *arguments)
 
     return call
@@ -130,15 +121,14 @@ def initial_state(
 ) -> TrainingState:
     """The state of all members of all problems before their first step."""
 
-    def one(task: MemberTask) -> TrainingState:
-        key = counter_rng.fold_in(task.member.key, 0)
+    def one(problem: ProblemArrays, member: MemberArrays) -> TrainingState:
         parameters = initial_parameters(
-            config.shape, key, task.member.n_features, task.member.frequency_scale
+            config.shape, fold_in(member.key, 0), member.n_features, member.frequency_scale
         )
-        momentum = optimizer_by_name(config.optimizer).init(parameters)
-        return TrainingState(parameters, momentum, parameters, jnp.float32(jnp.inf), jnp.int32(0))
+        momentum = _OPTIMIZER.init(parameters)
+        return TrainingState(parameters, momentum, parameters, jnp.float32(jnp.inf))
 
-    return over_members(config, one)(problems, members)
+    return _over_members(config, one)(problems, members)
 
 
 @partial(_compiled, donate_argnames="state")
@@ -152,29 +142,22 @@ def train_to_check(
 ) -> tuple[TrainingState, Check]:
     """Train up to the next check. `schedule` is (steps between checks, steps in total)."""
 
-    def one(task: MemberTask, state: TrainingState) -> tuple[TrainingState, Check]:
-        return task.train(state, check, *schedule)
+    def one(problem, member, state):
+        return MemberTask(config, problem, member).train(state, check, *schedule)
 
-    return over_members(config, one)(problems, members, state)
+    return _over_members(config, one)(problems, members, state)
 
 
-def over_members(config: TrainingConfig, one: Callable[..., Any]) -> Callable[..., Any]:
-    """Vectorize a function of a `MemberTask` and other data of the member.
+def _over_members(config, one):
+    """Vectorize a function of a problem, a member, and other data of the member.
 
-    The result is a function of problems, members and the other data. Where the program is that of
-    one member, these have no leading axes: see `dispatch`.
+    Where the program is that of one member, there are no leading axes: see `batch`.
     """
 
-    def of_member(problem: ProblemArrays, member: MemberArrays, *own: Any) -> Any:
-        return one(MemberTask(config, problem, member), *own)
+    def of_problem(problem, *data):
+        return jax.vmap(partial(one, problem))(*data)
 
-    if config.one_member:
-        return of_member
-
-    def of_problem(problem: ProblemArrays, *own: Any) -> Any:
-        return jax.vmap(partial(of_member, problem))(*own)
-
-    return jax.vmap(of_problem)
+    return one if config.one_member else jax.vmap(of_problem)
 
 
 class MemberTask(NamedTuple):
@@ -189,13 +172,12 @@ class MemberTask(NamedTuple):
     ) -> tuple[TrainingState, Check]:
         """Train from one check to the next, and predict the held-out rows."""
         member = self.member
-        direction = optimizer_by_name(self.config.optimizer)
 
-        def step(number: Array, carry: tuple[Parameters, Any]) -> tuple[Parameters, Any]:
+        def step(number, carry):
             parameters, momentum = carry
-            key = counter_rng.fold_in(member.key, number + 1)
+            key = fold_in(member.key, number + 1)
             gradient = jax.grad(self.loss)(parameters, key)
-            update, momentum = direction.update(gradient, momentum, parameters)
+            update, momentum = _OPTIMIZER.update(gradient, momentum, parameters)
             rate = member.learning_rate * _rate_factor(number.astype(jnp.float32) / total_steps)
             return _descend(parameters, update, rate, member.weight_decay), momentum
 
@@ -216,7 +198,6 @@ class MemberTask(NamedTuple):
             momentum,
             best,
             jnp.where(better, error, state.best_error),
-            jnp.where(better, check, state.best_check),
         ), Check(error, predicted)
 
     def network(self, parameters: Parameters) -> Network:
@@ -239,16 +220,16 @@ class MemberTask(NamedTuple):
         """
         config, problem, member = self
         network, n_points = self.network(parameters), config.batch_points
-        random_rows = counter_rng.integers(counter_rng.fold_in(key, 1), member.n_rows, n_points)
+        random_rows = integers(fold_in(key, 1), member.n_rows, n_points)
         drawn = member.rows[random_rows]
-        masks = self._dropout_masks(counter_rng.fold_in(key, 2))
+        masks = self._dropout_masks(fold_in(key, 2))
         y, weight = self.targets(drawn), problem.weight[drawn]
         first = network.first_layer(self.features(drawn))
         if not config.shape.twin:
             return _mean_square(_errors(network.output(first[0], masks), y), weight)
         if config.partner_table:
-            random_bits = counter_rng.bits(counter_rng.fold_in(key, 3), config.n_partners, n_points)
-            columns = (random_bits % problem.n_partners).astype(jnp.int32)
+            bits = random_bits(fold_in(key, 3), config.n_partners, n_points)
+            columns = (bits % problem.n_partners).astype(jnp.int32)
             partners = problem.partners[drawn, columns].ravel()  # partner by partner
             second = network.first_layer(self.features(partners))
             y_second = self.targets(partners)
@@ -258,7 +239,7 @@ class MemberTask(NamedTuple):
             # the partners of a point are the next ones of the batch, which is in random order
             following = partial(_following, n=config.n_partners)
             second = tuple(following(half) for half in first)
-            y_second, w_second = tuple(following(own) for own in y), following(weight)
+            y_second, w_second = tuple(following(part) for part in y), following(weight)
         repeat = partial(_repeat, times=config.n_partners)
         first, y = (tuple(repeat(part) for part in both) for both in (first, y))
         weight = repeat(weight)
@@ -280,8 +261,8 @@ class MemberTask(NamedTuple):
         ring of n points makes n loops of 2n differences, not 3n. No value of y is needed.
         """
         member = self.member
-        network, key = self.network(parameters), counter_rng.fold_in(key, 5)
-        rows = counter_rng.integers(key, member.n_loop_rows, self.config.batch_points)
+        network, key = self.network(parameters), fold_in(key, 5)
+        rows = integers(key, member.n_loop_rows, self.config.batch_points)
         points = network.first_layer(self.features(member.loop_rows[rows]))
 
         def shifted(by: int) -> Halves:
@@ -298,7 +279,7 @@ class MemberTask(NamedTuple):
         keep, n_points = 1.0 - self.member.dropout, self.config.batch_points
         return [
             jnp.where(
-                counter_rng.uniform(counter_rng.fold_in(key, layer), n_points, size) < keep,
+                uniform(fold_in(key, layer), n_points, size) < keep,
                 1 / keep,
                 0,
             )

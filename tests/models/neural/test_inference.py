@@ -7,21 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
-from twinned import DistanceWeights, NearestAnchors, TwinNeuralRegressor
+from twinned import DistanceWeights, NearestAnchors, NeuralTraining, TwinNeuralRegressor
 from twinned.models.memory import MemoryBudget
 from twinned.models.neural.inference import (
-    first_layer_bytes,
-    grid_differences,
-    indexed_differences,
-    row_differences,
-)
-from twinned.models.neural.network import Shape
-from twinned.models.neural.reduce_anchors import (
     BlockLimits,
+    TrainedNetworks,
+    anchor_differences,
     block_limits,
+    first_layer_bytes,
     mean_and_variance,
+    row_outputs,
     tile_size,
 )
+from twinned.models.neural.network import Shape
 
 N_MEMBERS, N_QUERIES, N_ANCHORS = 3, 37, 90
 
@@ -34,7 +32,7 @@ def ensemble(hidden_sizes=(16, 12), activation="silu", n_outputs=2):
     ]
     parameters = {name: np.stack([np.asarray(p[name]) for p in own]) for name in own[0]}
     gates = np.array([1.0, 0.0, 1.0], dtype=np.float32)
-    return shape, (parameters, gates, np.array([0.5, 0.2, 0.3]))
+    return TrainedNetworks(shape, parameters, gates), np.array([0.5, 0.2, 0.3])
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +42,9 @@ def grid():
     return queries, anchors, rng.normal(size=(N_ANCHORS, 2)), rng.uniform(0.1, 3.0, N_ANCHORS)
 
 
-def slowly(shape, members, queries, anchors, anchor_y, weight):
+def slowly(networks, of_members, queries, anchors, anchor_y, weight):
     """All estimates in float64, then their weighted moments by definition."""
-    parameters, gates, of_members = members
-    differences = grid_differences(shape, parameters, gates, queries, anchors).astype("f8")
+    differences = anchor_differences(networks, queries, anchors).astype("f8")
     estimates = differences + anchor_y
     share = of_members[:, None, None, None] * (weight / weight.sum())[:, None]
     mean = (share * estimates).sum(axis=(0, 2))
@@ -71,9 +68,9 @@ def slowly(shape, members, queries, anchors, anchor_y, weight):
     ],
 )
 def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
-    shape, members = ensemble(hidden_sizes, activation)
-    fast = mean_and_variance(shape, *members, *grid, BlockLimits(1024, 4096))
-    slow = slowly(shape, members, *grid)
+    networks = ensemble(hidden_sizes, activation)
+    fast = mean_and_variance(*networks, *grid, BlockLimits(1024, 4096))
+    slow = slowly(*networks, *grid)
     np.testing.assert_allclose(fast[0], slow[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(fast[1], slow[1], rtol=1e-5)
 
@@ -82,30 +79,28 @@ def test_moments_are_those_of_all_estimates(grid, hidden_sizes, activation):
 @given(pairs=st.integers(1, 5000), rows=st.integers(N_QUERIES, 200) | st.just(10**6))
 @settings(max_examples=8)
 def test_tile_size_does_not_matter(grid, pairs, rows):
-    shape, members = ensemble()
-    whole = mean_and_variance(shape, *members, *grid, BlockLimits(1024, 4096))
-    cut = mean_and_variance(shape, *members, *grid, BlockLimits(pairs, rows))
+    networks = ensemble()
+    whole = mean_and_variance(*networks, *grid, BlockLimits(1024, 4096))
+    cut = mean_and_variance(*networks, *grid, BlockLimits(pairs, rows))
     for a, b in zip(whole, cut, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_blocks_of_anchors_do_not_matter(grid):
-    shape, members = ensemble()
+    networks = ensemble()
     queries, *rest = grid
-    whole = mean_and_variance(shape, *members, queries[:5], *rest, BlockLimits(1024, 4096))
-    cut = mean_and_variance(shape, *members, queries[:5], *rest, BlockLimits(1024, 7))
+    whole = mean_and_variance(*networks, queries[:5], *rest, BlockLimits(1024, 4096))
+    cut = mean_and_variance(*networks, queries[:5], *rest, BlockLimits(1024, 7))
     for a, b in zip(whole, cut, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_a_large_mean_does_not_change_the_variance(grid):
-    shape, members = ensemble()
+    networks = ensemble()
     queries, anchors, anchor_y, weight = grid
-    near = mean_and_variance(
-        shape, *members, queries, anchors, anchor_y, weight, BlockLimits(512, 64)
-    )
+    near = mean_and_variance(*networks, queries, anchors, anchor_y, weight, BlockLimits(512, 64))
     far = mean_and_variance(
-        shape, *members, queries, anchors, anchor_y + 1e7, weight, BlockLimits(512, 64)
+        *networks, queries, anchors, anchor_y + 1e7, weight, BlockLimits(512, 64)
     )
     np.testing.assert_allclose(far[0] - 1e7, near[0], atol=1e-5)
     np.testing.assert_allclose(far[1], near[1], rtol=1e-5)
@@ -121,7 +116,7 @@ def test_a_tile_has_at_most_the_allowed_pairs(n_queries, n_anchors, pairs):
 
 
 def test_blocks_are_within_the_memory_limit():
-    shape, _ = ensemble()
+    shape = ensemble()[0].shape
     unlimited = block_limits(shape, MemoryBudget(None, None))
     limits = block_limits(shape, MemoryBudget(100_000, None))
     assert limits.pairs < unlimited.pairs
@@ -133,13 +128,11 @@ def test_blocks_are_within_the_memory_limit():
 
 
 def test_indexed_differences_equal_row_differences(grid, rng):
-    shape, (parameters, gates, _) = ensemble()
+    networks, _ = ensemble()
     queries, anchors, *_ = grid
     indices = rng.randint(0, N_ANCHORS, (N_QUERIES, 5))
-    shared = indexed_differences(shape, parameters, gates, queries, anchors, indices)
-    each = row_differences(
-        shape, parameters, gates, np.repeat(queries, 5, axis=0), anchors[indices.ravel()]
-    )
+    shared = anchor_differences(networks, queries, anchors, indices)
+    each = row_outputs(networks, np.repeat(queries, 5, axis=0), anchors[indices.ravel()])
     np.testing.assert_allclose(shared.reshape(each.shape), each, atol=1e-6)
 
 
@@ -148,7 +141,9 @@ def weighted_twin():
     rng = np.random.RandomState(0)
     X = rng.normal(size=(60, 3))
     y = np.column_stack([X[:, 0] + X[:, 1] ** 2, 1e4 + X[:, 2]])
-    twin = TwinNeuralRegressor((12, 12), n_members=4, n_folds=1, max_steps=40, random_state=0)
+    twin = TwinNeuralRegressor(
+        (12, 12), n_members=4, training=NeuralTraining(n_folds=1, max_steps=40), random_state=0
+    )
     return twin.fit(X, y, sample_weight=rng.uniform(0.2, 2.0, 60)), X
 
 

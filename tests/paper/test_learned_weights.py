@@ -5,10 +5,9 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
-import twinned
-from twinned import FixedWeights, NearestAnchors, TwinRegressor, learn_weights
+from paper.learned_weights import FixedWeights, inverse_variance, learn_weights, least_squares
+from twinned import NearestAnchors, TwinRegressor
 from twinned.datasets import make_tf
-from twinned.pairing.weights import inverse_variance, least_squares
 
 X, y = (part.to_numpy() for part in make_tf(80, random_state=0))
 
@@ -27,19 +26,19 @@ def test_inverse_variance_equals_the_loop_over_anchors():
 
 def test_predictions_use_the_learned_weights():
     twin = fitted()
-    found = learn_weights(twin, X[30:50], y[30:50])
+    learned = learn_weights(twin, X[30:50], y[30:50])
     _, estimates = twin.predict_anchors(X[50:])
-    weighted = twin.set_params(weights=found).predict(X[50:])
-    np.testing.assert_allclose(weighted, np.average(estimates, axis=1, weights=found.weights))
+    weighted = twin.set_params(weights=learned).predict(X[50:])
+    np.testing.assert_allclose(weighted, np.average(estimates, axis=1, weights=learned.weights))
 
 
 @pytest.mark.parametrize("by", ["variance", "least squares"])
 def test_a_wrong_label_gets_less_weight_and_the_error_falls(by):
     twin = fitted().add_anchors(X[50:51], y[50:51] + 20)
     plain = np.mean((twin.predict(X[51:]) - y[51:]) ** 2)
-    found = learn_weights(twin, X[30:50], y[30:50], by=by)
-    assert found.weights[-1] < 0.2 * np.median(found.weights)
-    assert np.mean((twin.set_params(weights=found).predict(X[51:]) - y[51:]) ** 2) < plain
+    learned = learn_weights(twin, X[30:50], y[30:50], by=by)
+    assert learned.weights[-1] < 0.2 * np.median(learned.weights)
+    assert np.mean((twin.set_params(weights=learned).predict(X[51:]) - y[51:]) ** 2) < plain
 
 
 def test_least_squares_minimizes_its_loss(rng):
@@ -51,12 +50,12 @@ def test_least_squares_minimizes_its_loss(rng):
         drawn = 0.5 * 40 * 6 * scale * np.sum((w - 1 / 6) ** 2)
         return np.sum((estimates @ w - target) ** 2) + drawn
 
-    found = least_squares(estimates, target, 0.5)
-    assert found.sum() == pytest.approx(1)
-    assert (found >= 0).all()
+    learned = least_squares(estimates, target, 0.5)
+    assert learned.sum() == pytest.approx(1)
+    assert (learned >= 0).all()
     for _ in range(200):
-        other = np.abs(found + 0.02 * rng.normal(size=6))
-        assert loss(other / other.sum()) >= loss(found) - 1e-5 * loss(found)
+        other = np.abs(learned + 0.02 * rng.normal(size=6))
+        assert loss(other / other.sum()) >= loss(learned) - 1e-5 * loss(learned)
 
 
 def test_strong_shrinkage_means_equal_weights(rng):
@@ -66,14 +65,6 @@ def test_strong_shrinkage_means_equal_weights(rng):
 
 def test_anchors_without_errors_have_equal_weights():
     np.testing.assert_array_equal(inverse_variance(np.ones((3, 2)), np.ones(3)), [1, 1])
-
-
-def test_learned_weights_are_saved_with_the_twin(tmp_path):
-    twin = fitted()
-    twin.set_params(weights=learn_weights(twin, X[30:50], y[30:50]))
-    twinned.save(twin, tmp_path / "model.twin")
-    loaded = twinned.load(tmp_path / "model.twin")
-    np.testing.assert_array_equal(loaded.predict(X[50:]), twin.predict(X[50:]))
 
 
 def test_more_anchors_than_weights_raise():

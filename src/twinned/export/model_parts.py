@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.neural_base import BaseNeural
+from twinned.estimators.neural import BaseNeural
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.persistence.schema import KINDS
 from twinned.rows.schema import Floats, TableSchema

@@ -1,15 +1,17 @@
+"""Random numbers that do not depend on padding."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from twinned.models.neural import counter_rng
+from twinned.models.neural import padding
 
 KEY = jnp.uint32(12345)
 # one program instead of one for each operation
-uniform = jax.jit(counter_rng.uniform, static_argnums=(1, 2))
-normal = jax.jit(counter_rng.normal, static_argnums=(1, 2))
-integers = jax.jit(counter_rng.integers, static_argnums=2)
+uniform = jax.jit(padding.uniform, static_argnums=(1, 2))
+normal = jax.jit(padding.normal, static_argnums=(1, 2))
+integers = jax.jit(padding.integers, static_argnums=2)
 
 
 def test_padding_changes_no_number():
@@ -50,5 +52,5 @@ def test_integers_cover_the_range_and_stay_within_it():
 
 @pytest.mark.slow
 def test_derived_keys_are_distinct():
-    keys = {int(counter_rng.fold_in(KEY, number)) for number in range(2000)}
+    keys = {int(padding.fold_in(KEY, number)) for number in range(2000)}
     assert len(keys) == 2000

@@ -7,24 +7,27 @@ becomes part of that layer's bias, and its known value the bias of the output. A
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from twinned.models.neural.inference import Matrix, MemberParameters
-from twinned.models.neural.network import Network, Parameters, Shape
+from twinned.models.neural.inference import Matrix, TrainedNetworks
+from twinned.models.neural.network import Network, Parameters
 from twinned.rows.schema import Floats
 
 
-def plain_parameters(
-    shape: Shape, parameters: MemberParameters, gates: Matrix, anchor: Matrix, anchor_y: Floats
-) -> dict[str, NDArray[np.float32]]:
-    """Return the parameters of the plain network of each member.
+def substitute_anchor(
+    networks: TrainedNetworks, anchor: Matrix, anchor_y: Floats
+) -> TrainedNetworks:
+    """Return the plain network of each member.
 
     `anchor` (feature,) is scaled and padded, `anchor_y` (output,) is scaled.
     """
+
+    shape = networks.shape
 
     def one(own: Parameters, gate: Array) -> Parameters:
         first, second = Network(shape, own, gate).first_layer(jnp.asarray(anchor))
@@ -46,8 +49,12 @@ def plain_parameters(
         plain[f"bias_{last}"] = jnp.asarray(anchor_y, jnp.float32)
         return plain
 
-    of_members = jax.vmap(one)(jax.tree.map(jnp.asarray, parameters), jnp.asarray(gates))
-    return jax.tree.map(np.asarray, of_members)
+    of_members = jax.vmap(one)(
+        jax.tree.map(jnp.asarray, networks.parameters), jnp.asarray(networks.gates)
+    )
+    wide = tuple(2 * width for width in shape.hidden_sizes)
+    plain = replace(shape, hidden_sizes=wide, twin=False)
+    return TrainedNetworks(plain, jax.tree.map(np.asarray, of_members), networks.gates)
 
 
 def _side_by_side(left: Array, right: Array) -> Array:
