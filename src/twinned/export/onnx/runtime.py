@@ -152,7 +152,7 @@ def rounded_features(model: BaseEstimator) -> list[str]:
         rows = _before_scalers(parts.scalers, parts.model.anchors_X_)[:, numeric]
         changes = _relative_rounding(rows)
     else:
-        scale = read_networks(parts.model).scale
+        scale = parts.model.plain_networks().scale
         ends = np.zeros((2, schema.n_features))
         ends[:, numeric] = scale.X_mean + np.array([[-2.0], [2.0]]) * scale.X_spread
         changes = _largest_rounding(_before_scalers(parts.scalers, ends)[:, numeric])
