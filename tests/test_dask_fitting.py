@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinNeuralRegressor, TwinRegressor, cross_conformal, diagnose
 from twinned.datasets import make_wsb
-from twinned.models.threads import count_threads
+from twinned.models.resources import count_threads
 from twinned.neural import fit_many
 
 distributed = pytest.importorskip("distributed")

@@ -15,10 +15,10 @@ from sklearn.base import clone
 from twinned._compat import is_remote_backend
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
+from twinned.models.learned_metric import MetricCache
 from twinned.models.neural.fitting import fit_problems
 from twinned.models.neural.problem import TrainingProblem, build_problem
-from twinned.models.relevance import RelevanceCache
-from twinned.models.threads import one_thread_if_remote
+from twinned.models.resources import one_thread_if_remote
 
 __all__ = ["NeuralRegressor", "TwinNeuralRegressor", "fit_many"]
 
@@ -111,7 +111,7 @@ def _build_all(pairs: list[tuple[Any, Any]], n_jobs: Any) -> list[tuple[Any, Tra
 
 
 def _build(pairs: list[tuple[Any, Any]]) -> list[tuple[Any, TrainingProblem]]:
-    learn = RelevanceCache()
+    learn = MetricCache()
     clones = [clone(estimator) for estimator, _ in pairs]
     return [
         (one, build_problem(one, *problem, twin=one._twin, learn=learn))

@@ -21,9 +21,9 @@ from twinned import (
     TwinNeuralRegressor,
 )
 from twinned.datasets import make_tf
+from twinned.models.learned_metric import learn_metric
 from twinned.models.neural.ensemble import SETTINGS, Setting
 from twinned.models.neural.problem import Scale, build_problem
-from twinned.models.relevance import learn_relevance
 from twinned.neural import _build_all, fit_many
 from twinned.rows.schema import TableSchema, mark_missing
 
@@ -306,9 +306,9 @@ def test_the_relevance_of_equal_rows_is_learned_once(data, n_jobs, monkeypatch):
 
     def count(features, *arguments, **options):
         learned.append(len(features))
-        return learn_relevance(features, *arguments, **options)
+        return learn_metric(features, *arguments, **options)
 
-    monkeypatch.setattr("twinned.models.relevance.learn_relevance", count)
+    monkeypatch.setattr("twinned.models.learned_metric.learn_metric", count)
     each = [TwinNeuralRegressor(**SMALL, pairs=NearestPairs(k)) for k in (3, 5, 9)]
     problems = [(X, y), (X[:60], y[:60]), (X.copy(order="K"), y.copy())]
     with parallel_config(backend="threading"):

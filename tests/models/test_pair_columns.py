@@ -7,8 +7,8 @@ from sklearn.model_selection import KFold
 
 from twinned import SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.models.base_estimator import MAX_FEATURES
-from twinned.models.pair_columns import choose_pair_columns, held_out_error
 from twinned.models.sklearn import PairTrainingSet
+from twinned.models.wide_tables import choose_pair_columns, held_out_error
 from twinned.pairing.features import PairFeatures
 from twinned.rows.schema import TableSchema
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.pairing.screening import distinct_features, relevant_features
+from twinned.models.wide_tables import distinct_features, important_features
 
 
 def distinct_one_by_one(matrix):
@@ -61,7 +61,7 @@ def test_relevant_features(n_outputs, scale):
     expected = {3, 7, 20, 11} if n_outputs else {3, 7, 20}
     X[:, 5] = 4 - X[:, 7]
     X[rng.uniform(size=X.shape) < 0.02] = np.nan
-    selected = relevant_features(X * scale, y, 6)
+    selected = important_features(X * scale, y, 6)
     assert len(selected) == 6
     assert expected <= {7 if j == 5 else j for j in selected}
     assert (np.diff(selected) > 0).all()
@@ -72,14 +72,14 @@ def test_a_weight_is_a_repetition():
     X, y = rng.uniform(size=(40, 30)), rng.uniform(size=40)
     weight = rng.randint(1, 4, size=40)
     repeated = np.repeat(np.arange(40), weight)
-    weighted = relevant_features(X, y, 10, weight)
-    assert weighted.tolist() == relevant_features(X[repeated], y[repeated], 10).tolist()
-    assert weighted.tolist() != relevant_features(X, y, 10).tolist()
+    weighted = important_features(X, y, 10, weight)
+    assert weighted.tolist() == important_features(X[repeated], y[repeated], 10).tolist()
+    assert weighted.tolist() != important_features(X, y, 10).tolist()
 
 
 def test_few_features_are_all_selected():
-    assert relevant_features(np.ones((5, 3)), np.arange(5.0), 3).tolist() == [0, 1, 2]
+    assert important_features(np.ones((5, 3)), np.arange(5.0), 3).tolist() == [0, 1, 2]
 
 
 def test_one_of_constant_features_is_selected():
-    assert relevant_features(np.ones((5, 3)), np.arange(5.0), 2).tolist() == [0]
+    assert important_features(np.ones((5, 3)), np.arange(5.0), 2).tolist() == [0]

@@ -40,8 +40,7 @@ from twinned.estimators.blending.rows import (
 from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import ignore_table_warnings
 from twinned.intervals.stored import StoredIntervals
-from twinned.models.memory import parse_memory_limit
-from twinned.models.threads import limit_threads
+from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.rows.dask import is_dask, predict_lazily
 from twinned.rows.formatting import ResultTable
 from twinned.rows.neighbors import Indices

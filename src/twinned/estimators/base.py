@@ -21,9 +21,9 @@ from twinned.estimators.predictor import TwinPredictor
 from twinned.estimators.sampling import SamplingMixin
 from twinned.intervals.applicability import ApplicabilityDomain
 from twinned.intervals.stored import StoredIntervals
-from twinned.models.memory import MemoryBudget, parse_memory_limit
+from twinned.models.learned_metric import feature_relevance, learn_metric
 from twinned.models.protocol import DifferenceModel
-from twinned.models.relevance import learn_relevance, relevance_of_features
+from twinned.models.resources import MemoryBudget, parse_memory_limit
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import as_weight_strategy
 from twinned.rows.dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
@@ -271,7 +271,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         to the anchors when it is first needed.
         """
         check_is_fitted(self)
-        return relevance_of_features(self._metric(), self._schema)
+        return feature_relevance(self._metric(), self._schema)
 
     def add_anchors(self, X: Any, y: Any) -> Any:
         """A new fitted twin with the same trained model and further anchors.
@@ -358,7 +358,7 @@ class BaseTwin(SamplingMixin, ApplicabilityMixin, RegressorMixin, BaseEstimator,
         if self._learned_metric is not None:
             return LearnedMetric(*self._learned_metric)
         if self._cache.metric is None:
-            self._cache.metric = learn_relevance(
+            self._cache.metric = learn_metric(
                 self._anchors.features, self.anchors_y_, self.anchor_weights_
             )
         return self._cache.metric

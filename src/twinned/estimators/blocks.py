@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from twinned.models.memory import map_row_blocks, row_blocks
+from twinned.models.resources import map_row_blocks, row_blocks
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema
 

@@ -86,7 +86,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             kernel=self.kernel,
             sample_weight=weight,
             max_rows=self.max_rows,
-            start=None if similar is None else (similar.length_scales, similar.noise),
+            similar=similar,
             random_state=self.random_state,
         )
 

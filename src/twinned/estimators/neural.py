@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.neural_base import BaseNeural
 from twinned.estimators.predictor import check_predictions
-from twinned.models.memory import map_row_blocks
 from twinned.models.neural.difference_model import PlainNetworks
+from twinned.models.resources import map_row_blocks
 from twinned.rows.dask import is_dask, predict_lazily
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_bool, validate_table

@@ -9,13 +9,12 @@ from typing import Any, Self, TypeVar
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from twinned.models.memory import parse_memory_limit
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.network import Shape
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
 from twinned.models.neural.published import published_parameters
-from twinned.models.threads import limit_threads
+from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.rows.neighbors import Indices
 from twinned.rows.validation import restore_on_failure
 

@@ -17,9 +17,8 @@ import pandas as pd
 from twinned.estimators.adjustments import attribute
 from twinned.estimators.blocks import Queries, Selection, map_query_blocks
 from twinned.estimators.explain import comparables
-from twinned.models.memory import MemoryBudget, row_blocks
 from twinned.models.protocol import AnchoredModel, DifferenceModel
-from twinned.models.threads import limit_threads
+from twinned.models.resources import MemoryBudget, limit_threads, row_blocks
 from twinned.pairing.anchors import AllAnchors, AnchorStrategy
 from twinned.pairing.differences import estimate
 from twinned.pairing.loops import draw_loops, loop_sum

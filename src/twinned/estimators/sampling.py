@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from twinned.estimators.joint import MAX_ROWS, ErrorFeatures, JointPrediction, probability_positive
 from twinned.intervals.stored import StoredIntervals
-from twinned.models.threads import limit_threads
+from twinned.models.resources import limit_threads
 from twinned.rows.schema import row_labels
 from twinned.rows.validation import check_bool, check_integer, check_real
 

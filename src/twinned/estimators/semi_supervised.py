@@ -26,7 +26,7 @@ from twinned._compat import safe_indexing
 from twinned.estimators.training_set import max_pairs_in_memory
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
-from twinned.models.memory import parse_memory_limit
+from twinned.models.resources import parse_memory_limit
 from twinned.pairing.loops import loop_sum
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows

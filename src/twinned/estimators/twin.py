@@ -35,21 +35,20 @@ from twinned.models.base_estimator import (
     pair_dtype,
     supports_validation_set,
 )
-from twinned.models.lightgbm import LazyPairMatrix, supports_blocks
-from twinned.models.memory import parse_memory_limit
-from twinned.models.pair_columns import choose_pair_columns
-from twinned.models.relevance import learn_relevance, uses_learned_metric
+from twinned.models.learned_metric import learn_metric, uses_learned_metric
+from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.models.sklearn import (
+    LazyPairMatrix,
     PairTrainingSet,
     SklearnDifferenceModel,
     fit_on_pairs,
+    supports_blocks,
     target_unit,
 )
-from twinned.models.threads import limit_threads
+from twinned.models.wide_tables import choose_pair_columns, important_features
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
-from twinned.pairing.screening import relevant_features
 from twinned.pairing.weights import as_weight_strategy
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Rows
@@ -342,7 +341,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self._learned_metric = None
         if not uses_learned_metric(self.pairs, self.anchors, self.weights):
             return None
-        learned = learn_relevance(data.rows.features, data.values, data.weight)
+        learned = learn_metric(data.rows.features, data.values, data.weight)
         self._learned_metric = tuple(learned)
         return learned
 
@@ -350,7 +349,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """The features that pairs are made of: of a wide table, the relevant ones."""
         if self.estimator is not None or callable(self.pair_features):
             return np.arange(data.schema.n_features)
-        return relevant_features(data.matrix, data.y, MAX_FEATURES, data.weight)
+        return important_features(data.matrix, data.y, MAX_FEATURES, data.weight)
 
     def _pair_features(self, data: TrainingRows) -> PairFeatures:
         """The builder of pairs of the selected features."""

@@ -28,7 +28,7 @@ from twinned.intervals.calibrated import Calibrated, CrossCalibrated, FoldModel
 from twinned.intervals.error_scale import (
     WIDTHS,
 )
-from twinned.models.threads import one_thread_if_remote
+from twinned.models.resources import one_thread_if_remote
 from twinned.pairing.splits import Folds
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer, count_rows, validate_target
@@ -109,7 +109,7 @@ def cross_conformal(
         of "refit".
     metric : {"euclidean", "learned"}, default="euclidean"
         Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
-        learned in each fold (see `twinned.models.relevance`).
+        learned in each fold (see `twinned.models.learned_metric`).
     random_state : int, RandomState or None, default=0
         Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
 

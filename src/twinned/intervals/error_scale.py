@@ -19,7 +19,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from twinned.models.relevance import learn_relevance
+from twinned.models.learned_metric import learn_metric
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, column_list, is_numeric_dtype, is_table, to_numeric
 from twinned.rows.validation import check_choice, count_rows
@@ -66,7 +66,7 @@ class NeighborFeatures:
         if not self.columns:
             return
         if metric == LEARNED and learned is None:
-            self.learned = learn_relevance(self.values, y)
+            self.learned = learn_metric(self.values, y)
         if self.learned is None:
             with np.errstate(invalid="ignore"):  # a feature without values
                 self.scaler = StandardScaler().fit(self.values)

@@ -25,7 +25,7 @@ DEFAULT_PAIRS = 100_000
 """Maximum number of pairs of the default estimator with `pairs="auto"`, each in one order only."""
 
 MAX_FEATURES = 80
-"""Maximum number of features of the default estimator (see `pairing.screening`)."""
+"""Maximum number of features of the default estimator (see `models.wide_tables`)."""
 
 # Beyond, pairs are fewer, as the seconds of a fit grow with pairs times features, and bins are
 # wider. On held-out training rows of 80 features, 15,000 pairs are as good as 25,000 of them, and

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned import DistanceWeights, NearestAnchors, TwinNeuralRegressor
-from twinned.models.memory import MemoryBudget
 from twinned.models.neural.inference import (
     first_layer_bytes,
     grid_differences,
@@ -22,6 +21,7 @@ from twinned.models.neural.reduce_anchors import (
     mean_and_variance,
     tile_size,
 )
+from twinned.models.resources import MemoryBudget
 
 N_MEMBERS, N_QUERIES, N_ANCHORS = 3, 37, 90
 

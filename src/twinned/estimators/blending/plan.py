@@ -33,7 +33,7 @@ from twinned.estimators.blending.members import (
     fit_member,
 )
 from twinned.exceptions import SkippedMemberWarning
-from twinned.models.threads import limit_openmp, limit_threads, one_thread_if_remote
+from twinned.models.resources import limit_openmp, limit_threads, one_thread_if_remote
 from twinned.rows.schema import Floats
 
 _TIMED_ROWS = 200  # to time the prediction of a member that does not predict in folds

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from twinned.export.c.columns import ColumnEncoding, Singles
 from twinned.export.c.core import write_anchors
 from twinned.export.c.source import CSource, float_literal, smallest_unsigned
-from twinned.models.trees.ensemble import TreeEnsemble
+from twinned.models.trees.reader import TreeEnsemble
 from twinned.pairing.features import PairColumn
 
 _LEAF = 0xFFFF  # in place of a column

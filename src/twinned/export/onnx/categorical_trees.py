@@ -16,7 +16,7 @@ from twinned.export.onnx.graph import DOUBLE, INT64, Graph, Tensor
 from twinned.export.onnx.inputs import add_category_index
 from twinned.export.onnx.refusal import refuse
 from twinned.export.onnx.trees import add_trees
-from twinned.models.trees.ensemble import FLOAT64, Tree, TreeEnsemble
+from twinned.models.trees.reader import FLOAT64, Tree, TreeEnsemble
 
 _SUMS = ("squared_error", "absolute_error", "quantile")  # losses without a link function
 

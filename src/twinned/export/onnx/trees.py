@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Graph, Tensor
-from twinned.models.trees.ensemble import FLOAT32, FLOAT64, Tree, TreeEnsemble
-from twinned.models.trees.packing import inclusive_threshold
+from twinned.models.trees.reader import FLOAT32, FLOAT64, Tree, TreeEnsemble, inclusive_threshold
 
 _SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum
 _LESS_OR_EQUAL = 0

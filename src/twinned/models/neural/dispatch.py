@@ -25,7 +25,7 @@ from twinned.models.neural.training import (
     initial_state,
     train_to_check,
 )
-from twinned.models.threads import count_threads
+from twinned.models.resources import count_threads
 
 # Arguments of one call of a program: a problem, a member, and other data of that member.
 Part = tuple[Any, ...]

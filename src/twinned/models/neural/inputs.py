@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned.models.learned_metric import MetricCache, metric_factors
 from twinned.models.neural.parameters import MAX_RELEVANT_FEATURES, member_settings
-from twinned.models.relevance import RelevanceCache, relevance_factors
-from twinned.pairing.screening import distinct_features, relevant_features
+from twinned.models.wide_tables import distinct_features, important_features
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats, TableSchema
 
@@ -102,12 +102,12 @@ def _select_features(
 ) -> tuple[Indices, Indices]:
     """At most `max_features` distinct features, and the most relevant ones of them."""
     if matrix.shape[1] > max_features:
-        features = relevant_features(matrix, y, max_features, weight)
+        features = important_features(matrix, y, max_features, weight)
     else:
         features = distinct_features(matrix)
         features = features if len(features) else np.arange(1)  # a network needs one
     own = matrix[:, features]
-    return features, features[relevant_features(own, y, MAX_RELEVANT_FEATURES, weight)]
+    return features, features[important_features(own, y, MAX_RELEVANT_FEATURES, weight)]
 
 
 def learn_inputs(
@@ -116,7 +116,7 @@ def learn_inputs(
     columns: list[SelectedColumns],
     training: list[NDArray[np.intp]],
     learned: LearnedMetric | None,
-    learn: RelevanceCache,
+    learn: MetricCache,
 ) -> list[NetworkInputs]:
     """The inputs of networks that are trained on each of these sets of rows, the last one of all.
 
@@ -140,7 +140,7 @@ def _learn_factors(
     masks: list[NDArray[np.bool_]],
     training: list[NDArray[np.intp]],
     learned: LearnedMetric | None,
-    learn: RelevanceCache,
+    learn: MetricCache,
 ) -> list[FeatureFactors]:
     """The factors of the columns in the masks, learned from each set of rows."""
     if not uses_relevance(estimator):
@@ -154,7 +154,7 @@ def _learn_factors(
         if len(indices) < len(training[-1]):
             metric = learn(*rows.take(indices).select(own), learned if is_same else None)
         relevance = np.zeros(len(mask))
-        relevance[mask] = relevance_factors(1.0 / metric.length_scales)
+        relevance[mask] = metric_factors(1.0 / metric.length_scales)
         factors.append(FeatureFactors(mask.astype(np.float64), relevance))
     return factors
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from twinned.models.memory import parse_memory_limit
 from twinned.models.neural.ensemble import (
     EFFORTS,
     SETTINGS,
@@ -16,6 +15,7 @@ from twinned.models.neural.ensemble import (
 )
 from twinned.models.neural.network import ACTIVATIONS
 from twinned.models.neural.published import RECIPES
+from twinned.models.resources import parse_memory_limit
 from twinned.pairing.weights import as_weight_strategy
 from twinned.rows.validation import (
     check_choice,

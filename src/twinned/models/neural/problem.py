@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 
 from twinned.models.censoring import TargetBounds, validate_bounds
 from twinned.models.imputation import finite_bounds
+from twinned.models.learned_metric import MetricCache, uses_learned_metric
 from twinned.models.neural.ensemble import draw_folds
 from twinned.models.neural.inputs import (
     NetworkInputs,
@@ -26,7 +27,6 @@ from twinned.models.neural.parameters import (
     refits_members,
     resolve_effort,
 )
-from twinned.models.relevance import RelevanceCache, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
 from twinned.pairing.splits import equal_features
@@ -183,14 +183,14 @@ def build_problem(
     *,
     twin: bool,
     fold_of_row: Indices | None = None,
-    learn: RelevanceCache | None = None,
+    learn: MetricCache | None = None,
 ) -> TrainingProblem:
     """Validate parameters and data, scale the data, draw folds and tabulate partners.
 
     `fold_of_row` (table row,) numbers given folds from 0; None draws them. Problems that share
     `learn` learn the relevance of equal rows once.
     """
-    learn = learn or RelevanceCache()
+    learn = learn or MetricCache()
     check_parameters(estimator, twin)
     bounds = None if y_lower is None and y_upper is None else (y_lower, y_upper)
     table = _validate_data(estimator, X, y, sample_weight, bounds, loop_weight(estimator, twin) > 0)
@@ -333,7 +333,7 @@ def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds
 
 
 def _learn_metric(
-    estimator: Any, rows: WeightedRows, table: TrainingTable, twin: bool, learn: RelevanceCache
+    estimator: Any, rows: WeightedRows, table: TrainingTable, twin: bool, learn: MetricCache
 ) -> LearnedMetric | None:
     """The learned metric of all features, where a strategy needs it or networks can use it."""
     strategies = (estimator.pairs, estimator.anchors, estimator.weights) if twin else ()
@@ -350,7 +350,7 @@ def _select_inputs(
     merged_into: Indices,
     folds: list[NDArray[np.intp]],
     learned: LearnedMetric | None,
-    learn: RelevanceCache,
+    learn: MetricCache,
 ) -> tuple[Indices, list[NetworkInputs]]:
     """The features selected on all rows, and the inputs of the networks of each fold and of all.
 

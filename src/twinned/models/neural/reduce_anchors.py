@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from twinned.models.memory import MemoryBudget
 from twinned.models.neural.device import platform
 from twinned.models.neural.inference import Matrix, MemberParameters, first_layer_bytes
 from twinned.models.neural.network import Network, Parameters, Shape
 from twinned.models.neural.padding import pad_rows, round_up
+from twinned.models.resources import MemoryBudget
 from twinned.rows.schema import Floats
 
 # Pairs of a tile: on a CPU its layers should stay in the cache, a GPU needs enough to do.

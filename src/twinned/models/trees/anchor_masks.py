@@ -13,30 +13,64 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.trees.kernel_types import (
-    CATEGORY,
-    COLUMN_FIELDS,
-    DECREASING,
-    GRID_SCALE,
-    GRID_SIZE,
-    GRID_START,
-    INCREASING,
-    KIND,
-    MASK_WORDS,
-    MAX_ANCHORS,
-    QUERY_ONLY,
-    SCALE_FIELDS,
-    SIGN,
-    VALUE_COLUMN,
-    AnchorMasks,
-)
 from twinned.pairing.features import PairColumn
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 
+# A bit mask over anchors has a fixed number of 64-bit words, so that loops over it have a fixed
+# length. More anchors than one mask has bits are processed in chunks.
+MASK_WORDS = 16
+MAX_ANCHORS = 64 * MASK_WORDS
 # Fewer anchors per chunk where many row columns would need large tables.
 _TABLE_ROWS = 250_000
 _MIN_ANCHORS = 64
+# Cells of the grid that gives the approximate rank of a value: about one anchor per cell where the
+# values are evenly distributed.
+GRID_SIZE = 2048
+
+# How a pair column depends on the anchor, in one order of the pair.
+QUERY_ONLY, INCREASING, DECREASING, CATEGORY = range(4)
+# Fields of a record of `AnchorMasks.columns` and of `AnchorMasks.scales`. The record sizes are
+# powers of two, which makes addressing fast.
+KIND, ROW_COLUMN, VALUE_COLUMN, FIRST_LEVEL, N_LEVELS, FIRST_MASK, MISSING_OFFSET = range(7)
+COLUMN_FIELDS = 8
+SIGN, GRID_START, GRID_SCALE = range(3)
+SCALE_FIELDS = 4
+
+
+class AnchorMasks(NamedTuple):
+    """A chunk of anchors, with a table of bit masks of the anchors below each of their values.
+
+    `values` (anchor, row column + 1) are the encoded rows, followed by a column of zeros. `masks`
+    (mask, MASK_WORDS) is the table; its last row has all bits set.
+
+    `columns` (2, pair column, COLUMN_FIELDS) and `scales` (2, pair column, SCALE_FIELDS) describe
+    each pair column in both orders of the pair:
+
+    - `KIND`: `QUERY_ONLY` where it is the query's own value; `INCREASING` or `DECREASING` with the
+      anchor's value; `CATEGORY` where it is 1 for different categories and 0 for the same.
+    - `FIRST_LEVEL`, `N_LEVELS`: the distinct values of the anchors in `levels`, sorted.
+    - `FIRST_MASK`: mask `FIRST_MASK + r` contains the anchors with one of the first r levels. Of a
+      categorical feature, mask 0 is empty, mask 1 contains all, mask 2 + i those of category i.
+    - `MISSING_OFFSET`: where the value of some anchors is missing, the same masks with those
+      anchors added start this many rows further on; else 0.
+    - `ROW_COLUMN`, `GRID_START`, `GRID_SCALE`: `grid[ROW_COLUMN]` (GRID_SIZE,) holds the number of
+      levels below each of evenly spaced values, from `GRID_START` on, `GRID_SCALE` per unit.
+    - `VALUE_COLUMN`, `SIGN`: the pair column is the term of the query plus `SIGN` times column
+      `VALUE_COLUMN` of `values`, rounded.
+    """
+
+    values: NDArray[np.float64]
+    masks: NDArray[np.uint64]
+    columns: NDArray[np.int64]
+    scales: NDArray[np.float64]
+    levels: NDArray[np.float64]
+    grid: NDArray[np.int32]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+        return sum(array.nbytes for array in self)
 
 
 class PairLayout(NamedTuple):
@@ -162,17 +196,21 @@ def _with_missing(
     return np.concatenate([masks, masks | mask]), len(masks)
 
 
-def selection_masks(indices: Indices | None, start: int, n: int) -> NDArray[np.uint64]:
+def selection_masks(
+    indices: Indices | None, start: int, n: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """(query or 1, MASK_WORDS): which of the `n` anchors from `start` on each query uses.
 
-    `indices` (query, anchor) are the anchors of each query; None stands for all anchors.
+    And (query or 1,) how many. `indices` (query, anchor) are the anchors of each query; None stands
+    for all anchors.
     """
     if indices is None:
         indices = np.arange(start, start + n)[None]
     masks = np.zeros((len(indices), MASK_WORDS), dtype=np.uint64)
-    query, position = np.nonzero((indices >= start) & (indices < start + n))
+    is_used = (indices >= start) & (indices < start + n)
+    query, position = np.nonzero(is_used)
     _set_bits(masks, query, indices[query, position] - start)
-    return masks
+    return masks, is_used.sum(axis=1)
 
 
 def anchor_positions(indices: Indices | None, start: int, n: int) -> NDArray[np.int32]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from twinned.models.threads import count_threads
+from twinned.models.resources import count_threads
 from twinned.models.trees.anchor_masks import (
+    MAX_ANCHORS,
+    AnchorMasks,
     PairLayout,
     anchor_positions,
     build_anchor_masks,
@@ -19,38 +21,27 @@ from twinned.models.trees.anchor_masks import (
     row_matrix,
     selection_masks,
 )
-from twinned.models.trees.ensemble import FLOAT32, FLOAT64, TreeEnsemble
-from twinned.models.trees.kernel_types import (
-    MAX_ANCHORS,
-    AnchorMasks,
-    LeafSums,
-    PackedTrees,
-    QueryBatch,
-    allocate_workspace,
-)
-from twinned.models.trees.packing import group_trees, pack_trees
-from twinned.models.trees.reader import count_trees, read_trees
+from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble, count_trees, read_trees
 from twinned.pairing.differences import estimate
 from twinned.pairing.features import PairFeatures
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
+
+if TYPE_CHECKING:  # which load numba
+    from twinned.models.trees.kernel import QueryBatch
+    from twinned.models.trees.packing import PackedTrees
 
 # For fewer pairs times trees, pairs are built: that takes a second or less, as long as loading the
 # kernel does, and compiling it takes several seconds the first time.
 MIN_WORK = 5_000_000
 # Packing a node takes as long as predicting this many pairs with a tree.
 _PAIRS_PER_NODE = 2
-# Queries that descend a tree before the next tree begins: many, to use the tree while it is in the
-# processor's cache; few where the masks of all distinct splits are stored for each; one where all
-# trees fit into the cache.
-_BATCH_SIZE, _BATCH_SIZE_DISTINCT = 256, 16
-_PROCESSOR_CACHE_BYTES = 1_000_000
 _MIN_QUERIES_PER_TASK = 16
 _BLOCK_BYTES = 64_000_000  # of queries whose estimates are reduced at once
 # Larger values may be infinite in float32, which libraries reject with their own messages.
 _MAX_FLOAT32 = 1e38
 
-_Part = TypeVar("_Part", PackedTrees, AnchorMasks)
+_Part = TypeVar("_Part", "PackedTrees", AnchorMasks)
 
 
 class AnchoredTrees:
@@ -191,8 +182,7 @@ class AnchoredTrees:
         With `per_anchor`, each member has a slot and each anchor of a query its own sum; else all
         are added up.
         """
-        from twinned.models.trees.count_kernel import add_counted_sums
-        from twinned.models.trees.kernel import add_tree_sums
+        from twinned.models.trees.kernel import LeafSums, add_tree_sums
 
         values = row_matrix(queries)
         terms = query_terms(values, self._layout)
@@ -213,17 +203,8 @@ class AnchoredTrees:
         def add_rows(
             rows: slice, trees: PackedTrees, anchors: AnchorMasks, batch: QueryBatch
         ) -> None:
-            part, out = batch.take(rows), LeafSums(sums[rows], signs, slots)
-            compare_type = self._value_type.type(0)
-            if len(trees.inner_nodes) and not per_anchor and self._adds_in_float64:
-                work = allocate_workspace(1, len(trees.distinct_split), per_anchor=False)
-                add_counted_sums(trees, anchors, part, out, compare_type, work)
-                return
-            batch_size = _BATCH_SIZE_DISTINCT if len(trees.split_id) else _BATCH_SIZE
-            if trees.nodes.nbytes + trees.leaf_values.nbytes < _PROCESSOR_CACHE_BYTES:
-                batch_size = 1
-            work = allocate_workspace(batch_size, len(trees.distinct_split), per_anchor=per_anchor)
-            add_tree_sums(trees, anchors, part, out, batch_size, has_special, compare_type, work)
+            out, compare_type = LeafSums(sums[rows], signs, slots), self._value_type.type(0)
+            add_tree_sums(trees, anchors, batch.take(rows), out, has_special, compare_type)
 
         n_threads = count_threads(n_jobs)
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
@@ -239,22 +220,21 @@ class AnchoredTrees:
         self, terms: NDArray[np.float64], indices: Indices | None, *, per_anchor: bool
     ) -> Iterator[tuple[AnchorMasks, QueryBatch]]:
         """Yield the anchors in chunks, each with the queries and their anchors in it."""
+        from twinned.models.trees.kernel import QueryBatch
+
         start = 0
         for anchors in self._anchor_masks():
             n = len(anchors.values)
-            no_positions = np.zeros((1, 0), dtype=np.int32)
-            yield (
-                anchors,
-                QueryBatch(
-                    terms,
-                    selection_masks(indices, start, n),
-                    anchor_positions(indices, start, n) if per_anchor else no_positions,
-                ),
-            )
+            positions = np.zeros((1, 0), dtype=np.int32)
+            if per_anchor:
+                positions = anchor_positions(indices, start, n)
+            yield anchors, QueryBatch(terms, *selection_masks(indices, start, n), positions)
             start += n
 
     def _packed_groups(self) -> Iterator[PackedTrees]:
         """Yield the packed trees: stored ones, or one group after the other."""
+        from twinned.models.trees.packing import group_trees, pack_trees
+
         if self._packed is None:
             groups = group_trees(self._trees)
             packed = (pack_trees(group, self._value_type, self._trees.strict) for group in groups)
