@@ -13,7 +13,7 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned.models import relevance
+from twinned.models import learned_metric
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.learned_metric import learn_metric, uses_learned_metric
 from twinned.rows.neighbors import LearnedMetric
@@ -92,7 +92,7 @@ def test_the_subset_is_bounded(monkeypatch, rng):
         seen.append(options["max_rows"])
         return fit_gaussian_process(X[:50], y[:50])
 
-    monkeypatch.setattr(relevance, "fit_gaussian_process", record)
+    monkeypatch.setattr(learned_metric, "fit_gaussian_process", record)
     learn_metric(rng.normal(size=(2000, 2)), rng.normal(size=2000))
     assert seen == [500]
 
@@ -195,8 +195,8 @@ def test_relevance_of_a_categorical_feature(rng):
     )
     y = np.array([0.0, 5.0, 1.0])[kind]
     twin = TwinRegressor(DecisionTreeRegressor(), anchors=NearestAnchors(5, metric="learned"))
-    relevance_ = twin.fit(table, y).feature_relevance_
-    assert relevance_[1] > 0.9
+    relevance = twin.fit(table, y).feature_relevance_
+    assert relevance[1] > 0.9
     indices, _ = twin.predict_anchors(table)
     assert (kind[indices] == kind[:, None]).all()
 
