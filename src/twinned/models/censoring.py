@@ -6,13 +6,15 @@ limit (the lower bound is −∞), above one (the upper bound is ∞), or in an 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
+from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import validate_target
 
@@ -37,7 +39,7 @@ class TargetBounds(NamedTuple):
         """(row,): whether the value is below a limit, and whether it is above one."""
         return np.isneginf(self.lower), np.isposinf(self.upper)
 
-    def take(self, rows: Any) -> TargetBounds:
+    def take(self, rows: Indices | slice) -> TargetBounds:
         return TargetBounds(self.lower[rows], self.upper[rows])
 
     def scaled(self, unit: float) -> TargetBounds:
@@ -79,7 +81,9 @@ class TargetBounds(NamedTuple):
         return predicted - np.clip(predicted, self.lower, self.upper)
 
 
-def log_target_arguments(y: Any, y_lower: Any, y_upper: Any) -> tuple[Floats, Floats, Floats]:
+def log_target_arguments(
+    y: Floats, y_lower: ArrayLike | None, y_upper: ArrayLike | None
+) -> tuple[Floats, Floats, Floats]:
     """(row,) arguments of `fit` of a `TransformedTargetRegressor` that takes the logarithm.
 
     It transforms y, but not its bounds, and takes no NaN. So the bounds are those of the logarithm,
@@ -101,7 +105,12 @@ def log_target_arguments(y: Any, y_lower: Any, y_upper: Any) -> tuple[Floats, Fl
 
 
 def validate_bounds(
-    estimator: Any, y: Any, y_lower: Any, y_upper: Any, n_rows: int, sample_weight: Floats | None
+    estimator: BaseEstimator | None,
+    y: ArrayLike,
+    y_lower: ArrayLike | None,
+    y_upper: ArrayLike | None,
+    n_rows: int,
+    sample_weight: Floats | None,
 ) -> TargetBounds:
     """Validate y and its bounds: both (n,) float64; `sample_weight` is validated.
 
@@ -117,27 +126,20 @@ def validate_bounds(
         y = y[:, 0]
     lower = _validate_bound("y_lower", y_lower, y, -np.inf)
     upper = _validate_bound("y_upper", y_upper, y, np.inf)
-    for name, bound, wrong in (("y_lower", lower, np.inf), ("y_upper", upper, -np.inf)):
-        if (infinite := bound == wrong).any():
-            row = int(infinite.argmax())
-            raise ValueError(f"{name}[{row}] = {wrong} leaves no value of y; use {-wrong} or NaN.")
-    if (crossed := lower > upper).any():
-        row = int(crossed.argmax())
-        raise ValueError(
-            f"y_lower[{row}] = {lower[row]:g} exceeds y_upper[{row}] = {upper[row]:g}."
-        )
-    if (outside := (y < lower) | (y > upper)).any():
-        row = int(outside.argmax())
-        raise ValueError(
-            f"y[{row}] = {y[row]:g} is outside of its bounds, y_lower[{row}] = {lower[row]:g} and "
-            f"y_upper[{row}] = {upper[row]:g}."
-        )
-    if (unbounded := np.isneginf(lower) & np.isposinf(upper)).any():
-        row = int(unbounded.argmax())
-        raise ValueError(
-            f"y[{row}] is NaN and has no bound; give y_lower[{row}] or y_upper[{row}], or drop the "
-            "row."
-        )
+    _refuse(lower == np.inf, "y_lower[{0}] = inf leaves no value of y; use -inf or NaN.")
+    _refuse(upper == -np.inf, "y_upper[{0}] = -inf leaves no value of y; use inf or NaN.")
+    _refuse(lower > upper, "y_lower[{0}] = {1:g} exceeds y_upper[{0}] = {2:g}.", lower, upper)
+    _refuse(
+        (y < lower) | (y > upper),
+        "y[{0}] = {3:g} is outside of its bounds, y_lower[{0}] = {1:g} and y_upper[{0}] = {2:g}.",
+        lower,
+        upper,
+        y,
+    )
+    _refuse(
+        np.isneginf(lower) & np.isposinf(upper),
+        "y[{0}] is NaN and has no bound; give y_lower[{0}] or y_upper[{0}], or drop the row.",
+    )
     n_known = int(np.sum((lower == upper) & (True if sample_weight is None else sample_weight > 0)))
     if n_known < _MIN_KNOWN:
         raise ValueError(
@@ -147,7 +149,14 @@ def validate_bounds(
     return TargetBounds(lower, upper)
 
 
-def _validate_bound(name: str, given: Any, y: Floats, infinity: float) -> Floats:
+def _refuse(wrong: NDArray[np.bool_], message: str, *values: Floats) -> None:
+    """Raise the message for the first wrong row, with its number and its values."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(message.format(row, *(column[row] for column in values)))
+
+
+def _validate_bound(name: str, given: ArrayLike | None, y: Floats, infinity: float) -> Floats:
     """A bound of each row (n,), with y, or infinity where y is NaN, for what is not given."""
     default = np.where(np.isnan(y), infinity, y)
     if given is None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, lapack, solve_triangular
@@ -20,7 +19,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from twinned.rows.neighbors import LearnedMetric
-from twinned.rows.scaling import StandardScaling
+from twinned.rows.scaling import StandardScaling, merge_equal_rows
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer
 
@@ -104,7 +103,7 @@ class GaussianProcess:
     log_marginal_likelihood_: float
     single_output: bool
 
-    def predict(self, X: Floats, return_std: bool = False) -> Any:
+    def predict(self, X, return_std=False):
         """Mean, and standard deviation of a new observation of weight 1 with `return_std`.
 
         Both are (n,), or (n, n_outputs) where y has several.
@@ -160,20 +159,20 @@ class GaussianProcess:
     def _squeeze(self, values: Floats) -> Floats:
         return values[:, 0] if self.single_output else values
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def fit_gaussian_process(
-    X: Any,
-    y: Any,
+    X: Floats,
+    y: Floats,
     *,
     kernel: str = "matern",
-    sample_weight: Any = None,
+    sample_weight: Floats | None = None,
     max_rows: int = 2000,
     max_likelihood_rows: int = 1000,
     similar: GaussianProcess | LearnedMetric | None = None,
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> GaussianProcess:
     """Fit a Gaussian process by maximum marginal likelihood.
 
@@ -221,13 +220,14 @@ def fit_gaussian_process(
     if not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
     weight = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
-    rows, values, weight = _merge_repeated(X, y.reshape(len(y), -1), weight)
-    order = check_random_state(random_state).permutation(len(rows))[:max_rows]
-    rows, weight = rows[order], weight[order] / weight[order].mean()
-    scaling, target_scaling = (StandardScaling.fit(part, weight) for part in (rows, values[order]))
+    merged, weight = merge_equal_rows(X, y, weight)
+    order = check_random_state(random_state).permutation(len(merged))[:max_rows]
+    merged, weight = merged[order], weight[order] / weight[order].mean()
+    rows, values = X[merged], y[merged].reshape(len(merged), -1)
+    scaling, target_scaling = (StandardScaling.fit(part, weight) for part in (rows, values))
     spread = scaling.scale[scaling.varying]
     standardized = scaling.transform(rows)[:, scaling.varying]
-    target = target_scaling.transform(values[order])
+    target = target_scaling.transform(values)
     exact = MarginalLikelihood(kernel, standardized, target, weight)
     log_parameters = _search_parameters(exact, max_likelihood_rows, similar, scaling)
     value, amplitude, constant, dual = exact.solve(log_parameters)
@@ -250,6 +250,7 @@ def fit_gaussian_process(
     )
 
 
+@dataclass(frozen=True, eq=False)
 class MarginalLikelihood:
     """Log marginal likelihood with the amplitude and the constant mean at their optima.
 
@@ -257,11 +258,10 @@ class MarginalLikelihood:
     `y` (row, output) and `weight` (row,).
     """
 
-    def __init__(self, kernel: str, X: Floats, y: Floats, weight: Floats) -> None:
-        self.kernel = kernel
-        self.X = X
-        self.y = y
-        self.weight = weight
+    kernel: str
+    X: Floats
+    y: Floats
+    weight: Floats
 
     def first_rows(self, n: int) -> MarginalLikelihood:
         """The likelihood of the first n rows, which are in random order."""
@@ -389,17 +389,3 @@ def factorize(correlation: Floats, diagonal: Floats) -> Floats:
 def _inverse(factor: Floats) -> Floats:
     """The lower triangle of the inverse, from the lower Cholesky factor."""
     return lapack.dpotri(factor, lower=True)[0]
-
-
-def _merge_repeated(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    """Rows of positive weight, with those that are equal in X and y merged into one.
-
-    So a weight of 2 is equivalent to a repeated row, which alone would look like a measurement
-    without noise.
-    """
-    positive = weight > 0
-    both = np.concatenate([X, y], axis=1)[positive]
-    rows, inverse = np.unique(both, axis=0, return_inverse=True)
-    sums = np.zeros(len(rows))
-    np.add.at(sums, inverse.ravel(), weight[positive])
-    return rows[:, : X.shape[1]], rows[:, X.shape[1] :], sums

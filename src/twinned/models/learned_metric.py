@@ -9,8 +9,6 @@ reason, the relevance of a feature for y is not its length scale but its slope.
 
 from __future__ import annotations
 
-from typing import Any
-
 import joblib
 import numpy as np
 
@@ -143,7 +141,7 @@ def feature_relevance(metric: LearnedMetric, schema: TableSchema) -> Floats:
     return relevance / total if total > 0 else np.full(len(relevance), 1.0 / len(relevance))
 
 
-def uses_learned_metric(*strategies: Any) -> bool:
+def uses_learned_metric(*strategies: object) -> bool:
     """Whether any of these strategies for pairs, anchors or weights needs the learned metric."""
     return any(
         isinstance(strategy, GPWeights)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from twinned._compat import is_search, set_booster
 from twinned.models.protocol import AnchoredModel
@@ -62,11 +62,11 @@ class LazyPairMatrix:
         """Number of rows of a block."""
         return max(1, _BLOCK_BYTES // self.features.bytes_per_pair)
 
-    def __getitem__(self, rows: Any) -> Pairs:
+    def __getitem__(self, rows: Indices | slice | int) -> Pairs:
         """One row, or those of a slice or a list."""
         return self._build(rows)
 
-    def _build(self, rows: Any, out: Pairs | None = None) -> Pairs:
+    def _build(self, rows: Indices | slice | int, out: Pairs | None = None) -> Pairs:
         left, right = self.left.take(self.first[rows]), self.right.take(self.second[rows])
         return self.features.build(left, right, out)
 
@@ -121,8 +121,12 @@ class PairTrainingSet(NamedTuple):
 
 
 def fit_on_pairs(
-    base: Any, training: PairTrainingSet, *, rng: np.random.RandomState | None, n_jobs: int | None
-) -> Any:
+    base: BaseEstimator,
+    training: PairTrainingSet,
+    *,
+    rng: np.random.RandomState | None,
+    n_jobs: int | None,
+) -> BaseEstimator:
     """Fit a clone of the base estimator; `rng` seeds the parts of it that have no seed."""
     base = clone(base)
     parameters = base.get_params()
@@ -151,7 +155,7 @@ def fit_on_pairs(
     return base
 
 
-def supports_blocks(base: Any) -> bool:
+def supports_blocks(base: BaseEstimator) -> bool:
     """Whether pairs can be built in blocks for this estimator."""
     if type(base).__module__.partition(".")[0] != "lightgbm":
         return False
@@ -174,8 +178,8 @@ def bytes_per_binned_pair(width: int) -> int:
 
 
 def _fit_in_blocks(
-    base: Any, pairs: LazyPairMatrix, target: Floats, sample_weight: Any = None
-) -> Any:
+    base: BaseEstimator, pairs: LazyPairMatrix, target: Floats, sample_weight: Floats | None = None
+) -> BaseEstimator:
     """Fit an `LGBMRegressor` to pairs built in blocks, with the same result as its own `fit`.
 
     Its `fit` does not support `lightgbm.Sequence`. So it is fitted to a few pairs, which resolves
@@ -186,10 +190,10 @@ def _fit_in_blocks(
     class Blocks(lightgbm.Sequence):  # type: ignore[misc, unused-ignore]
         batch_size = pairs.block_rows
 
-        def __len__(self) -> int:
+        def __len__(self):
             return len(pairs)
 
-        def __getitem__(self, rows: Any) -> Any:
+        def __getitem__(self, rows):
             return pairs[rows]
 
     first_pairs = slice(0, min(_FIRST_PAIRS, len(pairs)))
@@ -225,7 +229,7 @@ def target_unit(y: Floats) -> float:
 class SklearnDifferenceModel:
     """A fitted scikit-learn regressor on pair features, as a `DifferenceModel`."""
 
-    estimator: Any
+    estimator: BaseEstimator
     features: PairFeatures
     unit: float  # factor of its predictions (see `target_unit`)
     symmetric: bool  # whether it is evaluated in both orders of a pair
@@ -265,8 +269,8 @@ class SklearnDifferenceModel:
     def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredModel | None:
         """The trees of the estimator bound to the anchors, where it has trees and it pays."""
         n_evaluations = n_pairs * len(self.member_weights)
-        found = self._anchored is not None and self._anchored[0] is anchors
-        if not found and not enough_work(self.estimator, n_evaluations):
+        is_bound = self._anchored is not None and self._anchored[0] is anchors
+        if not is_bound and not enough_work(self.estimator, n_evaluations):
             return None
         trees = self.trees_at(anchors, anchors_y)
         if trees is None or not (trees.is_packed or trees.worthwhile(n_evaluations)):

@@ -11,12 +11,11 @@ rows much better than trees that also see the features of both rows; elsewhere m
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.model_selection import GroupKFold, KFold
 
@@ -24,7 +23,7 @@ from twinned.models.resources import limit_threads
 from twinned.models.sklearn import PairTrainingSet
 from twinned.pairing.features import PairFeatures
 from twinned.rows.neighbors import Indices
-from twinned.rows.scaling import StandardScaling
+from twinned.rows.scaling import StandardScaling, merge_equal_rows
 from twinned.rows.schema import Floats
 
 DUPLICATE_CORRELATION = 0.999
@@ -73,7 +72,8 @@ def important_features(
     if len(features) > n_selected:
         ranks = _ranks(matrix[:, features])
         target = _standardize(y.reshape(len(y), -1))
-        first, weight = _merge_equal_rows(ranks, target, weight)
+        # so a weight is the same as a repetition, for trees that draw random numbers in each node
+        merged, weight = merge_equal_rows(ranks, target, weight)
         target = target[:, 0] if target.shape[1] == 1 else target
         # fixed seed: the same rows have the same features, whatever the random state of a twin is
         forest = ExtraTreesRegressor(
@@ -82,7 +82,7 @@ def important_features(
             max_features=_FEATURES_PER_SPLIT,
             random_state=0,
         )
-        forest.fit(ranks[first], target[first], sample_weight=weight)
+        forest.fit(ranks[merged], target[merged], sample_weight=weight)
         order = np.argsort(-forest.feature_importances_, kind="stable")
         features = np.sort(features[order[:n_selected]])
     if len(features) == 0:
@@ -116,18 +116,6 @@ def distinct_features(matrix: Floats) -> Indices:
     return varying[distinct]
 
 
-def _merge_equal_rows(
-    ranks: Floats, target: Floats, weight: Floats | None
-) -> tuple[Indices, Floats]:
-    """The first of each set of equal rows, and the sum of their weights.
-
-    So a weight is the same as a repetition, for trees that draw random numbers in each node.
-    """
-    keys = np.column_stack([np.nan_to_num(ranks, nan=-1.0), target])
-    _, first, merged_into = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    return first, np.bincount(merged_into.ravel(), weights=weight).astype(np.float64)
-
-
 def _ranks(matrix: Floats) -> Floats:
     """(row, feature): ranks among the distinct values, which no outlier stretches; NaN stays."""
     ranks: Floats = rankdata(matrix, method="dense", axis=0, nan_policy="omit")
@@ -139,7 +127,7 @@ def _standardize(values: Floats) -> Floats:
 
 
 def choose_pair_columns(
-    base: Any, training: PairTrainingSet, features: PairFeatures, n_jobs: int | None
+    base: BaseEstimator, training: PairTrainingSet, features: PairFeatures, n_jobs: int | None
 ) -> PairTrainingSet:
     """The training set, with the features of both rows held at 0 where these do not pay.
 
@@ -166,7 +154,7 @@ def choose_pair_columns(
 
 
 def held_out_error(
-    base: Any,
+    base: BaseEstimator,
     training: PairTrainingSet,
     is_known: NDArray[np.bool_],
     columns: Indices,

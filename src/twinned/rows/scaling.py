@@ -1,4 +1,4 @@
-"""Standard scaling of features: columns of mean 0 and standard deviation 1."""
+"""Standard scaling of features, and equal rows merged into one with the sum of their weights."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
 
@@ -66,3 +67,22 @@ class StandardScaling(NamedTuple):
         """Scaled values; those of constant columns and missing ones are 0."""
         scaled = (self.fill(values) - self.center) / np.where(self.varying, self.scale, 1.0)
         return np.where(self.varying, scaled, 0.0)
+
+
+def merge_equal_rows(X: Floats, y: Floats, weight: Floats | None = None) -> tuple[Indices, Floats]:
+    """Indices of rows of positive weight, one of those that are equal, and the sums of weights.
+
+    So a weight of 2 is equivalent to a repeated row, for models that otherwise treat repetitions as
+    independent. Rows are equal where both `X` (row, feature), in which missing values are equal,
+    and `y` (row,) or (row, output) are; they are sorted.
+
+    >>> merge_equal_rows(np.array([[2.0], [1.0], [2.0]]), np.array([5.0, 5.0, 5.0]))
+    (array([1, 0]), array([1., 2.]))
+    """
+    weight = np.ones(len(X)) if weight is None else weight
+    positive = np.flatnonzero(weight > 0)
+    # missing values first, as -inf: NaN is not equal to itself
+    columns = [np.where(np.isnan(X), -np.inf, X), y.reshape(len(y), -1)]
+    both = np.concatenate(columns, axis=1)[positive]
+    _, first, merged_into = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    return positive[first], np.bincount(merged_into.ravel(), weights=weight[positive])

@@ -123,8 +123,8 @@ def pack_trees(group: list[Tree], value_type: np.dtype[np.floating], strict: boo
 
 
 # Types are those that numba infers from the arguments of each call.
-@entry_point  # type: ignore[untyped-decorator, misc, unused-ignore]
-def _flatten_tree(  # type: ignore[no-untyped-def]
+@entry_point
+def _flatten_tree(
     feature, threshold, left, right, missing_left, value, start, first_leaf, nodes, thresholds,
     leaf_values, stack,
 ):  # fmt: skip
@@ -216,10 +216,8 @@ def _inner_nodes(
     return inner_nodes, inner_values, inner_starts
 
 
-@entry_point  # type: ignore[untyped-decorator, misc, unused-ignore]
-def _list_inner_nodes(  # type: ignore[no-untyped-def]
-    nodes, thresholds, split_id, root, inner_nodes, inner_values, stack
-):
+@entry_point
+def _list_inner_nodes(nodes, thresholds, split_id, root, inner_nodes, inner_values, stack):
     """Write the inner nodes of one tree in preorder, with its part of the arrays of `PackedTrees`.
 
     Returns whether it has as many as there are rows. `stack` (node, 2) is memory for nodes that are

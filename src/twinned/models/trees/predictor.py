@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
-from twinned.models.resources import count_threads
+from twinned.models.resources import count_threads, row_blocks
 from twinned.models.trees.anchor_masks import (
     MAX_ANCHORS,
     AnchorMasks,
     PairLayout,
-    anchor_positions,
     build_anchor_masks,
     chunk_size,
     query_terms,
     row_matrix,
-    selection_masks,
+    select_anchors,
 )
 from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble, count_trees, read_trees
 from twinned.pairing.differences import estimate
@@ -111,8 +111,7 @@ class AnchoredTrees:
     @property
     def cached_bytes(self) -> int:
         """Memory of the packed trees and masks that are stored for the next call."""
-        parts: list[Any] = [*(self._packed or []), *(self._masks or [])]
-        return sum(part.nbytes for part in parts)
+        return sum(part.nbytes for parts in (self._packed, self._masks) for part in parts or ())
 
     def pack_now(self) -> None:
         """Pack the trees and store them, if they fit into the cache."""
@@ -157,11 +156,11 @@ class AnchoredTrees:
         (query, anchor) are the anchors of each query; None stands for all anchors.
         """
         sums = self._sum_leaves(queries, indices, per_anchor=True, n_jobs=n_jobs)
-        found = np.moveaxis(sums, 1, 0).astype(np.float64, copy=False)
+        differences = np.moveaxis(sums, 1, 0).astype(np.float64, copy=False)
         if self._adds_in_float64:
-            found += self._member_offsets[:, None, None]
-        found *= self._unit
-        return found
+            differences += self._member_offsets[:, None, None]
+        differences *= self._unit
+        return differences
 
     @property
     def _adds_in_float64(self) -> bool:
@@ -206,13 +205,15 @@ class AnchoredTrees:
             out, compare_type = LeafSums(sums[rows], signs, slots), self._value_type.type(0)
             add_tree_sums(trees, anchors, batch.take(rows), out, has_special, compare_type)
 
-        n_threads = count_threads(n_jobs)
+        n_threads, step = count_threads(n_jobs), max(len(terms), 1)
+        if n_threads > 1:  # several blocks for each thread, so that all finish at about one time
+            step = max(_MIN_QUERIES_PER_TASK, -(-len(terms) // (4 * n_threads)))
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
             for trees in self._packed_groups():
                 for anchors, batch in self._chunks(terms, indices, per_anchor=per_anchor):
                     parallel(
                         delayed(add_rows)(rows, trees, anchors, batch)
-                        for rows in _row_ranges(len(terms), n_threads)
+                        for rows in row_blocks(len(terms), step)
                     )
         return sums
 
@@ -225,10 +226,8 @@ class AnchoredTrees:
         start = 0
         for anchors in self._anchor_masks():
             n = len(anchors.values)
-            positions = np.zeros((1, 0), dtype=np.int32)
-            if per_anchor:
-                positions = anchor_positions(indices, start, n)
-            yield anchors, QueryBatch(terms, *selection_masks(indices, start, n), positions)
+            selected = select_anchors(indices, start, n, per_anchor=per_anchor)
+            yield anchors, QueryBatch(terms, *selected)
             start += n
 
     def _packed_groups(self) -> Iterator[PackedTrees]:
@@ -258,7 +257,7 @@ class AnchoredTrees:
 
 
 def anchored_trees(
-    estimator: Any,
+    estimator: BaseEstimator,
     features: PairFeatures,
     anchors: Rows,
     anchors_y: Floats,
@@ -276,13 +275,13 @@ def anchored_trees(
     trees = read_trees(estimator)
     if trees is None or trees.n_features > features.width:
         return None
-    found = AnchoredTrees(
+    anchored = AnchoredTrees(
         trees, features, anchors, anchors_y, unit, symmetric=symmetric, cache_bytes=cache_bytes
     )
-    return found if found.supports(anchors) else None
+    return anchored if anchored.supports(anchors) else None
 
 
-def enough_work(estimator: Any, n_pairs: int) -> bool:
+def enough_work(estimator: BaseEstimator, n_pairs: int) -> bool:
     """Whether predicting so many pairs takes long enough to load the kernel.
 
     Known without reading the trees.
@@ -305,11 +304,3 @@ def _yield_and_store(
         yield part
     if n_bytes <= max_bytes:
         setattr(owner, attribute, stored)
-
-
-def _row_ranges(n_queries: int, n_threads: int) -> Iterator[slice]:
-    """Yield slices of queries, several for each thread, so that all finish at about one time."""
-    step = n_queries
-    if n_threads > 1:
-        step = max(_MIN_QUERIES_PER_TASK, -(-n_queries // (4 * n_threads)))
-    return (slice(start, start + step) for start in range(0, n_queries, step))

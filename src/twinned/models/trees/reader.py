@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -146,7 +146,7 @@ def inclusive_threshold(
     return np.where(too_high, np.nextafter(near, value_type.type(-np.inf)), near)
 
 
-def count_trees(estimator: Any) -> int:
+def count_trees(estimator: BaseEstimator) -> int:
     """Return about how many trees a fitted regressor has, without reading it; 0 for none."""
     estimator = unwrap_search(estimator)
     if type(estimator) is MultiOutputRegressor:
@@ -161,7 +161,7 @@ def count_trees(estimator: Any) -> int:
     return int(n_iterations) if isinstance(n_iterations, Integral) else 0
 
 
-def read_trees(estimator: Any) -> TreeEnsemble | None:
+def read_trees(estimator: BaseEstimator) -> TreeEnsemble | None:
     """Read a fitted regressor; None where its prediction is not exactly a sum of plain trees.
 
     >>> from sklearn.tree import DecisionTreeRegressor
@@ -183,7 +183,7 @@ def read_trees(estimator: Any) -> TreeEnsemble | None:
     return ensemble if ensemble is not None and ensemble.is_valid else None
 
 
-def _read(estimator: Any) -> TreeEnsemble | None:
+def _read(estimator: BaseEstimator) -> TreeEnsemble | None:
     estimator = unwrap_search(estimator)
     # subclasses may predict in another way, so the types have to be equal
     kind = type(estimator)
@@ -220,7 +220,9 @@ def _stack_outputs(parts: list[TreeEnsemble | None]) -> TreeEnsemble | None:
 # --- scikit-learn ---------------------------------------------------------------------------------
 
 
-def _read_members(members: list[Any], offset: Floats, scale: float) -> TreeEnsemble | None:
+def _read_members(
+    members: list[BaseEstimator], offset: Floats, scale: float
+) -> TreeEnsemble | None:
     """Read the single trees of a scikit-learn ensemble."""
     if any(type(member) not in _SINGLE_TREES for member in members):
         return None
@@ -279,7 +281,7 @@ def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> Tr
 # --- LightGBM and XGBoost -------------------------------------------------------------------------
 
 
-def _read_lightgbm(estimator: Any) -> TreeEnsemble | None:
+def _read_lightgbm(estimator: BaseEstimator) -> TreeEnsemble | None:
     """Read an `LGBMRegressor`.
 
     None where its prediction is not the plain sum of the trees, or where zero counts as missing.
@@ -310,7 +312,7 @@ def _beyond_zero(threshold: Floats) -> Floats:
     return np.where((threshold >= -_ZERO) & (threshold < 0), below, threshold)
 
 
-def _read_xgboost(estimator: Any) -> TreeEnsemble | None:
+def _read_xgboost(estimator: BaseEstimator) -> TreeEnsemble | None:
     """Read an `XGBRegressor`.
 
     None where its prediction is not the plain sum of the trees, or where a number counts as
@@ -334,12 +336,7 @@ def _read_xgboost(estimator: Any) -> TreeEnsemble | None:
     return None if trees is None else TreeEnsemble(trees, offset, FLOAT32, True, FLOAT32)
 
 
-def _read_treelite(
-    convert: Callable[[Any], Any],
-    booster: Any,
-    comparison: int,
-    adjust: Callable[[Floats], Floats] = np.asarray,
-) -> tuple[list[Tree] | None, Floats]:
+def _read_treelite(convert, booster, comparison, adjust=np.asarray):
     """Return the trees of a booster, None where its prediction is not their sum; and the offset.
 
     Thresholds are adjusted. Fields are views of the model's memory, which is freed with it, so all
