@@ -70,7 +70,7 @@ class LazyPairMatrix:
         left, right = self.left.take(self.first[rows]), self.right.take(self.second[rows])
         return self.features.build(left, right, out)
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Pairs:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Pairs:
         """The whole matrix, filled in blocks, so that no second array of its size is allocated."""
         pairs = np.empty((len(self), self.features.width), dtype=dtype or self.features.dtype)
         for rows in row_blocks(len(self), self.block_rows):

@@ -85,4 +85,5 @@ def merge_equal_rows(X: Floats, y: Floats, weight: Floats | None = None) -> tupl
     columns = [np.where(np.isnan(X), -np.inf, X), y.reshape(len(y), -1)]
     both = np.concatenate(columns, axis=1)[positive]
     _, first, merged_into = np.unique(both, axis=0, return_index=True, return_inverse=True)
-    return positive[first], np.bincount(merged_into.ravel(), weights=weight[positive])
+    sums = np.bincount(merged_into.ravel(), weights=weight[positive])
+    return positive[first], sums.astype(np.float64)
