@@ -114,11 +114,11 @@ class Workspace(NamedTuple):
 
     For one query and tree: a *set* of anchors has a node, a size, an order and the mask that it is
     split by. Half of these arrays and of `masks` is for the current level of the tree, the other
-    half for the next; the last mask is that of the query's anchors. `pending` holds
-    four lists of sets, by what is to be done with them. `leaf_sets` (set, 3) are sets that have
-    reached a leaf: leaf, size, order, with their `leaf_masks` where each anchor has its own sum.
-    `single_nodes` (anchor, 2) are single anchors: a node, and twice the anchor plus the order;
-    `single_leaves` are the same with their leaves.
+    half for the next; the last mask is that of the query's anchors. `pending` holds four lists of
+    sets, by what is to be done with them. `leaf_sets` (set, 3) are sets that have reached a leaf:
+    leaf, size, order, with their `leaf_masks` where each anchor has its own sum. `single_nodes`
+    (anchor, 2) are single anchors: a node, and twice the anchor plus the order; `single_leaves` are
+    the same with their leaves.
 
     `_sum_of_tree` uses `split_masks`, and `masks` and `set_size` with one row for each inner node.
     """
