@@ -123,6 +123,9 @@ def _ranks(matrix: Floats) -> Floats:
 
 
 def _standardize(values: Floats) -> Floats:
+    """Columns of mean 0 and variance 1; constant columns and missing values are 0."""
+    largest = np.abs(np.nan_to_num(values)).max(axis=0)
+    values = values / np.where(largest > 0, largest, 1.0)  # or squares overflow
     return StandardScaling.fit(values).transform(values)
 
 

@@ -39,19 +39,22 @@ class StandardScaling(NamedTuple):
     def fit(cls, values: Floats, weight: Floats | None = None) -> StandardScaling:
         """Scaling of `values` (row, column), where a row counts by its weight (row,)."""
         values = np.asarray(values, dtype=np.float64)
-        weight = np.ones(len(values)) if weight is None else weight
         known = ~np.isnan(values)
-        filled = np.where(known, values, 0.0)
-        # squares of values in units of a power of two neither overflow nor are rounded otherwise
-        unit = np.ldexp(1.0, np.frexp(np.abs(filled).max(axis=0, initial=0.0))[1] - 1)
-        filled /= unit
-        weight_sums = weight @ known
-        center = weight @ filled / np.where(weight_sums > 0, weight_sums, 1.0)
-        deviations = np.where(known, filled - center, 0.0)
-        scale = np.sqrt(weight @ deviations**2 / weight.sum())
-        largest = np.where(known, filled, -np.inf).max(axis=0, initial=-np.inf)
-        smallest = np.where(known, filled, np.inf).min(axis=0, initial=np.inf)
-        return cls(center * unit, np.where(largest > smallest, scale, 0.0) * unit)
+        if known.all():
+            center = np.average(values, axis=0, weights=weight)
+        else:
+            known_weight = known * (1.0 if weight is None else weight[:, None])
+            sums = np.sum(np.where(known, values, 0.0) * known_weight, axis=0)
+            weight_sums = known_weight.sum(axis=0)
+            center = sums / np.where(weight_sums > 0, weight_sums, 1.0)
+        deviations = np.where(known, values - center, 0.0)
+        if weight is None:
+            scale = deviations.std(axis=0)
+        else:
+            scale = np.sqrt(np.average(deviations**2, axis=0, weights=weight))
+        largest = np.where(known, values, -np.inf).max(axis=0)
+        smallest = np.where(known, values, np.inf).min(axis=0)
+        return cls(center, np.where(largest > smallest, scale, 0.0))
 
     @property
     def varying(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
