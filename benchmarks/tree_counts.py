@@ -1,7 +1,7 @@
 """The mean over all anchors: anchors that are counted at leaves, beside sets of anchors.
 
-`count_kernel` and `kernel` predict the same rows in turn in one process, on one thread. Writes
-`benchmarks/results/tree_counts.md`.
+Both parts of `models.trees.kernel` predict the same rows in turn in one process, on one thread.
+Writes `benchmarks/results/tree_counts.md`.
 
     OMP_NUM_THREADS=1 python -m benchmarks.tree_counts
 """

@@ -39,7 +39,7 @@ from twinned.models.neural.problem import (
     scale_validation_rows,
     tabulate_partners,
 )
-from twinned.models.threads import limit_threads
+from twinned.models.resources import limit_threads
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 from twinned.rows.schema import Floats, known_medians
 from twinned.rows.training import TrainingRows

@@ -22,7 +22,7 @@ from twinned import (
     diagnose,
 )
 from twinned.datasets import make_wsb
-from twinned.models.threads import count_threads
+from twinned.models.resources import count_threads
 from twinned.neural import fit_many
 
 distributed = pytest.importorskip("distributed")

@@ -1,49 +1,53 @@
 """Private names of other libraries, each with the versions it was tested with.
 
 No other module uses a private name of another library, except `twinned.persistence`, whose job is
-to set private attributes from what a file holds. Libraries are imported where they are used.
+to set private attributes from what a file holds. Libraries are imported where they are used, but
+for numpy.
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 # --- scikit-learn 1.9 ----------------------------------------------------------------------
 
 
-def num_samples(X: Any) -> int:
+def num_samples(X):
     """The number of rows of a table or array."""
     from sklearn.utils.validation import _num_samples
 
     return int(_num_samples(X))
 
 
-def safe_indexing(X: Any, rows: Any) -> Any:
+def safe_indexing(X, rows):
     """Rows of a table, array or list."""
     from sklearn.utils import _safe_indexing
 
     return _safe_indexing(X, rows)
 
 
-def raise_for_params(params: dict[str, Any], owner: Any, method: str) -> None:
+def raise_for_params(params, owner, method):
     """Raise where metadata are passed without metadata routing."""
     from sklearn.utils.metadata_routing import _raise_for_params
 
     _raise_for_params(params, owner, method)
 
 
-def is_search(estimator: Any) -> bool:
+def is_search(estimator: object) -> bool:
     """Whether an estimator is a grid, randomized or halving search, which have one parent class."""
     from sklearn.model_selection import GridSearchCV
 
     return isinstance(estimator, GridSearchCV.__mro__[1])
 
 
-def unwrap_search(estimator: Any) -> Any:
+def unwrap_search(estimator):
     """The model that a fitted search such as `GridSearchCV` predicts with.
 
-    Any other estimator is returned as it is, and so is a search with its own `predict`.
+    Every other estimator is returned as it is, and so is a search with its own `predict`.
     """
     from sklearn.model_selection import GridSearchCV
 
@@ -53,7 +57,7 @@ def unwrap_search(estimator: Any) -> Any:
     return estimator
 
 
-def boosting_trees(estimator: Any) -> tuple[list[Any], Any]:
+def boosting_trees(estimator):
     """Node arrays of all trees of a `HistGradientBoostingRegressor`, and its baseline."""
     nodes = [predictor.nodes for iteration in estimator._predictors for predictor in iteration]
     return nodes, estimator._baseline_prediction
@@ -67,29 +71,27 @@ def neighbor_rows(estimator: Any) -> tuple[Any, Any]:
 class BoostingCategories(NamedTuple):
     """How a `HistGradientBoostingRegressor` splits by categories."""
 
-    columns: Any  # (feature of the trees,): the column of X
-    categories: dict[int, Any]  # column of X: its known categories, in the order of their codes
-    bitsets: list[Any]  # of each tree, (split, 8): the codes that go left
+    columns: NDArray[np.intp]  # (feature of the trees,): the column of X
+    categories: dict[int, NDArray[np.generic]]  # column of X: its categories, ordered by code
+    bitsets: list[NDArray[np.uint32]]  # of each tree, (split, 8): the codes that go left
 
 
-def boosting_categories(estimator: Any) -> BoostingCategories:
+def boosting_categories(estimator):
     """Categorical features of a fitted `HistGradientBoostingRegressor`.
 
     It encodes them by their order, and its trees see them before the numeric features.
     """
-    import numpy as np
-
     is_categorical = np.zeros(estimator.n_features_in_, dtype=bool)
-    known: list[Any] = []
+    categories = []
     if estimator.is_categorical_ is not None:
         is_categorical = np.asarray(estimator.is_categorical_)
-        known = estimator._preprocessor.named_transformers_["encoder"].categories_
+        categories = estimator._preprocessor.named_transformers_["encoder"].categories_
     first, others = np.flatnonzero(is_categorical), np.flatnonzero(~is_categorical)
-    without_missing = [own[own == own] for own in known]
+    without_missing = [column[column == column] for column in categories]
     return BoostingCategories(
         np.concatenate([first, others]),
         dict(zip(first.tolist(), without_missing, strict=True)),
-        [own.raw_left_cat_bitsets for iteration in estimator._predictors for own in iteration],
+        [tree.raw_left_cat_bitsets for iteration in estimator._predictors for tree in iteration],
     )
 
 
@@ -107,7 +109,7 @@ def is_remote_backend() -> bool:
 # --- jax 0.5 to 0.10 ------------------------------------------------------------------------------
 
 
-def make_cpu_client() -> Any:
+def make_cpu_client():
     """A new CPU client of XLA; its programs have finished when the call returns."""
     from jax._src.lib import xla_client
 
@@ -124,7 +126,7 @@ def jax_is_initialized() -> bool:
 # --- LightGBM 4.5 to 4.7 --------------------------------------------------------------------------
 
 
-def set_booster(estimator: Any, booster: Any) -> None:
+def set_booster(estimator, booster):
     """Give a fitted `LGBMRegressor` another booster."""
     estimator._Booster = booster
 
@@ -132,7 +134,7 @@ def set_booster(estimator: Any, booster: Any) -> None:
 # --- numba 0.61 to 0.68 ---------------------------------------------------------------------------
 
 
-def extend_cache_stamp(dispatcher: Any, stamp: str) -> None:
+def extend_cache_stamp(dispatcher, stamp):
     """Extend the stamp by which numba's cache detects stale code, which is that of one file."""
     cache_file = dispatcher._cache._cache_file
     cache_file._source_stamp = (cache_file._source_stamp, stamp)
@@ -151,6 +153,6 @@ def usage_error_type() -> type[Exception]:
 # --- uvicorn 0.30 to 0.54, with h11 and httptools -------------------------------------------------
 
 
-def has_request_in_progress(protocol: Any) -> bool:
+def has_request_in_progress(protocol):
     """Whether uvicorn's protocol has read the head of a request that has no response yet."""
     return protocol.cycle is not None and not protocol.cycle.response_complete

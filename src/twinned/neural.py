@@ -14,11 +14,11 @@ from sklearn.base import clone
 from twinned._compat import is_remote_backend
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.twin_neural import TwinNeuralRegressor
+from twinned.models.learned_metric import MetricCache
 from twinned.models.neural.fitting import fit_problems
 from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.neural.problem import build_problem
-from twinned.models.relevance import RelevanceCache
-from twinned.models.threads import one_thread_if_remote
+from twinned.models.resources import one_thread_if_remote
 
 __all__ = ["NeuralRegressor", "NeuralTraining", "TwinNeuralRegressor", "fit_many"]
 
@@ -96,7 +96,7 @@ def _fit_together(pairs):
 
 def _build(pairs):
     """Return clones of the estimators, which now know their features, and their problems."""
-    learn = RelevanceCache()
+    learn = MetricCache()
     models = [clone(estimator) for estimator, _ in pairs]
     return [
         (model, build_problem(model, *problem, learn=learn))

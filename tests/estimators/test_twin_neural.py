@@ -20,9 +20,9 @@ from twinned import (
     TwinNeuralRegressor,
 )
 from twinned.datasets import make_tf
+from twinned.models.learned_metric import learn_metric
 from twinned.models.neural.parameters import SETTINGS, Setting
 from twinned.models.neural.problem import Scale
-from twinned.models.relevance import learn_relevance
 from twinned.neural import fit_many
 from twinned.rows.schema import TableSchema, mark_missing
 
@@ -324,9 +324,9 @@ def test_the_relevance_of_equal_rows_is_learned_once(data, n_jobs, monkeypatch):
 
     def count(features, *arguments, **options):
         learned.append(len(features))
-        return learn_relevance(features, *arguments, **options)
+        return learn_metric(features, *arguments, **options)
 
-    monkeypatch.setattr("twinned.models.relevance.learn_relevance", count)
+    monkeypatch.setattr("twinned.models.learned_metric.learn_metric", count)
     each = [clone(TwinNeuralRegressor(**SMALL, n_jobs=n_jobs)) for _ in range(3)]
     for one, k in zip(each, (3, 5, 9), strict=True):
         one.set_params(pairs=NearestPairs(k), training__max_steps=1)

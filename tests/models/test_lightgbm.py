@@ -6,7 +6,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned import TwinRegressor
 from twinned.exceptions import MemoryLimitError
-from twinned.models.lightgbm import supports_blocks
+from twinned.models.sklearn import supports_blocks
 
 lightgbm = pytest.importorskip("lightgbm", reason="LightGBM is not installed")
 
@@ -38,7 +38,7 @@ def test_pairs_in_blocks_give_the_model_of_the_whole_matrix(options, weighted, t
     weight = weight if weighted else None
     whole = TwinRegressor(boosting(**options), pairs="all").fit(X, y, weight).estimator_
     monkeypatch.setattr("twinned.estimators.training_pairs._MAX_MATRIX_BYTES", 0)
-    monkeypatch.setattr("twinned.models.lightgbm._BLOCK_BYTES", 1_000)  # many blocks
+    monkeypatch.setattr("twinned.models.sklearn._BLOCK_BYTES", 1_000)  # many blocks
     blocks = TwinRegressor(boosting(**options), pairs="all").fit(X, y, weight).estimator_
     assert blocks.booster_.model_to_string() == whole.booster_.model_to_string()
     assert blocks.get_params() == whole.get_params()

@@ -22,7 +22,7 @@ from twinned.diagnostics.result import CheckResult, Numbers
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.costs import member_seconds, relevance_seconds
 from twinned.estimators.training_set import TargetArguments
-from twinned.models.threads import limit_threads
+from twinned.models.resources import limit_threads
 from twinned.rows.folds import Folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats

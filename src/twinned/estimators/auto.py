@@ -35,8 +35,7 @@ from twinned.estimators.blending.rows import blend_rows, warn_of_unknown_feature
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.anchors import Anchors
 from twinned.fitted.conformal import CrossCalibrated
-from twinned.models.memory import parse_memory_limit
-from twinned.models.threads import limit_threads
+from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.replicates import ReplicateWeights, replicate_correlation
 from twinned.pairing.weights import UniformWeights, WeightStrategy
 from twinned.rows.formatting import ResultTable

@@ -15,8 +15,8 @@ from twinned.estimators.methods import TwinMethods
 from twinned.fitted.anchors import Anchors, Queries, RowScale
 from twinned.fitted.calibration import Calibration, stored_calibration
 from twinned.fitted.twin import FittedTwin
-from twinned.models.memory import parse_memory_limit
 from twinned.models.protocol import DifferenceModel
+from twinned.models.resources import parse_memory_limit
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.weights import WeightStrategy, as_weight_strategy
 from twinned.rows.neighbors import Indices, LearnedMetric

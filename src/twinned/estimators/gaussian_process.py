@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -43,19 +43,17 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(
-        self, kernel: str = "matern", *, max_rows: int = 2000, random_state: Any = None
-    ) -> None:
+    def __init__(self, kernel="matern", *, max_rows=2000, random_state=None):
         self.kernel = kernel
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GPRegressor:
+    def fit(self, X, y, sample_weight=None):
         """Choose the hyperparameters by maximum marginal likelihood, and store the rows.
 
         Parameters
@@ -86,7 +84,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             kernel=self.kernel,
             sample_weight=weight,
             max_rows=self.max_rows,
-            start=None if similar is None else (similar.length_scales, similar.noise),
+            similar=similar,
             random_state=self.random_state,
         )
 
@@ -108,9 +106,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.out_of_fold_prediction_ = prediction
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X, return_std=False):
         """Mean of y and, with `return_std`, the standard deviation of a new observation."""
         check_is_fitted(self)
         check_bool("return_std", return_std)
-        rows: Floats = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = validate_data(self, X, reset=False, dtype=np.float64)
         return self.process_.predict(rows, return_std=return_std)

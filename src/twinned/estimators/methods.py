@@ -25,8 +25,8 @@ from twinned.fitted.sampling import (
     probability_positive,
 )
 from twinned.fitted.twin import FittedTwin
-from twinned.models.relevance import relevance_of_features
-from twinned.models.threads import limit_threads
+from twinned.models.learned_metric import feature_relevance
+from twinned.models.resources import limit_threads
 from twinned.rows.dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, Indices, check_metric
 from twinned.rows.schema import Floats, TableSchema, row_labels
@@ -248,7 +248,7 @@ class TwinMethods(RegressorMixin):
         to the anchors when it is first needed.
         """
         anchors = self.fitted_.anchors
-        return relevance_of_features(anchors.metric, anchors.schema)
+        return feature_relevance(anchors.metric, anchors.schema)
 
     def score(self, X, y, sample_weight=None) -> float:
         """R² of the prediction; rows whose y is NaN are ignored."""

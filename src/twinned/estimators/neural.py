@@ -10,12 +10,11 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.fitted.twin import check_predictions
-from twinned.models.memory import map_row_blocks, parse_memory_limit
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.network import Shape
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
-from twinned.models.threads import limit_threads
+from twinned.models.resources import limit_threads, map_row_blocks, parse_memory_limit
 from twinned.rows.dask import is_dask, predict_lazily
 from twinned.rows.schema import TableSchema
 from twinned.rows.validation import check_bool, restore_on_failure, validate_table

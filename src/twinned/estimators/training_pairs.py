@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 from twinned.exceptions import MemoryLimitError
 from twinned.models.base_estimator import early_stopping_fraction, supports_weights
-from twinned.models.lightgbm import LazyPairMatrix, bytes_per_binned_pair, supports_blocks
-from twinned.models.sklearn import PairTrainingSet
+from twinned.models.sklearn import (
+    LazyPairMatrix,
+    PairTrainingSet,
+    bytes_per_binned_pair,
+    supports_blocks,
+)
 from twinned.pairing.differences import difference
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_drawn_pairs, draw_by_weight

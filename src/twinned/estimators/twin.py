@@ -32,22 +32,21 @@ from twinned.models.base_estimator import (
     supports_validation_set,
 )
 from twinned.models.imputation import impute_target
-from twinned.models.lightgbm import LazyPairMatrix, supports_blocks
-from twinned.models.memory import parse_memory_limit
-from twinned.models.pair_columns import choose_pair_columns
-from twinned.models.relevance import learn_relevance, uses_learned_metric
+from twinned.models.learned_metric import learn_metric, uses_learned_metric
+from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.models.sklearn import (
+    LazyPairMatrix,
     PairTrainingSet,
     SklearnDifferenceModel,
     fit_on_pairs,
     normalize_weights,
+    supports_blocks,
     target_unit,
 )
-from twinned.models.threads import limit_threads
+from twinned.models.wide_tables import choose_pair_columns, important_features
 from twinned.pairing.anchors import as_anchor_strategy, check_stored
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
-from twinned.pairing.screening import relevant_features
 from twinned.pairing.weights import as_weight_strategy
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
@@ -342,7 +341,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """All training rows as anchors, with the learned metric where a strategy needs it."""
         learned = None
         if uses_learned_metric(self.pairs, self.anchors, self.weights):
-            learned = learn_relevance(data.rows.features, data.targets, data.weight)
+            learned = learn_metric(data.rows.features, data.targets, data.weight)
         return Anchors(
             data.schema,
             data.matrix,
@@ -368,7 +367,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """The features that pairs are made of: of a wide table, the relevant ones."""
         if self.estimator is not None or callable(self.pair_features):
             return np.arange(data.schema.n_features)
-        return relevant_features(data.matrix, data.y, MAX_FEATURES, data.weight)
+        return important_features(data.matrix, data.y, MAX_FEATURES, data.weight)
 
     def _pair_features(self, data: TrainingRows) -> PairFeatures:
         """The builder of pairs of the selected features."""

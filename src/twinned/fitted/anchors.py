@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from twinned.fitted.applicability import ApplicabilityDomain
+from twinned.models.learned_metric import learn_metric
 from twinned.models.protocol import DifferenceModel
-from twinned.models.relevance import learn_relevance
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Rows, TableSchema
 
@@ -91,7 +91,7 @@ class Anchors:
     @cached_property
     def metric(self) -> LearnedMetric:
         """The learned metric, of the fit or else of the anchors."""
-        return self.fitted_metric or learn_relevance(self.features, self.y, self.weights)
+        return self.fitted_metric or learn_metric(self.features, self.y, self.weights)
 
     @property
     def derived_metric(self) -> LearnedMetric | None:

@@ -35,7 +35,7 @@ from twinned.fitted.error_scale import (
     std_floor,
 )
 from twinned.fitted.quantiles import half_widths
-from twinned.models.threads import one_thread_if_remote
+from twinned.models.resources import one_thread_if_remote
 from twinned.rows.formatting import details, paragraph, preformatted, table, view
 from twinned.rows.schema import Floats
 from twinned.rows.validation import (
@@ -107,7 +107,7 @@ def cross_conformal(model, X, y, *, cv=10, width="learned", metric="euclidean", 
         the latter alone; or of constant width.
     metric : {"euclidean", "learned"}, default="euclidean"
         Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
-        learned in each fold (see `twinned.models.relevance`).
+        learned in each fold (see `twinned.models.learned_metric`).
     random_state : int, RandomState or None, default=0
         Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
 

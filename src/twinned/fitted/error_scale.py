@@ -19,7 +19,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from twinned.models.relevance import learn_relevance
+from twinned.models.learned_metric import learn_metric
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, column_list, is_numeric_dtype, is_table, to_numeric
 from twinned.rows.validation import check_choice, count_rows
@@ -67,7 +67,7 @@ class NeighborFeatures:
         columns = [j for j in numeric_columns(X) if j not in categorical]
         if metric != LEARNED or not columns:
             return cls(X, y, columns)
-        return cls(X, y, columns, learn_relevance(numeric_features(X, columns), y))
+        return cls(X, y, columns, learn_metric(numeric_features(X, columns), y))
 
     def _standardize(self, values: Floats) -> Floats:
         """Features for distances, with missing values replaced by the mean."""

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.fitted.anchors import Anchors, Queries
-from twinned.models.memory import MemoryBudget, map_row_blocks, row_blocks
 from twinned.models.protocol import AnchoredModel, DifferenceModel
-from twinned.models.threads import limit_threads
+from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
 from twinned.pairing.anchors import AllAnchors, AnchorStrategy
 from twinned.pairing.differences import (
     check_anchor_weights,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import Any
 
 import numpy as np
-from sklearn.base import is_regressor
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -25,7 +24,7 @@ DEFAULT_PAIRS = 100_000
 """Maximum number of pairs of the default estimator with `pairs="auto"`, each in one order only."""
 
 MAX_FEATURES = 80
-"""Maximum number of features of the default estimator (see `pairing.screening`)."""
+"""Maximum number of features of the default estimator (see `models.wide_tables`)."""
 
 # Beyond, pairs are fewer, as the seconds of a fit grow with pairs times features, and bins are
 # wider. On held-out training rows of 80 features, 15,000 pairs are as good as 25,000 of them, and
@@ -48,7 +47,7 @@ _FITS_IN_FLOAT32 = (
 _EARLY_STOPPING_PAIRS = 10_000  # beyond, early_stopping="auto" of HistGradientBoosting stops early
 
 
-def default_estimator(n_rows: int, n_outputs: int, n_features: int = 1) -> Any:
+def default_estimator(n_rows: int, n_outputs: int, n_features: int = 1) -> BaseEstimator:
     """The base estimator of `TwinRegressor(estimator=None)`.
 
     Chosen by `benchmarks/tree_default.py`. A leaf holds at least n/4 of the n pairs that a row is
@@ -81,7 +80,7 @@ def default_n_pairs(n_features: int) -> int:
     return int(DEFAULT_PAIRS * ratio**_EXPONENT)
 
 
-def check_base_estimator(estimator: Any) -> Any:
+def check_base_estimator(estimator: object) -> BaseEstimator:
     """Validate the user's base estimator."""
     needed = ("fit", "predict", "get_params", "__sklearn_tags__")
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needed):
@@ -94,7 +93,7 @@ def check_base_estimator(estimator: Any) -> Any:
     return estimator
 
 
-def pair_dtype(base: Any, X: Any) -> np.dtype[Any]:
+def pair_dtype(base: BaseEstimator, X: object) -> np.dtype[np.floating]:
     """float32 where the estimator computes in it anyway, or where X is float32."""
     base = base.estimator if is_search(base) else base
     is_float32 = isinstance(X, np.ndarray) and X.dtype == np.float32
@@ -104,18 +103,18 @@ def pair_dtype(base: Any, X: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if is_float32 or fits_in_float32 else np.float64)
 
 
-def supports_weights(base: Any) -> bool:
+def supports_weights(base: BaseEstimator) -> bool:
     """Whether `fit` has sample_weight; else pairs are drawn in proportion to their weights."""
     inner = base.estimator if isinstance(base, MultiOutputRegressor) else base
     return has_fit_parameter(inner, "sample_weight")
 
 
-def supports_validation_set(base: Any) -> bool:
+def supports_validation_set(base: BaseEstimator) -> bool:
     """Whether `fit` has X_val and y_val."""
     return {"X_val", "y_val"} <= set(inspect.signature(base.fit).parameters)
 
 
-def early_stopping_fraction(base: Any, n_pairs: int) -> float | None:
+def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
     """The fraction of rows to hold out for early stopping; None without early stopping.
 
     By itself, the estimator would hold out pairs whose rows are in other training pairs, and would

@@ -6,9 +6,8 @@ limit (the lower bound is −∞), above one (the upper bound is ∞), or in an 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from twinned.rows.schema import Floats
@@ -17,7 +16,9 @@ from twinned.rows.training import TargetBounds, validate_bounds
 _LEAST_VARIANCE = 1e-8  # within bounds, as a share of that without; rounding may leave less
 
 
-def log_target_arguments(y: Any, y_lower: Any, y_upper: Any) -> tuple[Floats, Floats, Floats]:
+def log_target_arguments(
+    y: Floats, y_lower: ArrayLike | None, y_upper: ArrayLike | None
+) -> tuple[Floats, Floats, Floats]:
     """(row,) arguments of `fit` of a `TransformedTargetRegressor` that takes the logarithm.
 
     It transforms y, but not its bounds, and takes no NaN. So the bounds are those of the logarithm,

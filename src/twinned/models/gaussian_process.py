@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, lapack, solve_triangular
@@ -19,6 +18,8 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
+from twinned.rows.neighbors import LearnedMetric
+from twinned.rows.scaling import StandardScaling, merge_equal_rows
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer
 
@@ -52,6 +53,11 @@ def _matern(squares: Floats) -> tuple[Floats, Floats]:
 
 
 KERNELS: dict[str, Callable[[Floats], tuple[Floats, Floats]]] = {"rbf": _rbf, "matern": _matern}
+
+
+def kernel_of_rows(kernel: str, first: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """(first row, second row): correlation of scaled rows, and its derivative by r²."""
+    return KERNELS[kernel](cdist(first, second, "sqeuclidean"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +103,7 @@ class GaussianProcess:
     log_marginal_likelihood_: float
     single_output: bool
 
-    def predict(self, X: Floats, return_std: bool = False) -> Any:
+    def predict(self, X, return_std=False):
         """Mean, and standard deviation of a new observation of weight 1 with `return_std`.
 
         Both are (n,), or (n, n_outputs) where y has several.
@@ -107,8 +113,7 @@ class GaussianProcess:
         std = np.empty_like(mean)
         step = max(1, _BLOCK_ELEMENTS // len(self.X))
         for block in (slice(start, start + step) for start in range(0, len(X), step)):
-            squares = cdist(self._scaled(X[block]), self._rows, "sqeuclidean")
-            covariance = KERNELS[self.kernel](squares)[0]
+            covariance = self.correlation(X[block], self.X)
             mean[block] = covariance @ self.dual * self.scale + self.mean
             if return_std:
                 explained = solve_triangular(self._factor, covariance.T, lower=True)
@@ -129,23 +134,23 @@ class GaussianProcess:
 
     def root_mean_square_slopes(self) -> Floats:
         """(n_features,) slopes of the mean at the rows, of standardized y per unit of X."""
-        _, slope = KERNELS[self.kernel](cdist(self._rows, self._rows, "sqeuclidean"))
+        rows = self._scaled(self.X)
+        _, slope = kernel_of_rows(self.kernel, rows, rows)
         squares = np.zeros(self.X.shape[1])
         for dual in self.dual.T:
             weights = slope * dual
-            gradient = weights.sum(axis=1)[:, None] * self._rows - weights @ self._rows
+            gradient = weights.sum(axis=1)[:, None] * rows - weights @ rows
             squares += np.mean((2.0 * gradient / self.length_scales) ** 2, axis=0)
         return np.sqrt(squares / self.dual.shape[1])
 
-    @cached_property
-    def _rows(self) -> Floats:
-        return self._scaled(self.X)
+    def correlation(self, first: Floats, second: Floats) -> Floats:
+        """(first row, second row): correlation of the process, without noise."""
+        return kernel_of_rows(self.kernel, self._scaled(first), self._scaled(second))[0]
 
     @cached_property
     def _factor(self) -> Floats:
         """The lower Cholesky factor, computed again when it is first needed: it is large."""
-        correlation = KERNELS[self.kernel](cdist(self._rows, self._rows, "sqeuclidean"))[0]
-        return factorize(correlation, self.noise / self.weight)
+        return factorize(self.correlation(self.X, self.X), self.noise / self.weight)
 
     def _scaled(self, X: Floats) -> Floats:
         # relative to a row, so that features far from zero do not lose digits
@@ -154,20 +159,20 @@ class GaussianProcess:
     def _squeeze(self, values: Floats) -> Floats:
         return values[:, 0] if self.single_output else values
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def fit_gaussian_process(
-    X: Any,
-    y: Any,
+    X: Floats,
+    y: Floats,
     *,
     kernel: str = "matern",
-    sample_weight: Any = None,
+    sample_weight: Floats | None = None,
     max_rows: int = 2000,
     max_likelihood_rows: int = 1000,
-    start: tuple[Floats, float] | None = None,
-    random_state: Any = None,
+    similar: GaussianProcess | LearnedMetric | None = None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> GaussianProcess:
     """Fit a Gaussian process by maximum marginal likelihood.
 
@@ -186,11 +191,11 @@ def fit_gaussian_process(
         Number of rows in the predictive equations. If there are more, a random subset is drawn.
     max_likelihood_rows : int, default=1000
         Number of rows by which the hyperparameters are chosen, a subset of those.
-    start : tuple of ndarray and float, default=None
-        Length scales and noise of a process of similar rows, from which the search starts. None
-        tries several starts, and so do fewer than 15 rows per feature: their likelihood has many
-        optima, and the one of similar rows may fit rows that are held out here. Of more than 20
-        features with so few rows, a few steps from equal length scales are taken.
+    similar : GaussianProcess or LearnedMetric, default=None
+        Of similar rows, from whose length scales and noise the search starts. None tries several
+        starts, and so do fewer than 15 rows per feature: their likelihood has many optima, and the
+        one of similar rows may fit rows that are held out here. Of more than 20 features with so
+        few rows, a few steps from equal length scales are taken.
     random_state : int, RandomState or None, default=None
         Seed of the subsets.
 
@@ -214,46 +219,38 @@ def fit_gaussian_process(
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if not (np.isfinite(X).all() and np.isfinite(y).all()):
         raise ValueError("X and y of a Gaussian process must be finite, without missing values.")
-    single_output = y.ndim == 1
-    y = y.reshape(len(y), -1)
-    weight: Floats = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
-    rows, values, weight = _merge_repeated(X, y, weight)
-    order = check_random_state(random_state).permutation(len(rows))[:max_rows]
-    X, y, weight = rows[order], values[order], weight[order] / weight[order].mean()
-    center, scale = _center_and_spread(y, weight)
-    scale = np.where(scale > 0, scale, 1.0)
-    target = (y - center) / scale
-    middle, spread = _center_and_spread(X, weight)
-    varying = spread > 0
-    standardized = (X - middle)[:, varying] / spread[varying]
-    # rounded, so that the search does not depend on the units of the features
-    likelihood = MarginalLikelihood(kernel, standardized.round(_DECIMALS), target, weight)
-    if start is None or len(X) < _ROWS_PER_FEATURE * varying.sum():
-        log_parameters = _maximize(likelihood, max_likelihood_rows)
-    else:
-        point = np.log(np.append(start[0][varying] / spread[varying], start[1]))
-        rows_used = likelihood.first_rows(max_likelihood_rows)
-        log_parameters = _descend(rows_used, point, _FINE_STEPS)[0]
+    weight = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
+    merged, weight = merge_equal_rows(X, y, weight)
+    order = check_random_state(random_state).permutation(len(merged))[:max_rows]
+    merged, weight = merged[order], weight[order] / weight[order].mean()
+    rows, values = X[merged], y[merged].reshape(len(merged), -1)
+    scaling, target_scaling = (StandardScaling.fit(part, weight) for part in (rows, values))
+    spread = scaling.scale[scaling.varying]
+    standardized = scaling.transform(rows)[:, scaling.varying]
+    target = target_scaling.transform(values)
     exact = MarginalLikelihood(kernel, standardized, target, weight)
+    log_parameters = _search_parameters(exact, max_likelihood_rows, similar, scaling)
     value, amplitude, constant, dual = exact.solve(log_parameters)
     length_scales = np.full(X.shape[1], np.inf)
-    length_scales[varying] = spread[varying] * np.exp(log_parameters[:-1])
+    length_scales[scaling.varying] = spread * np.exp(log_parameters[:-1])
+    y_scale = np.where(target_scaling.varying, target_scaling.scale, 1.0)
     return GaussianProcess(
         kernel=kernel,
         length_scales=length_scales,
         amplitude=amplitude,
         noise=float(np.exp(log_parameters[-1])),
-        X=X,
+        X=rows,
         weight=weight,
         target=target - constant,
         dual=dual,
-        mean=center + constant * scale,
-        scale=scale,
+        mean=target_scaling.center + constant * y_scale,
+        scale=y_scale,
         log_marginal_likelihood_=value,
-        single_output=single_output,
+        single_output=y.ndim == 1,
     )
 
 
+@dataclass(frozen=True, eq=False)
 class MarginalLikelihood:
     """Log marginal likelihood with the amplitude and the constant mean at their optima.
 
@@ -261,11 +258,10 @@ class MarginalLikelihood:
     `y` (row, output) and `weight` (row,).
     """
 
-    def __init__(self, kernel: str, X: Floats, y: Floats, weight: Floats) -> None:
-        self.kernel = kernel
-        self.X = X
-        self.y = y
-        self.weight = weight
+    kernel: str
+    X: Floats
+    y: Floats
+    weight: Floats
 
     def first_rows(self, n: int) -> MarginalLikelihood:
         """The likelihood of the first n rows, which are in random order."""
@@ -274,7 +270,7 @@ class MarginalLikelihood:
     def solve(self, log_parameters: Floats) -> tuple[float, float, Floats, Floats]:
         """The log likelihood, amplitude, (output,) mean and (row, output) dual coefficients."""
         scaled = self.X / np.exp(log_parameters[:-1])
-        correlation, _ = KERNELS[self.kernel](cdist(scaled, scaled, "sqeuclidean"))
+        correlation, _ = kernel_of_rows(self.kernel, scaled, scaled)
         factor = factorize(correlation, np.exp(log_parameters[-1]) / self.weight)
         return self._solve(factor)
 
@@ -294,7 +290,7 @@ class MarginalLikelihood:
         """The negative log likelihood and its gradient."""
         lengths, noise = np.exp(log_parameters[:-1]), np.exp(log_parameters[-1])
         scaled = self.X / lengths
-        correlation, slope = KERNELS[self.kernel](cdist(scaled, scaled, "sqeuclidean"))
+        correlation, slope = kernel_of_rows(self.kernel, scaled, scaled)
         factor = factorize(correlation, noise / self.weight)
         value, amplitude, _, dual = self._solve(factor)
         # S, the derivative of the likelihood with respect to each element of the covariance; the
@@ -306,6 +302,23 @@ class MarginalLikelihood:
         squares = (sensitivity.sum(axis=0) + sensitivity.sum(axis=1)) @ scaled**2
         products = np.einsum("ij,ij->j", scaled, sensitivity @ scaled)
         return -value, np.append(2.0 * squares - 4.0 * products, -noise_gradient)
+
+
+def _search_parameters(
+    exact: MarginalLikelihood,
+    max_rows: int,
+    similar: GaussianProcess | LearnedMetric | None,
+    scaling: StandardScaling,
+) -> Floats:
+    """Logarithms of the length scales of standardized features and of the noise."""
+    # rounded, so that the search does not depend on the units of the features
+    likelihood = MarginalLikelihood(exact.kernel, exact.X.round(_DECIMALS), exact.y, exact.weight)
+    varying = scaling.varying
+    if similar is None or len(exact.X) < _ROWS_PER_FEATURE * varying.sum():
+        return _maximize(likelihood, max_rows)
+    lengths = similar.length_scales[varying] / scaling.scale[varying]
+    start = np.log(np.append(lengths, similar.noise))
+    return _descend(likelihood.first_rows(max_rows), start, _FINE_STEPS)[0]
 
 
 def _maximize(likelihood: MarginalLikelihood, max_rows: int) -> Floats:
@@ -376,27 +389,3 @@ def factorize(correlation: Floats, diagonal: Floats) -> Floats:
 def _inverse(factor: Floats) -> Floats:
     """The lower triangle of the inverse, from the lower Cholesky factor."""
     return lapack.dpotri(factor, lower=True)[0]
-
-
-def _merge_repeated(X: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    """Rows of positive weight, with those that are equal in X and y merged into one.
-
-    So a weight of 2 is equivalent to a repeated row, which alone would look like a measurement
-    without noise.
-    """
-    positive = weight > 0
-    both = np.concatenate([X, y], axis=1)[positive]
-    rows, inverse = np.unique(both, axis=0, return_inverse=True)
-    sums = np.zeros(len(rows))
-    np.add.at(sums, inverse.ravel(), weight[positive])
-    return rows[:, : X.shape[1]], rows[:, X.shape[1] :], sums
-
-
-def _center_and_spread(values: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Weighted means and standard deviations of the columns.
-
-    The deviation of a constant column is exactly 0, despite rounding.
-    """
-    center = np.average(values, axis=0, weights=weight)
-    spread = np.sqrt(np.average((values - center) ** 2, axis=0, weights=weight))
-    return center, np.where(values.max(axis=0) > values.min(axis=0), spread, 0.0)

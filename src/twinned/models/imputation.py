@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.spatial.distance import cdist
 
 from twinned.models.censoring import truncated_moments
 from twinned.models.gaussian_process import (
@@ -22,7 +21,7 @@ from twinned.models.gaussian_process import (
     factorize,
     fit_gaussian_process,
 )
-from twinned.models.relevance import fill_missing
+from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds
 
@@ -56,6 +55,9 @@ class _Rows(NamedTuple):
 
     def take(self, rows: NDArray[np.intp]) -> _Rows:
         return _Rows(self.features[rows], self.bounds.take(rows), self.weight[rows])
+
+    def with_log_target(self) -> _Rows:
+        return _Rows(self.features, self.bounds.logarithm(), self.weight)
 
 
 def impute_target(
@@ -98,7 +100,7 @@ def impute_target(
     if not bounds.censored.any():
         return Imputation(imputed, {})
     weight = np.ones(len(features)) if sample_weight is None else sample_weight
-    rows = _Rows(fill_missing(features)[0], bounds, weight)
+    rows = _Rows(StandardScaling.fit(features).fill(features), bounds, weight)
     order = np.random.RandomState(0).permutation(len(features))
     censored = bounds.censored[order]
     known, hidden = rows.take(order[~censored][:_MAX_KNOWN]), order[censored]
@@ -107,14 +109,15 @@ def impute_target(
     else:
         uses_log = similar.uses_log
         processes = {
-            own: _fit_process(known, own, process) for own, process in similar.processes.items()
+            logarithm: _fit_process(known, logarithm, process)
+            for logarithm, process in similar.processes.items()
         }
     below, above = bounds.lower[hidden] <= 0, bounds.beyond[1][hidden]
     by_log = (below & uses_log[0]) | (above & uses_log[1])
     for logarithm, process in processes.items():
-        own = hidden[by_log == logarithm]
-        if len(own):
-            imputed[own] = _expected_values(process, known, rows.take(own), logarithm)
+        by_process = hidden[by_log == logarithm]
+        if len(by_process):
+            imputed[by_process] = _expected_values(process, known, rows.take(by_process), logarithm)
     return Imputation(imputed, processes, uses_log)
 
 
@@ -175,7 +178,7 @@ def _fit_process(
             sample_weight=known.weight,
             max_rows=_MAX_KNOWN,
             max_likelihood_rows=_LIKELIHOOD_ROWS,
-            start=None if similar is None else (similar.length_scales, similar.noise),
+            similar=similar,
             random_state=0,
         )
         for kernel in (KERNELS if similar is None else [similar.kernel])
@@ -196,39 +199,26 @@ def _expected_values(
 ) -> Floats:
     """(row,): expected values of censored rows, given known rows and bounds."""
     if logarithm:
-        known, rows = (own._replace(bounds=_logarithm(own.bounds)) for own in (known, rows))
+        known, rows = known.with_log_target(), rows.with_log_target()
         return np.exp(_expected_values(process, known, rows, logarithm=False))
     noise = process.noise * known.weight.mean()  # of a row of weight 1
-    correlation = _correlation(process, known.features, known.features)
+    correlation = process.correlation(known.features, known.features)
     factor = factorize(correlation, noise / known.weight), True
     dual = cho_solve(factor, known.bounds.lower - process.mean[0])
     std = np.sqrt(process.amplitude) * process.scale[0]  # of the process
     expected = []
     for index in np.array_split(np.arange(len(rows.weight)), -(-len(rows.weight) // _BLOCK)):
-        own = rows.take(index)
-        across = _correlation(process, own.features, known.features)
-        joint = _correlation(process, own.features, own.features)
+        block = rows.take(index)
+        across = process.correlation(block.features, known.features)
+        joint = process.correlation(block.features, block.features)
         joint -= across @ cho_solve(factor, across.T)
-        mean, bounds = (process.mean[0] + across @ dual) / std, own.bounds.scaled(std)
-        variance = np.maximum(np.diag(joint), _LEAST_VARIANCE) + noise / own.weight
+        mean, bounds = (process.mean[0] + across @ dual) / std, block.bounds.scaled(std)
+        variance = np.maximum(np.diag(joint), _LEAST_VARIANCE) + noise / block.weight
         added = _ADDED_VARIANCE * variance.max()
         variance = np.maximum(variance, (bounds.errors(mean) / _MOST_DEVIATIONS) ** 2)
         np.fill_diagonal(joint, variance + added)
         expected.append(std * expected_within(mean, joint, bounds))
     return np.clip(np.concatenate(expected), rows.bounds.lower, rows.bounds.upper)
-
-
-def _logarithm(bounds: TargetBounds) -> TargetBounds:
-    """Bounds of log y; any lower bound below 0 is none."""
-    with np.errstate(divide="ignore"):
-        return TargetBounds(*(np.log(np.maximum(ends, 0.0)) for ends in bounds))
-
-
-def _correlation(process: GaussianProcess, first: Floats, second: Floats) -> Floats:
-    """(first row, second row): correlation without noise."""
-    # relative to a row, so that features far from zero do not lose digits
-    scaled = [(side - process.X[0]) / process.length_scales for side in (first, second)]
-    return KERNELS[process.kernel](cdist(*scaled, "sqeuclidean"))[0]
 
 
 def expected_within(mean: Floats, covariance: Floats, bounds: TargetBounds) -> Floats:

@@ -2,6 +2,10 @@
 
 Three things that an estimator would do wrongly on pairs are handled here: a search cross-validates
 over folds of rows, early stopping holds out rows, and the number of threads is the user's.
+
+LightGBM stores one byte per feature of a pair, where the pair itself takes eight. Given as a
+`lightgbm.Sequence`, pairs are built block by block, binned and discarded, so that all pairs of
+2,000 rows fit into memory where their matrix does not.
 """
 
 from __future__ import annotations
@@ -10,14 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import clone
+from numpy.typing import DTypeLike, NDArray
+from sklearn.base import BaseEstimator, clone
 
-from twinned._compat import is_search
+from twinned._compat import is_search, set_booster
 from twinned.models.base_estimator import set_unset_seeds
-from twinned.models.lightgbm import LazyPairMatrix, fit_in_blocks
 from twinned.models.protocol import AnchoredModel
-from twinned.models.threads import count_threads, limit_threads
+from twinned.models.resources import count_threads, limit_threads, row_blocks
 from twinned.models.trees import AnchoredTrees, anchored_trees, enough_work
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairFeatures
@@ -28,6 +31,53 @@ from twinned.rows.validation import draw_seed
 
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
 _BLOCK_BYTES = 8_000_000
+_FIRST_PAIRS = 1_000  # enough for LightGBM to resolve its parameters
+# Aliases of `n_estimators`, which take precedence in LightGBM's own `fit`.
+_N_ESTIMATORS_ALIASES = {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees"}
+_N_ESTIMATORS_ALIASES |= {"num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"}
+
+Pairs = NDArray[np.floating]  # (pair, pair feature)
+
+
+@dataclass(frozen=True, eq=False)
+class LazyPairMatrix:
+    """A pair matrix whose rows are built when they are accessed.
+
+    Its pairs are rows `first` of `left` with rows `second` of `right`.
+    """
+
+    features: PairFeatures
+    left: Rows
+    right: Rows
+    first: Indices
+    second: Indices
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def nbytes(self) -> int:
+        return len(self) * self.features.bytes_per_pair
+
+    @property
+    def block_rows(self) -> int:
+        """Number of rows of a block."""
+        return max(1, _BLOCK_BYTES // self.features.bytes_per_pair)
+
+    def __getitem__(self, rows: Indices | slice | int) -> Pairs:
+        """One row, or those of a slice or a list."""
+        return self._build(rows)
+
+    def _build(self, rows: Indices | slice | int, out: Pairs | None = None) -> Pairs:
+        left, right = self.left.take(self.first[rows]), self.right.take(self.second[rows])
+        return self.features.build(left, right, out)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Pairs:
+        """The whole matrix, filled in blocks, so that no second array of its size is allocated."""
+        pairs = np.empty((len(self), self.features.width), dtype=dtype or self.features.dtype)
+        for rows in row_blocks(len(self), self.block_rows):
+            self._build(rows, pairs[rows])
+        return pairs
 
 
 class PairTrainingSet(NamedTuple):
@@ -39,13 +89,13 @@ class PairTrainingSet(NamedTuple):
     `n_constant` columns are 0 in all pairs.
     """
 
-    pairs: NDArray[Any] | LazyPairMatrix
+    pairs: Pairs | LazyPairMatrix
     target: Floats
     fit_params: dict[str, Any]
     first: Indices
     second: Indices
     y: Floats
-    groups: NDArray[Any] | None = None
+    groups: NDArray[np.generic] | None = None
     n_constant: int = 0
 
     def hold_constant(self, n_columns: int) -> PairTrainingSet:
@@ -54,7 +104,7 @@ class PairTrainingSet(NamedTuple):
         pairs[:, :n_columns] = 0.0
         return self._replace(pairs=pairs, n_constant=n_columns)
 
-    def with_pseudo_labels(self, pairs: NDArray[Any], target: Floats) -> PairTrainingSet:
+    def with_pseudo_labels(self, pairs: Pairs, target: Floats) -> PairTrainingSet:
         """The training set with further pairs, whose weight is that of the mean pair.
 
         They belong to no rows of the training set, so a search cannot be fitted to the result.
@@ -73,8 +123,12 @@ class PairTrainingSet(NamedTuple):
 
 
 def fit_on_pairs(
-    base: Any, training: PairTrainingSet, *, rng: np.random.RandomState | None, n_jobs: int | None
-) -> Any:
+    base: BaseEstimator,
+    training: PairTrainingSet,
+    *,
+    rng: np.random.RandomState | None,
+    n_jobs: int | None,
+) -> BaseEstimator:
     """Fit a clone of the base estimator; `rng` seeds the parts of it that have no seed."""
     base = clone(base)
     parameters = base.get_params()
@@ -89,7 +143,7 @@ def fit_on_pairs(
     # HistGradientBoosting has no n_jobs: it uses all cores unless OpenMP is limited
     with limit_threads(n_jobs):
         if isinstance(training.pairs, LazyPairMatrix):
-            base = fit_in_blocks(base, training.pairs, training.target, **training.fit_params)
+            base = _fit_in_blocks(base, training.pairs, training.target, **training.fit_params)
         else:
             base.fit(training.pairs, training.target, **training.fit_params)
     if set_threads:
@@ -98,6 +152,58 @@ def fit_on_pairs(
         # (None means one thread to scikit-learn, but all cores to LightGBM and XGBoost)
         base.set_params(n_jobs=None if type(base).__module__.startswith("sklearn.") else 1)
     return base
+
+
+def supports_blocks(base: BaseEstimator) -> bool:
+    """Whether pairs can be built in blocks for this estimator."""
+    if type(base).__module__.partition(".")[0] != "lightgbm":
+        return False
+    import lightgbm
+
+    return (
+        type(base) is lightgbm.LGBMRegressor
+        and not _N_ESTIMATORS_ALIASES & set(base.get_params())
+        and not callable(base.objective)
+        and not base.get_params().get("linear_tree", False)  # needs the raw values
+    )
+
+
+def bytes_per_binned_pair(width: int) -> int:
+    """Memory of LightGBM per pair: bins, their copy, gradients and scores.
+
+    Measured with 1,000 to 2,000 rows, and rounded up.
+    """
+    return 32 + 3 * width
+
+
+def _fit_in_blocks(
+    base: BaseEstimator, pairs: LazyPairMatrix, target: Floats, sample_weight: Floats | None = None
+) -> BaseEstimator:
+    """Fit an `LGBMRegressor` to pairs built in blocks, with the same result as its own `fit`.
+
+    Its `fit` does not support `lightgbm.Sequence`. So it is fitted to a few pairs, which resolves
+    its parameters, and then gets the booster that is trained on all pairs.
+    """
+    import lightgbm
+
+    class Blocks(lightgbm.Sequence):  # type: ignore[misc, unused-ignore]
+        batch_size = pairs.block_rows
+
+        def __len__(self):
+            return len(pairs)
+
+        def __getitem__(self, rows):
+            return pairs[rows]
+
+    first_pairs = slice(0, min(_FIRST_PAIRS, len(pairs)))
+    fitted = clone(base).set_params(n_estimators=1).fit(pairs[first_pairs], target[first_pairs])
+    settings = fitted.booster_.params | {"num_iterations": base.n_estimators}
+    rows = lightgbm.Dataset(Blocks(), label=target, weight=sample_weight, params=settings)
+    fitted.set_params(n_estimators=base.n_estimators)
+    booster = lightgbm.train(settings, rows)
+    booster.free_dataset()
+    set_booster(fitted, booster)
+    return fitted
 
 
 def normalize_weights(weight: Floats) -> Floats:
@@ -122,7 +228,7 @@ def target_unit(y: Floats) -> float:
 class SklearnDifferenceModel:
     """A fitted scikit-learn regressor on pair features, as a `DifferenceModel`."""
 
-    estimator: Any
+    estimator: BaseEstimator
     features: PairFeatures
     unit: float  # factor of its predictions (see `target_unit`)
     symmetric: bool  # whether it is evaluated in both orders of a pair
@@ -162,8 +268,8 @@ class SklearnDifferenceModel:
     def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredModel | None:
         """The trees of the estimator bound to the anchors, where it has trees and it pays."""
         n_evaluations = n_pairs * len(self.member_weights)
-        found = self._anchored is not None and self._anchored[0] is anchors
-        if not found and not enough_work(self.estimator, n_evaluations):
+        is_bound = self._anchored is not None and self._anchored[0] is anchors
+        if not is_bound and not enough_work(self.estimator, n_evaluations):
             return None
         trees = self.trees_at(anchors, anchors_y)
         if trees is None or not (trees.is_packed or trees.worthwhile(n_evaluations)):

@@ -1,7 +1,7 @@
 """Nearest-neighbor search and distances, shared by pairs, anchors and intervals.
 
 The search is exact, by scikit-learn. Distances are computed on the features as given, with
-categorical features as indicators, or by a learned metric (`twinned.models.relevance`).
+categorical features as indicators, or by a learned metric (`twinned.models.learned_metric`).
 """
 
 from __future__ import annotations

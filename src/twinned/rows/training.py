@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_array
 
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, row_labels, storable_labels
@@ -233,61 +232,4 @@ def validate_training_rows(
     )
 
 
-def validate_bounds(
-    estimator: Any, y: Any, y_lower: Any, y_upper: Any, n_rows: int, sample_weight: Floats | None
-) -> TargetBounds:
-    """Validate y and its bounds: both (n,) float64; `sample_weight` is validated.
-
-    A bound that is None or NaN is the value of y or, where y is NaN, infinite. A finite y must lie
-    within its bounds; where they differ, it is not used.
-    """
-    y = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=True)
-    if y.ndim == 2:
-        if y.shape[1] > 1:
-            raise ValueError(
-                f"y_lower and y_upper need a single output, but y has {y.shape[1]} columns."
-            )
-        y = y[:, 0]
-    lower = _validate_bound("y_lower", y_lower, y, -np.inf)
-    upper = _validate_bound("y_upper", y_upper, y, np.inf)
-    for name, bound, wrong in (("y_lower", lower, np.inf), ("y_upper", upper, -np.inf)):
-        if (infinite := bound == wrong).any():
-            row = int(infinite.argmax())
-            raise ValueError(f"{name}[{row}] = {wrong} leaves no value of y; use {-wrong} or NaN.")
-    if (crossed := lower > upper).any():
-        row = int(crossed.argmax())
-        raise ValueError(
-            f"y_lower[{row}] = {lower[row]:g} exceeds y_upper[{row}] = {upper[row]:g}."
-        )
-    if (outside := (y < lower) | (y > upper)).any():
-        row = int(outside.argmax())
-        raise ValueError(
-            f"y[{row}] = {y[row]:g} is outside of its bounds, y_lower[{row}] = {lower[row]:g} and "
-            f"y_upper[{row}] = {upper[row]:g}."
-        )
-    if (unbounded := np.isneginf(lower) & np.isposinf(upper)).any():
-        row = int(unbounded.argmax())
-        raise ValueError(
-            f"y[{row}] is NaN and has no bound; give y_lower[{row}] or y_upper[{row}], or drop the "
-            "row."
-        )
-    n_known = int(np.sum((lower == upper) & (True if sample_weight is None else sample_weight > 0)))
-    if n_known < _MIN_KNOWN:
-        raise ValueError(
-            f"{n_known} of {n_rows} rows have a known value (y_lower = y_upper); at least "
-            f"{_MIN_KNOWN} are needed."
-        )
-    return TargetBounds(lower, upper)
-
-
-def _validate_bound(name: str, given: Any, y: Floats, infinity: float) -> Floats:
-    """A bound of each row (n,), with y, or infinity where y is NaN, for what is not given."""
-    default = np.where(np.isnan(y), infinity, y)
-    if given is None:
-        return default
-    bound = check_array(
-        given, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name=name
-    )
-    if bound.shape != y.shape:
-        raise ValueError(f"{name} has the shape {bound.shape}, but y has {y.shape}.")
-    return np.where(np.isnan(bound), default, bound)
+from typing import NamedTuple

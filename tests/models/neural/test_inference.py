@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned import DistanceWeights, NearestAnchors, NeuralTraining, TwinNeuralRegressor
-from twinned.models.memory import MemoryBudget
 from twinned.models.neural.inference import (
     BlockLimits,
     TrainedNetworks,
@@ -20,6 +19,7 @@ from twinned.models.neural.inference import (
     tile_size,
 )
 from twinned.models.neural.network import Shape
+from twinned.models.resources import MemoryBudget
 
 N_MEMBERS, N_QUERIES, N_ANCHORS = 3, 37, 90
 

@@ -8,7 +8,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.multioutput import MultiOutputRegressor
 
 from twinned.models.trees import anchored_trees
-from twinned.models.trees.kernel_types import MASK_WORDS, MAX_ANCHORS
+from twinned.models.trees.anchor_masks import MASK_WORDS, MAX_ANCHORS
 from twinned.pairing.features import PairFeatures
 from twinned.rows.schema import TableSchema
 
@@ -54,12 +54,17 @@ def check_predictions():
 
 def check_intrinsics():
     """Each intrinsic that accesses memory, before and after the array."""
-    from twinned.models.trees import llvm_intrinsics
-    from twinned.models.trees.compilation import compiled
+    from twinned.models.trees.compilation import (
+        compiled,
+        copy_mask,
+        load,
+        nonzero_words,
+        prefetch,
+        split_half_mask,
+        split_mask,
+        store,
+    )
 
-    load, store, prefetch = llvm_intrinsics.load, llvm_intrinsics.store, llvm_intrinsics.prefetch
-    nonzero_words, copy_mask = llvm_intrinsics.nonzero_words, llvm_intrinsics.copy_mask
-    split_mask, split_half = llvm_intrinsics.split_mask, llvm_intrinsics.split_half_mask
     array = np.zeros((3, MASK_WORDS), dtype=np.uint64)
     for access in (
         lambda masks, i: load(masks, i * MASK_WORDS),
@@ -72,10 +77,10 @@ def check_intrinsics():
         lambda masks, i: split_mask(masks, 0, masks, i, 1, 2),
         lambda masks, i: split_mask(masks, 0, masks, 0, i, 1),
         lambda masks, i: split_mask(masks, 0, masks, 0, 1, i),
-        lambda masks, i: split_half(masks, i, masks, 0, 1, 2),
-        lambda masks, i: split_half(masks, 0, masks, i, 1, 2),
-        lambda masks, i: split_half(masks, 0, masks, 0, i, 1),
-        lambda masks, i: split_half(masks, 0, masks, 0, 1, i),
+        lambda masks, i: split_half_mask(masks, i, masks, 0, 1, 2),
+        lambda masks, i: split_half_mask(masks, 0, masks, i, 1, 2),
+        lambda masks, i: split_half_mask(masks, 0, masks, 0, i, 1),
+        lambda masks, i: split_half_mask(masks, 0, masks, 0, 1, i),
     ):
         function = compiled(access)
         for i in range(3):

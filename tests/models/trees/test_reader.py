@@ -19,8 +19,7 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from twinned._compat import unwrap_search
 from twinned.models.trees import reader
-from twinned.models.trees.packing import inclusive_threshold
-from twinned.models.trees.reader import count_trees, read_trees
+from twinned.models.trees.reader import count_trees, inclusive_threshold, read_trees
 
 NEEDS = "the extra 'boost' is not installed"
 

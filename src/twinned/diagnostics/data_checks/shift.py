@@ -10,7 +10,7 @@ from twinned.diagnostics.data_checks.findings import CheckedTable, Finding, list
 from twinned.diagnostics.result import format_percent
 from twinned.fitted.applicability import ApplicabilityDomain, count_outside
 from twinned.fitted.known_values import is_unlikely
-from twinned.models.relevance import learn_relevance
+from twinned.models.learned_metric import learn_metric
 from twinned.rows.schema import Floats, column_list, encode_columns, extend_schema, is_table
 
 _MAX_ROWS = 200  # of which the metric is learned
@@ -20,7 +20,7 @@ def check_new_rows(table: CheckedTable, X_new: Any) -> list[Finding]:
     """Find new rows that are outside of the training rows, as `applicability` of a twin does."""
     matrix, schema = _encode(table, X_new), table.schema
     known = schema.to_rows(table.matrix).features
-    metric = learn_relevance(known, table.y, max_rows=_MAX_ROWS)
+    metric = learn_metric(known, table.y, max_rows=_MAX_ROWS)
     domain = ApplicabilityDomain(table.matrix, known, metric, table.y, schema.categorical)
     classes = domain.classify(matrix, domain.score(schema.to_rows(matrix).features))
     n_outside, n_rows = count_outside(classes), len(matrix)

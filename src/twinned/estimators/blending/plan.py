@@ -32,7 +32,7 @@ from twinned.estimators.blending.members import (
 )
 from twinned.estimators.blending.rows import impute_folds
 from twinned.exceptions import SkippedMemberWarning
-from twinned.models.threads import limit_openmp, limit_threads, one_thread_if_remote
+from twinned.models.resources import limit_openmp, limit_threads, one_thread_if_remote
 from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows
 

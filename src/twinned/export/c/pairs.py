@@ -15,9 +15,7 @@ from twinned.export.c.core import ColumnEncoding, Core, Singles
 from twinned.export.model_parts import read_linear, read_scaler
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
-from twinned.models.trees.ensemble import FLOAT32, TreeEnsemble
-from twinned.models.trees.packing import inclusive_threshold
-from twinned.models.trees.reader import read_trees
+from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
 from twinned.pairing.features import PairColumn
 from twinned.rows.schema import Floats, TableSchema
 

@@ -17,8 +17,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from twinned._compat import boosting_categories, boosting_trees
 from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import add_category_index
-from twinned.models.trees.ensemble import FLOAT32, FLOAT64, Tree, TreeEnsemble
-from twinned.models.trees.packing import inclusive_threshold
+from twinned.models.trees.reader import FLOAT32, FLOAT64, Tree, TreeEnsemble, inclusive_threshold
 from twinned.rows.schema import Floats
 
 _SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum

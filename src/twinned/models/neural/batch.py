@@ -27,7 +27,7 @@ from twinned.models.neural.training import (
     initial_state,
     train_to_check,
 )
-from twinned.models.threads import count_threads
+from twinned.models.resources import count_threads
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 

@@ -18,7 +18,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from twinned._compat import jax_is_initialized, make_cpu_client
-from twinned.models.threads import count_threads
+from twinned.models.resources import count_threads
 
 _CACHE_OPTIONS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 _MIN_COMPILE_SECONDS = 0.3  # programs that compile faster are not stored

@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.memory import MemoryBudget, map_row_blocks
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.inference import (
     Matrix,
@@ -23,6 +22,7 @@ from twinned.models.neural.inference import (
 from twinned.models.neural.network import Shape
 from twinned.models.neural.padding import pad_to
 from twinned.models.neural.problem import Scale
+from twinned.models.resources import MemoryBudget, map_row_blocks
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 

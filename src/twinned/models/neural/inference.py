@@ -20,10 +20,10 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from twinned.models.memory import MemoryBudget
 from twinned.models.neural.device import platform
 from twinned.models.neural.network import Network, Parameters, Shape
 from twinned.models.neural.padding import pad_rows, pad_to, round_up
+from twinned.models.resources import MemoryBudget
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 

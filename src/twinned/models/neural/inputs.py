@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned.models.learned_metric import MetricCache, metric_factors
 from twinned.models.neural.parameters import NetworkOptions
-from twinned.models.relevance import RelevanceCache, relevance_factors
-from twinned.pairing.screening import distinct_features, relevant_features
+from twinned.models.wide_tables import distinct_features, important_features
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats, mark_missing
 from twinned.rows.training import TrainingRows, validate_training_rows
@@ -97,7 +97,7 @@ def select_inputs(
     merged_into: Indices,
     folds: list[Indices],
     learned: LearnedMetric | None,
-    learn: RelevanceCache,
+    learn: MetricCache,
 ) -> tuple[Indices, list[NetworkInputs]]:
     """The features selected on all rows, and the inputs of the networks of each fold and of all.
 
@@ -137,11 +137,11 @@ def _select_columns(
         matrix, y = table.matrix[rows], table.outputs[rows]
         weight = None if table.weight is None else table.weight[rows]
         if len(features) > most:
-            features = relevant_features(matrix, y, most, weight)
+            features = important_features(matrix, y, most, weight)
         else:
             features = distinct_features(matrix)
             features = features if len(features) else np.arange(1)  # a network needs one
-        most_relevant = relevant_features(matrix[:, features], y, MAX_RELEVANT_FEATURES, weight)
+        most_relevant = important_features(matrix[:, features], y, MAX_RELEVANT_FEATURES, weight)
         relevant = features[most_relevant]
     columns = schema.encoded_columns(features)
     return features, columns, np.isin(columns, schema.encoded_columns(relevant))
@@ -152,7 +152,7 @@ def _learn_factors(
     columns: list[Indices],
     training: list[Indices],
     learned: LearnedMetric | None,
-    learn: RelevanceCache,
+    learn: MetricCache,
 ) -> list[Floats]:
     """(column,) factors of the columns of each set of training rows, learned from these rows."""
     if learned is None or len(columns[-1]) < rows.X.shape[1]:
@@ -163,5 +163,5 @@ def _learn_factors(
         if len(indices) < len(training[-1]):
             similar = learned if np.array_equal(own, columns[-1]) else None
             metric = learn(*rows.take(indices, own), similar)
-        factors.append(relevance_factors(1.0 / metric.length_scales))
+        factors.append(metric_factors(1.0 / metric.length_scales))
     return factors

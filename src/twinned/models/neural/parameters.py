@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from twinned.models.memory import parse_memory_limit
+from twinned.models.resources import parse_memory_limit
 from twinned.pairing.weights import as_weight_strategy
 from twinned.rows.validation import check_choice, check_integer, check_n_jobs, check_real
 

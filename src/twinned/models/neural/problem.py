@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.imputation import finite_bounds
+from twinned.models.learned_metric import MetricCache, uses_learned_metric
 from twinned.models.neural.inputs import (
     FLOAT64,
     NetworkInputs,
@@ -18,7 +19,6 @@ from twinned.models.neural.inputs import (
     selects_features,
 )
 from twinned.models.neural.parameters import NetworkOptions, resolve_options
-from twinned.models.relevance import RelevanceCache, uses_learned_metric
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
 from twinned.rows.folds import equal_features, row_folds
@@ -148,9 +148,9 @@ def build_problem(
     """Return the `TrainingProblem` of the arguments of `fit`, which are validated.
 
     `fold_of_row` (table row,) numbers given folds from 0; None draws them. Problems that share
-    `learn`, a `RelevanceCache`, learn the relevance of equal rows once.
+    `learn`, a `MetricCache`, learn the relevance of equal rows once.
     """
-    learn = learn or RelevanceCache()
+    learn = learn or MetricCache()
     options = resolve_options(estimator)
     unlabelled = options.loop_weight > 0
     table = make_training_rows(estimator, X, y, sample_weight, y_lower, y_upper, unlabelled)

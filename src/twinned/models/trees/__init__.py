@@ -1,8 +1,7 @@
 """Tree ensembles over pairs, evaluated at anchors without building pairs.
 
 `reader` reads a fitted ensemble, `packing` converts its trees into flat arrays, `anchor_masks`
-builds bit masks of the anchors, `kernel` adds up leaf values, `count_kernel` does so for the mean
-over all anchors of small trees, and `predictor` combines all of it.
+builds bit masks of the anchors, `kernel` adds up leaf values, and `predictor` combines all of it.
 """
 
 from twinned.models.trees.predictor import AnchoredTrees, anchored_trees, enough_work

@@ -8,35 +8,69 @@ row of a table that is computed once.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.trees.kernel_types import (
-    CATEGORY,
-    COLUMN_FIELDS,
-    DECREASING,
-    GRID_SCALE,
-    GRID_SIZE,
-    GRID_START,
-    INCREASING,
-    KIND,
-    MASK_WORDS,
-    MAX_ANCHORS,
-    QUERY_ONLY,
-    SCALE_FIELDS,
-    SIGN,
-    VALUE_COLUMN,
-    AnchorMasks,
-)
 from twinned.pairing.features import PairColumn
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 
+# A bit mask over anchors has a fixed number of 64-bit words, so that loops over it have a fixed
+# length. More anchors than one mask has bits are processed in chunks.
+MASK_WORDS = 16
+MAX_ANCHORS = 64 * MASK_WORDS
 # Fewer anchors per chunk where many row columns would need large tables.
 _TABLE_ROWS = 250_000
 _MIN_ANCHORS = 64
+# Cells of the grid that gives the approximate rank of a value: about one anchor per cell where the
+# values are evenly distributed.
+GRID_SIZE = 2048
+
+# How a pair column depends on the anchor, in one order of the pair.
+QUERY_ONLY, INCREASING, DECREASING, CATEGORY = range(4)
+# Fields of a record of `AnchorMasks.columns` and of `AnchorMasks.scales`. The record sizes are
+# powers of two, which makes addressing fast.
+KIND, ROW_COLUMN, VALUE_COLUMN, FIRST_LEVEL, N_LEVELS, FIRST_MASK, MISSING_OFFSET = range(7)
+COLUMN_FIELDS = 8
+SIGN, GRID_START, GRID_SCALE = range(3)
+SCALE_FIELDS = 4
+
+
+class AnchorMasks(NamedTuple):
+    """A chunk of anchors, with a table of bit masks of the anchors below each of their values.
+
+    `values` (anchor, row column + 1) are the encoded rows, followed by a column of zeros. `masks`
+    (mask, MASK_WORDS) is the table; its last row has all bits set.
+
+    `columns` (2, pair column, COLUMN_FIELDS) and `scales` (2, pair column, SCALE_FIELDS) describe
+    each pair column in both orders of the pair:
+
+    - `KIND`: `QUERY_ONLY` where it is the query's own value; `INCREASING` or `DECREASING` with the
+      anchor's value; `CATEGORY` where it is 1 for different categories and 0 for the same.
+    - `FIRST_LEVEL`, `N_LEVELS`: the distinct values of the anchors in `levels`, sorted.
+    - `FIRST_MASK`: mask `FIRST_MASK + r` contains the anchors with one of the first r levels. Of a
+      categorical feature, mask 0 is empty, mask 1 contains all, mask 2 + i those of category i.
+    - `MISSING_OFFSET`: where the value of some anchors is missing, the same masks with those
+      anchors added start this many rows further on; else 0.
+    - `ROW_COLUMN`, `GRID_START`, `GRID_SCALE`: `grid[ROW_COLUMN]` (GRID_SIZE,) holds the number of
+      levels below each of evenly spaced values, from `GRID_START` on, `GRID_SCALE` per unit.
+    - `VALUE_COLUMN`, `SIGN`: the pair column is the term of the query plus `SIGN` times column
+      `VALUE_COLUMN` of `values`, rounded.
+    """
+
+    values: NDArray[np.float64]
+    masks: NDArray[np.uint64]
+    columns: NDArray[np.int64]
+    scales: NDArray[np.float64]
+    levels: NDArray[np.float64]
+    grid: NDArray[np.int32]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+        return sum(array.nbytes for array in self)
 
 
 class PairLayout(NamedTuple):
@@ -86,7 +120,7 @@ def build_anchor_masks(values: Floats, layout: PairLayout, n_ordered: int) -> An
     scales = np.ones((n_row_columns, SCALE_FIELDS))
     n_levels = n_masks = 0
     for c, column in enumerate(values.T):
-        distinct, masks, offset = _level_masks(column) if c < n_ordered else _category_masks(column)
+        distinct, masks, offset = _column_masks(column, is_category=c >= n_ordered)
         records[c, :7] = INCREASING, c, c, n_levels + 1, len(distinct), n_masks, offset
         scales[c, GRID_START : GRID_SCALE + 1] = _fill_grid(distinct, grid[c])
         # with these sentinels, a search needs no test whether it is beyond the ends
@@ -124,62 +158,49 @@ def _fill_grid(levels: Floats, grid: NDArray[np.int32]) -> tuple[float, float]:
     return levels[0], scale
 
 
-def _level_masks(column: Floats) -> tuple[Floats, NDArray[np.uint64], int]:
+def _column_masks(column: Floats, is_category: bool) -> tuple[Floats, NDArray[np.uint64], int]:
     """Return the distinct values of a column, their masks and the offset of those with missing."""
     missing = np.isnan(column)
-    distinct, level = np.unique(column[~missing], return_inverse=True)
-    masks = np.zeros((len(distinct) + 1, MASK_WORDS), dtype=np.uint64)
-    _set_bits(masks, level + 1, np.flatnonzero(~missing))
-    np.bitwise_or.accumulate(masks, axis=0, out=masks)
-    return distinct, *_with_missing(masks, missing)
+    known_anchors = np.flatnonzero(~missing)
+    distinct, level = np.unique(column[known_anchors], return_inverse=True)
+    first = 2 if is_category else 1
+    masks = np.zeros((len(distinct) + first, MASK_WORDS), dtype=np.uint64)
+    _set_bits(masks, level + first, known_anchors)
+    if is_category:
+        _set_bits(masks, np.ones_like(known_anchors), known_anchors)
+    else:
+        np.bitwise_or.accumulate(masks, axis=0, out=masks)
+    if not missing.any():
+        return distinct, masks, 0
+    missing_anchors = np.flatnonzero(missing)
+    missing_mask = np.zeros((1, MASK_WORDS), dtype=np.uint64)
+    _set_bits(missing_mask, np.zeros_like(missing_anchors), missing_anchors)
+    return distinct, np.concatenate([masks, masks | missing_mask]), len(masks)
 
 
-def _category_masks(column: Floats) -> tuple[Floats, NDArray[np.uint64], int]:
-    """Return the distinct categories of a column, their masks and the offset, as `_level_masks`."""
-    missing = np.isnan(column)
-    distinct, category = np.unique(column[~missing], return_inverse=True)
-    masks = np.zeros((len(distinct) + 2, MASK_WORDS), dtype=np.uint64)
-    known = np.flatnonzero(~missing)
-    _set_bits(masks, np.ones(len(known), dtype=np.int64), known)
-    _set_bits(masks, category + 2, known)
-    return distinct, *_with_missing(masks, missing)
-
-
-def _set_bits(masks: NDArray[np.uint64], row: NDArray[Any], anchor: NDArray[Any]) -> None:
+def _set_bits(masks: NDArray[np.uint64], row: Indices, anchor: Indices) -> None:
     bit = np.uint64(1) << (anchor % 64).astype(np.uint64)
     np.bitwise_or.at(masks, (row, anchor // 64), bit)
 
 
-def _with_missing(
-    masks: NDArray[np.uint64], missing: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint64], int]:
-    """Append the same masks with the anchors added where the value is missing, if there are any."""
-    if not missing.any():
-        return masks, 0
-    mask = np.zeros((1, MASK_WORDS), dtype=np.uint64)
-    anchors = np.flatnonzero(missing)
-    _set_bits(mask, np.zeros(len(anchors), dtype=np.int64), anchors)
-    return np.concatenate([masks, masks | mask]), len(masks)
+def select_anchors(
+    indices: Indices | None, start: int, n: int, *, per_anchor: bool
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int32]]:
+    """Return which of the `n` anchors from `start` on each query uses.
 
-
-def selection_masks(indices: Indices | None, start: int, n: int) -> NDArray[np.uint64]:
-    """(query or 1, MASK_WORDS): which of the `n` anchors from `start` on each query uses.
-
+    As a mask (query or 1, MASK_WORDS); their number (query or 1,); and (query or 1, anchor) the
+    position of an anchor in its query's row of `indices`, if any, or (1, 0) without `per_anchor`.
     `indices` (query, anchor) are the anchors of each query; None stands for all anchors.
     """
+    first_position = 0
     if indices is None:
-        indices = np.arange(start, start + n)[None]
+        indices, first_position = np.arange(start, start + n)[None], start
+    is_used = (indices >= start) & (indices < start + n)
+    query, position = np.nonzero(is_used)
+    anchor = indices[query, position] - start
     masks = np.zeros((len(indices), MASK_WORDS), dtype=np.uint64)
-    query, position = np.nonzero((indices >= start) & (indices < start + n))
-    _set_bits(masks, query, indices[query, position] - start)
-    return masks
-
-
-def anchor_positions(indices: Indices | None, start: int, n: int) -> NDArray[np.int32]:
-    """(query or 1, anchor): the position of an anchor in its query's row of `indices`, if any."""
-    if indices is None:
-        return np.arange(start, start + n, dtype=np.int32)[None]
-    positions = np.zeros((len(indices), n), dtype=np.int32)
-    query, position = np.nonzero((indices >= start) & (indices < start + n))
-    positions[query, indices[query, position] - start] = position
-    return positions
+    _set_bits(masks, query, anchor)
+    positions = np.zeros((len(indices), n) if per_anchor else (1, 0), dtype=np.int32)
+    if per_anchor:
+        positions[query, anchor] = position + first_position
+    return masks, is_used.sum(axis=1), positions

@@ -2,20 +2,25 @@
 
 For one query, a split of a tree over pairs is a condition on the anchors alone. The anchors that
 meet it are known as a bit mask (see `anchor_masks`), so all anchors of a query descend a tree
-together, as sets.
+together, as sets: level by level, with all sets of a level at once (`_descend_as_sets`), which
+large trees and the sums of single anchors need; or, where only the sum over all anchors of small
+trees is wanted and a leaf needs but the number of its anchors, node by node in preorder
+(`_sum_of_tree`), which is twice as fast (`benchmarks/results/tree_counts.md`).
 
 Imported only where it is used, as loading numba takes a second.
 """
 
 # mypy: ignore-errors
-# Types are those that numba infers from the arguments of each call.
+# Types of compiled functions are those that numba infers from the arguments of each call.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from twinned.models.trees.compilation import compiled, entry_point, inlined
-from twinned.models.trees.kernel_types import (
+import numpy as np
+from numpy.typing import NDArray
+
+from twinned.models.trees.anchor_masks import (
     CATEGORY,
     COLUMN_FIELDS,
     DECREASING,
@@ -26,34 +31,155 @@ from twinned.models.trees.kernel_types import (
     GRID_START,
     KIND,
     MASK_WORDS,
-    MAX_SETS,
+    MAX_ANCHORS,
     MISSING_OFFSET,
     N_LEVELS,
     QUERY_ONLY,
     ROW_COLUMN,
     SCALE_FIELDS,
     SIGN,
-    SPLIT_FLAG_BITS,
     VALUE_COLUMN,
+    AnchorMasks,
 )
-from twinned.models.trees.llvm_intrinsics import (
+from twinned.models.trees.compilation import (
+    compiled,
     copy_mask,
+    entry_point,
+    inlined,
     load,
     lowest_bit,
     nonzero_words,
     prefetch,
+    split_half_mask,
     split_mask,
     store,
 )
+from twinned.models.trees.packing import END, LEFT, RIGHT, SPLIT, SPLIT_FLAG_BITS, PackedTrees
 
-# Encoded masks of a split that does not depend on the anchor: all go left, or all go right.
-ALL_LEFT, ALL_RIGHT = -1, -2
+# At most, each anchor is a set of its own in both orders of the pair; splitting a set needs two
+# more.
+_MAX_SETS = 2 * MAX_ANCHORS + 2
 # Anchors of sets up to this size descend the rest of the tree one by one.
 _SMALL_SET = 4
 # Rows of `Workspace.masks` after those of the sets.
-_SELECTED, _SPARE = 2 * MAX_SETS, 2 * MAX_SETS + 1
+_SELECTED = 2 * _MAX_SETS
 # Lists of sets in `Workspace.pending`.
-_LEAVES, _SMALL, _UNSPLIT, _SPLIT = 0, MAX_SETS, 2 * MAX_SETS, 3 * MAX_SETS
+_LEAVES, _SMALL, _UNSPLIT, _SPLIT = 0, _MAX_SETS, 2 * _MAX_SETS, 3 * _MAX_SETS
+# Queries that descend a tree before the next tree begins: many, to use the tree while it is in the
+# processor's cache; few where the masks of all distinct splits are stored for each; one where all
+# trees fit into the cache.
+_BATCH_SIZE, _BATCH_SIZE_DISTINCT = 256, 16
+_PROCESSOR_CACHE_BYTES = 1_000_000
+
+
+class QueryBatch(NamedTuple):
+    """Queries and their anchors within one chunk.
+
+    `terms` (query, 2, pair column) are what the queries contribute to the pair columns, in both
+    orders. `selected` (query, MASK_WORDS) masks the anchors of each query, and `n_selected`
+    (query,) counts them. `positions` (query, anchor) is the index of an anchor among those of its
+    query; (1, 0) where the sums over all anchors are computed. The last three have one row where
+    it is the same for all queries.
+    """
+
+    terms: NDArray[np.float64]
+    selected: NDArray[np.uint64]
+    n_selected: NDArray[np.int64]
+    positions: NDArray[np.int32]
+
+    def take(self, rows: slice) -> QueryBatch:
+        """Return a part of the queries."""
+        return QueryBatch(
+            self.terms[rows], *(part if len(part) == 1 else part[rows] for part in self[1:])
+        )
+
+
+class LeafSums(NamedTuple):
+    """Sums of leaf values, and how the orders of a pair enter them.
+
+    `sums` (query, slot, position or 1, output). For each evaluated order, `signs` (order,) is the
+    factor of its leaf values and `slots` (order,) the slot that they are added to.
+    """
+
+    sums: NDArray[np.floating]
+    signs: NDArray[np.float64]
+    slots: NDArray[np.int64]
+
+
+class Workspace(NamedTuple):
+    """Memory for intermediate results of the kernel.
+
+    For a batch of queries: `split_masks` (query, 2, distinct split), the mask of each distinct
+    split as `_encoded_mask` returns it.
+
+    For one query and tree: a *set* of anchors has a node, a size, an order and the mask that it is
+    split by. Half of these arrays and of `masks` is for the current level of the tree, the other
+    half for the next; the last mask is that of the query's anchors. `pending` holds four lists of
+    sets, by what is to be done with them. `leaf_sets` (set, 3) are sets that have reached a leaf:
+    leaf, size, order, with their `leaf_masks` where each anchor has its own sum. `single_nodes`
+    (anchor, 2) are single anchors: a node, and twice the anchor plus the order; `single_leaves` are
+    the same with their leaves.
+
+    `_sum_of_tree` uses `split_masks`, and `masks` and `set_size` with one row for each inner node.
+    """
+
+    split_masks: NDArray[np.int32]
+    masks: NDArray[np.uint64]
+    set_node: NDArray[np.int64]
+    set_size: NDArray[np.int64]
+    set_order: NDArray[np.int64]
+    set_mask: NDArray[np.int64]
+    pending: NDArray[np.int64]
+    leaf_sets: NDArray[np.int64]
+    leaf_masks: NDArray[np.uint64]
+    single_nodes: NDArray[np.int64]
+    single_leaves: NDArray[np.int64]
+
+
+def _allocate_workspace(batch_size: int, n_distinct_splits: int, per_anchor: bool) -> Workspace:
+    """Allocate memory for batches of queries; `per_anchor` where each anchor has its own sum."""
+
+    def integers(*shape: int) -> NDArray[np.int64]:
+        return np.empty(shape, dtype=np.int64)
+
+    return Workspace(
+        split_masks=np.empty((batch_size, 2, n_distinct_splits), dtype=np.int32),
+        masks=np.empty((2 * _MAX_SETS + 1, MASK_WORDS), dtype=np.uint64),
+        set_node=integers(2 * _MAX_SETS),
+        set_size=integers(2 * _MAX_SETS),
+        set_order=integers(2 * _MAX_SETS),
+        set_mask=integers(2 * _MAX_SETS),
+        pending=integers(4 * _MAX_SETS),
+        leaf_sets=integers(_MAX_SETS, 3),
+        leaf_masks=np.empty((_MAX_SETS if per_anchor else 0, MASK_WORDS), dtype=np.uint64),
+        single_nodes=integers(_MAX_SETS, 2),
+        single_leaves=integers(_MAX_SETS, 2),
+    )
+
+
+def add_tree_sums(
+    trees: PackedTrees,
+    anchors: AnchorMasks,
+    queries: QueryBatch,
+    out: LeafSums,
+    has_special: bool,
+    compare_type: np.floating,
+) -> None:
+    """Add the leaf values of all trees, for all queries with their anchors, to `out.sums`.
+
+    `has_special` tells whether there are missing values or categorical features; `compare_type` is
+    any number of the type in which values are compared.
+    """
+    n_distinct, per_anchor = len(trees.distinct_split), queries.positions.shape[1] > 0
+    if len(trees.inner_nodes) and not per_anchor and out.sums.dtype == np.float64:
+        work = _allocate_workspace(1, n_distinct, per_anchor)
+        _add_counted_sums(trees, anchors, queries, out, compare_type, work)
+        return
+    batch_size = _BATCH_SIZE_DISTINCT if n_distinct else _BATCH_SIZE
+    if trees.nodes.nbytes + trees.leaf_values.nbytes < _PROCESSOR_CACHE_BYTES:
+        batch_size = 1
+    work = _allocate_workspace(batch_size, n_distinct, per_anchor)
+    _add_set_sums(trees, anchors, queries, out, batch_size, has_special, compare_type, work)
 
 
 @inlined
@@ -66,20 +192,21 @@ def _rounded(value, compare_type):
 
 
 @compiled
-def encoded_mask(anchors, first_column, term, split, threshold, compare_type):
+def _encoded_mask(anchors, first_column, term, split, threshold, compare_type):
     """Return the mask of a split, for one query and one order of the pair.
 
-    Twice its row in the table of masks, plus one where its anchors go right instead of left; or
-    `ALL_LEFT` or `ALL_RIGHT`. `first_column` is the first column of the order, and `term` the
-    term of the query.
+    Twice its row in the table of masks, plus one where its anchors go right instead of left. That
+    of a split that does not depend on the anchor has all anchors, the last row. `first_column` is
+    the first column of the order, and `term` the term of the query.
     """
+    all_left = 2 * (len(anchors.masks) - 1)
     column, missing_right = first_column + (split >> SPLIT_FLAG_BITS), split & 1
     record = COLUMN_FIELDS * column
     kind = load(anchors.columns, record + KIND)
     if term != term:
-        return ALL_RIGHT if missing_right else ALL_LEFT
+        return all_left + missing_right
     if kind == QUERY_ONLY:
-        return ALL_RIGHT if _rounded(term, compare_type) > threshold else ALL_LEFT
+        return all_left + (_rounded(term, compare_type) > threshold)
     if kind == CATEGORY:
         rank = _category_rank(anchors, record, term, threshold)
     else:
@@ -90,12 +217,6 @@ def encoded_mask(anchors, first_column, term, split, threshold, compare_type):
     row = load(anchors.columns, record + FIRST_MASK) + rank
     row += with_missing * load(anchors.columns, record + MISSING_OFFSET)
     return 2 * row + decreasing
-
-
-@inlined
-def mask_or_all(mask, anchors):
-    """Return an encoded mask, that of all anchors for `ALL_LEFT` and `ALL_RIGHT`."""
-    return mask if mask >= 0 else 2 * (len(anchors.masks) - 1) + (mask == ALL_RIGHT)
 
 
 @inlined
@@ -153,7 +274,7 @@ def _level_rank(anchors, column, term, threshold, compare_type):
     return low
 
 
-# --- one tree and one query ---------------------------------------------------------------------
+# --- sets of anchors, level by level --------------------------------------------------------------
 
 
 @compiled
@@ -173,7 +294,7 @@ def _descend_as_sets(
         _store_set(work, order, root, n_selected, order)
     current, n_sets, n_single, n_ended = 0, n_orders, 0, 0
     while n_sets:
-        first_next = MAX_SETS - current
+        first_next = _MAX_SETS - current
         n_leaves, n_small, n_unsplit, n_split = _classify_sets(
             trees, anchors, terms.shape[1], current, n_sets, work
         )
@@ -229,8 +350,7 @@ def _find_masks(trees, anchors, terms, split_masks, n_split, compare_type, work)
             split = np.int64(load(trees.nodes, 4 * node))
             term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
             threshold = load(trees.thresholds, 2 * node + 1)
-            mask = encoded_mask(anchors, order * n_columns, term, split, threshold, compare_type)
-        mask = mask_or_all(mask, anchors)
+            mask = _encoded_mask(anchors, order * n_columns, term, split, threshold, compare_type)
         store(work.set_mask, i, mask)
         prefetch(anchors.masks, MASK_WORDS * (mask >> 1))
         prefetch(anchors.masks, MASK_WORDS * (mask >> 1) + MASK_WORDS // 2)
@@ -396,50 +516,113 @@ def _add(array, index, value):
     store(array, index, load(array, index) + value)
 
 
+# --- numbers of anchors, in preorder --------------------------------------------------------------
+
+
+@compiled
+def _sum_of_tree(inner_nodes, inner_values, start, end, masks, first_mask, anchors, halves, work):
+    """Return the sum of the leaf values of all anchors.
+
+    `inner_nodes[start:end]` is the tree, and `masks[first_mask:]` are the masks of the splits. The
+    first rows of `work.masks` and `work.set_size` are the mask and the number of all anchors.
+    """
+    counts = work.set_size
+    total, node = 0.0, 0
+    while node < end - start:
+        size, record = load(counts, node), 4 * (start + node)
+        if size == 0:
+            node = np.int64(load(inner_nodes, record + END))
+            continue
+        mask = np.int64(load(masks, first_mask + np.int64(load(inner_nodes, record + SPLIT))))
+        # the anchors of the mask go to the left child, or to the right one
+        side = mask & 1
+        child = np.int64(load(inner_nodes, record + LEFT + side))
+        other_child = np.int64(load(inner_nodes, record + RIGHT - side))
+        if halves:
+            inside = split_half_mask(work.masks, node, anchors.masks, mask >> 1, child, other_child)
+        else:
+            inside = split_mask(work.masks, node, anchors.masks, mask >> 1, child, other_child)
+        store(counts, child, inside)
+        store(counts, other_child, size - inside)
+        # the value of a child that is no leaf is 0, which is faster than a test
+        value = 2 * (start + node)
+        total += load(inner_values, value + side) * inside
+        total += load(inner_values, value + 1 - side) * (size - inside)
+        node += 1
+    return total
+
+
 # --- all trees and queries ------------------------------------------------------------------------
 
 
-@entry_point
-def add_tree_sums(trees, anchors, queries, out, batch_size, has_special, compare_type, work):
-    """Add the leaf values of all trees, for all queries with their anchors, to `out.sums`.
+@compiled
+def _update_masks(trees, anchors, terms, q, n_orders, row, is_previous, compare_type, work):
+    """Write the masks of all distinct splits for query `q` to a row of `work.split_masks`.
 
-    The arguments are `PackedTrees`, `AnchorMasks`, `QueryBatch`, `LeafSums`; how many queries
-    descend a tree before the next tree begins; whether there are missing values or categorical
-    features; any number of the type in which values are compared; and a `Workspace`.
+    Where the row is that of the query before (`is_previous`), columns with an equal term retain
+    theirs. An anchor's own value, for example, has the same term for all queries; NaN is not equal
+    to itself.
     """
-    n_queries, n_columns = queries.terms.shape[0], queries.terms.shape[2]
+    n_columns = terms.shape[2]
+    for order in range(n_orders):
+        for column in range(len(trees.column_starts) - 1):
+            term = terms[q, order, column]
+            if is_previous and term == terms[q - 1, order, column]:
+                continue
+            for s in range(trees.column_starts[column], trees.column_starts[column + 1]):
+                split, threshold = np.int64(trees.distinct_split[s]), trees.distinct_threshold[s]
+                work.split_masks[row, order, s] = _encoded_mask(
+                    anchors, order * n_columns, term, split, threshold, compare_type
+                )
+
+
+@entry_point
+def _add_set_sums(trees, anchors, queries, out, batch_size, has_special, compare_type, work):
+    """Add the sums of any trees, in batches of queries that descend a tree before the next."""
+    n_queries, n_orders, n_selections = len(queries.terms), len(out.signs), len(queries.selected)
     for start in range(0, n_queries, batch_size):
         stop = min(start + batch_size, n_queries)
         for q in range(start, stop):
-            row = q if len(queries.selected) > 1 else 0
-            copy_mask(queries.selected, row, work.masks, _SELECTED)
-            # splitting by the mask of all anchors counts them
-            work.n_selected[q - start] = split_mask(
-                work.masks, _SELECTED, anchors.masks, len(anchors.masks) - 1, _SELECTED, _SPARE
-            )
-            if work.n_selected[q - start] <= _SMALL_SET:
-                continue
-            for order in range(len(out.signs)):
-                for s in range(len(trees.distinct_split)):
-                    split = np.int64(trees.distinct_split[s])
-                    term = queries.terms[q, order, split >> SPLIT_FLAG_BITS]
-                    threshold = trees.distinct_threshold[s]
-                    work.split_masks[q - start, order, s] = encoded_mask(
-                        anchors, order * n_columns, term, split, threshold, compare_type
-                    )
+            # few anchors descend one by one from the root on
+            if queries.n_selected[q if n_selections > 1 else 0] > _SMALL_SET:
+                is_previous = batch_size == 1 and q > 0 and n_selections == 1
+                _update_masks(
+                    trees, anchors, queries.terms, q, n_orders, q - start, is_previous,
+                    compare_type, work,
+                )  # fmt: skip
         for tree in range(len(trees.roots)):
             for q in range(start, stop):
-                n_selected = work.n_selected[q - start]
+                row = q if n_selections > 1 else 0
+                n_selected = queries.n_selected[row]
                 if n_selected == 0:
                     continue
-                row = q if len(queries.selected) > 1 else 0
                 copy_mask(queries.selected, row, work.masks, _SELECTED)
                 terms = queries.terms[q]
                 n_single, n_ended = _descend_as_sets(
                     trees, trees.roots[tree], anchors, terms, work.split_masks[q - start],
-                    len(out.signs), n_selected, compare_type, work,
+                    n_orders, n_selected, compare_type, work,
                 )  # fmt: skip
                 _descend_one_by_one(
                     trees, anchors, terms, n_single, has_special, compare_type, work
                 )
                 _add_leaves(trees, q, trees.outputs[tree], queries, out, n_single, n_ended, work)
+
+
+@entry_point
+def _add_counted_sums(trees, anchors, queries, out, compare_type, work):
+    """Add the sums over all anchors; `queries` selects all, and leaves have one value each."""
+    n_orders, n_anchors = len(out.signs), len(anchors.values)
+    halves = n_anchors <= MAX_ANCHORS // 2
+    masks, n_distinct = work.split_masks, work.split_masks.shape[2]
+    copy_mask(queries.selected, 0, work.masks, 0)
+    work.set_size[0] = n_anchors
+    for q in range(len(queries.terms)):
+        _update_masks(trees, anchors, queries.terms, q, n_orders, 0, q > 0, compare_type, work)
+        for order in range(n_orders):
+            for tree in range(len(trees.roots)):
+                total = _sum_of_tree(
+                    trees.inner_nodes, trees.inner_values, trees.inner_starts[tree],
+                    trees.inner_starts[tree + 1], masks, order * n_distinct, anchors, halves, work,
+                )  # fmt: skip
+                slot, output = out.slots[order], trees.outputs[tree]
+                out.sums[q, slot, 0, output] += out.signs[order] * total

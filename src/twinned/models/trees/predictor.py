@@ -3,54 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
-from twinned.models.threads import count_threads
+from twinned.models.resources import count_threads, row_blocks
 from twinned.models.trees.anchor_masks import (
+    MAX_ANCHORS,
+    AnchorMasks,
     PairLayout,
-    anchor_positions,
     build_anchor_masks,
     chunk_size,
     query_terms,
     row_matrix,
-    selection_masks,
+    select_anchors,
 )
-from twinned.models.trees.ensemble import FLOAT32, FLOAT64, TreeEnsemble
-from twinned.models.trees.kernel_types import (
-    MAX_ANCHORS,
-    AnchorMasks,
-    LeafSums,
-    PackedTrees,
-    QueryBatch,
-    allocate_workspace,
-)
-from twinned.models.trees.packing import group_trees, pack_trees
-from twinned.models.trees.reader import count_trees, read_trees
+from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble, count_trees, read_trees
 from twinned.pairing.differences import estimate
 from twinned.pairing.features import PairFeatures
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
+
+if TYPE_CHECKING:  # which load numba
+    from twinned.models.trees.kernel import QueryBatch
+    from twinned.models.trees.packing import PackedTrees
 
 # For fewer pairs times trees, pairs are built: that takes a second or less, as long as loading the
 # kernel does, and compiling it takes several seconds the first time.
 MIN_WORK = 5_000_000
 # Packing a node takes as long as predicting this many pairs with a tree.
 _PAIRS_PER_NODE = 2
-# Queries that descend a tree before the next tree begins: many, to use the tree while it is in the
-# processor's cache; few where the masks of all distinct splits are stored for each; one where all
-# trees fit into the cache.
-_BATCH_SIZE, _BATCH_SIZE_DISTINCT = 256, 16
-_PROCESSOR_CACHE_BYTES = 1_000_000
 _MIN_QUERIES_PER_TASK = 16
 _BLOCK_BYTES = 64_000_000  # of queries whose estimates are reduced at once
 # Larger values may be infinite in float32, which libraries reject with their own messages.
 _MAX_FLOAT32 = 1e38
 
-_Part = TypeVar("_Part", PackedTrees, AnchorMasks)
+_Part = TypeVar("_Part", "PackedTrees", AnchorMasks)
 
 
 class AnchoredTrees:
@@ -120,8 +111,7 @@ class AnchoredTrees:
     @property
     def cached_bytes(self) -> int:
         """Memory of the packed trees and masks that are stored for the next call."""
-        parts: list[Any] = [*(self._packed or []), *(self._masks or [])]
-        return sum(part.nbytes for part in parts)
+        return sum(part.nbytes for parts in (self._packed, self._masks) for part in parts or ())
 
     def pack_now(self) -> None:
         """Pack the trees and store them, if they fit into the cache."""
@@ -166,11 +156,11 @@ class AnchoredTrees:
         (query, anchor) are the anchors of each query; None stands for all anchors.
         """
         sums = self._sum_leaves(queries, indices, per_anchor=True, n_jobs=n_jobs)
-        found = np.moveaxis(sums, 1, 0).astype(np.float64, copy=False)
+        differences = np.moveaxis(sums, 1, 0).astype(np.float64, copy=False)
         if self._adds_in_float64:
-            found += self._member_offsets[:, None, None]
-        found *= self._unit
-        return found
+            differences += self._member_offsets[:, None, None]
+        differences *= self._unit
+        return differences
 
     @property
     def _adds_in_float64(self) -> bool:
@@ -191,8 +181,7 @@ class AnchoredTrees:
         With `per_anchor`, each member has a slot and each anchor of a query its own sum; else all
         are added up.
         """
-        from twinned.models.trees.count_kernel import add_counted_sums
-        from twinned.models.trees.kernel import add_tree_sums
+        from twinned.models.trees.kernel import LeafSums, add_tree_sums
 
         values = row_matrix(queries)
         terms = query_terms(values, self._layout)
@@ -213,25 +202,18 @@ class AnchoredTrees:
         def add_rows(
             rows: slice, trees: PackedTrees, anchors: AnchorMasks, batch: QueryBatch
         ) -> None:
-            part, out = batch.take(rows), LeafSums(sums[rows], signs, slots)
-            compare_type = self._value_type.type(0)
-            if len(trees.inner_nodes) and not per_anchor and self._adds_in_float64:
-                work = allocate_workspace(1, len(trees.distinct_split), per_anchor=False)
-                add_counted_sums(trees, anchors, part, out, compare_type, work)
-                return
-            batch_size = _BATCH_SIZE_DISTINCT if len(trees.split_id) else _BATCH_SIZE
-            if trees.nodes.nbytes + trees.leaf_values.nbytes < _PROCESSOR_CACHE_BYTES:
-                batch_size = 1
-            work = allocate_workspace(batch_size, len(trees.distinct_split), per_anchor=per_anchor)
-            add_tree_sums(trees, anchors, part, out, batch_size, has_special, compare_type, work)
+            out, compare_type = LeafSums(sums[rows], signs, slots), self._value_type.type(0)
+            add_tree_sums(trees, anchors, batch.take(rows), out, has_special, compare_type)
 
-        n_threads = count_threads(n_jobs)
+        n_threads, step = count_threads(n_jobs), max(len(terms), 1)
+        if n_threads > 1:  # several blocks for each thread, so that all finish at about one time
+            step = max(_MIN_QUERIES_PER_TASK, -(-len(terms) // (4 * n_threads)))
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
             for trees in self._packed_groups():
                 for anchors, batch in self._chunks(terms, indices, per_anchor=per_anchor):
                     parallel(
                         delayed(add_rows)(rows, trees, anchors, batch)
-                        for rows in _row_ranges(len(terms), n_threads)
+                        for rows in row_blocks(len(terms), step)
                     )
         return sums
 
@@ -239,22 +221,19 @@ class AnchoredTrees:
         self, terms: NDArray[np.float64], indices: Indices | None, *, per_anchor: bool
     ) -> Iterator[tuple[AnchorMasks, QueryBatch]]:
         """Yield the anchors in chunks, each with the queries and their anchors in it."""
+        from twinned.models.trees.kernel import QueryBatch
+
         start = 0
         for anchors in self._anchor_masks():
             n = len(anchors.values)
-            no_positions = np.zeros((1, 0), dtype=np.int32)
-            yield (
-                anchors,
-                QueryBatch(
-                    terms,
-                    selection_masks(indices, start, n),
-                    anchor_positions(indices, start, n) if per_anchor else no_positions,
-                ),
-            )
+            selected = select_anchors(indices, start, n, per_anchor=per_anchor)
+            yield anchors, QueryBatch(terms, *selected)
             start += n
 
     def _packed_groups(self) -> Iterator[PackedTrees]:
         """Yield the packed trees: stored ones, or one group after the other."""
+        from twinned.models.trees.packing import group_trees, pack_trees
+
         if self._packed is None:
             groups = group_trees(self._trees)
             packed = (pack_trees(group, self._value_type, self._trees.strict) for group in groups)
@@ -278,7 +257,7 @@ class AnchoredTrees:
 
 
 def anchored_trees(
-    estimator: Any,
+    estimator: BaseEstimator,
     features: PairFeatures,
     anchors: Rows,
     anchors_y: Floats,
@@ -296,13 +275,13 @@ def anchored_trees(
     trees = read_trees(estimator)
     if trees is None or trees.n_features > features.width:
         return None
-    found = AnchoredTrees(
+    anchored = AnchoredTrees(
         trees, features, anchors, anchors_y, unit, symmetric=symmetric, cache_bytes=cache_bytes
     )
-    return found if found.supports(anchors) else None
+    return anchored if anchored.supports(anchors) else None
 
 
-def enough_work(estimator: Any, n_pairs: int) -> bool:
+def enough_work(estimator: BaseEstimator, n_pairs: int) -> bool:
     """Whether predicting so many pairs takes long enough to load the kernel.
 
     Known without reading the trees.
@@ -325,11 +304,3 @@ def _yield_and_store(
         yield part
     if n_bytes <= max_bytes:
         setattr(owner, attribute, stored)
-
-
-def _row_ranges(n_queries: int, n_threads: int) -> Iterator[slice]:
-    """Yield slices of queries, several for each thread, so that all finish at about one time."""
-    step = n_queries
-    if n_threads > 1:
-        step = max(_MIN_QUERIES_PER_TASK, -(-n_queries // (4 * n_threads)))
-    return (slice(start, start + step) for start in range(0, n_queries, step))

@@ -1,13 +1,18 @@
-"""Reader of fitted tree ensembles: their trees, and how they compare and add up."""
+"""Reader of fitted tree ensembles: their trees, and how they compare and add up.
+
+The trees of scikit-learn are read directly, those of LightGBM and XGBoost by means of treelite.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 from numbers import Integral
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -19,20 +24,129 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 from twinned._compat import boosting_trees, unwrap_search
-from twinned.models.trees.ensemble import (
-    FLOAT32,
-    FLOAT64,
-    Tree,
-    TreeEnsemble,
-    UnreadableTreesError,
-    stack_outputs,
-)
+from twinned.rows.schema import Floats
 
+FLOAT32: np.dtype[np.floating] = np.dtype(np.float32)
+FLOAT64: np.dtype[np.floating] = np.dtype(np.float64)
 _LOGGER = logging.getLogger("twinned")
 _SINGLE_TREES = (DecisionTreeRegressor, ExtraTreeRegressor)
+# fields of the nodes of HistGradientBoosting
+_BOOSTING_FIELDS = {
+    "is_leaf", "is_categorical", "feature_idx", "num_threshold", "left", "right",
+    "missing_go_to_left", "value",
+}  # fmt: skip
+# treelite's codes of comparisons
+_LESS, _LESS_OR_EQUAL = 2, 3
+# LightGBM treats values up to this as zero: a float32 number, stored in float64.
+_ZERO = float(np.float32(1e-35))
+# Objectives with which the prediction is the sum of the trees.
+_LIGHTGBM_SUMS = (
+    "regression", "regression_l1", "huber", "fair", "quantile", "mape",
+)  # fmt: skip
+_XGBOOST_SUMS = (
+    "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror",
+    "reg:quantileerror",
+)  # fmt: skip
 
 
-def count_trees(estimator: Any) -> int:
+class UnreadableTreesError(Exception):
+    """A library stores its trees in a way that this version of the readers does not know."""
+
+
+class Tree(NamedTuple):
+    """One decision tree, in the arrays of its library (views where possible).
+
+    All arrays are (node,), except `value` (node, n_values). `left` is negative at leaves. A missing
+    value goes left where `missing_left`. The values of a leaf are multiplied by `scale` and added
+    to the outputs from `output` on.
+    """
+
+    feature: NDArray[np.integer]
+    threshold: NDArray[np.floating]
+    left: NDArray[np.integer]
+    right: NDArray[np.integer]
+    missing_left: NDArray[np.bool_]
+    value: NDArray[np.floating]
+    scale: float = 1.0
+    output: int = 0
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.left)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether all splits and leaves are finite and each node but the root has one parent."""
+        leaf = self.left < 0
+        if np.isnan(self.threshold[~leaf]).any() or (self.feature[~leaf] < 0).any():
+            return False
+        children = np.concatenate([self.left[~leaf], self.right[~leaf]])
+        if not np.isfinite(self.value[leaf]).all() or (children >= self.n_nodes).any():
+            return False
+        if (children < 1).any():
+            return False
+        return not (np.bincount(children, minlength=self.n_nodes)[1:] != 1).any()
+
+
+class TreeEnsemble(NamedTuple):
+    """A sum of trees.
+
+    A sample goes left where its value, rounded to `value_type`, is at most the threshold, or less
+    than it where `strict`. The prediction is `offset` (output,) plus the leaf values, added in the
+    order of the trees and rounded to `sum_type` after each.
+    """
+
+    trees: list[Tree]
+    offset: Floats
+    value_type: np.dtype[np.floating] = FLOAT64
+    strict: bool = False
+    sum_type: np.dtype[np.floating] = FLOAT64
+
+    @property
+    def n_nodes(self) -> int:
+        return sum(tree.n_nodes for tree in self.trees)
+
+    @property
+    def n_features(self) -> int:
+        """One more than the largest feature index of a split."""
+        return 1 + max(int(tree.feature.max()) for tree in self.trees)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether all numbers are finite, all leaves have as many values, and the trees are trees.
+
+        The compiled kernel relies on this: it follows child indices without checking them.
+        """
+        if not self.trees or not np.isfinite(self.offset).all():
+            return False
+        n_values = self.trees[0].value.shape[1]
+        return all(
+            tree.value.shape[1] == n_values
+            and tree.output + n_values <= len(self.offset)
+            and tree.is_valid
+            for tree in self.trees
+        )
+
+
+def inclusive_threshold(
+    threshold: NDArray[np.floating], value_type: np.dtype[np.floating], strict: bool
+) -> NDArray[np.floating]:
+    """Return t such that `value ≤ t` is the same as `value ≤ threshold` (`<` where `strict`).
+
+    `x < t` is `x ≤` the largest number below t; a float32 value is at most a float64 threshold
+    where it is at most the largest float32 that does not exceed it. Both are exact, so ties go the
+    same way.
+
+    >>> inclusive_threshold(np.array([0.1]), np.dtype(np.float32), strict=False) <= 0.1
+    array([ True])
+    """
+    with np.errstate(over="ignore"):  # infinite values are corrected below
+        near = threshold.astype(value_type)
+    too_high = near >= threshold if strict else near > threshold
+    return np.where(too_high, np.nextafter(near, value_type.type(-np.inf)), near)
+
+
+def count_trees(estimator: BaseEstimator) -> int:
     """Return about how many trees a fitted regressor has, without reading it; 0 for none."""
     estimator = unwrap_search(estimator)
     if type(estimator) is MultiOutputRegressor:
@@ -47,7 +161,7 @@ def count_trees(estimator: Any) -> int:
     return int(n_iterations) if isinstance(n_iterations, Integral) else 0
 
 
-def read_trees(estimator: Any) -> TreeEnsemble | None:
+def read_trees(estimator: BaseEstimator) -> TreeEnsemble | None:
     """Read a fitted regressor; None where its prediction is not exactly a sum of plain trees.
 
     >>> from sklearn.tree import DecisionTreeRegressor
@@ -69,12 +183,12 @@ def read_trees(estimator: Any) -> TreeEnsemble | None:
     return ensemble if ensemble is not None and ensemble.is_valid else None
 
 
-def _read(estimator: Any) -> TreeEnsemble | None:
+def _read(estimator: BaseEstimator) -> TreeEnsemble | None:
     estimator = unwrap_search(estimator)
     # subclasses may predict in another way, so the types have to be equal
     kind = type(estimator)
     if kind is MultiOutputRegressor:
-        return stack_outputs([_read(one) for one in estimator.estimators_])
+        return _stack_outputs([_read(one) for one in estimator.estimators_])
     if kind in _SINGLE_TREES:
         return _read_members([estimator], np.zeros(estimator.n_outputs_), 1.0)
     if kind in (RandomForestRegressor, ExtraTreesRegressor):
@@ -86,35 +200,45 @@ def _read(estimator: Any) -> TreeEnsemble | None:
         return _read_hist_gradient_boosting(estimator)
     # by name, as these libraries are optional
     name = (kind.__module__.partition(".")[0], kind.__name__)
-    if name in (("lightgbm", "LGBMRegressor"), ("xgboost", "XGBRegressor")):
-        from twinned.models.trees.treelite_reader import read_lightgbm, read_xgboost
+    if name == ("lightgbm", "LGBMRegressor"):
+        return _read_lightgbm(estimator)
+    return _read_xgboost(estimator) if name == ("xgboost", "XGBRegressor") else None
 
-        return read_lightgbm(estimator) if name[0] == "lightgbm" else read_xgboost(estimator)
-    return None
+
+def _stack_outputs(parts: list[TreeEnsemble | None]) -> TreeEnsemble | None:
+    """Join ensembles of one output each into one of several; None where that is not possible."""
+    ensembles = [part for part in parts if part is not None]
+    if not ensembles or len(ensembles) < len(parts):
+        return None
+    types = ensembles[0][2:]
+    if any(len(part.offset) != 1 or part[2:] != types for part in ensembles):
+        return None
+    trees = [Tree(*tree[:-1], output=k) for k, part in enumerate(ensembles) for tree in part.trees]
+    return TreeEnsemble(trees, np.concatenate([part.offset for part in ensembles]), *types)
+
+
+# --- scikit-learn ---------------------------------------------------------------------------------
 
 
 def _read_members(
-    members: list[Any], offset: NDArray[np.float64], scale: float
+    members: list[BaseEstimator], offset: Floats, scale: float
 ) -> TreeEnsemble | None:
     """Read the single trees of a scikit-learn ensemble."""
-    trees = []
-    for member in members:
-        if type(member) not in _SINGLE_TREES:
-            return None
-        tree = member.tree_
-        trees.append(
-            Tree(
-                tree.feature,
-                tree.threshold,
-                tree.children_left,
-                tree.children_right,
-                np.asarray(tree.missing_go_to_left).astype(bool),
-                tree.value[:, :, 0],
-                scale,
-                0,
-            )
+    if any(type(member) not in _SINGLE_TREES for member in members):
+        return None
+    trees = [
+        Tree(
+            tree.feature,
+            tree.threshold,
+            tree.children_left,
+            tree.children_right,
+            np.asarray(tree.missing_go_to_left).astype(bool),
+            tree.value[:, :, 0],
+            scale,
         )
-    return TreeEnsemble(trees, offset, FLOAT32, False, FLOAT64)
+        for tree in (member.tree_ for member in members)
+    ]
+    return TreeEnsemble(trees, offset, FLOAT32)
 
 
 def _read_gradient_boosting(estimator: GradientBoostingRegressor) -> TreeEnsemble | None:
@@ -134,37 +258,121 @@ def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> Tr
         return None  # the others predict the exponential of the sum
     if estimator.is_categorical_ is not None:
         return None
-    all_nodes, offset = _hist_gradient_boosting_nodes(estimator)
+    all_nodes, baseline = boosting_trees(estimator)
     trees = []
     for nodes in all_nodes:
-        leaf = nodes["is_leaf"].astype(bool)
+        if missing := _BOOSTING_FIELDS - set(nodes.dtype.names):
+            raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
         if nodes["is_categorical"].any():
             return None
         trees.append(
             Tree(
                 nodes["feature_idx"].astype(np.int64),
                 nodes["num_threshold"],
-                np.where(leaf, -1, nodes["left"].astype(np.int64)),
+                np.where(nodes["is_leaf"].astype(bool), -1, nodes["left"].astype(np.int64)),
                 nodes["right"].astype(np.int64),
                 nodes["missing_go_to_left"].astype(bool),
                 nodes["value"][:, None],
-                1.0,
-                0,
             )
         )
-    return TreeEnsemble(trees, offset, FLOAT64, False, FLOAT64)
+    return TreeEnsemble(trees, np.asarray(baseline, dtype=np.float64).reshape(1))
 
 
-def _hist_gradient_boosting_nodes(
-    estimator: HistGradientBoostingRegressor,
-) -> tuple[list[NDArray[Any]], NDArray[np.float64]]:
-    """Return the nodes of each tree as structured arrays, and the offset (1,)."""
-    fields = {
-        "is_leaf", "is_categorical", "feature_idx", "num_threshold", "left", "right",
-        "missing_go_to_left", "value",
-    }  # fmt: skip
-    all_nodes, baseline = boosting_trees(estimator)
-    for nodes in all_nodes:
-        if missing := fields - set(nodes.dtype.names):
-            raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
-    return all_nodes, np.asarray(baseline, dtype=np.float64).reshape(1)
+# --- LightGBM and XGBoost -------------------------------------------------------------------------
+
+
+def _read_lightgbm(estimator: BaseEstimator) -> TreeEnsemble | None:
+    """Read an `LGBMRegressor`.
+
+    None where its prediction is not the plain sum of the trees, or where zero counts as missing.
+    """
+    from treelite.frontend import from_lightgbm
+
+    booster = estimator.booster_
+    objective, *options = booster.dump_model(num_iteration=1)["objective"].split()
+    if objective not in _LIGHTGBM_SUMS or "sqrt" in options:
+        return None
+    settings = {**estimator.get_params(), **booster.params}
+    if any(settings.get(name) for name in ("linear_tree", "linear_trees", "zero_as_missing")):
+        return None
+    if settings.get("boosting_type", "gbdt") not in ("gbdt", "goss", "rf"):
+        return None
+    trees, _ = _read_treelite(from_lightgbm, booster, _LESS_OR_EQUAL, _beyond_zero)
+    return None if trees is None else TreeEnsemble(trees, np.zeros(1))
+
+
+def _beyond_zero(threshold: Floats) -> Floats:
+    """Return thresholds with which values near zero go the same way as zero.
+
+    >>> _beyond_zero(np.array([-1.0, 0.0, 1e-40, 1.0])) >= np.array([-1.0, _ZERO, _ZERO, 1.0])
+    array([ True,  True,  True,  True])
+    """
+    threshold = np.where((threshold >= 0) & (threshold < _ZERO), _ZERO, threshold)
+    below = np.nextafter(-_ZERO, -np.inf)
+    return np.where((threshold >= -_ZERO) & (threshold < 0), below, threshold)
+
+
+def _read_xgboost(estimator: BaseEstimator) -> TreeEnsemble | None:
+    """Read an `XGBRegressor`.
+
+    None where its prediction is not the plain sum of the trees, or where a number counts as
+    missing.
+    """
+    from treelite.frontend import from_xgboost
+
+    booster = estimator.get_booster()
+    settings = json.loads(booster.save_config())["learner"]
+    if settings["objective"]["name"] not in _XGBOOST_SUMS:
+        return None
+    if settings["learner_train_param"]["booster"] != "gbtree" or not np.isnan(estimator.missing):
+        return None
+    try:
+        best = estimator.best_iteration  # it predicts with the trees up to this one
+    except AttributeError:
+        best = None
+    if best is not None:
+        booster = booster[: best + 1]
+    trees, offset = _read_treelite(from_xgboost, booster, _LESS)
+    return None if trees is None else TreeEnsemble(trees, offset, FLOAT32, True, FLOAT32)
+
+
+def _read_treelite(convert, booster, comparison, adjust=np.asarray):
+    """Return the trees of a booster, None where its prediction is not their sum; and the offset.
+
+    Thresholds are adjusted. Fields are views of the model's memory, which is freed with it, so all
+    are copied.
+    """
+    from treelite import TreeliteError
+
+    try:
+        model = convert(booster)
+    except TreeliteError as error:
+        raise UnreadableTreesError(str(error)) from error
+    header = model.get_header_accessor()
+    outputs = header.get_field("target_id").copy()
+    offset = np.array(header.get_field("base_scores"), dtype=np.float64)
+    if header.get_field("postprocessor") != "identity" or np.any(outputs < 0):
+        return None, offset
+    if any(np.any(header.get_field(name) != 1) for name in ("leaf_vector_shape", "num_class")):
+        return None, offset
+    scale = 1.0 / len(outputs) if header.get_field("average_tree_output")[0] else 1.0
+    trees = []
+    for number, output in enumerate(outputs):
+        tree = model.get_tree_accessor(number)
+        left = tree.get_field("cleft").copy()
+        is_other = tree.get_field("cmp")[left >= 0] != comparison
+        if tree.get_field("has_categorical_split")[0] or np.any(is_other):
+            return None, offset
+        trees.append(
+            Tree(
+                tree.get_field("split_index").copy(),
+                adjust(tree.get_field("threshold").astype(np.float64)),
+                left,
+                tree.get_field("cright").copy(),
+                tree.get_field("default_left").astype(bool),
+                tree.get_field("leaf_value").astype(np.float64)[:, None],
+                scale,
+                int(output),
+            )
+        )
+    return trees, offset

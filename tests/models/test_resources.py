@@ -23,7 +23,7 @@ from twinned import (
     TwinRegressor,
 )
 from twinned.models.gaussian_process import fit_gaussian_process
-from twinned.models.threads import limit_openmp, limit_threads
+from twinned.models.resources import limit_openmp, limit_threads
 
 X = np.random.RandomState(0).normal(size=(40, 3))
 y = X[:, 0]
@@ -95,7 +95,7 @@ def test_the_learned_metric_has_one_thread(monkeypatch):
         seen.append(n_threads("blas"))
         return fit_gaussian_process(*arguments, **options)
 
-    monkeypatch.setattr("twinned.models.relevance.fit_gaussian_process", record)
+    monkeypatch.setattr("twinned.models.learned_metric.fit_gaussian_process", record)
     twin = TwinRegressor(LinearRegression(), n_jobs=2).fit(X, y)
     with two_threads():
         assert n_threads("blas") == 2

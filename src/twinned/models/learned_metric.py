@@ -1,23 +1,22 @@
-"""Learned relevance of features, and the learned metric, by a Gaussian process.
+"""The learned metric: distances in which features count by their effect on y.
 
-The learned metric multiplies each standardized feature by the square root of its inverse length
-scale: features of any unit can be compared, and those that do not matter count little. The square
-root is a compromise between standardized features and the metric of the process, in which a
-feature with a linear effect hardly counts (`benchmarks/learned_metric.py`). For the same reason,
-the relevance of a feature for y is not its length scale but its slope.
+It multiplies each standardized feature by the square root of its inverse length scale in a
+Gaussian process: features of any unit can be compared, and those that do not matter count little.
+The square root is a compromise between standardized features and the metric of the process, in
+which a feature with a linear effect hardly counts (`benchmarks/learned_metric.py`). For the same
+reason, the relevance of a feature for y is not its length scale but its slope.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import joblib
 import numpy as np
 
 from twinned.models.gaussian_process import fit_gaussian_process
-from twinned.models.threads import limit_threads
+from twinned.models.resources import limit_threads
 from twinned.pairing.weights import GPWeights
 from twinned.rows.neighbors import LEARNED, LearnedMetric
+from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, TableSchema
 
 MAX_ROWS = 500  # of which the length scales are learned
@@ -26,7 +25,7 @@ _EXPONENT = 0.5  # of the inverse length scales
 _LEAST_FACTOR = 0.02
 
 
-def learn_relevance(
+def learn_metric(
     features: Floats,
     y: Floats,
     sample_weight: Floats | None = None,
@@ -34,14 +33,14 @@ def learn_relevance(
     max_rows: int = MAX_ROWS,
     similar: LearnedMetric | None = None,
 ) -> LearnedMetric:
-    """Learn the relevance of features by a Gaussian process (Matérn 5/2).
+    """Learn a metric by a Gaussian process (Matérn 5/2).
 
     Parameters
     ----------
     features : ndarray of shape (n, n_encoded)
         Numeric features and indicators of categories; a missing value counts as the mean.
     y : ndarray of shape (n,) or (n, n_outputs)
-        Target values; several outputs share the relevance.
+        Target values; several outputs share the metric.
     sample_weight : ndarray of shape (n,), default=None
         Weights of the rows.
     max_rows : int, default=500
@@ -57,37 +56,36 @@ def learn_relevance(
     --------
     >>> rng = np.random.RandomState(0)
     >>> X = rng.uniform(size=(80, 3)) * [1.0, 1000.0, 1.0]  # the third does not matter
-    >>> metric = learn_relevance(X, np.sin(6 * X[:, 0]) + 0.001 * X[:, 1])
+    >>> metric = learn_metric(X, np.sin(6 * X[:, 0]) + 0.001 * X[:, 1])
     >>> factor = metric.scale * X.std(axis=0)
     >>> bool(factor[0] > factor[1] > factor[2])
     True
     """
-    filled, center = fill_missing(features)
-    spread = np.where(filled.max(axis=0) > filled.min(axis=0), filled.std(axis=0), 0.0)
+    scaling = StandardScaling.fit(features)
     # so few rows gain nothing from threads, which take many times as long where no core is free
     with limit_threads(1):
         process = fit_gaussian_process(
-            filled,
+            scaling.fill(features),
             y,
             sample_weight=sample_weight,
             max_rows=max_rows,
-            start=None if similar is None else (similar.length_scales, similar.noise),
+            similar=similar,
             random_state=0,
         )
-    factor = relevance_factors((spread / process.length_scales) ** _EXPONENT)
+    factor = metric_factors((scaling.scale / process.length_scales) ** _EXPONENT)
     return LearnedMetric(
-        center=center,
-        scale=np.divide(factor, spread, out=np.zeros_like(spread), where=spread > 0),
+        center=scaling.center,
+        scale=factor / np.where(scaling.varying, scaling.scale, 1.0),
         length_scales=process.length_scales,
         noise=process.noise,
-        slopes=spread * process.root_mean_square_slopes(),
+        slopes=scaling.scale * process.root_mean_square_slopes(),
     )
 
 
-class RelevanceCache:
-    """`learn_relevance` that learns from equal rows once.
+class MetricCache:
+    """`learn_metric` that learns from equal rows once.
 
-    >>> X, learn = np.random.RandomState(0).uniform(size=(30, 2)), RelevanceCache()
+    >>> X, learn = np.random.RandomState(0).uniform(size=(30, 2)), MetricCache()
     >>> learn(X, X[:, :1], np.ones(30)) is learn(X.copy(), X[:, :1], np.ones(30))
     True
     """
@@ -101,28 +99,16 @@ class RelevanceCache:
         """Return the learned metric of the rows."""
         key = joblib.hash((features, y, weight, similar))
         if key not in self._metrics:
-            self._metrics[key] = learn_relevance(features, y, weight, similar=similar)
+            self._metrics[key] = learn_metric(features, y, weight, similar=similar)
         return self._metrics[key]
 
 
-def fill_missing(features: Floats) -> tuple[Floats, Floats]:
-    """Features with the mean of the known values for missing ones, and the means.
-
-    >>> fill_missing(np.array([[1.0], [np.nan], [3.0]]))[0].ravel()
-    array([1., 2., 3.])
-    """
-    features = np.asarray(features, dtype=np.float64)
-    known = ~np.isnan(features)
-    center = np.where(known, features, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    return np.where(known, features, center), center
-
-
-def relevance_factors(inverse_lengths: Floats) -> Floats:
-    """Factors of features whose mean square is 1, from inverse length scales.
+def metric_factors(inverse_lengths: Floats) -> Floats:
+    """Factors of features, whose mean square is 1, from inverse length scales.
 
     None is less than 0.02, except those of constant features, which are 0.
 
-    >>> relevance_factors(np.array([7.0, 1.0, 0.0]))
+    >>> metric_factors(np.array([7.0, 1.0, 0.0]))
     array([1.4, 0.2, 0. ])
     """
     varying = inverse_lengths > 0
@@ -132,7 +118,7 @@ def relevance_factors(inverse_lengths: Floats) -> Floats:
     return np.where(varying, np.maximum(factor, _LEAST_FACTOR), 0.0)
 
 
-def relevance_of_features(metric: LearnedMetric, schema: TableSchema) -> Floats:
+def feature_relevance(metric: LearnedMetric, schema: TableSchema) -> Floats:
     """(feature,) relevance of the features of a table: their slopes, which sum to 1.
 
     That of a categorical feature is the root of the sum of squares over its indicators, and an
@@ -140,7 +126,7 @@ def relevance_of_features(metric: LearnedMetric, schema: TableSchema) -> Floats:
 
     >>> schema = TableSchema(["categorical", "numeric"], [["a", "b"], []], [2, 0])
     >>> slopes = np.array([1.0, 1.2, 1.6])  # the numeric feature is encoded first
-    >>> relevance_of_features(LearnedMetric(slopes, slopes, slopes, 0.0, slopes), schema)
+    >>> feature_relevance(LearnedMetric(slopes, slopes, slopes, 0.0, slopes), schema)
     array([0.66666667, 0.33333333])
     """
     relevance = np.empty(schema.n_features)
@@ -155,7 +141,7 @@ def relevance_of_features(metric: LearnedMetric, schema: TableSchema) -> Floats:
     return relevance / total if total > 0 else np.full(len(relevance), 1.0 / len(relevance))
 
 
-def uses_learned_metric(*strategies: Any) -> bool:
+def uses_learned_metric(*strategies: object) -> bool:
     """Whether any of these strategies for pairs, anchors or weights needs the learned metric."""
     return any(
         isinstance(strategy, GPWeights)

@@ -14,9 +14,9 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned.models import relevance
+from twinned.models import learned_metric
 from twinned.models.gaussian_process import fit_gaussian_process
-from twinned.models.relevance import learn_relevance, uses_learned_metric
+from twinned.models.learned_metric import learn_metric, uses_learned_metric
 from twinned.rows.neighbors import LearnedMetric
 
 UNITS = np.array([1.0, 1000.0, 0.01])
@@ -36,8 +36,8 @@ def no_learning(monkeypatch):
     def fail(*arguments, **options):
         raise AssertionError("a metric was learned")
 
-    monkeypatch.setattr("twinned.estimators.base.learn_relevance", fail)
-    monkeypatch.setattr("twinned.estimators.twin.learn_relevance", fail)
+    monkeypatch.setattr("twinned.estimators.base.learn_metric", fail)
+    monkeypatch.setattr("twinned.estimators.twin.learn_metric", fail)
 
 
 def by_hand(X, length_scales):
@@ -50,7 +50,7 @@ def by_hand(X, length_scales):
 
 def test_features_are_scaled_by_the_root_of_the_inverse_length_scale(data):
     X, y = data
-    metric = learn_relevance(X, y)
+    metric = learn_metric(X, y)
     process = fit_gaussian_process(X, y, random_state=0)
     transformed = metric.transform(X)
     distances = np.linalg.norm(transformed[:, None] - transformed[None], axis=2)
@@ -63,7 +63,7 @@ def test_features_are_scaled_by_the_root_of_the_inverse_length_scale(data):
 def test_units_and_shifts_do_not_matter(data):
     X, y = data
     units = np.array([1e3, 1e-3, -7.0])
-    first, second = learn_relevance(X, y), learn_relevance(X * units + 5.0, 4.0 - 2 * y)
+    first, second = learn_metric(X, y), learn_metric(X * units + 5.0, 4.0 - 2 * y)
     np.testing.assert_allclose(first.scale, second.scale * np.abs(units), rtol=1e-2)
     np.testing.assert_allclose(first.slopes, second.slopes, rtol=1e-2, atol=1e-4)
 
@@ -72,7 +72,7 @@ def test_missing_and_constant_features(data):
     X, y = data
     X = np.column_stack([X, np.full(len(X), 3.0), np.full(len(X), np.nan)])
     X[::7, 0] = np.nan
-    metric = learn_relevance(X, y)
+    metric = learn_metric(X, y)
     np.testing.assert_array_equal(metric.scale[3:], 0.0)
     np.testing.assert_array_equal(metric.slopes[3:], 0.0)
     transformed = metric.transform(X)
@@ -82,7 +82,7 @@ def test_missing_and_constant_features(data):
 
 def test_a_constant_target_and_a_single_feature():
     X = np.arange(10.0)[:, None]
-    for metric in (learn_relevance(X, np.ones(10)), learn_relevance(np.ones((10, 2)), X[:, 0])):
+    for metric in (learn_metric(X, np.ones(10)), learn_metric(np.ones((10, 2)), X[:, 0])):
         assert np.isfinite(metric.transform(X)).all()
 
 
@@ -93,8 +93,8 @@ def test_the_subset_is_bounded(monkeypatch, rng):
         seen.append(options["max_rows"])
         return fit_gaussian_process(X[:50], y[:50])
 
-    monkeypatch.setattr(relevance, "fit_gaussian_process", record)
-    learn_relevance(rng.normal(size=(2000, 2)), rng.normal(size=2000))
+    monkeypatch.setattr(learned_metric, "fit_gaussian_process", record)
+    learn_metric(rng.normal(size=(2000, 2)), rng.normal(size=2000))
     assert seen == [500]
 
 
@@ -130,7 +130,7 @@ def test_explain_orders_by_the_learned_metric_with_any_anchors(data):
 def test_nearest_pairs_use_the_learned_metric(data):
     X, y = data
     # the same pairs as on features divided by their length scales
-    metric = learn_relevance(X, y)
+    metric = learn_metric(X, y)
     pairs = NearestPairs(4, metric="learned").draw(
         len(X), lambda name: twinned.rows.neighbors.NeighborIndex(X, name, learned=metric), None
     )
@@ -196,8 +196,8 @@ def test_relevance_of_a_categorical_feature(rng):
     )
     y = np.array([0.0, 5.0, 1.0])[kind]
     twin = TwinRegressor(DecisionTreeRegressor(), anchors=NearestAnchors(5, metric="learned"))
-    relevance_ = twin.fit(table, y).feature_relevance_
-    assert relevance_[1] > 0.9
+    relevance = twin.fit(table, y).feature_relevance_
+    assert relevance[1] > 0.9
     indices, _ = twin.predict_anchors(table)
     assert (kind[indices] == kind[:, None]).all()
 
