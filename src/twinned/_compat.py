@@ -63,7 +63,7 @@ def boosting_trees(estimator):
     return nodes, estimator._baseline_prediction
 
 
-def neighbor_rows(estimator: Any) -> tuple[Any, Any]:
+def neighbor_rows(estimator):
     """The training rows and their values of a fitted `KNeighborsRegressor`."""
     return estimator._fit_X, estimator._y
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, row_labels, storable_labels
@@ -232,4 +232,66 @@ def validate_training_rows(
     )
 
 
-from typing import NamedTuple
+def validate_bounds(
+    estimator: BaseEstimator | None,
+    y: ArrayLike,
+    y_lower: ArrayLike | None,
+    y_upper: ArrayLike | None,
+    n_rows: int,
+    sample_weight: Floats | None,
+) -> TargetBounds:
+    """Validate y and its bounds: both (n,) float64; `sample_weight` is validated.
+
+    A bound that is None or NaN is the value of y or, where y is NaN, infinite. A finite y must lie
+    within its bounds; where they differ, it is not used.
+    """
+    y = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=True)
+    if y.ndim == 2:
+        if y.shape[1] > 1:
+            raise ValueError(
+                f"y_lower and y_upper need a single output, but y has {y.shape[1]} columns."
+            )
+        y = y[:, 0]
+    lower = _validate_bound("y_lower", y_lower, y, -np.inf)
+    upper = _validate_bound("y_upper", y_upper, y, np.inf)
+    _refuse(lower == np.inf, "y_lower[{0}] = inf leaves no value of y; use -inf or NaN.")
+    _refuse(upper == -np.inf, "y_upper[{0}] = -inf leaves no value of y; use inf or NaN.")
+    _refuse(lower > upper, "y_lower[{0}] = {1:g} exceeds y_upper[{0}] = {2:g}.", lower, upper)
+    _refuse(
+        (y < lower) | (y > upper),
+        "y[{0}] = {3:g} is outside of its bounds, y_lower[{0}] = {1:g} and y_upper[{0}] = {2:g}.",
+        lower,
+        upper,
+        y,
+    )
+    _refuse(
+        np.isneginf(lower) & np.isposinf(upper),
+        "y[{0}] is NaN and has no bound; give y_lower[{0}] or y_upper[{0}], or drop the row.",
+    )
+    n_known = int(np.sum((lower == upper) & (True if sample_weight is None else sample_weight > 0)))
+    if n_known < _MIN_KNOWN:
+        raise ValueError(
+            f"{n_known} of {n_rows} rows have a known value (y_lower = y_upper); at least "
+            f"{_MIN_KNOWN} are needed."
+        )
+    return TargetBounds(lower, upper)
+
+
+def _refuse(wrong: NDArray[np.bool_], message: str, *values: Floats) -> None:
+    """Raise the message for the first wrong row, with its number and its values."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(message.format(row, *(column[row] for column in values)))
+
+
+def _validate_bound(name: str, given: ArrayLike | None, y: Floats, infinity: float) -> Floats:
+    """A bound of each row (n,), with y, or infinity where y is NaN, for what is not given."""
+    default = np.where(np.isnan(y), infinity, y)
+    if given is None:
+        return default
+    bound = check_array(
+        given, ensure_2d=False, dtype=np.float64, ensure_all_finite=False, input_name=name
+    )
+    if bound.shape != y.shape:
+        raise ValueError(f"{name} has the shape {bound.shape}, but y has {y.shape}.")
+    return np.where(np.isnan(bound), default, bound)
