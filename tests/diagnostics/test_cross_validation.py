@@ -10,8 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor
-from twinned.diagnostics.baselines import plain_estimator
-from twinned.diagnostics.cross_validation import cross_validate_twin
+from twinned.diagnostics.cross_validation import cross_validate_twin, plain_estimator
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 

@@ -15,9 +15,9 @@ A `.twin` file is a zip of `twinned.json` (the header), `model.json` (the descri
 arrays, and `digest.json` (the digest of all others). Loading is done in four steps:
 
 1. `archive` checks the size of the zip before it is decompressed, the digest and the signature;
-2. `header` checks the format and compares the versions;
+2. it checks the format in the header and compares the versions;
 3. `values` decodes the description, and `schema` verifies the state of each estimator;
-4. estimators are built from it (`trees`, `sklearn_kinds`, `twinned_kinds`).
+4. estimators are built from it (`sklearn_kinds`, `twinned_kinds`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ import numpy as np
 
 from twinned.exceptions import IntegrityError
 from twinned.persistence import archive
-from twinned.persistence.archive import DIGEST, HEADER, MODEL
-from twinned.persistence.header import make_header, parse_header, warn_on_version_mismatch
+from twinned.persistence.archive import DIGEST, HEADER, MODEL, make_header, parse_header
 from twinned.persistence.schema import At, verify
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
         reading = thread.submit(_read, path, "is not loaded", _key_bytes(key))
         _import_kinds()  # the first time, that takes longer than reading most files
         members, header = reading.result()
-    warn_on_version_mismatch(header, str(path))
+    archive.warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         return _build_model(members)
 

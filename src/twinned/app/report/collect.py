@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned._version import __version__
-from twinned.diagnostics import Diagnosis, Finding
-from twinned.diagnostics.data_checks.findings import WARNING, feature_names
+from twinned.diagnostics import CheckResult, Diagnosis, Finding
+from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
-from twinned.diagnostics.result import CheckResult
 from twinned.estimators.adjustments import from_logarithm, scale_to
 from twinned.estimators.blending.results import rmse_and_error
 from twinned.intervals.applicability import LABELS
