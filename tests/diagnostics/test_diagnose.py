@@ -98,7 +98,7 @@ def test_without_time_one_member_is_fitted(bridge):
 
 def test_random_subset_of_too_many_rows(bridge, monkeypatch):
     X, y = bridge
-    monkeypatch.setattr("twinned.diagnostics.diagnosis.affordable_rows", lambda *sizes: 50)
+    monkeypatch.setattr("twinned.diagnostics.blend_checks.affordable_rows", lambda *sizes: 50)
     diagnosis = diagnose(X, y, estimator=make_estimator(["ridge"]), budget=60, random_state=3)
     assert len(diagnosis.rows) == len(diagnosis.y) == 50
     np.testing.assert_array_equal(diagnosis.y, y.iloc[diagnosis.rows])

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-TF_COLUMNS = ("x1", "x2")
-RCL_COLUMNS = ("V0", "R", "L", "C", "omega", "t")
-WSB_COLUMNS = ("U", "R1", "R2", "R3", "unused1", "unused2")
+from twinned.datasets.registry import info
+
+TF_COLUMNS, RCL_COLUMNS, WSB_COLUMNS = (info(key).columns for key in ("TF", "RCL", "WSB"))
 
 # The standard deviations of the residuals of the formulas in the files are 0.00997 over 4000 rows
 # (RCL) and 0.0095 over 200 (WSB).

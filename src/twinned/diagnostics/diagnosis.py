@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 
-from twinned._compat import safe_indexing
-from twinned.diagnostics.blend_checks import CheckRun, FitArguments, TimeBudget
-from twinned.diagnostics.cross_validation import check_diagnosable
+from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, FitArguments, TimeBudget
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
 from twinned.diagnostics.findings import Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code, recommend
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS
-from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning
-from twinned.models.censoring import TargetBounds, validate_bounds
-from twinned.pairing.splits import encode_groups
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows
-
-_REPORT_SHARE, _REPORT_SECONDS = 0.06, 1.5  # of the budget, for what follows the fits
 
 
 @dataclass
@@ -207,39 +198,32 @@ def diagnose(
     """
     time_budget = TimeBudget(budget)
     progress = progress or (lambda message: None)
-    data = DiagnosedRows.validate(X, y, y_lower, y_upper, groups)
-    if log_target and data.bounds.upper.min() <= 0:
-        raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
+    data = DiagnosedRows.validate(X, y, y_lower, y_upper, groups, log_target)
     progress("checking the data")
     findings = check_data(data.X, data.y, groups=data.groups, X_new=X_new, log_target=log_target)
     data = data.affordable(budget, n_jobs, random_state)
-    if budget is not None:
-        budget = max(time_budget.without(_REPORT_SHARE, _REPORT_SECONDS), 0.01)
     progress("fitting the members of the blend")
-    estimator = clone(_check_estimator(estimator))
-    estimator.set_params(time_budget=budget, n_jobs=n_jobs, random_state=random_state)
-    blend = _fit_blend(estimator, data.fit_arguments(log_target))
-    recommendation = recommend(blend)
+    settings = {"n_jobs": n_jobs, "random_state": random_state}
+    settings["time_budget"] = time_budget.before_checks
+    blend = _fit_blend(estimator, settings, data.fit_arguments(log_target))
     progress("calibrating the recommended model")
+    recommendation = recommend(blend)
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
     out_of_fold = _in_units_of_target(twin.out_of_fold(), log_target)
-    run = CheckRun(blend, twin, data.labels, data.groups, time_budget, progress)
-    run.run(data.X, data.y, data.fit_arguments(False) if log_target else None)
-    bounds = {"y_lower": y_lower, "y_upper": y_upper} if data.n_censored else {}
-    given = [name for name, bound in bounds.items() if bound is not None]
+    checks = BlendChecks(blend, twin, data, log_target, time_budget, progress).run()
     return Diagnosis(
         model=_with_log_target(twin, data.X, data.y) if log_target else twin,
         twin=twin,
         blend=blend,
-        code=python_code(twin, log_target=log_target, grouped=groups is not None, bounds=given),
+        code=python_code(twin, log_target, groups is not None, data.given_bounds),
         recommendation=recommendation,
         errors=summarize_errors(data.y, out_of_fold["prediction"].to_numpy()),
-        leaderboard=comparison_table(blend, twin, log_target, run.comparisons),
+        leaderboard=comparison_table(blend, twin, log_target, checks.comparisons),
         out_of_fold=out_of_fold,
         findings=findings,
-        checks=run.results,
-        relevance=run.relevance,
-        skipped={**blend.skipped_, **run.skipped},
+        checks=checks.results,
+        relevance=checks.relevance,
+        skipped={**blend.skipped_, **checks.skipped},
         X=data.X,
         y=data.y,
         rows=None if len(data.rows) == data.n_rows else data.rows,
@@ -250,94 +234,19 @@ def diagnose(
     )
 
 
-@dataclass(frozen=True)
-class DiagnosedRows:
-    """The known rows of a table that are diagnosed, beside its censored rows."""
-
-    table: Any  # all rows
-    bounds: TargetBounds  # (row of the table,)
-    table_labels: NDArray[Any] | None  # (row of the table,): names of groups
-    codes: Indices | None  # (row of the table,): of the groups
-    rows: Indices  # those that are diagnosed, in the table
-
-    @classmethod
-    def validate(cls, X: Any, y: Any, y_lower: Any, y_upper: Any, groups: Any) -> DiagnosedRows:
-        """Validate the arguments of a diagnosis; all known rows are diagnosed."""
-        n_rows = count_rows(X)
-        if y_lower is None and y_upper is None:
-            values = check_diagnosable(y, n_rows)
-            bounds = TargetBounds(values, values)
-        else:
-            bounds = validate_bounds(None, y, y_lower, y_upper, n_rows, None)
-        rows = np.flatnonzero(~bounds.censored)
-        check_diagnosable(bounds.lower[rows], len(rows))
-        labels = None if groups is None else np.asarray(groups, dtype=object)
-        codes = None if labels is None else encode_groups(labels, n_rows)
-        return cls(X, bounds, labels, codes, rows)
-
-    @property
-    def X(self) -> Any:
-        every = len(self.rows) == self.n_rows
-        return self.table if every else safe_indexing(self.table, self.rows)
-
-    @property
-    def y(self) -> Floats:
-        return self.bounds.lower[self.rows]
-
-    @property
-    def labels(self) -> NDArray[Any] | None:
-        return None if self.table_labels is None else self.table_labels[self.rows]
-
-    @property
-    def groups(self) -> Indices | None:
-        return None if self.codes is None else self.codes[self.rows]
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.bounds.lower)
-
-    @property
-    def n_censored(self) -> int:
-        return int(self.bounds.censored.sum())
-
-    def affordable(
-        self, budget: float | None, n_jobs: int | None, random_state: int
-    ) -> DiagnosedRows:
-        """Return random rows that can be fitted within the budget, or all where they can."""
-        n_known, n_features = len(self.rows), np.shape(self.table)[1]
-        size = n_known if budget is None else affordable_rows(n_known, n_features, budget, n_jobs)
-        if size >= n_known:
-            return self
-        drawn = np.sort(np.random.RandomState(random_state).permutation(n_known)[:size])
-        check_diagnosable(self.y[drawn], size)
-        return replace(self, rows=self.rows[drawn])
-
-    def fit_arguments(self, log_target: bool) -> FitArguments:
-        """Arguments of the fit of a blend to these rows and all censored ones."""
-        every = np.append(self.rows, np.flatnonzero(self.bounds.censored))
-        bounds = (self.bounds.logarithm() if log_target else self.bounds).take(every)
-        labels = None if self.table_labels is None else self.table_labels[every]
-        if not self.n_censored:
-            return self.X, TargetArguments(bounds.lower), None, labels
-        y = np.where(bounds.censored, np.nan, bounds.lower)
-        return safe_indexing(self.table, every), TargetArguments(y, *bounds), None, labels
-
-
-def _check_estimator(estimator: AutoTwinRegressor | None) -> AutoTwinRegressor:
-    if estimator is None:
-        return AutoTwinRegressor()
+def _fit_blend(
+    estimator: AutoTwinRegressor | None, settings: dict[str, Any], arguments: FitArguments
+) -> AutoTwinRegressor:
+    """Fit the estimator, or the default blend, with these settings; it is not calibrated."""
+    estimator = AutoTwinRegressor() if estimator is None else estimator
     if not isinstance(estimator, AutoTwinRegressor):
         raise TypeError(
             "estimator must be an AutoTwinRegressor; for another model m, use "
             f"AutoTwinRegressor(members=[('m', m), 'ridge']), not {type(estimator).__name__}."
         )
-    return estimator
-
-
-def _fit_blend(estimator: AutoTwinRegressor, arguments: FitArguments) -> AutoTwinRegressor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
-        return estimator._fit(*arguments, calibrate=False)
+        return clone(estimator).set_params(**settings)._fit(*arguments, calibrate=False)
 
 
 def _notes(findings: list[Finding], X_new: Any, data: DiagnosedRows) -> list[str]:

@@ -157,7 +157,7 @@ def describe_contribution(
 
 
 def python_code(
-    model: AutoTwinRegressor, *, log_target: bool, grouped: bool, bounds: Sequence[str] = ()
+    model: AutoTwinRegressor, log_target: bool, grouped: bool, bounds: Sequence[str]
 ) -> str:
     """Return lines of Python that make the model and fit it to X, y, groups and bounds.
 

@@ -9,7 +9,6 @@ import dataclasses
 import os
 from collections.abc import Callable
 from importlib import import_module
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -101,8 +100,8 @@ def encode(value: Any, at: At, *, fitted: bool) -> Json:
 
 def _refusal(at: At, value: Any, fault: str, library: str = "skops.io") -> str:
     """Return why a value cannot be stored, and what can store it."""
-    named = value if isinstance(value, type | FunctionType | np.ufunc) else type(value)
-    name = f"{named.__module__}.{named.__name__}".removeprefix("builtins.")
+    name = getattr(value, "__qualname__", type(value).__name__)
+    name = f"{getattr(value, '__module__', '')}.{name}".lstrip(".")
     return f"{at.label}=<{name}> {fault}; store the model with {library}.dump instead"
 
 
