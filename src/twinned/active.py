@@ -14,12 +14,12 @@ Thompson sampling selects the best row of each sample.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import erfcx, ndtr
+from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -46,17 +46,17 @@ IMPROVEMENT, THOMPSON = ACQUISITIONS = ("improvement", "thompson")
 
 
 def query(
-    model: Any,
-    X_pool: Any,
+    model: BaseEstimator,
+    X_pool: ArrayLike,
     n: int = 1,
     *,
     strategy: str = "uncertainty",
     diversity: float = 1.0,
     metric: str = "euclidean",
     maximize: bool = True,
-    pending: Any = None,
+    pending: ArrayLike | None = None,
     best: float | None = None,
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> Indices:
     """Return the rows of a pool to label next, the most useful first.
 
@@ -132,7 +132,7 @@ def query(
     return select_batch(score, pool, measured, n, power, learned)
 
 
-def _unwrap(model: Any) -> tuple[BaseTwin, Transform]:
+def _unwrap(model: BaseEstimator) -> tuple[BaseTwin, Transform]:
     """The fitted twin inside a model, and the transformation of the rows for it."""
     twin, transform = unwrap(model)
     if not isinstance(twin, BaseTwin | SemiSupervisedTwinRegressor):
@@ -141,7 +141,7 @@ def _unwrap(model: Any) -> tuple[BaseTwin, Transform]:
     return twin.twin_ if isinstance(twin, SemiSupervisedTwinRegressor) else twin, transform
 
 
-def _encoded(twin: BaseTwin, X: Any) -> Floats:
+def _encoded(twin: BaseTwin, X: ArrayLike) -> Floats:
     """(row, encoded feature): rows in the space in which the twin measures distances."""
     return twin._validate_queries(X).take(slice(None)).features
 
@@ -184,16 +184,16 @@ def _standardizer(pool: Floats, measured: Floats) -> Callable[[Floats], Floats]:
     return lambda rows: np.nan_to_num(scaler.transform(rows))
 
 
-def _uncertainty(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
+def _uncertainty(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     std: Floats = twin.predict(X, return_std=True)[1]
     return std
 
 
-def _inconsistency(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
+def _inconsistency(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     return twin.loop_inconsistency(X, random_state=rng)
 
 
-def _change(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
+def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     """E|F(q, x) + y_x − ŷ(q)| over references q of the pool, with y_x from the anchors of x.
 
     The twin is not refitted: with one anchor more, its mean changes by this over n + 1.
@@ -214,7 +214,7 @@ def _change(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
     return out
 
 
-def _difference(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
+def _difference(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     """Smallest |F(x, a)| over all anchors a: the distance of x from every known value."""
     scores = []
     for rows in _blocks(count_rows(X), max(1, _BLOCK_ESTIMATES // len(twin.anchors_y_))):
@@ -228,7 +228,7 @@ def _blocks(n_rows: int, rows_per_block: int) -> list[Indices]:
 
 
 # Each returns scores of shape (n_pool,) or (n_pool, n_outputs).
-SCORES: dict[str, Callable[[BaseTwin, Any, np.random.RandomState], Floats]] = {
+SCORES: dict[str, Callable[[BaseTwin, ArrayLike, np.random.RandomState], Floats]] = {
     "uncertainty": _uncertainty,
     "inconsistency": _inconsistency,
     "change": _change,
@@ -241,11 +241,11 @@ SCORES: dict[str, Callable[[BaseTwin, Any, np.random.RandomState], Floats]] = {
 
 def select_best(
     twin: BaseTwin,
-    X: Any,
+    X: ArrayLike,
     n: int,
     strategy: str,
     maximize: bool,
-    pending: Any,
+    pending: ArrayLike | None,
     best: float | None,
     rng: np.random.RandomState,
 ) -> Indices:
@@ -325,7 +325,7 @@ def best_of_samples(samples: Floats) -> Indices:
     return np.array(selected, dtype=np.intp)
 
 
-def _find_new(twin: BaseTwin, X: Any, pending: Any) -> NDArray[np.bool_]:
+def _find_new(twin: BaseTwin, X: ArrayLike, pending: ArrayLike | None) -> NDArray[np.bool_]:
     """(row,): whether a row of X differs from known, pending and earlier rows."""
     tables = [X] if pending is None else [pending, X]
     rows = np.concatenate([twin._measured_features(), *(_encoded(twin, table) for table in tables)])
@@ -334,7 +334,7 @@ def _find_new(twin: BaseTwin, X: Any, pending: Any) -> NDArray[np.bool_]:
     return is_first[len(rows) - count_rows(X) :]
 
 
-def _join(twin: BaseTwin, X: Any, pending: Any) -> JointPrediction:
+def _join(twin: BaseTwin, X: ArrayLike, pending: ArrayLike | None) -> JointPrediction:
     """The joint distribution of y at candidates and, after them, pending rows."""
     tables = [X] if pending is None else [X, pending]
     n_rows = sum(count_rows(table) for table in tables)

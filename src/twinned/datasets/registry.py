@@ -8,7 +8,6 @@ first 200 rows in halves for random forests (`forest_split`). Seeds are 0 to 24.
 import tomllib
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
@@ -197,7 +196,7 @@ def forest_split(seed: int, n_rows: int = 200) -> tuple[np.ndarray, np.ndarray]:
     return train, test
 
 
-def _check_rows_and_seed(name: str, n_rows: Any, minimum: int, seed: Any) -> tuple[int, int]:
+def _check_rows_and_seed(name: str, n_rows: int, minimum: int, seed: int) -> tuple[int, int]:
     from twinned.rows.validation import check_integer  # imports scikit-learn
 
     n_rows, seed = check_integer(name, n_rows, minimum), check_integer("seed", seed, minimum=0)

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import clone
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.cross_validation import CrossValidation, check_diagnosable
@@ -42,7 +42,7 @@ from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows
 
 # X, the target, no weights, and the names of the groups: arguments of `AutoTwinRegressor._fit`
-FitArguments = tuple[Any, Floats | TargetArguments, None, NDArray[Any] | None]
+FitArguments = tuple[ArrayLike, Floats | TargetArguments, None, np.ndarray | None]
 
 RECOMMENDED = "recommended model"
 _NETWORKS = ("neural", "neural_twin")
@@ -83,16 +83,22 @@ class TimeBudget:
 class DiagnosedRows:
     """The known rows of a table that are diagnosed, beside its censored rows."""
 
-    table: Any  # all rows
+    table: ArrayLike  # all rows
     bounds: TargetBounds  # (row of the table,)
-    table_labels: NDArray[Any] | None  # (row of the table,): names of groups
+    table_labels: np.ndarray | None  # (row of the table,): names of groups
     codes: Indices | None  # (row of the table,): of the groups
     rows: Indices  # those that are diagnosed, in the table
     given_bounds: list[str]  # of censored rows: "y_lower", "y_upper", or both
 
     @classmethod
     def validate(
-        cls, X: Any, y: Any, y_lower: Any, y_upper: Any, groups: Any, log_target: bool
+        cls,
+        X: ArrayLike,
+        y: ArrayLike,
+        y_lower: ArrayLike | None,
+        y_upper: ArrayLike | None,
+        groups: ArrayLike | None,
+        log_target: bool,
     ) -> DiagnosedRows:
         """Validate the arguments of a diagnosis; all known rows are diagnosed."""
         n_rows = count_rows(X)
@@ -112,7 +118,7 @@ class DiagnosedRows:
         return cls(X, bounds, labels, codes, rows, names)
 
     @property
-    def X(self) -> Any:
+    def X(self) -> ArrayLike:
         every = len(self.rows) == self.n_rows
         return self.table if every else safe_indexing(self.table, self.rows)
 
@@ -121,7 +127,7 @@ class DiagnosedRows:
         return self.bounds.lower[self.rows]
 
     @property
-    def labels(self) -> NDArray[Any] | None:
+    def labels(self) -> np.ndarray | None:
         return None if self.table_labels is None else self.table_labels[self.rows]
 
     @property
@@ -266,7 +272,9 @@ class BlendChecks:
             predicted = np.exp(predicted) if self.log_target else predicted
             self.comparisons["catboost"] = predicted, spent
 
-    def _fit_alone(self, entry: Any, arguments: FitArguments) -> tuple[Floats, float]:
+    def _fit_alone(
+        self, entry: str | tuple[str, BaseEstimator], arguments: FitArguments
+    ) -> tuple[Floats, float]:
         """Fit one member on the folds of the blend: out-of-fold predictions and seconds."""
         alone = clone(self.blend).set_params(members=[entry], time_budget=None, verbose=0)
         alone._fit(*arguments, calibrate=False)

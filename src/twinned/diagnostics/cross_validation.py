@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
 from twinned._compat import safe_indexing
@@ -46,14 +47,14 @@ class AnchorEstimates(NamedTuple):
 class CrossValidation:
     """Folds of n rows, and a regressor that is fitted in each; most checks need a twin."""
 
-    X: Any
+    X: ArrayLike
     y: Floats  # (n,)
-    twin: Any  # not fitted
+    twin: BaseEstimator  # not fitted
     folds: Folds
     groups: Indices | None = None  # (n,) rows of one group are held out together
     name: str = ""  # of the model, in the results of checks
 
-    def rows(self, indices: Indices) -> Any:
+    def rows(self, indices: Indices) -> ArrayLike:
         """Return these rows of X."""
         return safe_indexing(self.X, indices)
 
@@ -100,8 +101,8 @@ class CrossValidation:
 
 
 def cross_validate_twin(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     twin: BaseTwin | None = None,
     *,
     groups: Indices | None = None,
@@ -117,7 +118,7 @@ def cross_validate_twin(
     return CrossValidation(X, values, twin, row_folds(n, N_FOLDS, random_state, groups), groups)
 
 
-def check_diagnosable(y: Any, n: int) -> Floats:
+def check_diagnosable(y: ArrayLike, n: int) -> Floats:
     """Return y as (n,) numbers; too few rows and a constant y are refused."""
     values = validate_target(None, y, n, multi_output=False)
     if n < MIN_ROWS:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata, skew
 from sklearn.isotonic import IsotonicRegression
 
@@ -50,7 +50,7 @@ _LEAST_ROWS, _ROWS_PER_FEATURE, _LEAST_GROUPS = 50, 3, 10
 _METRIC_ROWS = 200  # of which the metric is learned by which new rows are compared
 
 
-def suggest_logarithm(X: Any, y: Any) -> Finding | None:
+def suggest_logarithm(X: ArrayLike, y: ArrayLike) -> Finding | None:
     """Return the finding that the logarithm of y is predicted better, if it is.
 
     X and y are the labelled rows; fewer than twenty have no finding.
@@ -62,11 +62,11 @@ def suggest_logarithm(X: Any, y: Any) -> Finding | None:
 
 
 def check_data(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     groups: Indices | None = None,
-    X_new: Any = None,
+    X_new: ArrayLike | None = None,
     log_target: bool = False,
 ) -> list[Finding]:
     """Check a table for what makes errors or predictions misleading.
@@ -403,7 +403,7 @@ def check_size(table: CheckedTable, groups: Indices | None) -> Iterator[Finding]
 # --- new rows -------------------------------------------------------------------------------------
 
 
-def check_new_rows(table: CheckedTable, X_new: Any) -> Iterator[Finding]:
+def check_new_rows(table: CheckedTable, X_new: ArrayLike) -> Iterator[Finding]:
     """Find new rows that are outside of the training rows, as `applicability` of a twin does."""
     matrix, schema = _encode(table, X_new), table.schema
     known = schema.to_rows(table.matrix).features
@@ -433,7 +433,7 @@ def check_new_rows(table: CheckedTable, X_new: Any) -> Iterator[Finding]:
     )
 
 
-def _encode(table: CheckedTable, X_new: Any) -> Floats:
+def _encode(table: CheckedTable, X_new: ArrayLike) -> Floats:
     """(row, feature) codes and numbers; a new category has a code beyond the known ones."""
     if not is_table(X_new):
         return np.asarray(X_new, dtype=np.float64)

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 
@@ -76,7 +76,7 @@ class Diagnosis:
         What else limits the results.
     """
 
-    model: Any
+    model: BaseEstimator
     twin: AutoTwinRegressor
     blend: AutoTwinRegressor
     code: str
@@ -88,7 +88,7 @@ class Diagnosis:
     checks: dict[str, CheckResult]
     relevance: Floats | None
     skipped: dict[str, str]
-    X: Any
+    X: ArrayLike
     y: Floats
     rows: Indices | None
     n_rows: int
@@ -134,16 +134,16 @@ class Diagnosis:
 
 
 def diagnose(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     estimator: AutoTwinRegressor | None = None,
     budget: float | None = None,
-    groups: Any = None,
-    y_lower: Any = None,
-    y_upper: Any = None,
+    groups: ArrayLike | None = None,
+    y_lower: ArrayLike | None = None,
+    y_upper: ArrayLike | None = None,
     log_target: bool = False,
-    X_new: Any = None,
+    X_new: ArrayLike | None = None,
     n_jobs: int | None = None,
     random_state: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -203,9 +203,8 @@ def diagnose(
     findings = check_data(data.X, data.y, groups=data.groups, X_new=X_new, log_target=log_target)
     data = data.affordable(budget, n_jobs, random_state)
     progress("fitting the members of the blend")
-    settings = {"n_jobs": n_jobs, "random_state": random_state}
-    settings["time_budget"] = time_budget.before_checks
-    blend = _fit_blend(estimator, settings, data.fit_arguments(log_target))
+    estimator = _with_settings(estimator, time_budget.before_checks, n_jobs, random_state)
+    blend = _fit_blend(estimator, data.fit_arguments(log_target))
     progress("calibrating the recommended model")
     recommendation = recommend(blend)
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
@@ -234,22 +233,30 @@ def diagnose(
     )
 
 
-def _fit_blend(
-    estimator: AutoTwinRegressor | None, settings: dict[str, Any], arguments: FitArguments
+def _with_settings(
+    estimator: AutoTwinRegressor | None,
+    seconds: float | None,
+    n_jobs: int | None,
+    random_state: int,
 ) -> AutoTwinRegressor:
-    """Fit the estimator, or the default blend, with these settings; it is not calibrated."""
+    """Return the unfitted estimator, or the default blend, with these settings."""
     estimator = AutoTwinRegressor() if estimator is None else estimator
     if not isinstance(estimator, AutoTwinRegressor):
         raise TypeError(
             "estimator must be an AutoTwinRegressor; for another model m, use "
             f"AutoTwinRegressor(members=[('m', m), 'ridge']), not {type(estimator).__name__}."
         )
+    settings = {"time_budget": seconds, "n_jobs": n_jobs, "random_state": random_state}
+    return clone(estimator).set_params(**settings)
+
+
+def _fit_blend(estimator: AutoTwinRegressor, arguments: FitArguments) -> AutoTwinRegressor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
-        return clone(estimator).set_params(**settings)._fit(*arguments, calibrate=False)
+        return estimator._fit(*arguments, calibrate=False)
 
 
-def _notes(findings: list[Finding], X_new: Any, data: DiagnosedRows) -> list[str]:
+def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:
     """Return sentences on new rows without a finding, on censored rows and on a subset of rows."""
     notes = []
     if X_new is not None and all(finding.code != "TW401" for finding in findings):
@@ -286,7 +293,9 @@ def _in_units_of_target(table: pd.DataFrame, log_target: bool) -> pd.DataFrame:
     return pd.DataFrame({**parts, "score": score, "error_scale": size, "fold": table["fold"]})
 
 
-def _with_log_target(twin: AutoTwinRegressor, X: Any, y: Floats) -> TransformedTargetRegressor:
+def _with_log_target(
+    twin: AutoTwinRegressor, X: ArrayLike, y: Floats
+) -> TransformedTargetRegressor:
     """Return the fitted regressor of y around the one that is fitted to its logarithm."""
     wrapper = TransformedTargetRegressor(DummyRegressor(), func=np.log, inverse_func=np.exp)
     wrapper.fit(X, y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,8 @@ from twinned.estimators.blending.weights import ratio_of_rmse
 from twinned.rows.formatting import ResultTable, format_significant, split_unit
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
+
+Numbers = dict[str, Any]  # what JSON holds: strings, numbers, and lists and dicts of them
 
 BLEND, MEAN = "blend", "mean of y"
 _CONFIDENCE = 0.95  # of the interval of a ratio

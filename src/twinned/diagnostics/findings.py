@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
 
-from twinned.diagnostics.errors import Ratio, rmse, rmse_ratio
+from twinned.diagnostics.errors import Numbers, Ratio, rmse, rmse_ratio
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.pairing.splits import distinct_rows, row_folds
@@ -120,7 +121,7 @@ class Finding:
     code: str
     message: str
     advice: str
-    numbers: dict[str, Any] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
 
     @property
     def level(self) -> str:
@@ -157,7 +158,7 @@ class CheckedTable:
     y: Floats  # (row,)
 
     @classmethod
-    def encode(cls, X: Any, y: Floats) -> CheckedTable:
+    def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
         with ignore_table_warnings():
             matrix, schema = validate_training_table(
                 TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
@@ -201,7 +202,7 @@ class CheckedTable:
         return self.take(np.sort(rows))
 
 
-def feature_names(X: Any) -> list[str]:
+def feature_names(X: ArrayLike) -> list[str]:
     """Return the names of the features of a table, or x0, x1, … of an array."""
     if is_table(X):
         return [str(name) for name in column_list(X)[1]]

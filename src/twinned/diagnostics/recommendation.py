@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
-from twinned.diagnostics.errors import format_percent
+from twinned.diagnostics.errors import Numbers, format_percent
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 
@@ -83,7 +83,7 @@ def _is_ridge(label: str) -> bool:
     return label.partition(":")[0] == "ridge"
 
 
-def _conclude(contribution: dict[str, Any] | None, with_twins: bool) -> str:
+def _conclude(contribution: Numbers | None, with_twins: bool) -> str:
     if contribution is None:
         return UNKNOWN
     if not with_twins and contribution["ratio"] >= 1:
@@ -136,9 +136,7 @@ _MEANINGS = {
 }
 
 
-def describe_contribution(
-    contribution: dict[str, Any] | None, conclusion: str | None = None
-) -> str:
+def describe_contribution(contribution: Numbers | None, conclusion: str | None = None) -> str:
     """Return what twins add to a blend; the conclusion is that of the ratio where it is None.
 
     >>> describe_contribution({"ratio": 0.8, "lower": 0.7, "upper": 0.9})

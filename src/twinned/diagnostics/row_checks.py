@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, islice, pairwise
-from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_array, hstack
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2, rankdata
 
-from twinned.diagnostics.errors import format_percent
+from twinned.diagnostics.errors import Numbers, format_percent
 from twinned.diagnostics.findings import (
     CheckedTable,
     Finding,
@@ -185,7 +184,7 @@ def _effect_of_groups(
     least_ratio: float,
     *,
     trees: bool = False,
-) -> tuple[dict[str, Any], str]:
+) -> tuple[Numbers, str]:
     """Errors with random folds and with groups held out together, and both in words.
 
     There are none where few rows are in groups, or where the errors are about as large.

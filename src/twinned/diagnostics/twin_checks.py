@@ -6,13 +6,13 @@ Curves show the error against the number of anchors, nearest anchors, pairs and 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import spearmanr
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned.diagnostics.cross_validation import (
@@ -20,7 +20,7 @@ from twinned.diagnostics.cross_validation import (
     check_diagnosable,
     cross_validate_twin,
 )
-from twinned.diagnostics.errors import format_percent, rmse, rmse_ratio
+from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import CheckedTable
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
@@ -32,8 +32,6 @@ from twinned.rows.validation import count_rows
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
-
-Numbers = dict[str, Any]  # what JSON holds: strings, numbers, and lists and dicts of them
 
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
@@ -69,7 +67,7 @@ class CheckResult:
     summary: str
     numbers: Numbers
     model: str = ""
-    shown: Mapping[str, Any] = field(default_factory=dict)
+    shown: Numbers = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
@@ -265,8 +263,8 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
 
 
 def learning_curve(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     twin: BaseTwin | None = None,
     *,
     cross_validation: CrossValidation | None = None,
@@ -311,7 +309,9 @@ def learning_curve(
     return CheckResult("learning", "Would more labels help?", summary, numbers, cv.name)
 
 
-def _fit_and_predict(model: Any, cv: CrossValidation, fold: int, train: Indices) -> Floats:
+def _fit_and_predict(
+    model: BaseEstimator, cv: CrossValidation, fold: int, train: Indices
+) -> Floats:
     """Fit a model to these rows and predict the held-out rows of a fold."""
     held_out = cv.folds[fold][1]
     with ignore_table_warnings():
@@ -356,7 +356,7 @@ def anchor_counts(most: int) -> list[int]:
     return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
 
 
-def _curve_numbers(x: list[int], errors: Any, x_label: str, **more: Any) -> Numbers:
+def _curve_numbers(x: list[int], errors: ArrayLike, x_label: str, **more: Any) -> Numbers:
     """Numbers of a curve from (fold, x) errors: their mean over folds, and its standard error."""
     errors = np.asarray(errors)
     n_folds = len(errors)
@@ -475,7 +475,7 @@ def bias_variance_covariance(estimates: Floats, truth: Floats) -> dict[str, floa
     return {"bias": bias, "variance": variance, "covariance": covariance, "size": size}
 
 
-def noise_estimate(X: Any, y: Any, error: float, *, model: str = "") -> CheckResult:
+def noise_estimate(X: ArrayLike, y: ArrayLike, error: float, *, model: str = "") -> CheckResult:
     """Estimate by a gamma test how much of the error is noise of y that no model removes.
 
     Where rows are few or features many, neighbors differ by more than noise, and the estimate is

@@ -29,13 +29,13 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from twinned.exceptions import IntegrityError
 from twinned.persistence import archive
-from twinned.persistence.archive import DIGEST, HEADER, MODEL, make_header, parse_header
+from twinned.persistence.archive import DIGEST, HEADER, MODEL, JsonObject, make_header, parse_header
 from twinned.persistence.schema import At, verify
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def save(
     archive.write_atomically(path, _to_bytes(model, _key_bytes(key)))
 
 
-def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
+def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEstimator:
     """Load a model saved by `save`, without executing anything in the file.
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of
@@ -105,7 +105,7 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
         return _build_model(members)
 
 
-def read_header(path: str | PathLike[str]) -> dict[str, Any]:
+def read_header(path: str | PathLike[str]) -> JsonObject:
     """Return the header of a model file without building the model.
 
     Returns
@@ -119,7 +119,7 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
 
 def _read(
     path: str | PathLike[str], fault: str, key: bytes | None
-) -> tuple[dict[str, bytes], dict[str, Any]]:
+) -> tuple[dict[str, bytes], JsonObject]:
     """Return the members of a file and its header, after checks of its format and digest."""
     data = Path(path).read_bytes()
     with _any_error_as_integrity_error(f"{path} {fault}"):

@@ -36,6 +36,8 @@ _OLD_FORMAT = (
     "joblib.load and twinned.save with this one"
 )
 
+JsonObject = dict[str, Any]
+
 HEADER = "twinned.json"
 MODEL = "model.json"
 DIGEST = "digest.json"
@@ -115,12 +117,12 @@ def _digest_input(members: Mapping[str, bytes]) -> bytes:
     )
 
 
-def to_json(value: Any) -> bytes:
+def to_json(value: object) -> bytes:
     """Return compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def from_json(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+def from_json(members: Mapping[str, bytes], name: str) -> JsonObject:
     """Return the JSON object of a member."""
     ensure(name in members, f"it has no {name}")
     size = len(members[name])
@@ -154,7 +156,7 @@ def from_npy(content: bytes, name: str) -> np.ndarray:
     return flat.reshape(shape, order="F" if fortran_order else "C")
 
 
-def make_header(model: BaseEstimator) -> dict[str, Any]:
+def make_header(model: BaseEstimator) -> JsonObject:
     """Return the header of a model."""
     n_features, names = feature_attributes(model)
     return {
@@ -168,11 +170,11 @@ def make_header(model: BaseEstimator) -> dict[str, Any]:
     }
 
 
-def parse_header(members: Mapping[str, bytes]) -> dict[str, Any]:
+def parse_header(members: Mapping[str, bytes]) -> JsonObject:
     """Return the header of a file, or raise where it is malformed or of another format."""
     header = from_json(members, HEADER)
-    number: Any = header.get("format_version")
-    is_newer = type(number) is int and number > FORMAT_VERSION
+    number = header.get("format_version")
+    is_newer = isinstance(number, int) and number > FORMAT_VERSION
     advice = "update twinned" if is_newer else _OLD_FORMAT
     fault = f"its format version is {number!r:.60}, not {FORMAT_VERSION}; {advice}"
     ensure(type(number) is int and number == FORMAT_VERSION, fault)
@@ -181,7 +183,7 @@ def parse_header(members: Mapping[str, bytes]) -> dict[str, Any]:
     return header
 
 
-def warn_on_version_mismatch(header: dict[str, Any], path: str) -> None:
+def warn_on_version_mismatch(header: JsonObject, path: str) -> None:
     """Warn where twinned has another version, or scikit-learn another minor version."""
     saved, installed = header["versions"], _versions()
     differing = [

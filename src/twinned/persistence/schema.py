@@ -61,7 +61,7 @@ class At:
     def __truediv__(self, name: str | int) -> "At":
         return At(f"{self.path}/{name}", self.arrays, self.sizes, self.depth)
 
-    def ensure(self, condition: Any, fault: str) -> None:
+    def ensure(self, condition: object, fault: str) -> None:
         """Raise `IntegrityError` with the path and the fault unless the condition is true."""
         if not condition:
             raise IntegrityError(f"{self.path} {fault}")

@@ -10,12 +10,11 @@ node except the root is the child of exactly one node, each path from the root e
 records that scikit-learn reads are built from columns that were verified.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.preprocessing import FunctionTransformer
@@ -50,7 +49,7 @@ _LINEAR = [name for name, kind in KINDS.items() if "intercept_" in kind.fields]
 # --- trees ----------------------------------------------------------------------------------------
 
 
-def read_trees(trees: Sequence[Any]) -> State:
+def read_trees(trees: list[BaseEstimator]) -> State:
     """Return the columns of fitted trees of scikit-learn."""
     states = [tree.tree_.__getstate__() for tree in trees]
     seeds = [tree.random_state if isinstance(tree.random_state, int) else -1 for tree in trees]
@@ -62,7 +61,9 @@ def read_trees(trees: Sequence[Any]) -> State:
     }
 
 
-def build_trees(owner: Any, cls: Any, columns: State, at: At) -> list[Any]:
+def build_trees(
+    owner: BaseEstimator, cls: type[BaseEstimator], columns: State, at: At
+) -> list[BaseEstimator]:
     """Return fitted trees of a class, which share the parameters of their owner."""
     n_features, sizes, values = owner.n_features_in_, columns["n_nodes"], columns["value"]
     depths = check_structure(columns, n_features, at)
@@ -84,7 +85,7 @@ def build_trees(owner: Any, cls: Any, columns: State, at: At) -> list[Any]:
     return trees
 
 
-def read_histogram_trees(model: Any) -> State:
+def read_histogram_trees(model: BaseEstimator) -> State:
     """Return the columns of the trees of histogram gradient boosting."""
     (nodes, _), bitsets = _compat.boosting_trees(model), _compat.boosting_bitsets(model)
     columns = _columns(nodes, _HISTOGRAM_NODES, "histogram_trees")
@@ -177,13 +178,13 @@ def _split(array: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 
 @builder("DecisionTreeRegressor ExtraTreeRegressor")
-def _build_tree(model: Any, state: State, at: At) -> None:
+def _build_tree(model: BaseEstimator, state: State, at: At) -> None:
     (tree,) = build_trees(model, type(model), state["trees"], at)
     model.n_outputs_, model.tree_ = tree.n_outputs_, tree.tree_
 
 
 @builder("RandomForestRegressor ExtraTreesRegressor")
-def _build_forest(model: Any, state: State, at: At) -> None:
+def _build_forest(model: BaseEstimator, state: State, at: At) -> None:
     is_random = type(model).__name__ == "RandomForestRegressor"
     cls = DecisionTreeRegressor if is_random else ExtraTreeRegressor
     model.estimator_, model.estimators_ = cls(), build_trees(model, cls, state["trees"], at)
@@ -191,7 +192,7 @@ def _build_forest(model: Any, state: State, at: At) -> None:
 
 
 @builder("GradientBoostingRegressor")
-def _build_gradient_boosting(model: Any, state: State, at: At) -> None:
+def _build_gradient_boosting(model: BaseEstimator, state: State, at: At) -> None:
     trees, init = build_trees(model, DecisionTreeRegressor, state["trees"], at), state["init_"]
     at.ensure(trees[0].n_outputs_ == 1, "has trees of several outputs")
     at.ensure(init is None or init.n_outputs_ == 1, "starts from several outputs")
@@ -202,7 +203,7 @@ def _build_gradient_boosting(model: Any, state: State, at: At) -> None:
 
 
 @builder("HistGradientBoostingRegressor")
-def _build_histogram_boosting(model: Any, state: State, at: At) -> None:
+def _build_histogram_boosting(model: BaseEstimator, state: State, at: At) -> None:
     flags, categories, table = state["is_categorical_"], state["categories"], None
     at.ensure((flags is None) == (categories is None), "has categories of no feature")
     if flags is not None:
@@ -225,14 +226,14 @@ def _build_histogram_boosting(model: Any, state: State, at: At) -> None:
 
 
 @builder(" ".join(_LINEAR))
-def _build_linear(model: Any, state: State, at: At) -> None:
+def _build_linear(model: BaseEstimator, state: State, at: At) -> None:
     fits = state["coef_"].ndim == 2 or state["intercept_"].size == 1
     at.ensure(fits, "has too many intercepts")
     set_state(model, state)
 
 
 @builder("KNeighborsRegressor")
-def _build_neighbors(model: Any, state: State, at: At) -> None:
+def _build_neighbors(model: BaseEstimator, state: State, at: At) -> None:
     allowed = set(METRICS) - {"learned"}
     at.ensure(
         model.metric in allowed and model.metric_params is None,
@@ -242,7 +243,7 @@ def _build_neighbors(model: Any, state: State, at: At) -> None:
 
 
 @builder("MLPRegressor")
-def _build_perceptron(model: Any, state: State, at: At) -> None:
+def _build_perceptron(model: BaseEstimator, state: State, at: At) -> None:
     coefs, intercepts = state["coefs_"], state["intercepts_"]
     sizes = [layer.shape for layer in coefs]
     at.ensure(sizes and sizes[0][0] == model.n_features_in_, "has other inputs than features")
@@ -254,14 +255,14 @@ def _build_perceptron(model: Any, state: State, at: At) -> None:
 
 
 @builder("DummyRegressor")
-def _build_dummy(model: Any, state: State, at: At) -> None:
+def _build_dummy(model: BaseEstimator, state: State, at: At) -> None:
     model.constant_, model.n_outputs_ = state["constant_"], state["constant_"].shape[1]
 
 
 # --- transformers and compositions ----------------------------------------------------------------
 
 
-def read_categories(encoder: Any) -> list[State]:
+def read_categories(encoder: BaseEstimator) -> list[State]:
     """Return the categories of the features of an encoder, each with the type of its column."""
     return [
         {"dtype": "str" if known.dtype.kind == "U" else known.dtype.name, "values": known.tolist()}
@@ -269,7 +270,9 @@ def read_categories(encoder: Any) -> list[State]:
     ]
 
 
-def _category_table(categories: list[State], model: Any, at: At) -> Any:
+def _category_table(
+    categories: list[State], model: BaseEstimator, at: At
+) -> np.ndarray | pd.DataFrame:
     """Return a table of the features of a model with these values, some of them repeated."""
     columns = [np.array(known["values"], dtype=known["dtype"]) for known in categories]
     length, names = max(map(len, columns)), vars(model).get("feature_names_in_")
@@ -281,14 +284,14 @@ def _category_table(categories: list[State], model: Any, at: At) -> Any:
     return pd.DataFrame(dict(zip(names, series, strict=True)))
 
 
-def _check_categories(encoder: Any, stored: list[State], at: At) -> None:
+def _check_categories(encoder: BaseEstimator, stored: list[State], at: At) -> None:
     """Raise unless an encoder has the stored categories, which are sorted and distinct."""
     same = repr(read_categories(encoder)) == repr(stored)
     at.ensure(same, "has categories that are not sorted and distinct")
 
 
 @builder("OneHotEncoder OrdinalEncoder")
-def _build_encoder(model: Any, state: State, at: At) -> None:
+def _build_encoder(model: BaseEstimator, state: State, at: At) -> None:
     limited = model.min_frequency is not None or model.max_categories is not None
     at.ensure(not limited, "has min_frequency or max_categories, which cannot be stored")
     model.fit(_category_table(state["categories_"], model, at))
@@ -296,14 +299,14 @@ def _build_encoder(model: Any, state: State, at: At) -> None:
 
 
 @builder("SimpleImputer")
-def _build_imputer(model: Any, state: State, at: At) -> None:
+def _build_imputer(model: BaseEstimator, state: State, at: At) -> None:
     at.ensure(not model.add_indicator, "has add_indicator=True, which cannot be stored")
     dtypes = dict.fromkeys(("_fit_dtype", "_fill_dtype"), np.dtype(np.float64))
     set_state(model, {**state, **dtypes, "indicator_": None})
 
 
 @builder("Pipeline")
-def _build_pipeline(model: Any, state: State, at: At) -> None:
+def _build_pipeline(model: BaseEstimator, state: State, at: At) -> None:
     at.ensure(model.memory is None, "has a memory, which cannot be stored")
     model.steps = list(state["steps"].items())
     *before, last = ["transformer" in KINDS[type(step).__name__].options for _, step in model.steps]
@@ -311,7 +314,7 @@ def _build_pipeline(model: Any, state: State, at: At) -> None:
 
 
 @builder("TransformedTargetRegressor")
-def _build_transformed_target(model: Any, state: State, at: At) -> None:
+def _build_transformed_target(model: BaseEstimator, state: State, at: At) -> None:
     set_state(model, state)
     if model.transformer_ is None:
         at.ensure((model.func is None) == (model.inverse_func is None), "has one function of two")
@@ -323,16 +326,16 @@ def _build_transformed_target(model: Any, state: State, at: At) -> None:
 # --- what is read from models, where it is not their attributes -----------------------------------
 
 
-def _read_ensemble(model: Any) -> State:
+def _read_ensemble(model: BaseEstimator) -> State:
     members, init = vars(model).get("estimators_", [model]), vars(model).get("init_")
-    return {"trees": read_trees(np.ravel(members)), "init_": None if init == "zero" else init}
+    return {"trees": read_trees([*np.ravel(members)]), "init_": None if init == "zero" else init}
 
 
-def _read_linear(model: Any) -> State:
+def _read_linear(model: BaseEstimator) -> State:
     return {"coef_": model.coef_, "intercept_": np.asarray(model.intercept_, dtype=float)}
 
 
-def _read_histogram_boosting(model: Any) -> State:
+def _read_histogram_boosting(model: BaseEstimator) -> State:
     encoder, (_, baseline) = _compat.boosting_encoder(model), _compat.boosting_trees(model)
     return {
         "baseline": np.reshape(baseline, (1, 1)),
@@ -342,7 +345,7 @@ def _read_histogram_boosting(model: Any) -> State:
     }
 
 
-def _read_transformed_target(model: Any) -> State:
+def _read_transformed_target(model: BaseEstimator) -> State:
     return {**vars(model), "transformer_": model.transformer and model.transformer_}
 
 

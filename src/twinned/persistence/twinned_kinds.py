@@ -1,8 +1,7 @@
 """Kinds of the estimators of twinned: twins, networks, Gaussian processes and blends."""
 
-from typing import Any
-
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.features import FeaturePreparation
@@ -30,7 +29,7 @@ def _build_table(parts: State, at: At) -> TableSchema:
     return table
 
 
-def _build_twin(twin: Any, state: State, at: At) -> None:
+def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
     """Set the attributes, after checks of the anchors by the table and the tags of the twin."""
     table, X, weights = state["_schema"], state["anchors_X_"], state["anchor_weights_"]
     at.ensure(len(X) * table.n_encoded <= _MAX_ENCODED, "has too many indicators")
@@ -63,7 +62,7 @@ def _check_error_scale(parts: State, at: At) -> None:
 
 
 @builder("TwinRegressor")
-def _build_sklearn_twin(twin: Any, state: State, at: At) -> None:
+def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     base, selected = state["estimator_"], state["selected_features_"]
     same = twin.estimator is None or type(twin.estimator) is type(base)
     at.ensure(same, "has another base estimator than its parameter")
@@ -86,7 +85,7 @@ def _build_sklearn_twin(twin: Any, state: State, at: At) -> None:
 
 
 @builder("NeuralRegressor TwinNeuralRegressor")
-def _build_networks(model: Any, state: State, at: At) -> None:
+def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
     table, shape = _build_table(state["_schema"], at), state["_shape"]
     at.bind("numeric", len(table.numeric))
     at.bind("output", shape["n_outputs"])
@@ -128,7 +127,7 @@ def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]
 
 
 @builder("GPRegressor")
-def _build_process(model: Any, state: State, at: At) -> None:
+def _build_process(model: BaseEstimator, state: State, at: At) -> None:
     process, n_rows = GaussianProcess(**state["process_"]), at.sizes["row"]
     at.ensure(n_rows <= _MAX_PROCESS_ROWS, f"has {n_rows:,} rows, more than {_MAX_PROCESS_ROWS:,}")
     at.ensure(at.sizes["output"] == 1 or not process.single_output, "has several outputs")
@@ -136,7 +135,7 @@ def _build_process(model: Any, state: State, at: At) -> None:
 
 
 @builder("AutoTwinRegressor")
-def _build_blend(model: Any, state: State, at: At) -> None:
+def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
     members, y, table = state["members_"], state["anchors_y_"], _build_table(state["_schema"], at)
     at.bind("member", len(members))
     at.bind("row", int((state["anchor_rows_"] >= 0).sum()))
@@ -172,7 +171,7 @@ def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePrepa
     return built
 
 
-def _read_twin(twin: Any) -> State:
+def _read_twin(twin: BaseEstimator) -> State:
     """Return the attributes, with the type of pairs by its name and preparations by the schema."""
     state = twin._state_to_save()
     names, preparations = RECORDS["preparation"], state.get("_preparations", ())

@@ -34,8 +34,8 @@ _DTYPES = ("float64", "float32", "int64", "int32", "bool")
 
 # How the state of a class is read from a model, and how a model is built from it: it has its
 # parameters and features already, and the state is verified. By default, values are attributes.
-READ: dict[str, Callable[[Any], State]] = {}
-BUILD: dict[str, Callable[[Any, State, At], None]] = {}
+READ: dict[str, Callable[[BaseEstimator], State]] = {}
+BUILD: dict[str, Callable[[BaseEstimator, State, At], None]] = {}
 
 
 def builder(names: str) -> Callable[[Any], Any]:
@@ -43,7 +43,7 @@ def builder(names: str) -> Callable[[Any], Any]:
     return lambda function: BUILD.update(dict.fromkeys(names.split(), function)) or function
 
 
-def get_state(model: Any) -> State:
+def get_state(model: BaseEstimator) -> State:
     """Return the state of a fitted estimator: the attributes that the schema names for its class.
 
     Those that it does not have are None.
@@ -53,7 +53,7 @@ def get_state(model: Any) -> State:
     return {key: attributes.get(key) for key in KINDS[name].fields}
 
 
-def set_state(model: Any, state: State) -> None:
+def set_state(model: BaseEstimator, state: State) -> None:
     """Set the attributes of an estimator, except those that may not exist and do not.
 
     An array without an axis is set as a scalar.
@@ -105,7 +105,7 @@ def _refusal(at: At, value: Any, fault: str, library: str = "skops.io") -> str:
     return f"{at.label}=<{name}> {fault}; store the model with {library}.dump instead"
 
 
-def _encode_estimator(model: Any, at: At, fitted: bool) -> Json:
+def _encode_estimator(model: BaseEstimator, at: At, fitted: bool) -> Json:
     encoded = {}
     if fitted:
         attributes = vars(model)
@@ -146,7 +146,7 @@ def decode(value: Json, at: At, *, fitted: bool) -> Any:
     raise IntegrityError(f"{at.path} has no array, or is of an unknown kind")
 
 
-def _decode_part(name: str, value: Json, at: At) -> Any:
+def _decode_part(name: str, value: Json, at: At) -> BaseEstimator:
     """Return a fitted estimator, with the axes of its arrays apart from those of its owner."""
     at = dataclasses.replace(at, sizes={}, depth=at.depth + 1)
     at.ensure(at.depth <= _MAX_DEPTH, f"is more than {_MAX_DEPTH} parts deep")
@@ -167,7 +167,7 @@ def _decode_part(name: str, value: Json, at: At) -> Any:
     return model
 
 
-def _decode_estimator(name: str, params: Json, at: At) -> Any:
+def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     """Return an unfitted estimator with these parameters, validated by itself."""
     cls = find_class(name)
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
