@@ -7,8 +7,10 @@ separate them. Few extra trees also use rows that agree in a part of the feature
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -42,64 +44,8 @@ class Code(NamedTuple):
     about: str
 
 
-_CODE_TABLE = """\
-TW101 warning Duplicate rows
-If a copy of a held-out row is in the training rows, its error does not hold for new rows.
-
-TW102 warning Nearly equal rows
-If a nearly equal row of a held-out row is in the training rows, its error is too low for new rows,
-which have no such copy.
-
-TW103 note Replicates and the noise floor
-A model predicts the same value for rows with equal features, so their differences remain in its
-error.
-
-TW104 warning Suspected groups of rows
-Rows of one sample, batch or day resemble each other. If folds separate them, errors hold for new
-rows of known groups, not for new groups.
-
-TW201 warning Feature that nearly equals the target
-A feature computed from the target makes all errors small, and is not known for new rows.
-
-TW202 warning Row counter among the features
-A row number has no meaning for new rows, but a model may use it.
-
-TW203 warning Two features that give the target
-A price per area and an area, for example, give the price. Errors are then small, but one of them is
-not known for new rows.
-
-TW301 note Rounded target
-Rounding to steps of width s adds an error of s / √12, whatever the model.
-
-TW302 note Bounded target
-Values at a limit are often not exact: the true ones lie beyond it.
-
-TW303 warning Few rows
-With few rows, chance decides between models of similar errors.
-
-TW304 note Skewed target
-Errors of a target that spans orders of magnitude grow with its values; those of its logarithm,
-whose differences are ratios, often do not.
-
-TW305 warning Row that dominates the error
-One wrong value can decide which model is recommended, and hides how accurate it is for the other
-rows.
-
-TW401 warning New rows outside of the training rows
-Errors and intervals are those of rows like the training rows.
-"""
-
-
-def _read_codes() -> dict[str, Code]:
-    codes = {}
-    for entry in _CODE_TABLE.split("\n\n"):
-        head, *about = entry.splitlines()
-        name, level, title = head.split(" ", 2)
-        codes[name] = Code(level, title, " ".join(about))
-    return codes
-
-
-CODES = _read_codes()
+_TEXT = files("twinned.diagnostics").joinpath("codes.toml").read_text("utf-8")
+CODES = {name: Code(**entry) for name, entry in tomllib.loads(_TEXT).items()}
 
 
 @dataclass(frozen=True)

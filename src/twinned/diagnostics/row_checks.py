@@ -32,8 +32,8 @@ _LEAST_DEGREES = 5  # of freedom of a noise floor
 _COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
 _LEAST_ROWS, _LEAST_GROUPS = 40, 10
 # The least share of rows in groups, and ratio of errors with groups held out together and apart.
-_LEAST_NEAR, _LEAST_RATIO_NEAR = 0.03, 1.05  # of nearly equal rows
-_LEAST_PARTLY, _LEAST_RATIO_PARTLY = 0.1, 1.1  # of rows that agree in many features
+_NEAR_LIMITS = 0.03, 1.05  # of nearly equal rows
+_PARTLY_LIMITS = 0.1, 1.1  # of rows that agree in many features
 _GAP = 0.05  # nearest rows are nearly equal if they are so much nearer than the next one
 _MAX_NEAR = 9  # rows that are nearly equal to one
 _SURPRISE = 3.0  # beyond twice the logarithm of the number of rows
@@ -87,7 +87,7 @@ def _effect_of_copies(sample: CheckedTable) -> str:
     if groups.max() + 1 == sample.n_rows or groups.max() < 9:
         return ""
     random, together, _ = held_out_together(sample, groups)
-    if random * _LEAST_RATIO_NEAR > together:
+    if random * _NEAR_LIMITS[1] > together:
         return ""
     return f" Random folds make the error look {format_percent(1 - random / together)} lower."
 
@@ -144,7 +144,7 @@ def _nearly_equal_rows(sample: CheckedTable) -> Iterator[Finding]:
     Pairs are reported as nearly equal rows, and larger sets as groups.
     """
     groups = near_groups(sample)
-    numbers, errors = _effect_of_groups(sample, groups, _LEAST_NEAR, _LEAST_RATIO_NEAR)
+    numbers, errors = _effect_of_groups(sample, groups, _NEAR_LIMITS)
     if not numbers:
         return
     share, mean_size = format_percent(numbers["share"]), _mean_size(groups)
@@ -164,8 +164,7 @@ def _nearly_equal_rows(sample: CheckedTable) -> Iterator[Finding]:
 def _partly_equal_rows(sample: CheckedTable) -> Iterator[Finding]:
     """Find rows that agree in more features than happens by chance."""
     groups = partly_equal_groups(sample.matrix)
-    limits = _LEAST_PARTLY, _LEAST_RATIO_PARTLY
-    numbers, errors = _effect_of_groups(sample, groups, *limits, trees=True)
+    numbers, errors = _effect_of_groups(sample, groups, _PARTLY_LIMITS, trees=True)
     if numbers:
         yield Finding(
             "TW104",
@@ -178,17 +177,14 @@ def _partly_equal_rows(sample: CheckedTable) -> Iterator[Finding]:
 
 
 def _effect_of_groups(
-    sample: CheckedTable,
-    groups: Indices,
-    least_share: float,
-    least_ratio: float,
-    *,
-    trees: bool = False,
+    sample: CheckedTable, groups: Indices, limits: tuple[float, float], *, trees: bool = False
 ) -> tuple[Numbers, str]:
     """Errors with random folds and with groups held out together, and both in words.
 
-    There are none where few rows are in groups, or where the errors are about as large.
+    There are none where few rows are in groups, or where the errors are about as large: `limits`
+    are the least share of rows and the least ratio of errors.
     """
+    least_share, least_ratio = limits
     counts = np.bincount(groups)
     n_near = int(counts[counts > 1].sum())
     share = n_near / sample.n_rows
