@@ -107,7 +107,7 @@ def set_boosting_loss(estimator: Any) -> None:
     estimator._loss = estimator._get_loss(sample_weight=None)
 
 
-def check_parameters(estimator: Any) -> None:
+def validate_parameters(estimator: Any) -> None:
     """Raise where scikit-learn's own validation refuses a parameter."""
     if hasattr(estimator, "_parameter_constraints"):
         estimator._validate_params()

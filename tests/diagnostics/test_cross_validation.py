@@ -70,6 +70,3 @@ def test_only_unknown_categories_are_silent(tree_twin):
         assert np.isfinite(cross_validate_twin(X, y, tree_twin).held_out).all()
     with pytest.warns(ConvergenceWarning, match="not converged"):
         assert cross_validate_twin(X, y, TwinRegressor(UnconvergedTree(random_state=0))).twins
-
-
-# --- threads ----------------------------------------------------------------------------------

@@ -88,9 +88,9 @@ def _read_records() -> dict[str, Dataset]:
     return records
 
 
-_BY_KEY = _read_records()
+RECORDS = _read_records()
 
-KEYS = tuple(_BY_KEY)
+KEYS = tuple(RECORDS)
 """The keys of the nine data sets."""
 
 
@@ -125,9 +125,9 @@ def info(key: str) -> Dataset:
         )
     upper = key.upper()
     upper = _ALIASES.get(upper, upper)
-    if upper not in _BY_KEY:
+    if upper not in RECORDS:
         raise ValueError(f"{key!r} is not a data set; the keys are {_key_list()}.")
-    return _BY_KEY[upper]
+    return RECORDS[upper]
 
 
 def _key_list() -> str:

@@ -103,7 +103,7 @@ def check_data(
     sample = table.sample()
     findings = [
         *check_leaks(sample),
-        *check_pairs(sample),
+        *check_feature_pairs(sample),
         *check_counters(table),
         *check_duplicates(table),
         *(check_groups(table.merged().sample()) if groups is None else ()),
@@ -144,7 +144,7 @@ def check_leaks(sample: CheckedTable) -> Iterator[Finding]:
     )
 
 
-def check_pairs(sample: CheckedTable) -> Iterator[Finding]:
+def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
     """Find two numeric features whose product, ratio, sum or difference nearly is the target.
 
     A single feature that reveals the target is a finding of its own, and not one of a pair.

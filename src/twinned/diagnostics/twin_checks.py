@@ -180,7 +180,7 @@ def neighbor_curve(
             for means, queries in zip(at_k, rows, strict=True)
         ]
     )
-    chosen = choose_without_own_fold(errors)
+    chosen = np.argmin(errors.sum(axis=0) - errors, axis=1)  # of each fold, by the other folds
     nested = np.concatenate([means[k] for means, k in zip(at_k, chosen, strict=True)])
     with_all = np.concatenate([means[-1] for means in at_k])
     every = np.concatenate(rows)
@@ -203,17 +203,6 @@ def _means_of_first(estimates: Floats, sizes: list[int]) -> list[Floats]:
     """(query,) means of the first estimates of (query, anchor), for each of these sizes."""
     totals = np.cumsum(estimates, axis=1)
     return [totals[:, size - 1] / size for size in sizes]
-
-
-def choose_without_own_fold(errors: Floats) -> Indices:
-    """Return for each fold the setting of lowest mean error in the other folds.
-
-    `errors` is (fold, setting), with at least two folds.
-
-    >>> choose_without_own_fold(np.array([[1.0, 0.0], [1.0, 9.0], [1.0, 9.0]]))
-    array([0, 0, 0])
-    """
-    return np.argmin(errors.sum(axis=0) - errors, axis=1)
 
 
 def multiplier_check(

@@ -133,7 +133,7 @@ def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     fault = f"{type(model).__name__} cannot be saved"
     try:
-        description = _import_kinds().encode(model, At("model", arrays), fitted=True)
+        description = _import_kinds().encode_value(model, At("model", arrays), fitted=True)
     except TypeError as error:
         raise TypeError(f"{fault}: {_first_line(error)}.") from None
     members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
@@ -152,7 +152,7 @@ def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of parameters that were used in `fit`
         description = archive.from_json(members, MODEL)
-        model: BaseEstimator = _import_kinds().decode(description, at, fitted=True)
+        model: BaseEstimator = _import_kinds().decode_value(description, at, fitted=True)
     verify(model, "part regressor", at)
     unused = min(arrays, default="")
     archive.ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")

@@ -49,7 +49,7 @@ _LINEAR = [name for name, kind in KINDS.items() if "intercept_" in kind.fields]
 # --- trees ----------------------------------------------------------------------------------------
 
 
-def read_trees(trees: list[BaseEstimator]) -> State:
+def tree_columns(trees: list[BaseEstimator]) -> State:
     """Return the columns of fitted trees of scikit-learn."""
     states = [tree.tree_.__getstate__() for tree in trees]
     seeds = [tree.random_state if isinstance(tree.random_state, int) else -1 for tree in trees]
@@ -85,7 +85,7 @@ def build_trees(
     return trees
 
 
-def read_histogram_trees(model: BaseEstimator) -> State:
+def histogram_tree_columns(model: BaseEstimator) -> State:
     """Return the columns of the trees of histogram gradient boosting."""
     (nodes, _), bitsets = _compat.boosting_trees(model), _compat.boosting_bitsets(model)
     columns = _columns(nodes, _HISTOGRAM_NODES, "histogram_trees")
@@ -328,7 +328,7 @@ def _build_transformed_target(model: BaseEstimator, state: State, at: At) -> Non
 
 def _read_ensemble(model: BaseEstimator) -> State:
     members, init = vars(model).get("estimators_", [model]), vars(model).get("init_")
-    return {"trees": read_trees([*np.ravel(members)]), "init_": None if init == "zero" else init}
+    return {"trees": tree_columns([*np.ravel(members)]), "init_": None if init == "zero" else init}
 
 
 def _read_linear(model: BaseEstimator) -> State:
@@ -341,7 +341,7 @@ def _read_histogram_boosting(model: BaseEstimator) -> State:
         "baseline": np.reshape(baseline, (1, 1)),
         "is_categorical_": model.is_categorical_,
         "categories": encoder and read_categories(encoder),
-        "trees": read_histogram_trees(model),
+        "trees": histogram_tree_columns(model),
     }
 
 

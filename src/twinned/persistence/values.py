@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 from sklearn.base import BaseEstimator
 
-from twinned._compat import check_parameters
+from twinned._compat import validate_parameters
 from twinned.exceptions import IntegrityError
 from twinned.persistence.archive import ARRAY_TYPES
 from twinned.persistence.schema import KINDS, At, verify, verify_fields
@@ -69,7 +69,7 @@ def find_class(name: str) -> Any:
     return vars(import_module(KINDS[name].module))[name] if name in KINDS else None
 
 
-def encode(value: Any, at: At, *, fitted: bool) -> Json:
+def encode_value(value: Any, at: At, *, fitted: bool) -> Json:
     """Return the JSON of a value; `fitted` where estimators in it have a state."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -78,10 +78,10 @@ def encode(value: Any, at: At, *, fitted: bool) -> Json:
     if dataclasses.is_dataclass(value):
         value = {field.name: vars(value)[field.name] for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
-        items = [encode(item, at / i, fitted=fitted) for i, item in enumerate(value)]
+        items = [encode_value(item, at / i, fitted=fitted) for i, item in enumerate(value)]
         return {"tuple": items} if isinstance(value, tuple) else items
     if isinstance(value, dict) and all(isinstance(key, str) and "/" not in key for key in value):
-        return {"dict": {k: encode(item, at / k, fitted=fitted) for k, item in value.items()}}
+        return {"dict": {k: encode_value(item, at / k, fitted=fitted) for k, item in value.items()}}
     if isinstance(value, np.ndarray) and value.dtype.str in ARRAY_TYPES:
         at.arrays[at.path] = value
         return {"array": True}
@@ -114,25 +114,25 @@ def _encode_estimator(model: BaseEstimator, at: At, fitted: bool) -> Json:
             raise TypeError(f"{at.label} has set_output, which is not stored; remove it")
         names = attributes.get("feature_names_in_")
         encoded = {
-            "state": encode(get_state(model), at, fitted=True),
-            "n_features": encode(attributes.get("n_features_in_"), at, fitted=False),
+            "state": encode_value(get_state(model), at, fitted=True),
+            "n_features": encode_value(attributes.get("n_features_in_"), at, fitted=False),
             "names": None if names is None else [str(name) for name in names],
         }
-    parameters = encode(model.get_params(deep=False), at / "params", fitted=False)
+    parameters = encode_value(model.get_params(deep=False), at / "params", fitted=False)
     return {"class": type(model).__name__, "params": parameters, **encoded}
 
 
-def decode(value: Json, at: At, *, fitted: bool) -> Any:
-    """Return the value of JSON that `encode` returned; parts are verified and built."""
+def decode_value(value: Json, at: At, *, fitted: bool) -> Any:
+    """Return the value of JSON that `encode_value` returned; parts are verified and built."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
-        return [decode(item, at / i, fitted=fitted) for i, item in enumerate(value)]
+        return [decode_value(item, at / i, fitted=fitted) for i, item in enumerate(value)]
     match [*value.items()]:
         case [("tuple", list(items))]:
-            return tuple(decode(items, at, fitted=fitted))
+            return tuple(decode_value(items, at, fitted=fitted))
         case [("dict", dict(items))]:
-            return {key: decode(item, at / key, fitted=fitted) for key, item in items.items()}
+            return {key: decode_value(item, at / key, fitted=fitted) for key, item in items.items()}
         case [("array", True)] if at.path in at.arrays:
             return at.arrays.pop(at.path)
         case [("ufunc", str(name))] if name in _UFUNCS:
@@ -159,7 +159,7 @@ def _decode_part(name: str, value: Json, at: At) -> BaseEstimator:
         verify(names, "list:feature text", at / "names")
         at.ensure(len(set(names)) == len(names), "has a feature name twice")
         model.feature_names_in_ = np.array(names, dtype=object)
-    state = decode(value["state"], at, fitted=True)
+    state = decode_value(value["state"], at, fitted=True)
     verify_fields(state, kind.fields, at)
     BUILD.get(name, lambda model, state, at: set_state(model, state))(model, state, at)
     if names is not None:
@@ -171,7 +171,7 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     """Return an unfitted estimator with these parameters, validated by itself."""
     cls = find_class(name)
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
-    values = decode(params, at / "params", fitted=False)
+    values = decode_value(params, at / "params", fitted=False)
     has_all = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
     at.ensure(has_all, f"has parameters that {name} does not have")
     at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
@@ -179,7 +179,7 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
         verify(n_jobs, "int", at / "n_jobs")
         values["n_jobs"] = max(-1, min(n_jobs, os.cpu_count() or 1)) or None
     model = cls(**values)
-    check_parameters(model)
+    validate_parameters(model)
     if hasattr(cls, "_check_parameters"):
         model._check_parameters()
     return model
