@@ -120,7 +120,7 @@ def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]
         shapes[f"bias_{layer}"] = (size,)
         if layer:
             shapes[f"weight_{layer}"] = (sizes[layer - 1], size)
-    return {name: (n_members, *own) for name, own in shapes.items()}
+    return {name: (n_members, *of_member) for name, of_member in shapes.items()}
 
 
 # --- Gaussian processes and blends ----------------------------------------------------------------
