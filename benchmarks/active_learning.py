@@ -51,7 +51,7 @@ def choose(kind, choice, model, X, n, rng):
     if choice == "random":
         return rng.permutation(len(X))[:n]
     if kind == "twin":
-        strategy, _, no_diversity = choice.partition(", ")
+        strategy, _, no_diversity = choice.replace("spread", "uncertainty").partition(", ")
         diversity = 0.0 if no_diversity else 1.0
         return query(model, X, n, strategy=strategy, diversity=diversity, random_state=rng)
     if kind == "forest":

@@ -30,7 +30,7 @@ from paper import harness
 from paper.data import rmse, training_and_test_rows
 from twinned import AutoTwinRegressor, TwinNeuralRegressor, TwinRegressor
 from twinned.datasets import KEYS
-from twinned.models.censoring import TargetBounds
+from twinned.rows.training import TargetBounds
 
 SIDES = ("below", "above", "both")
 SHARES = (0.2, 0.4)

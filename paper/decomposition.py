@@ -23,7 +23,7 @@ from paper.member_predictions import FittedTwin, plain_predictions
 from paper.networks import fit_all, make_network, quick_training
 from paper.records import Trial
 from twinned.datasets import make_rcl, make_tf, make_wsb
-from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
+from twinned.diagnostics.twin_checks import bias_variance_covariance
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 VARIANTS = ("as_published", "modern")

@@ -97,5 +97,5 @@ def commands_built_once():
 def without_catboost():
     """Diagnose as if CatBoost were not installed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("twinned.diagnostics.member_checks.find_spec", lambda name: None)
+        patch.setattr("twinned.diagnostics.blend_checks.find_spec", lambda name: None)
         yield

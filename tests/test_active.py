@@ -1,4 +1,4 @@
-"""Active learning: scores against slow versions, batches, and loops of scikit-activeml."""
+"""Active learning: scores against slow versions, and batches."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,6 @@ from twinned import (
     NeuralTraining,
     SemiSupervisedTwinRegressor,
     TwinNeuralRegressor,
-    TwinQuery,
     TwinRegressor,
     query,
 )
@@ -44,14 +43,6 @@ def test_each_strategy_selects_different_rows_reproducibly(strategy, diversity):
     # the first rows do not depend on n
     fewer = query(twin, X[POOL], 3, strategy=strategy, diversity=diversity, random_state=3)
     np.testing.assert_array_equal(rows[:3], fewer)
-
-
-def test_spread_is_an_alias_of_uncertainty():
-    twin = fitted()
-    expected = query(twin, X[POOL], 5, strategy="uncertainty")
-    np.testing.assert_array_equal(query(twin, X[POOL], 5), expected)  # the default
-    np.testing.assert_array_equal(query(twin, X[POOL], 5, strategy="spread"), expected)
-    assert TwinQuery().strategy == "uncertainty"
 
 
 def test_without_diversity_the_largest_scores_are_selected():
@@ -170,51 +161,6 @@ def test_queries_are_better_than_random_on_a_formula():
     assert ours < random
 
 
-class TestScikitActiveml:
-    @pytest.fixture
-    def skactiveml(self):
-        return pytest.importorskip(
-            "skactiveml", reason="scikit-activeml is not installed: it is in the extra `test`"
-        )
-
-    @pytest.mark.parametrize("ours", [True, False])
-    def test_a_loop_of_scikit_activeml_runs(self, skactiveml, ours):
-        from skactiveml.pool import GreedySamplingTarget
-        from skactiveml.regressor import SklearnRegressor
-
-        regressor = SklearnRegressor(TwinRegressor(DecisionTreeRegressor(random_state=0)))
-        strategy = TwinQuery(random_state=0) if ours else GreedySamplingTarget(random_state=0)
-        known = np.full(60, np.nan)
-        known[:10] = y[:10]
-        for _ in range(4):
-            rows = strategy.query(X=X, y=known, reg=regressor, fit_reg=True, batch_size=3)
-            assert np.isnan(known[rows]).all()
-            known[rows] = y[rows]
-        assert np.sum(~np.isnan(known)) == 22
-        regressor.fit(X, known)
-        again = TwinQuery(random_state=0).query(X, known, regressor, fit_reg=False)
-        assert np.isnan(known[again]).all()
-
-    def test_a_strategy_of_scikit_activeml_can_use_the_standard_deviation(self, skactiveml):
-        from skactiveml.pool import KLDivergenceMaximization
-        from skactiveml.regressor import SklearnNormalRegressor
-
-        regressor = SklearnNormalRegressor(TwinRegressor(DecisionTreeRegressor(random_state=0)))
-        known = np.where(np.arange(60) < 10, y, np.nan)
-        strategy = KLDivergenceMaximization(random_state=0)
-        rows = strategy.query(X=X, y=known, reg=regressor, candidates=np.arange(10, 14))
-        assert 10 <= rows[0] < 14
-
-
-def test_a_semi_supervised_twin_is_fitted_to_the_unlabelled_rows(monkeypatch):
-    models = []
-    monkeypatch.setattr("twinned.active.query", lambda model, *_, **__: models.append(model) or [0])
-    known = np.where(np.arange(60) < 20, y, np.nan)
-    semi = SemiSupervisedTwinRegressor(TwinRegressor(DecisionTreeRegressor(max_depth=3)))
-    TwinQuery().query(X, known, semi)
-    assert models[0].n_unlabelled_ == 40
-
-
 def test_a_column_without_values_adds_no_distance():
     pool = np.array([[np.nan, 3.0], [np.nan, 9.0]])
     assert list(select_batch(np.ones(2), pool, np.array([[np.nan, 0.0]]), 2, 1.0)) == [1, 0]
@@ -229,23 +175,6 @@ def test_a_batch_equals_a_slow_greedy_selection(rng):
         gaps = [np.linalg.norm((row - used) / scale, axis=1).min() for row in pool]
         expected.append(int(np.argmax(score * np.array(gaps))))
     np.testing.assert_array_equal(select_batch(score, pool, known, 9, 1.0), expected)
-
-
-@pytest.mark.parametrize(
-    ("candidates", "message"),
-    [([], "There is no candidate"), ([999], "0 to 59"), ([40, 40], "different rows")],
-)
-def test_invalid_candidates_are_refused(candidates, message):
-    known = np.where(np.arange(60) < 20, y, np.nan)
-    with pytest.raises(ValueError, match=message):
-        TwinQuery().query(X, known, TwinRegressor(Ridge()), candidates=candidates)
-
-
-def test_candidates_and_regressor_of_the_wrong_type_are_refused():
-    with pytest.raises(ValueError, match="candidates must be rows"):
-        TwinQuery().query(X, y, TwinRegressor(Ridge()), candidates=[[0.5, 0.2]])
-    with pytest.raises(TypeError, match="reg must be a twin"):
-        TwinQuery().query(X, np.where(np.arange(60) < 9, y, np.nan), Ridge())
 
 
 def test_the_learned_metric_ignores_irrelevant_features(rng):
@@ -265,15 +194,6 @@ def test_pending_rows_count_as_selected():
     rows = query(twin, X[POOL], 3, metric="learned")
     after = query(twin, X[POOL], 1, metric="learned", pending=X[POOL][rows[:2]])
     assert after.tolist() == [rows[2]]
-
-
-def test_twin_query_finds_the_smallest_value():
-    labels = np.where(np.arange(60) < 25, y, np.nan)
-    found = TwinQuery("improvement", maximize=False, random_state=0).query(
-        X, labels, TwinRegressor(DecisionTreeRegressor(max_depth=6, random_state=0)), batch_size=3
-    )
-    expected = query(fitted(), X[POOL], 3, strategy="improvement", maximize=False, random_state=0)
-    np.testing.assert_array_equal(found, 25 + expected)
 
 
 @pytest.mark.parametrize("strategy", ["improvement", "uncertainty"])

@@ -37,7 +37,13 @@ def price(houses):
 
 def test_kinds_are_read_from_dtypes(houses, price):
     twin = TwinRegressor(Ridge()).fit(houses, price)
-    assert twin._schema.kinds == ["numeric", "categorical", "ordinal", "numeric", "numeric"]
+    assert twin.fitted_.anchors.schema.kinds == [
+        "numeric",
+        "categorical",
+        "ordinal",
+        "numeric",
+        "numeric",
+    ]
     # first and second: 4 numeric features + 3 indicators; one difference per feature
     assert twin.estimator_.n_features_in_ == 2 * (4 + 3) + 5
     assert list(twin.feature_names_in_) == list(houses.columns)
@@ -127,7 +133,7 @@ def test_plain_strings_are_categories(houses, price, kind):
     if kind == "polars":
         text = pl.DataFrame({"area": text["area"].to_list(), "wall": text["wall"].to_list()})
     twin = TwinRegressor(Ridge()).fit(text, price)
-    assert twin._schema.kinds == ["numeric", "categorical"]
+    assert twin.fitted_.anchors.schema.kinds == ["numeric", "categorical"]
     np.testing.assert_array_equal(twin.predict(text), by_dtype)
 
 
@@ -200,7 +206,7 @@ def test_added_anchors_add_new_categories(houses, price):
         warnings.simplefilter("error", UnknownCategoryWarning)
         richer.predict(new)
     assert len(richer.anchors_X_) == 45
-    assert twin._schema.categories[1] == ["brick", "clay", "wood"]
+    assert twin.fitted_.anchors.schema.categories[1] == ["brick", "clay", "wood"]
 
 
 def test_unknown_level_raises(houses, price):

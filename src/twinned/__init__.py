@@ -38,7 +38,6 @@ _MODULES = {
     "ComparablesDisplay": "displays",
     "AnchorCurveDisplay": "displays",
     "query": "active",
-    "TwinQuery": "active",
     "save": "persistence",
     "load": "persistence",
     "thin": "export.thinning",

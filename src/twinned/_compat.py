@@ -68,6 +68,60 @@ def neighbor_rows(estimator):
     return estimator._fit_X, estimator._y
 
 
+def boosting_bitsets(estimator):
+    """Of each tree of a `HistGradientBoostingRegressor`, (split, 8): categories that go left."""
+    return [tree.raw_left_cat_bitsets for iteration in estimator._predictors for tree in iteration]
+
+
+def boosting_encoder(estimator):
+    """The fitted encoder of the categories of a `HistGradientBoostingRegressor`, or None."""
+    preprocessor = estimator._preprocessor
+    return preprocessor and preprocessor.named_transformers_["encoder"]
+
+
+def set_boosting_categories(estimator, table):
+    """Fit the encoder of a `HistGradientBoostingRegressor` to a table with all categories.
+
+    `table` is None without categorical features. Returns (feature of the trees,): whether it is
+    categorical.
+    """
+    import numpy as np
+    from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
+
+    categorical = np.zeros(estimator.n_features_in_, dtype=bool)
+    thresholds = [np.empty(0)] * estimator.n_features_in_
+    estimator.is_categorical_ = estimator._preprocessor = None
+    estimator._is_categorical_remapped = None
+    if table is not None:
+        _, known = estimator._preprocess_X(table, reset=True)
+        # thresholds of numeric features are used in `fit` only
+        thresholds = [np.empty(0) if values is None else values for values in known]
+        categorical = estimator._is_categorical_remapped
+    bins = estimator._bin_mapper = _BinMapper(n_bins=estimator.max_bins + 1)
+    bins.bin_thresholds_, bins.is_categorical_ = thresholds, categorical.astype(np.uint8)
+    bins.missing_values_bin_idx_ = bins.n_bins - 1
+    return categorical
+
+
+def set_boosting_trees(estimator, predictors, baseline):
+    """Give a `HistGradientBoostingRegressor` its trees and the value that it starts from."""
+    estimator._predictors = [[predictor] for predictor in predictors]
+    estimator._baseline_prediction = baseline
+    set_boosting_loss(estimator)
+
+
+def set_boosting_loss(estimator):
+    """Set the loss of a gradient boosting regressor by its parameters."""
+    estimator.n_trees_per_iteration_ = 1
+    estimator._loss = estimator._get_loss(sample_weight=None)
+
+
+def validate_parameters(estimator):
+    """Raise where scikit-learn's own validation refuses a parameter."""
+    if hasattr(estimator, "_parameter_constraints"):
+        estimator._validate_params()
+
+
 class BoostingCategories(NamedTuple):
     """How a `HistGradientBoostingRegressor` splits by categories."""
 
@@ -85,13 +139,13 @@ def boosting_categories(estimator):
     categories = []
     if estimator.is_categorical_ is not None:
         is_categorical = np.asarray(estimator.is_categorical_)
-        categories = estimator._preprocessor.named_transformers_["encoder"].categories_
+        categories = boosting_encoder(estimator).categories_
     first, others = np.flatnonzero(is_categorical), np.flatnonzero(~is_categorical)
     without_missing = [column[column == column] for column in categories]
     return BoostingCategories(
         np.concatenate([first, others]),
         dict(zip(first.tolist(), without_missing, strict=True)),
-        [tree.raw_left_cat_bitsets for iteration in estimator._predictors for tree in iteration],
+        boosting_bitsets(estimator),
     )
 
 

@@ -3,27 +3,34 @@
 To learn a function, a score rates the use of a label at each point of a pool. A batch is selected
 greedily: the next point has the largest score × gap ** diversity, where the gap is the distance to
 the nearest point that is labelled or already selected. This avoids batches of nearly identical
-points. To find the best point, `twinned.estimators.acquisition` selects by joint samples instead.
+points.
+
+To find the best point, expected improvement is computed exactly for a single row. A batch is
+selected greedily by joint samples: the next row is the one that improves most on the best value of
+each sample, which is the best known one or that of a row that is pending or already selected.
+Thompson sampling selects the best row of each sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, clone
+from scipy.special import erfcx, ndtr
+from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.acquisition import ACQUISITIONS, select_best
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.pipelines import Transform, unwrap
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
+from twinned.fitted.sampling import MAX_ROWS, ErrorFeatures, JointPrediction
 from twinned.models.resources import limit_threads
+from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_bool, check_choice, check_integer, check_real, count_rows
@@ -32,22 +39,24 @@ _N_REFERENCES = 64  # points of the pool at which the effect of a label is compu
 _N_LABELS = 32  # possible values of that label
 _BLOCK_ROWS = 256  # candidates at once against all references
 _BLOCK_ESTIMATES = 65_536  # estimates at once, of all anchors of a block of candidates
+_N_SAMPLES = 2000  # by which the improvement of a batch is computed
+_MAX_CANDIDATES = 2000  # of which joint samples are drawn: those of the largest improvement
 
-_TWINS = (BaseTwin, SemiSupervisedTwinRegressor)
+IMPROVEMENT, THOMPSON = ACQUISITIONS = ("improvement", "thompson")
 
 
 def query(
-    model: Any,
-    X_pool: Any,
+    model: BaseEstimator,
+    X_pool: ArrayLike,
     n: int = 1,
     *,
     strategy: str = "uncertainty",
     diversity: float = 1.0,
     metric: str = "euclidean",
     maximize: bool = True,
-    pending: Any = None,
+    pending: ArrayLike | None = None,
     best: float | None = None,
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
 ) -> Indices:
     """Return the rows of a pool to label next, the most useful first.
 
@@ -62,12 +71,12 @@ def query(
         Number of rows to select.
     strategy : str, default="uncertainty"
         To learn y everywhere, the score of a point: `"uncertainty"`, the standard deviation of its
-        anchors' estimates (also called `"spread"`); `"inconsistency"` of loops through it;
-        `"change"`, the expected change of other predictions if it were labelled; or
-        `"difference"`, the distance of its predicted value from every known one. To find the best
-        y: `"improvement"`, the rows whose best value has the largest expected improvement on the
-        best known one, one after the other; or `"thompson"`, the best row of each of n joint
-        samples. Both select no row that is an anchor or pending.
+        anchors' estimates; `"inconsistency"` of loops through it; `"change"`, the expected change
+        of other predictions if it were labelled; or `"difference"`, the distance of its predicted
+        value from every known one. To find the best y: `"improvement"`, the rows whose best value
+        has the largest expected improvement on the best known one, one after the other; or
+        `"thompson"`, the best row of each of n joint samples. Both select no row that is an anchor
+        or pending.
     diversity : float, default=1.0
         Power of the distance to labelled, pending and selected points; 0 selects the n largest
         scores. Only for strategies to learn y.
@@ -99,7 +108,7 @@ def query(
     """
     twin, transform = _unwrap(model)
     X_pool, pending = transform(X_pool), None if pending is None else transform(pending)
-    check_choice("strategy", strategy, [*SCORES, *ACQUISITIONS, *_ALIASES])
+    check_choice("strategy", strategy, [*SCORES, *ACQUISITIONS])
     n = check_integer("n", n)
     if n > (n_pool := count_rows(X_pool)):
         raise ValueError(f"n={n} exceeds the {n_pool} rows of the pool.")
@@ -112,28 +121,27 @@ def query(
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     check_choice("metric", metric, ["euclidean", LEARNED])
-    pool, known = _encoded(twin, X_pool), twin.fitted_.anchors.measured_features
+    pool, measured = _encoded(twin, X_pool), twin.fitted_.anchors.measured_features
     if pending is not None:
-        known = np.concatenate([known, _encoded(twin, pending)])
-    compute_score = SCORES[_ALIASES.get(strategy, strategy)]
-    score = compute_score(twin, X_pool, check_random_state(random_state))
+        measured = np.concatenate([measured, _encoded(twin, pending)])
+    score = SCORES[strategy](twin, X_pool, check_random_state(random_state))
     if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
         std = twin.anchors_y_.std(axis=0)
         score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
     learned = twin.fitted_.anchors.metric if metric == LEARNED and power else None
-    return select_batch(score, pool, known, n, power, learned)
+    return select_batch(score, pool, measured, n, power, learned)
 
 
-def _unwrap(model: Any) -> tuple[BaseTwin, Transform]:
+def _unwrap(model: BaseEstimator) -> tuple[BaseTwin, Transform]:
     """The fitted twin inside a model, and the transformation of the rows for it."""
     twin, transform = unwrap(model)
-    if not isinstance(twin, _TWINS):
+    if not isinstance(twin, BaseTwin | SemiSupervisedTwinRegressor):
         raise TypeError(f"model must be a twin, not {twin!r}.")
     check_is_fitted(twin)
     return twin.twin_ if isinstance(twin, SemiSupervisedTwinRegressor) else twin, transform
 
 
-def _encoded(twin: BaseTwin, X: Any) -> Floats:
+def _encoded(twin: BaseTwin, X: ArrayLike) -> Floats:
     """(row, encoded feature): rows in the space in which the twin measures distances."""
     return twin.encode(X).encode().features
 
@@ -141,7 +149,7 @@ def _encoded(twin: BaseTwin, X: Any) -> Floats:
 def select_batch(
     score: Floats,
     pool: Floats,
-    known: Floats,
+    measured: Floats,
     n: int,
     diversity: float,
     learned: LearnedMetric | None = None,
@@ -151,42 +159,41 @@ def select_batch(
     Features are standardized, unless a learned metric scales them; a missing value counts as the
     mean.
 
-    >>> pool, known = np.array([[0.0], [0.1], [9.0]]), np.array([[4.0]])
-    >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, known, 2, diversity=0.0)
+    >>> pool, measured = np.array([[0.0], [0.1], [9.0]]), np.array([[4.0]])
+    >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, measured, 2, diversity=0.0)
     array([1, 0])
-    >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, known, 2, diversity=1.0)
+    >>> select_batch(np.array([1.0, 1.1, 0.9]), pool, measured, 2, diversity=1.0)
     array([2, 1])
     """
-    transform = _standardizer(pool, known) if learned is None else learned.transform
-    pool, known = transform(pool), transform(known)
-    gap = NeighborIndex(known).kneighbors(pool, 1)[1][:, 0] if diversity else np.ones(len(pool))
-    available = np.ones(len(pool), dtype=bool)
-    selected = np.empty(n, dtype=np.intp)
-    for i in range(n):
-        row = int(np.argmax(np.where(available, score * gap**diversity, -np.inf)))
-        selected[i] = row
-        available[row] = False
+    transform = _standardizer(pool, measured) if learned is None else learned.transform
+    pool, measured = transform(pool), transform(measured)
+    gap = NeighborIndex(measured).kneighbors(pool, 1)[1][:, 0] if diversity else np.ones(len(pool))
+    selected: list[int] = []
+    for _ in range(n):
+        value = score * gap**diversity
+        value[selected] = -np.inf
+        selected.append(int(np.argmax(value)))
         if diversity:
-            gap = np.minimum(gap, cdist(pool, pool[[row]])[:, 0])
-    return selected
+            gap = np.minimum(gap, cdist(pool, pool[selected[-1:]])[:, 0])
+    return np.array(selected, dtype=np.intp)
 
 
-def _standardizer(pool: Floats, known: Floats) -> Callable[[Floats], Floats]:
+def _standardizer(pool: Floats, measured: Floats) -> Callable[[Floats], Floats]:
     with np.errstate(invalid="ignore"):  # a feature without values
-        scaler = StandardScaler().fit(np.concatenate([pool, known]))
+        scaler = StandardScaler().fit(np.concatenate([pool, measured]))
     return lambda rows: np.nan_to_num(scaler.transform(rows))
 
 
-def _uncertainty(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
+def _uncertainty(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     std: Floats = twin.predict(X, return_std=True)[1]
     return std
 
 
-def _inconsistency(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
+def _inconsistency(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     return twin.loop_inconsistency(X, random_state=rng)
 
 
-def _change(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
+def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     """E|F(q, x) + y_x − ŷ(q)| over references q of the pool, with y_x from the anchors of x.
 
     The twin is not refitted: with one anchor more, its mean changes by this over n + 1.
@@ -207,7 +214,7 @@ def _change(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
     return out
 
 
-def _difference(twin: BaseTwin, X: Any, rng: np.random.RandomState) -> Floats:
+def _difference(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     """Smallest |F(x, a)| over all anchors a: the distance of x from every known value."""
     scores = []
     for rows in _blocks(count_rows(X), max(1, _BLOCK_ESTIMATES // len(twin.anchors_y_))):
@@ -221,107 +228,121 @@ def _blocks(n_rows: int, rows_per_block: int) -> list[Indices]:
 
 
 # Each returns scores of shape (n_pool,) or (n_pool, n_outputs).
-SCORES: dict[str, Callable[[BaseTwin, Any, np.random.RandomState], Floats]] = {
+SCORES: dict[str, Callable[[BaseTwin, ArrayLike, np.random.RandomState], Floats]] = {
     "uncertainty": _uncertainty,
     "inconsistency": _inconsistency,
     "change": _change,
     "difference": _difference,
 }
-_ALIASES = {"spread": "uncertainty"}
 
 
-class TwinQuery(BaseEstimator):
-    """Query strategy with the interface of scikit-activeml, for its active-learning loops.
+# --- acquisition functions: which rows to measure next to find the best value of y ---------------
 
-    Parameters
-    ----------
-    strategy, diversity, metric, maximize, random_state
-        As in `query`.
 
-    Examples
-    --------
-    >>> from sklearn.linear_model import Ridge
-    >>> from twinned import TwinQuery, TwinRegressor
-    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, float("nan"), float("nan")]
-    >>> TwinQuery(random_state=0).query(X, y, TwinRegressor(Ridge()))
-    array([3])
-    """
-
-    def __init__(
-        self,
-        strategy: str = "uncertainty",
-        *,
-        diversity: float = 1.0,
-        metric: str = "euclidean",
-        maximize: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.strategy = strategy
-        self.diversity = diversity
-        self.metric = metric
-        self.maximize = maximize
-        self.random_state = random_state
-
-    def query(
-        self,
-        X: Any,
-        y: Any,
-        reg: Any,
-        fit_reg: bool = True,
-        sample_weight: Any = None,
-        candidates: Any = None,
-        batch_size: int = 1,
-    ) -> Indices:
-        """Return the rows of X to label next.
-
-        Parameters
-        ----------
-        X : table or array of shape (n, n_features)
-            Labelled and unlabelled points.
-        y : array of shape (n,)
-            Target, NaN in unlabelled rows.
-        reg : estimator
-            A twin, or scikit-activeml's `SklearnRegressor` around one.
-        fit_reg : bool, default=True
-            Fit a clone of `reg` to the labelled rows first.
-        sample_weight : array of shape (n,), default=None
-            Sample weights of that fit.
-        candidates : array of int, default=None
-            Rows of X that may be selected; None is all unlabelled rows.
-        batch_size : int, default=1
-            Number of rows to select.
-
-        Returns
-        -------
-        rows : ndarray of shape (batch_size,)
-        """
-        values = np.asarray(y, dtype=float)
-        unlabelled = np.isnan(values.reshape(len(values), -1)).any(axis=1)
-        rows = np.flatnonzero(unlabelled) if candidates is None else np.asarray(candidates)
-        if not len(rows):
-            raise ValueError("There is no candidate: every row has a label.")
-        if rows.ndim != 1 or not np.issubdtype(rows.dtype, np.integer):
-            raise ValueError("candidates must be rows of X, as a list of integers.")
-        if len(np.unique(rows)) < len(rows) or rows.min() < 0 or rows.max() >= len(values):
-            raise ValueError(f"candidates must be different rows of X, 0 to {len(values) - 1}.")
-        held_as = "estimator" if fit_reg else "estimator_"
-        model = reg if isinstance(reg, _TWINS) else getattr(reg, held_as, None)
-        if not isinstance(model, _TWINS):
-            raise TypeError(f"reg must be a twin, or hold one as {held_as}, but is {reg!r}.")
-        if fit_reg:
-            # a semi-supervised twin is also fitted to the unlabelled rows
-            semi_supervised = getattr(model, "loop_weight", 0) > 0
-            train = np.arange(len(values)) if semi_supervised else np.flatnonzero(~unlabelled)
-            weight = None if sample_weight is None else np.asarray(sample_weight)[train]
-            model = clone(model).fit(safe_indexing(X, train), values[train], weight)
-        selected = query(
-            model,
-            safe_indexing(X, rows),
-            batch_size,
-            strategy=self.strategy,
-            diversity=self.diversity,
-            metric=self.metric,
-            maximize=self.maximize,
-            random_state=self.random_state,
+def select_best(
+    twin: BaseTwin,
+    X: ArrayLike,
+    n: int,
+    strategy: str,
+    maximize: bool,
+    pending: ArrayLike | None,
+    best: float | None,
+    rng: np.random.RandomState,
+) -> Indices:
+    """Return the n rows of X to measure next, in order; see `twinned.query`."""
+    sign = 1.0 if maximize else -1.0
+    mean, std = twin._predict_error(X)
+    best_y = np.max(sign * twin.anchors_y_) if best is None else sign * check_real("best", best)
+    score = log_expected_improvement(sign * mean, std, best_y)
+    is_new = _find_new(twin, X, pending)
+    if n > is_new.sum():
+        raise ValueError(
+            f"n={n} exceeds the {is_new.sum()} different rows of the pool that are neither "
+            "known nor pending."
         )
-        return np.asarray(rows[selected], dtype=np.intp)
+    order = np.argsort(-score, kind="stable")
+    candidates = order[is_new[order]]
+    if n == 1 and pending is None and strategy == IMPROVEMENT:
+        return candidates[:1]
+    candidates = candidates[: max(n, _MAX_CANDIDATES)]
+    joint = _join(twin, safe_indexing(X, candidates), pending)
+    joint = joint._replace(mean=sign * joint.mean)
+    if strategy == THOMPSON:
+        samples = joint.sample(n, rng)[:, : len(candidates)]
+        return candidates[best_of_samples(samples)]
+    samples = joint.sample(_N_SAMPLES, rng)
+    reached = samples[:, len(candidates) :].max(axis=1, initial=best_y)
+    first = [0] if pending is None else []  # whose improvement is known exactly
+    # where no sample improves, candidates come in the order of their own expected improvement
+    return candidates[improve_in_turn(samples[:, : len(candidates)], reached, n, first)]
+
+
+def log_expected_improvement(mean: Floats, std: Floats, best: float) -> Floats:
+    """(row,): logarithm of the expected excess of normal variables over a value.
+
+    >>> np.exp(log_expected_improvement(np.array([0.0, 2.0]), np.array([1.0, 0.0]), 0.0)).round(3)
+    array([0.399, 2.   ])
+    """
+    std = np.maximum(std, 1e-12 * (1.0 + np.abs(mean - best)))
+    z = (mean - best) / std
+    log_density = -0.5 * z**2 - 0.5 * np.log(2 * np.pi)
+    # below, density and probability underflow; their ratio does not, and needs no more than 1e4
+    low, high = np.clip(z, -1e4, 0.0), np.maximum(z, 0.0)
+    below = log_density + np.log1p(low * np.sqrt(np.pi / 2) * erfcx(-low / np.sqrt(2)))
+    above = np.log(np.exp(-0.5 * high**2) / np.sqrt(2 * np.pi) + high * ndtr(high))
+    return np.log(std) + np.where(z > 0, above, below)
+
+
+def improve_in_turn(samples: Floats, reached: Floats, n: int, first: Sequence[int] = ()) -> Indices:
+    """Return n columns of (sample, row) samples, greedily by the mean improvement on `reached`.
+
+    `reached` (sample,) is the best value so far. The columns `first` come first. Equal rows come in
+    order.
+
+    >>> samples = np.array([[3.0, 2.9, 0.0], [0.0, 0.0, 1.0]])
+    >>> improve_in_turn(samples, np.zeros(2), 2)
+    array([0, 2])
+    """
+    selected: list[int] = []
+    for i in range(n):
+        gain = np.maximum(samples - reached[:, None], 0.0).mean(axis=0)
+        gain[selected] = -1.0
+        selected.append(first[i] if i < len(first) else int(np.argmax(gain)))
+        reached = np.maximum(reached, samples[:, selected[-1]])
+    return np.array(selected, dtype=np.intp)
+
+
+def best_of_samples(samples: Floats) -> Indices:
+    """Return the best column of each sample that is not the best of an earlier one.
+
+    >>> best_of_samples(np.array([[1.0, 5.0, 2.0], [1.0, 9.0, 3.0]]))
+    array([1, 2])
+    """
+    selected: list[int] = []
+    for sample in samples.copy():
+        sample[selected] = -np.inf
+        selected.append(int(np.argmax(sample)))
+    return np.array(selected, dtype=np.intp)
+
+
+def _find_new(twin: BaseTwin, X: ArrayLike, pending: ArrayLike | None) -> NDArray[np.bool_]:
+    """(row,): whether a row of X differs from known, pending and earlier rows."""
+    tables = [X] if pending is None else [pending, X]
+    rows = np.concatenate(
+        [twin.fitted_.anchors.measured_features, *(_encoded(twin, table) for table in tables)]
+    )
+    is_first = np.zeros(len(rows), dtype=bool)
+    is_first[distinct_rows(rows)[0]] = True
+    return is_first[len(rows) - count_rows(X) :]
+
+
+def _join(twin: BaseTwin, X: ArrayLike, pending: ArrayLike | None) -> JointPrediction:
+    """The joint distribution of y at candidates and, after them, pending rows."""
+    tables = [X] if pending is None else [X, pending]
+    n_rows = sum(count_rows(table) for table in tables)
+    if n_rows > MAX_ROWS:
+        raise ValueError(f"{n_rows} rows are pending or requested; use at most {MAX_ROWS}.")
+    means, stds = zip(*(twin._predict_error(table) for table in tables), strict=True)
+    parts = zip(*(twin._error_features(table) for table in tables), strict=True)
+    features = ErrorFeatures(*(np.concatenate(part) for part in parts))
+    return JointPrediction(np.concatenate(means), np.concatenate(stds), features.correlation())

@@ -245,7 +245,7 @@ def test_options_are_passed_to_the_twin(folder):
     twin = twinned.load(path)
     assert twin.n_pairs_ == 900
     assert list(twin.feature_names_in_) == ["U", "R1", "R2", "material"]
-    assert twin._schema.kinds == ["categorical", "numeric", "numeric", "categorical"]
+    assert twin.fitted_.anchors.schema.kinds == ["categorical", "numeric", "numeric", "categorical"]
     assert (twin.anchors.k, twin.anchors.metric) == (4, "euclidean")
 
 
@@ -326,11 +326,12 @@ def test_the_check_is_cross_validation(folder, log):
 
 @pytest.mark.slow
 def test_plain_base_estimator_of_the_check_has_the_settings_of_the_twin(folder):
-    from twinned.diagnostics.baselines import describe, plain_estimator
+    from twinned.diagnostics.cross_validation import plain_estimator
+    from twinned.diagnostics.recommendation import describe_estimator
 
     result = run("fit", folder / "table.csv", "-t", "y", "-m", "twin", "-o", folder / "m.twin")
     twin = load(folder / "m.twin")
-    expected = describe(plain_estimator(twin, twin, 30, 0))
+    expected = describe_estimator(plain_estimator(twin, twin, 30, 0))
     assert "min_samples_leaf=3" in expected
     assert expected in succeeded(result).stdout
 

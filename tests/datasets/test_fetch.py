@@ -31,7 +31,7 @@ def isolated(tmp_path, monkeypatch):
     small = dataclasses.replace(
         info("YH"), rows=2, sha256=hashlib.sha256(ROWS).hexdigest(), file="yacht.data"
     )
-    monkeypatch.setitem(registry._BY_KEY, "YH", small)
+    monkeypatch.setitem(registry.RECORDS, "YH", small)
     monkeypatch.setattr("twinned.datasets.files._parsed", {})
     monkeypatch.setattr(registry, "BASE_URL", NOWHERE)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")

@@ -16,8 +16,8 @@ from twinned.diagnostics import (
     noise_estimate,
 )
 from twinned.diagnostics.cross_validation import AnchorEstimates, cross_validate_twin
-from twinned.diagnostics.noise import gamma_test
-from twinned.diagnostics.ratio import rmse_ratio
+from twinned.diagnostics.errors import rmse_ratio
+from twinned.diagnostics.twin_checks import gamma_test
 
 OTHERS = {"CheckResult", "Diagnosis", "Finding", "check_data", "diagnose", "noise_estimate"}
 
@@ -70,8 +70,8 @@ def test_learning_curve_has_as_many_folds_as_time_allows(bridge, bridge_cv):
 )
 def test_trend_of_the_learning_curve(bridge, bridge_cv, monkeypatch, errors, trend):
     found = iter(np.ravel(errors))
-    monkeypatch.setattr("twinned.diagnostics.curves._fit_and_predict", lambda *_: None)
-    monkeypatch.setattr("twinned.diagnostics.curves.rmse", lambda *_: next(found))
+    monkeypatch.setattr("twinned.diagnostics.twin_checks._fit_and_predict", lambda *_: None)
+    monkeypatch.setattr("twinned.diagnostics.twin_checks.rmse", lambda *_: next(found))
     numbers = learning_curve(*bridge, cross_validation=bridge_cv, seconds=0.0).numbers
     assert numbers["trend"] == trend
     assert numbers["interval"][0] <= numbers["interval"][1]

@@ -10,8 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import NeuralTraining, TwinRegressor
-from twinned.diagnostics.baselines import plain_estimator
-from twinned.diagnostics.cross_validation import cross_validate_twin
+from twinned.diagnostics.cross_validation import cross_validate_twin, plain_estimator
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 
@@ -73,6 +72,3 @@ def test_only_unknown_categories_are_silent(tree_twin):
         assert np.isfinite(cross_validate_twin(X, y, tree_twin).held_out).all()
     with pytest.warns(ConvergenceWarning, match="not converged"):
         assert cross_validate_twin(X, y, TwinRegressor(UnconvergedTree(random_state=0))).twins
-
-
-# --- threads ----------------------------------------------------------------------------------

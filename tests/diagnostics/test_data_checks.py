@@ -9,12 +9,10 @@ import pandas as pd
 import pytest
 
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks import CODES, suggest_logarithm
-from twinned.diagnostics.data_checks.columns import monotone_r2
-from twinned.diagnostics.data_checks.findings import CheckedTable
-from twinned.diagnostics.data_checks.groups import check_groups, partly_equal_groups
-from twinned.diagnostics.data_checks.quick_model import quick_predictions
+from twinned.diagnostics.data_checks import monotone_r2, suggest_logarithm
 from twinned.diagnostics.errors import summarize_errors
+from twinned.diagnostics.findings import CODES, CheckedTable, quick_predictions
+from twinned.diagnostics.row_checks import check_groups, partly_equal_groups
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
 

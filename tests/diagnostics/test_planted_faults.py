@@ -7,8 +7,8 @@ from sklearn import datasets
 
 from twinned.datasets import load, make_rcl, make_tf, make_wsb
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks.columns import check_counters, check_leaks
-from twinned.diagnostics.data_checks.findings import CheckedTable
+from twinned.diagnostics.data_checks import check_counters, check_leaks
+from twinned.diagnostics.findings import CheckedTable
 
 FAULTS = {"TW101", "TW102", "TW104", "TW201", "TW202", "TW203", "TW305"}
 
@@ -56,7 +56,7 @@ QUICK = {"diabetes", "friedman1", "mixed", "designed"}  # the others are slow te
 @pytest.fixture(autouse=True)
 def _few_trees(monkeypatch, request):
     if "slow" not in request.keywords:
-        monkeypatch.setattr("twinned.diagnostics.data_checks.quick_model._N_TREES", 8)
+        monkeypatch.setattr("twinned.diagnostics.findings._N_TREES", 8)
 
 
 @pytest.fixture(
@@ -141,7 +141,7 @@ def test_leak(table, rng, kind):
         "noisy": y + 0.02 * y.std() * rng.normal(size=len(y)),
         "rounded": np.round(standard, 1),
     }[kind]
-    found = check_leaks(CheckedTable.encode(X.assign(leak=leak), y))
+    found = list(check_leaks(CheckedTable.encode(X.assign(leak=leak), y)))
     assert [list(own.numbers["r2"]) for own in found] == [["leak"]]
     assert "'leak'" in found[0].message
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twinned.models.censoring import TargetBounds
 from twinned.models.imputation import expected_within, finite_bounds, impute_target
+from twinned.rows.training import TargetBounds
 
 INF = np.inf
 

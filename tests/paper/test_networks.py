@@ -10,7 +10,7 @@ from paper.member_predictions import FittedTwin
 from paper.records import Trial
 from twinned import NearestAnchors, SemiSupervisedTwinRegressor, TwinRegressor
 from twinned.datasets import make_tf
-from twinned.diagnostics.uncertainty_checks import bias_variance_covariance
+from twinned.diagnostics.twin_checks import bias_variance_covariance
 from twinned.neural import NeuralTraining, TwinNeuralRegressor
 
 pytestmark = pytest.mark.slow

@@ -211,7 +211,7 @@ def test_coverage_and_importance_have_error_bars(report):
 
 
 def test_page_of_a_subset_names_the_rows_of_the_table(table, monkeypatch):
-    module = import_module("twinned.diagnostics.diagnose")
+    module = import_module("twinned.diagnostics.blend_checks")
     monkeypatch.setattr(module, "affordable_rows", lambda *sizes: 50)
     report = collect(quick_diagnosis(*table), title="subset")
     assert (report["rows"], report["fitted_rows"]) == (80, 50)

@@ -5,10 +5,17 @@ generate the three that follow a formula, of any size and noise; `paper_split` a
 return the paper's 25 splits.
 """
 
-from twinned.datasets.files import fetch, load
+from twinned.datasets.files import fetch
+from twinned.datasets.files import load_dataset as load
 from twinned.datasets.formulas import make_rcl, make_tf, make_wsb, rcl_truth, tf_truth, wsb_truth
-from twinned.datasets.registry import KEYS, Dataset, info
-from twinned.datasets.splits import PAPER_SEEDS, forest_split, paper_split
+from twinned.datasets.registry import (
+    KEYS,
+    PAPER_SEEDS,
+    Dataset,
+    forest_split,
+    info,
+    paper_split,
+)
 
 __all__ = [
     "KEYS",

@@ -28,7 +28,7 @@ CACHE_VARIABLE = "TWINNED_CACHE"
 _parsed: dict[str, pd.DataFrame] = {}
 
 
-def load(key: str) -> tuple[pd.DataFrame, pd.Series]:
+def load_dataset(key: str) -> tuple[pd.DataFrame, pd.Series]:
     """Load a data set of the paper.
 
     Parameters
@@ -56,7 +56,7 @@ def load(key: str) -> tuple[pd.DataFrame, pd.Series]:
     --------
     TF needs no file.
 
-    >>> X, y = load("TF")
+    >>> X, y = load_dataset("TF")
     >>> X.shape, y.shape, list(X.columns)
     ((1000, 2), (1000,), ['x1', 'x2'])
     """
@@ -78,7 +78,7 @@ def fetch(key: str) -> Path | None:
     Parameters
     ----------
     key : str
-        As for `load`.
+        As for `load_dataset`.
 
     Returns
     -------

@@ -5,14 +5,13 @@ has additional columns. Each generator therefore has two variants: like the file
 `as_printed`. Both variants generate the same points from the same seed.
 """
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-TF_COLUMNS = ("x1", "x2")
-RCL_COLUMNS = ("V0", "R", "L", "C", "omega", "t")
-WSB_COLUMNS = ("U", "R1", "R2", "R3", "unused1", "unused2")
+from twinned.datasets.registry import info
+
+TF_COLUMNS, RCL_COLUMNS, WSB_COLUMNS = (info(key).columns for key in ("TF", "RCL", "WSB"))
 
 # The standard deviations of the residuals of the formulas in the files are 0.00997 over 4000 rows
 # (RCL) and 0.0095 over 200 (WSB).
@@ -20,8 +19,10 @@ RCL_NOISE = 0.01
 WSB_NOISE = 0.0095
 PRINTED_NOISE = 0.1
 
+Seed = int | np.random.RandomState | None
 
-def tf_truth(X: Any) -> np.ndarray:
+
+def tf_truth(X: ArrayLike) -> np.ndarray:
     """Return the test function `x1³ + x1² − x1 − 1 + x1 x2 + sin(x2)`.
 
     Parameters
@@ -42,7 +43,7 @@ def tf_truth(X: Any) -> np.ndarray:
     return x1**3 + x1**2 - x1 - 1 + x1 * x2 + np.sin(x2)
 
 
-def rcl_truth(X: Any, as_printed: bool = False) -> np.ndarray:
+def rcl_truth(X: ArrayLike, as_printed: bool = False) -> np.ndarray:
     """Return the current through an RCL circuit, without noise.
 
     The file follows `V0 cos(ωt) / sqrt(R² + |ωL − 1/(ωC)|)`. The paper prints the reactance
@@ -75,7 +76,7 @@ def rcl_truth(X: Any, as_printed: bool = False) -> np.ndarray:
     return voltage * np.cos(omega * time) / np.sqrt(resistance**2 + added)
 
 
-def wsb_truth(X: Any) -> np.ndarray:
+def wsb_truth(X: ArrayLike) -> np.ndarray:
     """Return the Wheatstone bridge voltage `U (R2/(R1 + R2) − R3/(R2 + R3))`, without noise.
 
     Parameters
@@ -99,7 +100,7 @@ def wsb_truth(X: Any) -> np.ndarray:
 
 
 def make_tf(
-    n: int = 1000, noise: float | None = 0.0, random_state: Any = None
+    n: int = 1000, noise: float | None = 0.0, random_state: Seed = None
 ) -> tuple[pd.DataFrame, pd.Series]:
     """Generate the test function (TF) at points uniform on [−1, 1]².
 
@@ -130,7 +131,7 @@ def make_tf(
 
 
 def make_rcl(
-    n: int = 4000, noise: float | None = None, as_printed: bool = False, random_state: Any = None
+    n: int = 4000, noise: float | None = None, as_printed: bool = False, random_state: Seed = None
 ) -> tuple[pd.DataFrame, pd.Series]:
     """Generate the current through an RCL circuit (RCL) at points uniform on [1, 3]⁶.
 
@@ -165,7 +166,7 @@ def make_rcl(
 
 
 def make_wsb(
-    n: int = 200, noise: float | None = None, as_printed: bool = False, random_state: Any = None
+    n: int = 200, noise: float | None = None, as_printed: bool = False, random_state: Seed = None
 ) -> tuple[pd.DataFrame, pd.Series]:
     """Generate the voltage of a Wheatstone bridge (WSB) at points uniform on [1, 3].
 
@@ -204,7 +205,7 @@ def make_wsb(
 
 
 def _check_arguments(
-    n: Any, noise: Any, file_noise: float, as_printed: bool, random_state: Any
+    n: int, noise: float | None, file_noise: float, as_printed: bool, random_state: Seed
 ) -> tuple[int, float, np.random.RandomState]:
     """Return the number of points, the noise (None is that of the variant) and the generator."""
     # Imported here because `twinned datasets list` does not need scikit-learn.
@@ -220,7 +221,7 @@ def _check_arguments(
     return check_integer("n", n), noise, check_random_state(random_state)
 
 
-def _check_matrix(X: Any, widths: tuple[int, ...], columns: tuple[str, ...]) -> np.ndarray:
+def _check_matrix(X: ArrayLike, widths: tuple[int, ...], columns: tuple[str, ...]) -> np.ndarray:
     """Return `X` as float64 of shape (n, width), with a width of `widths`."""
     matrix = np.asarray(X, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] not in widths:

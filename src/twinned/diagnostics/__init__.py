@@ -5,17 +5,19 @@ errors show to be best. `check_data` finds what makes errors misleading. The sin
 are functions of their own.
 """
 
-from twinned.diagnostics.curves import (
+from twinned.diagnostics.data_checks import check_data
+from twinned.diagnostics.diagnosis import Diagnosis, diagnose
+from twinned.diagnostics.findings import Finding
+from twinned.diagnostics.twin_checks import (
+    CheckResult,
     anchor_curve,
+    anchor_decomposition,
     learning_curve,
+    loop_check,
     multiplier_check,
     neighbor_curve,
+    noise_estimate,
 )
-from twinned.diagnostics.data_checks import Finding, check_data
-from twinned.diagnostics.diagnose import Diagnosis, diagnose
-from twinned.diagnostics.noise import noise_estimate
-from twinned.diagnostics.result import CheckResult
-from twinned.diagnostics.uncertainty_checks import anchor_decomposition, loop_check
 
 __all__ = [
     "CheckResult",

@@ -1,19 +1,70 @@
-"""Out-of-fold errors of a model and of the members of a blend, in units of the target."""
+"""Out-of-fold errors in units of the target: summaries, ratios of two models, and a leaderboard."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS, rmse_and_error
+from twinned.estimators.blending.weights import ratio_of_rmse
 from twinned.rows.formatting import ResultTable, format_significant, split_unit
+from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
+Numbers = dict[str, Any]  # what JSON holds: strings, numbers, and lists and dicts of them
+
 BLEND, MEAN = "blend", "mean of y"
+_CONFIDENCE = 0.95  # of the interval of a ratio
+_MIN_GROUPS = 5
+
+
+def rmse(predictions: Floats, y: Floats) -> float:
+    """Return the root mean squared error."""
+    return float(np.sqrt(np.mean((predictions - y) ** 2)))
+
+
+class Ratio(NamedTuple):
+    """Ratio of the RMSE of two models, with the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """The ratio and its interval."""
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def rmse_ratio(
+    predictions: Floats, other: Floats, y: Floats, groups: Indices | None = None
+) -> Ratio:
+    """Return the RMSE of one model divided by that of another, with a paired bootstrap interval.
+
+    Rows are resampled, or whole groups of them where `groups` (n,) are given. With fewer than five
+    groups the interval is unbounded.
+    """
+    codes = None if groups is None else np.unique(groups, return_inverse=True)[1]
+    ratio = ratio_of_rmse(predictions - y, other - y, groups=codes, confidence=_CONFIDENCE)
+    if codes is not None and codes.max() + 1 < _MIN_GROUPS:
+        return Ratio(ratio["ratio"], 0.0, float("inf"))
+    return Ratio(ratio["ratio"], ratio["lower"], ratio["upper"])
+
+
+def format_percent(share: float) -> str:
+    """Return a share as a rounded percentage without a sign.
+
+    >>> format_percent(-0.034), format_percent(0.212), format_percent(0.0)
+    ('3.4 %', '21 %', '0 %')
+    """
+    size = abs(100 * share)
+    if size < 0.05:
+        return "0 %"
+    return f"{size:.1f} %" if size < 10 else f"{size:.0f} %"
 
 
 class ErrorSummary(NamedTuple):
@@ -40,28 +91,26 @@ class ErrorSummary(NamedTuple):
         name, unit = split_unit(target)
         if unit == " %":  # of a difference, which is no share of the value
             unit = " percentage points"
-        shown = {key: format_significant(value) for key, value in self._asdict().items()}
-        error = {
-            key: format_significant(value, 2)
+        shown = {
+            key: format_significant(value, 2 if key.endswith("_se") else 3)
             for key, value in self._asdict().items()
-            if key.endswith("_se")
         }
         if self.rmse >= self.mean_rmse:
             return (
                 f"No model predicts {name} better than always its mean (RMSE {shown['mean_rmse']}"
                 f"{unit}; here {shown['rmse']}{unit})."
             )
-        side = "high" if self.bias > 0 else "low"
         bias = "no clear bias"
         if abs(self.bias) > 2 * self.bias_se:
+            side = "high" if self.bias > 0 else "low"
             bias = f"too {side} by {format_significant(abs(self.bias))}{unit} on average"
         return (
             f"Predictions of {name} are typically off by ± {shown['median']}{unit}: half of the "
             "held-out rows have a smaller error (the median). The root mean square error (RMSE), "
             "by which models are compared and in which large errors count more, is "
-            f"{shown['rmse']} ± {error['rmse_se']}{unit}; that of always predicting the mean is "
-            f"{shown['mean_rmse']}. Mean absolute error (MAE) {shown['mae']} ± {error['mae_se']}, "
-            f"R² {self.r2:.3f} ± {error['r2_se']}. Residuals: 90 % are within ± "
+            f"{shown['rmse']} ± {shown['rmse_se']}{unit}; that of always predicting the mean is "
+            f"{shown['mean_rmse']}. Mean absolute error (MAE) {shown['mae']} ± {shown['mae_se']}, "
+            f"R² {self.r2:.3f} ± {shown['r2_se']}. Residuals: 90 % are within ± "
             f"{shown['quantile90']}{unit}, the largest is {shown['largest']}{unit}, {bias}."
         )
 
@@ -102,44 +151,36 @@ def predict_mean(y: Floats) -> Floats:
     return np.asarray((y.sum() - y) / (len(y) - 1))
 
 
-class Comparison(NamedTuple):
-    """Out-of-fold predictions of a model that is no member, in units of y, and its seconds."""
-
-    prediction: Floats  # (row,)
-    fit_seconds: float
-
-
 def comparison_table(
     blend: AutoTwinRegressor,
     recommended: AutoTwinRegressor,
     log_target: bool,
-    others: Mapping[str, Comparison],
+    others: Mapping[str, tuple[Floats, float]],
 ) -> pd.DataFrame:
     """Return the errors of all members, of a recommended blend and of the mean, the best first.
 
-    `others` are further models on the same folds, by name. The columns are `model`, `rmse`,
-    `rmse_se`, `weight` in the recommended model, NaN where it has no meaning, `fit_seconds`, and
-    `recommended`. The errors are in units of the target.
+    `others` are (row,) out-of-fold predictions, in units of y, and the seconds of further models
+    on the same folds, by name. The columns are `model`, `rmse`, `rmse_se`, `weight` in the
+    recommended model, NaN where it has no meaning, `fit_seconds`, and `recommended`. The errors are
+    in units of the target.
     """
-    table, own = blend.out_of_fold(), recommended.out_of_fold()
     back = np.exp if log_target else np.asarray
-    y = back(own["y"].to_numpy())
+    blended = recommended.out_of_fold()
+    y = back(blended["y"].to_numpy())
     weights = dict(zip(recommended.member_names_, recommended.member_weights_, strict=True))
     seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
+    out_of_fold = blend.out_of_fold()
     single = len(weights) == 1
-    rows = []
+    models = []
     for name in blend.member_names_:
-        errors = rmse_and_error(back(table[name].to_numpy()), y, None)
-        weight = float(weights.get(name, 0.0))
-        rows.append((name, *errors, weight, float(seconds[name]), single and name in weights))
+        mean, weight = back(out_of_fold[name].to_numpy()), float(weights.get(name, 0.0))
+        models.append((name, mean, weight, float(seconds[name]), single and name in weights))
     if not single:
-        errors = rmse_and_error(back(own["prediction"].to_numpy()), y, None)
-        total = sum(float(seconds[name]) for name in weights)
-        rows.append((BLEND, *errors, np.nan, total, True))
-    for name, other in others.items():
-        errors = rmse_and_error(other.prediction, y, None)
-        rows.append((name, *errors, np.nan, other.fit_seconds, False))
-    rows.append((MEAN, *rmse_and_error(predict_mean(y), y, None), np.nan, 0.0, False))
+        total = float(seconds[list(weights)].sum())
+        models.append((BLEND, back(blended["prediction"].to_numpy()), np.nan, total, True))
+    models += [(name, mean, np.nan, time, False) for name, (mean, time) in others.items()]
+    models.append((MEAN, predict_mean(y), np.nan, 0.0, False))
+    rows = [(name, *rmse_and_error(mean, y, None), *more) for name, mean, *more in models]
     names = ["model", "rmse", "rmse_se", "weight", "fit_seconds", "recommended"]
     board = pd.DataFrame(rows, columns=names)
     board = board.sort_values("rmse", kind="stable", ignore_index=True)

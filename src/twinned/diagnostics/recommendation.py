@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from twinned.diagnostics.baselines import describe
-from twinned.diagnostics.result import format_percent
+import pandas as pd
+from sklearn import config_context
+from sklearn.base import BaseEstimator
+
+from twinned.diagnostics.errors import Numbers, format_percent
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 
@@ -53,26 +57,19 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
     the blend, and another single member where its error is more than 1 % lower.
     """
     board = blend.leaderboard_.set_index("member")
-    twins = [name for name, own in blend.members_.items() if isinstance(own, BaseTwin)]
+    twins = [name for name, model in blend.members_.items() if isinstance(model, BaseTwin)]
     contribution = blend.contribution_
-    weights = dict(zip(blend.member_names_, blend.member_weights_, strict=True))
-    error = blend.blend_["rmse"]
-    if contribution is not None and contribution["ratio"] >= 1:
-        best_is_twin = board.index[0] in twins and board["rmse"].iloc[0] < error
-        if not best_is_twin:
-            without = contribution["baseline_weights"]
-            weights = dict(zip(blend.member_names_, without, strict=True))
-            error = contribution["baseline_rmse"]
-    used = [name for name in board.index if weights[name] >= _LEAST_WEIGHT]
+    weights, error = blend.member_weights_, blend.blend_["rmse"]
+    best_is_twin = board.index[0] in twins and board["rmse"].iloc[0] < error
+    if contribution is not None and contribution["ratio"] >= 1 and not best_is_twin:
+        weights, error = contribution["baseline_weights"], contribution["baseline_rmse"]
+    by_name = dict(zip(blend.member_names_, weights, strict=True))
+    used = [name for name in board.index if by_name[name] >= _LEAST_WEIGHT]
     candidates = [name for name in board.index if name in used or name not in twins]
     ratio = board["rmse"] / error if error > 0 else board["rmse"] * 0.0 + 1.0
-    ridge = [
-        name
-        for name in candidates
-        if name.partition(":")[0] == "ridge" and ratio[name] <= 1 + _LEAST_GAIN
-    ]
+    simple = [name for name in candidates if _is_ridge(name) and ratio[name] <= 1 + _LEAST_GAIN]
     better = [name for name in candidates if ratio[name] < 1 - _LEAST_GAIN]
-    members = ridge[:1] or better[:1] or used
+    members = simple[:1] or better[:1] or used
     conclusion = _conclude(contribution, any(name in twins for name in members))
     return Recommendation(
         members,
@@ -82,7 +79,11 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
     )
 
 
-def _conclude(contribution: dict[str, Any] | None, with_twins: bool) -> str:
+def _is_ridge(label: str) -> bool:
+    return label.partition(":")[0] == "ridge"
+
+
+def _conclude(contribution: Numbers | None, with_twins: bool) -> str:
     if contribution is None:
         return UNKNOWN
     if not with_twins and contribution["ratio"] >= 1:
@@ -90,14 +91,14 @@ def _conclude(contribution: dict[str, Any] | None, with_twins: bool) -> str:
     return HELPS if with_twins and contribution["upper"] < 1 else UNCLEAR
 
 
-def _reason(members: list[str], board: Any, error: float) -> str:
+def _reason(members: list[str], board: pd.DataFrame, error: float) -> str:
     names = [describe_member(name) for name in members]
     if len(board) == 1:
         return f"Use {names[0]}, the only model that was fitted."
     best = board.index[0]
     if len(members) == 1:
         reason = "it has the lowest error"
-        if members[0].partition(":")[0] == "ridge":
+        if _is_ridge(members[0]):
             lowest = "has the lowest error" if members[0] == best else "its error nearly the lowest"
             reason = f"it is the simplest model and {lowest}"
         return f"Use {names[0]}: {reason}, and no blend has an error that is more than 1 % lower."
@@ -135,9 +136,7 @@ _MEANINGS = {
 }
 
 
-def describe_contribution(
-    contribution: dict[str, Any] | None, conclusion: str | None = None
-) -> str:
+def describe_contribution(contribution: Numbers | None, conclusion: str | None = None) -> str:
     """Return what twins add to a blend; the conclusion is that of the ratio where it is None.
 
     >>> describe_contribution({"ratio": 0.8, "lower": 0.7, "upper": 0.9})
@@ -156,36 +155,32 @@ def describe_contribution(
 
 
 def python_code(
-    model: AutoTwinRegressor,
-    *,
-    log_target: bool,
-    grouped: bool,
-    subset: str | None,
-    censored: bool = False,
+    model: AutoTwinRegressor, log_target: bool, grouped: bool, bounds: Sequence[str]
 ) -> str:
     """Return lines of Python that make the model and fit it to X, y, groups and bounds.
 
-    `subset` is an expression of the rows that are fitted, or None for all.
+    `bounds` are the names of the given ones of "y_lower" and "y_upper". With bounds, the model of
+    the logarithm of y predicts the logarithm.
     """
-    lines = ["from twinned import AutoTwinRegressor"]
-    made = describe(model)
+    lines, made = ["from twinned import AutoTwinRegressor"], describe_estimator(model)
+    arguments = ["X", "y", *(f"{name}={name}" for name in bounds)]
     if log_target:
-        lines = ["import numpy as np", "from sklearn.compose import TransformedTargetRegressor"]
-        lines.append("from twinned import AutoTwinRegressor")
+        lines.insert(0, "import numpy as np")
+    if log_target and bounds:
+        arguments = ["X", "np.log(y)", *(f"{name}=np.log({name})" for name in bounds)]
+    elif log_target:
+        lines.insert(1, "from sklearn.compose import TransformedTargetRegressor")
         made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
-    lines.append(f"model = {made}")
-    rows, groups = "X, y", "groups=groups"
-    if censored:
-        rows += ", y_lower=y_lower, y_upper=y_upper"
-    if subset is not None:
-        lines = ["import numpy as np", *(line for line in lines if line != "import numpy as np")]
-        lines.append(f"rows = {subset}")
-        rows, groups = "X.iloc[rows], y.iloc[rows]", "groups=groups.iloc[rows]"
-        if censored:  # all of them are arrays
-            rows = "X.iloc[rows], y[rows], y_lower=y_lower[rows], y_upper=y_upper[rows]"
-            groups = "groups=groups[rows]"
-    if log_target and censored:  # after the rows, as it fills missing values of y
-        lines.insert(0, "from twinned.models.censoring import log_target_arguments")
-        lines.append("y, y_lower, y_upper = log_target_arguments(y, y_lower, y_upper)")
-    lines.append(f"model.fit({rows}, {groups})" if grouped else f"model.fit({rows})")
-    return "\n".join(lines)
+    arguments += ["groups=groups"] if grouped else []
+    return "\n".join([*lines, f"model = {made}", f"model.fit({', '.join(arguments)})"])
+
+
+def describe_estimator(estimator: BaseEstimator) -> str:
+    """Return an estimator on one line, with all settings that are not defaults.
+
+    >>> from sklearn.neighbors import KNeighborsRegressor
+    >>> describe_estimator(KNeighborsRegressor(n_neighbors=3))
+    'KNeighborsRegressor(n_neighbors=3)'
+    """
+    with config_context(print_changed_only=True):
+        return " ".join(estimator.__repr__(N_CHAR_MAX=10**6).split())

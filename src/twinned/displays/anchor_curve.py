@@ -8,8 +8,13 @@ import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned.diagnostics.cross_validation import cross_validate_twin
-from twinned.diagnostics.curves import anchor_counts, anchor_curve, neighbor_curve
-from twinned.diagnostics.result import Numbers, draw_curve
+from twinned.diagnostics.twin_checks import (
+    Numbers,
+    anchor_counts,
+    anchor_curve,
+    draw_curve,
+    neighbor_curve,
+)
 from twinned.displays.axes import Options, make_axes
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.results import rmse_and_error

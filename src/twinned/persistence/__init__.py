@@ -15,9 +15,9 @@ A `.twin` file is a zip of `twinned.json` (the header), `model.json` (the descri
 arrays, and `digest.json` (the digest of all others). Loading is done in four steps:
 
 1. `archive` checks the size of the zip before it is decompressed, the digest and the signature;
-2. `header` checks the format and compares the versions;
+2. it checks the format in the header and compares the versions;
 3. `values` decodes the description, and `schema` verifies the state of each estimator;
-4. estimators are built from it (`trees`, `sklearn_kinds`, `twinned_kinds`).
+4. estimators are built from it (`sklearn_kinds`, `twinned_kinds`).
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from twinned.exceptions import IntegrityError
 from twinned.persistence import archive
-from twinned.persistence.archive import DIGEST, HEADER, MODEL
-from twinned.persistence.header import make_header, parse_header, warn_on_version_mismatch
+from twinned.persistence.archive import DIGEST, HEADER, MODEL, JsonObject, make_header, parse_header
 from twinned.persistence.schema import At, verify
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def save(
     archive.write_atomically(path, _to_bytes(model, _key_bytes(key)))
 
 
-def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
+def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEstimator:
     """Load a model saved by `save`, without executing anything in the file.
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of
@@ -101,12 +100,12 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> Any:
         reading = thread.submit(_read, path, "is not loaded", _key_bytes(key))
         _import_kinds()  # the first time, that takes longer than reading most files
         members, header = reading.result()
-    warn_on_version_mismatch(header, str(path))
+    archive.warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         return _build_model(members)
 
 
-def read_header(path: str | PathLike[str]) -> dict[str, Any]:
+def read_header(path: str | PathLike[str]) -> JsonObject:
     """Return the header of a model file without building the model.
 
     Returns
@@ -120,7 +119,7 @@ def read_header(path: str | PathLike[str]) -> dict[str, Any]:
 
 def _read(
     path: str | PathLike[str], fault: str, key: bytes | None
-) -> tuple[dict[str, bytes], dict[str, Any]]:
+) -> tuple[dict[str, bytes], JsonObject]:
     """Return the members of a file and its header, after checks of its format and digest."""
     data = Path(path).read_bytes()
     with _any_error_as_integrity_error(f"{path} {fault}"):
@@ -134,7 +133,7 @@ def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     fault = f"{type(model).__name__} cannot be saved"
     try:
-        description = _import_kinds().encode(model, At("model", arrays), fitted=True)
+        description = _import_kinds().encode_value(model, At("model", arrays), fitted=True)
     except TypeError as error:
         raise TypeError(f"{fault}: {_first_line(error)}.") from None
     members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
@@ -153,7 +152,7 @@ def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of parameters that were used in `fit`
         description = archive.from_json(members, MODEL)
-        model: BaseEstimator = _import_kinds().decode(description, at, fitted=True)
+        model: BaseEstimator = _import_kinds().decode_value(description, at, fitted=True)
     verify(model, "part regressor", at)
     unused = min(arrays, default="")
     archive.ensure(not arrays, f"it holds {unused!r:.60}, which the model does not use")

@@ -1,4 +1,9 @@
-"""The archive of a model file: a zip of JSON and arrays, read within limits, with a digest."""
+"""The archive of a model file: a zip of JSON and arrays, read within limits, with a digest.
+
+Its header has the format, the versions, the class and the features, readable without the model.
+"""
+
+from __future__ import annotations
 
 import hashlib
 import hmac
@@ -6,15 +11,32 @@ import io
 import json
 import math
 import os
+import platform
 import uuid
+import warnings
 import zipfile
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twinned.exceptions import IntegrityError
+from twinned._version import __version__
+from twinned.exceptions import IntegrityError, VersionMismatchWarning
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+FORMAT_VERSION = 2
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas")
+_OLD_FORMAT = (
+    "load it with the version of twinned that wrote it, store it with joblib.dump, then use "
+    "joblib.load and twinned.save with this one"
+)
+
+JsonObject = dict[str, Any]
 
 HEADER = "twinned.json"
 MODEL = "model.json"
@@ -77,11 +99,11 @@ def make_digest(members: Mapping[str, bytes], key: bytes | None) -> bytes:
 
 def check_digest(members: Mapping[str, bytes], key: bytes | None) -> None:
     """Raise unless the digest is that of the members and, with a key, the signature as well."""
-    expected, found = json.loads(make_digest(members, key)), from_json(members, DIGEST)
-    same = found.get("sha256") == expected["sha256"]
+    expected, stored = json.loads(make_digest(members, key)), from_json(members, DIGEST)
+    same = stored.get("sha256") == expected["sha256"]
     ensure(same, "its content does not match its digest")
     if key is not None:
-        signature = str(found.get("hmac_sha256"))
+        signature = str(stored.get("hmac_sha256"))
         same = hmac.compare_digest(signature, expected["hmac_sha256"])
         ensure(same, "its signature does not match the key, or it has none")
 
@@ -95,12 +117,12 @@ def _digest_input(members: Mapping[str, bytes]) -> bytes:
     )
 
 
-def to_json(value: Any) -> bytes:
+def to_json(value: object) -> bytes:
     """Return compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def from_json(members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+def from_json(members: Mapping[str, bytes], name: str) -> JsonObject:
     """Return the JSON object of a member."""
     ensure(name in members, f"it has no {name}")
     size = len(members[name])
@@ -132,6 +154,61 @@ def from_npy(content: bytes, name: str) -> np.ndarray:
     )
     flat = np.frombuffer(content, dtype, offset=stream.tell()).copy()
     return flat.reshape(shape, order="F" if fortran_order else "C")
+
+
+def make_header(model: BaseEstimator) -> JsonObject:
+    """Return the header of a model."""
+    n_features, names = feature_attributes(model)
+    return {
+        "format_version": FORMAT_VERSION,
+        "versions": _versions(),
+        "model": f"{type(model).__module__}.{type(model).__qualname__}",
+        "schema": {
+            "n_features_in_": n_features,
+            "feature_names_in_": None if names is None else [str(name) for name in names],
+        },
+    }
+
+
+def parse_header(members: Mapping[str, bytes]) -> JsonObject:
+    """Return the header of a file, or raise where it is malformed or of another format."""
+    header = from_json(members, HEADER)
+    number = header.get("format_version")
+    is_newer = isinstance(number, int) and number > FORMAT_VERSION
+    advice = "update twinned" if is_newer else _OLD_FORMAT
+    fault = f"its format version is {number!r:.60}, not {FORMAT_VERSION}; {advice}"
+    ensure(type(number) is int and number == FORMAT_VERSION, fault)
+    for name, kind in {"versions": dict, "model": str, "schema": dict}.items():
+        ensure(isinstance(header.get(name), kind), f"its header has no {name}")
+    return header
+
+
+def warn_on_version_mismatch(header: JsonObject, path: str) -> None:
+    """Warn where twinned has another version, or scikit-learn another minor version."""
+    saved, installed = header["versions"], _versions()
+    differing = [
+        f"{name} {saved.get(name)!s:.60} (here {installed[name]})"
+        for name, parts in (("twinned", None), ("scikit-learn", 2))
+        if str(saved.get(name)).split(".")[:parts] != str(installed[name]).split(".")[:parts]
+    ]
+    if differing:
+        warnings.warn(
+            f"{path} was saved by {' and '.join(differing)}; its predictions may differ. "
+            "Install those versions, or fit and save the model again.",
+            VersionMismatchWarning,
+            stacklevel=3,
+        )
+
+
+@cache
+def _versions() -> dict[str, str]:
+    installed = {library: version(library) for library in _LIBRARIES}
+    return {"twinned": __version__, "python": platform.python_version(), **installed}
+
+
+def feature_attributes(model: BaseEstimator) -> tuple[int | None, Any]:
+    """Return the number of features of a fitted estimator and their names, None where unknown."""
+    return getattr(model, "n_features_in_", None), getattr(model, "feature_names_in_", None)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -61,7 +61,7 @@ class At:
     def __truediv__(self, name: str | int) -> "At":
         return At(f"{self.path}/{name}", self.arrays, self.sizes, self.depth)
 
-    def ensure(self, condition: Any, fault: str) -> None:
+    def ensure(self, condition: object, fault: str) -> None:
         """Raise `IntegrityError` with the path and the fault unless the condition is true."""
         if not condition:
             raise IntegrityError(f"{self.path} {fault}")
@@ -107,8 +107,9 @@ def verify(value: Any, expected: str, at: At) -> None:
         if value is not None:
             verify(value, rest, at)
     elif kind == "part":
-        own = type(value).__name__
-        at.ensure(own in KINDS and {own, *KINDS[own].options} & {*rest.split()}, f"is no {rest}")
+        name = type(value).__name__
+        roles = {name, *KINDS[name].options} if name in KINDS else set()
+        at.ensure(roles & {*rest.split()}, f"is no {rest}")
     elif kind in RECORDS:
         if kind.startswith("tuple_"):
             is_tuple = type(value) is tuple and len(value) == len(RECORDS[kind])
@@ -139,7 +140,7 @@ def _verify_array(value: Any, types: str, layouts: str, *conditions: str, at: At
     for axis, length in zip(by_length[value.ndim], value.shape, strict=True):
         at.bind(axis, length)
     at.ensure(value.size or "empty" in conditions, "is empty")
-    low, high = _bounds(next((own for own in conditions if ".." in own), ""), at)
+    low, high = _bounds(next((part for part in conditions if ".." in part), ""), at)
     if value.size:
         # the minimum of values with NaN is NaN, which is in no range, but fmin ignores NaN
         least, most = (np.fmin, np.fmax) if "nan" in conditions else (np.minimum, np.maximum)

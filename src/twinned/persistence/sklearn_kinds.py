@@ -2,223 +2,360 @@
 
 State that compiled code reads is rebuilt by scikit-learn itself where possible: neighbors are
 fitted again to their rows, and encoders to a table of their categories.
+
+Trees are stored as columns, the nodes of all trees of an ensemble together. Compiled prediction
+code follows children and features without checks, so that a crafted index would read foreign memory
+and a cycle would never end. scikit-learn numbers a child after its parent. With that, and if every
+node except the root is the child of exactly one node, each path from the root ends at a leaf. The
+records that scikit-learn reads are built from columns that were verified.
 """
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
+from sklearn.base import BaseEstimator
+from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
+from sklearn.tree._tree import NODE_DTYPE, Tree
 
-from twinned.persistence import trees
-from twinned.persistence.schema import KINDS, At
-from twinned.persistence.values import BUILD, TAKE, State, hook, set_attributes
+from twinned import _compat
+from twinned.persistence.schema import KINDS, RECORDS, At
+from twinned.persistence.values import READ, State, builder, set_state
 
 METRICS = (
     "chebyshev", "cityblock", "cosine", "euclidean", "l1", "l2", "learned", "manhattan",
     "minkowski", "nan_euclidean", "sqeuclidean",
 )  # fmt: skip
 _MAX_CELLS = 10_000_000  # of the table that an encoder is fitted to
+_MAX_DEPTH = 10_000
+_NO_CHILD = -1
+# name of a column: its name in the records of scikit-learn
+_NODES = {
+    "left": "left_child", "right": "right_child", "feature": "feature", "threshold": "threshold",
+    "missing_left": "missing_go_to_left", "impurity": "impurity", "n_samples": "n_node_samples",
+    "weight": "weighted_n_node_samples",
+}  # fmt: skip
+_HISTOGRAM_NODES = {
+    "left": "left", "right": "right", "feature": "feature_idx", "threshold": "num_threshold",
+    "missing_left": "missing_go_to_left", "value": "value", "count": "count",
+    "bitset": "bitset_idx", "categorical": "is_categorical",
+}  # fmt: skip
 
-_LINEAR = " ".join(name for name, kind in KINDS.items() if "intercept_" in kind.fields)
+_LINEAR = [name for name, kind in KINDS.items() if "intercept_" in kind.fields]
 
 # --- trees ----------------------------------------------------------------------------------------
 
 
-@hook(TAKE, "DecisionTreeRegressor ExtraTreeRegressor RandomForestRegressor ExtraTreesRegressor")
-def _take_trees(model: Any) -> State:
-    return {"trees": trees.take_trees(getattr(model, "estimators_", [model]))}
-
-
-@hook(BUILD, "DecisionTreeRegressor ExtraTreeRegressor")
-def _build_tree(model: Any, state: State, at: At) -> None:
-    (tree,) = trees.build_trees(model, type(model), state["trees"], at)
-    model.n_outputs_, model.tree_ = tree.n_outputs_, tree.tree_
-
-
-@hook(BUILD, "RandomForestRegressor ExtraTreesRegressor")
-def _build_forest(model: Any, state: State, at: At) -> None:
-    is_random = type(model).__name__ == "RandomForestRegressor"
-    cls = DecisionTreeRegressor if is_random else ExtraTreeRegressor
-    model.estimator_, model.estimators_ = cls(), trees.build_trees(model, cls, state["trees"], at)
-    model.n_outputs_ = model.estimators_[0].n_outputs_
-
-
-@hook(TAKE, "GradientBoostingRegressor")
-def _take_gradient_boosting(model: Any) -> State:
-    init = None if isinstance(model.init_, str) else model.init_
-    return {"trees": trees.take_trees(list(model.estimators_.ravel())), "init_": init}
-
-
-@hook(BUILD, "GradientBoostingRegressor")
-def _build_gradient_boosting(model: Any, state: State, at: At) -> None:
-    members, init = (
-        trees.build_trees(model, DecisionTreeRegressor, state["trees"], at),
-        state["init_"],
-    )
-    at.ensure(members[0].n_outputs_ == 1, "has trees of several outputs")
-    at.ensure(init is None or init.n_outputs_ == 1, "starts from several outputs")
-    model.init_ = "zero" if init is None else init
-    model.estimators_ = np.array([[tree] for tree in members], dtype=object)
-    model.n_estimators_, model.n_trees_per_iteration_ = len(members), 1
-    model._loss = model._get_loss(sample_weight=None)
-
-
-@hook(TAKE, "HistGradientBoostingRegressor")
-def _take_histogram_boosting(model: Any) -> State:
-    encoder = model._preprocessor and model._preprocessor.named_transformers_["encoder"]
+def tree_columns(trees: list[BaseEstimator]) -> State:
+    """Return the columns of fitted trees of scikit-learn."""
+    states = [tree.tree_.__getstate__() for tree in trees]
+    seeds = [tree.random_state if isinstance(tree.random_state, int) else -1 for tree in trees]
     return {
-        "baseline": np.reshape(model._baseline_prediction, (1, 1)),
-        "is_categorical_": model.is_categorical_,
-        "categories": encoder and _take_categories(encoder.categories_),
-        "trees": trees.take_histogram_trees([tree for (tree,) in model._predictors]),
+        "n_nodes": np.array([state["node_count"] for state in states], dtype=np.int64),
+        "seeds": np.array(seeds, dtype=np.int64),
+        "value": np.concatenate([state["values"][:, :, 0] for state in states]),
+        **_columns([state["nodes"] for state in states], _NODES, "trees"),
     }
 
 
-@hook(BUILD, "HistGradientBoostingRegressor")
-def _build_histogram_boosting(model: Any, state: State, at: At) -> None:
-    n_features, flags = model.n_features_in_, state["is_categorical_"]
-    categories = state["categories"]
+def build_trees(
+    owner: BaseEstimator, cls: type[BaseEstimator], columns: State, at: At
+) -> list[BaseEstimator]:
+    """Return fitted trees of a class, which share the parameters of their owner."""
+    n_features, sizes, values = owner.n_features_in_, columns["n_nodes"], columns["value"]
+    depths = check_structure(columns, n_features, at)
+    at.ensure(not np.isnan(columns["threshold"]).any(), "has a threshold that is NaN")
+    shared, trees, n_outputs = owner.get_params(deep=False), [], values.shape[1]
+    parameters = {name: shared[name] for name in cls._get_param_names() if name in shared}
+    for number, end in enumerate(np.cumsum(sizes)):
+        rows, seed = slice(end - sizes[number], end), int(columns["seeds"][number])
+        tree = cls(**parameters).set_params(random_state=None if seed < 0 else seed)
+        tree.n_features_in_, tree.n_outputs_ = n_features, n_outputs
+        tree.tree_ = Tree(n_features, np.ones(n_outputs, dtype=np.intp), n_outputs)
+        nodes = np.zeros(sizes[number], NODE_DTYPE)  # of one tree, which fits into the cache
+        for column, name in _NODES.items():
+            nodes[name] = columns[column][rows]
+        state = {"node_count": int(sizes[number]), "max_depth": int(depths[number])}
+        leaf_values = np.ascontiguousarray(values[rows, :, None])
+        tree.tree_.__setstate__({**state, "nodes": nodes, "values": leaf_values})
+        trees.append(tree)
+    return trees
+
+
+def histogram_tree_columns(model: BaseEstimator) -> State:
+    """Return the columns of the trees of histogram gradient boosting."""
+    (nodes, _), bitsets = _compat.boosting_trees(model), _compat.boosting_bitsets(model)
+    columns = _columns(nodes, _HISTOGRAM_NODES, "histogram_trees")
+    is_leaf = np.concatenate([tree["is_leaf"] for tree in nodes]) == 1
+    return {
+        **columns,
+        **{side: np.where(is_leaf, _NO_CHILD, columns[side]) for side in ("left", "right")},
+        "value": columns["value"][:, None],
+        "n_nodes": np.array([len(tree) for tree in nodes], dtype=np.int64),
+        "n_bitsets": np.array([len(tree) for tree in bitsets], dtype=np.int64),
+        "bitsets": np.concatenate(bitsets),
+    }
+
+
+def build_histogram_trees(
+    columns: State, n_features: int, is_categorical: np.ndarray, at: At
+) -> list[TreePredictor]:
+    """Return the trees of histogram gradient boosting; `is_categorical` is a flag per feature."""
+    check_structure(columns, n_features, at)
+    inner, counts, bitsets = columns["left"] >= 0, columns["n_bitsets"], columns["bitsets"]
+    categorical = inner & (columns["categorical"] == 1)
+    unknown = np.isnan(columns["threshold"][inner & ~categorical])
+    at.ensure(not unknown.any(), "has a threshold that is NaN")
+    by_category = is_categorical[columns["feature"][categorical]]
+    at.ensure(by_category.all(), "splits a numeric feature by categories")
+    at.ensure((counts <= len(bitsets)).all() and counts.sum() == len(bitsets), "lacks bitsets")
+    has_bitset = columns["bitset"] < np.repeat(counts, columns["n_nodes"])
+    at.ensure(has_bitset[categorical].all(), "has a split without its bitset")
+    nodes = np.zeros(len(inner), PREDICTOR_RECORD_DTYPE)
+    for column, name in _HISTOGRAM_NODES.items():
+        nodes[name] = np.where(inner | (name not in ("left", "right")), columns[column].ravel(), 0)
+    nodes["is_leaf"] = ~inner
+    parts = zip(_split(nodes, columns["n_nodes"]), _split(bitsets, counts), strict=True)
+    return [TreePredictor(rows, np.zeros_like(raw), raw) for rows, raw in parts]
+
+
+def check_structure(columns: State, n_features: int, at: At) -> np.ndarray:
+    """Check that the nodes form one tree after the other; return the depth of each.
+
+    >>> columns = {"n_nodes": np.array([5, 1]), "feature": np.array([1, -2, 0, -2, -2, -2])}
+    >>> columns["left"] = np.array([1, -1, 3, -1, -1, -1])
+    >>> columns["right"] = np.array([2, -1, 4, -1, -1, -1])
+    >>> check_structure(columns, 2, At("trees", {}))
+    array([2, 0])
+    >>> columns["left"][2] = 2
+    >>> check_structure(columns, 2, At("trees", {}))
+    Traceback (most recent call last):
+    ...
+    twinned.exceptions.IntegrityError: trees has a child that does not come after its parent
+    """
+    sizes, n_nodes = columns["n_nodes"], len(columns["left"])
+    at.ensure((sizes <= n_nodes).all() and sizes.sum() == n_nodes, "has nodes of no tree")
+    inner = columns["left"] != _NO_CHILD
+    at.ensure((columns["right"][~inner] == _NO_CHILD).all(), "has a leaf with a right child")
+    features = columns["feature"][inner]
+    in_range = ((features >= 0) & (features < n_features)).all()
+    at.ensure(in_range, f"splits a feature outside its {n_features}")
+    roots, tree_of = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
+    # in 64 bits, with the nodes of all trees numbered consecutively
+    left, right = (columns[side].astype(np.int64) + roots[tree_of] for side in ("left", "right"))
+    parents = np.tile(np.flatnonzero(inner), 2)
+    children = np.concatenate([left[inner], right[inner]])
+    at.ensure((children > parents).all(), "has a child that does not come after its parent")
+    in_tree = children < (roots + sizes)[tree_of[parents]]
+    at.ensure(in_tree.all(), "has a child index outside its tree")
+    n_parents = np.bincount(children, minlength=n_nodes)
+    n_parents[roots] += 1
+    at.ensure((n_parents == 1).all(), "has a node without a parent, or with several")
+    depths, level = np.zeros(len(sizes), dtype=np.int64), roots
+    for depth in range(_MAX_DEPTH):
+        level = level[inner[level]]
+        if not level.size:
+            break
+        depths[tree_of[level]] = depth + 1
+        level = np.concatenate([left[level], right[level]])
+    at.ensure(not level.size, f"has a tree that is more than {_MAX_DEPTH:,} levels deep")
+    return depths
+
+
+def _columns(nodes: list[np.ndarray], names: dict[str, str], record: str) -> dict[str, np.ndarray]:
+    """Return the fields of records, in the types of the schema."""
+    return {
+        column: np.concatenate([tree[name] for tree in nodes]).astype(RECORDS[record][column][:2])
+        for column, name in names.items()
+    }
+
+
+def _split(array: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
+    return [part.copy() for part in np.split(array, np.cumsum(sizes)[:-1])]
+
+
+@builder("DecisionTreeRegressor ExtraTreeRegressor")
+def _build_tree(model: BaseEstimator, state: State, at: At) -> None:
+    (tree,) = build_trees(model, type(model), state["trees"], at)
+    model.n_outputs_, model.tree_ = tree.n_outputs_, tree.tree_
+
+
+@builder("RandomForestRegressor ExtraTreesRegressor")
+def _build_forest(model: BaseEstimator, state: State, at: At) -> None:
+    is_random = type(model).__name__ == "RandomForestRegressor"
+    cls = DecisionTreeRegressor if is_random else ExtraTreeRegressor
+    model.estimator_, model.estimators_ = cls(), build_trees(model, cls, state["trees"], at)
+    model.n_outputs_ = model.estimators_[0].n_outputs_
+
+
+@builder("GradientBoostingRegressor")
+def _build_gradient_boosting(model: BaseEstimator, state: State, at: At) -> None:
+    trees, init = build_trees(model, DecisionTreeRegressor, state["trees"], at), state["init_"]
+    at.ensure(trees[0].n_outputs_ == 1, "has trees of several outputs")
+    at.ensure(init is None or init.n_outputs_ == 1, "starts from several outputs")
+    model.init_ = "zero" if init is None else init
+    model.estimators_ = np.array([[tree] for tree in trees], dtype=object)
+    model.n_estimators_ = len(trees)
+    _compat.set_boosting_loss(model)
+
+
+@builder("HistGradientBoostingRegressor")
+def _build_histogram_boosting(model: BaseEstimator, state: State, at: At) -> None:
+    flags, categories, table = state["is_categorical_"], state["categories"], None
     at.ensure((flags is None) == (categories is None), "has categories of no feature")
-    remapped, known = np.zeros(n_features, dtype=bool), [np.empty(0)] * n_features
-    model.is_categorical_ = model._preprocessor = model._is_categorical_remapped = None
     if flags is not None:
         at.ensure(0 < flags.sum() == len(categories), "has other categorical features")
-        columns = [{"dtype": "float64", "values": [0.0]}] * n_features
-        for j, own in zip(np.flatnonzero(flags).tolist(), categories, strict=True):
-            columns[j] = own
-        table = _category_table(columns, getattr(model, "feature_names_in_", None), at)
+        columns = [{"dtype": "float64", "values": [0.0]}] * model.n_features_in_
+        for j, known in zip(np.flatnonzero(flags).tolist(), categories, strict=True):
+            columns[j] = known
+        table = _category_table(columns, model, at)
         if isinstance(table, pd.DataFrame):
             table = table.astype(dict.fromkeys(table.columns[flags], "category"))
-        found = model._preprocess_X(table, reset=True)[1]
-        at.ensure(np.array_equal(model.is_categorical_, flags), "has other categorical features")
-        encoder = model._preprocessor.named_transformers_["encoder"]
-        _check_categories(encoder, categories, at)
-        # thresholds of numeric features are used in `fit` only
-        known = [np.empty(0) if own is None else own for own in found]
-        remapped = model._is_categorical_remapped
-    bins = model._bin_mapper = _BinMapper(n_bins=model.max_bins + 1)
-    bins.bin_thresholds_, bins.is_categorical_ = known, remapped.astype(np.uint8)
-    bins.missing_values_bin_idx_ = bins.n_bins - 1
-    members = trees.build_histogram_trees(state["trees"], n_features, remapped, at)
-    model._predictors, model._baseline_prediction = [[tree] for tree in members], state["baseline"]
-    model.n_trees_per_iteration_ = 1
-    model._loss = model._get_loss(sample_weight=None)
+    is_categorical = _compat.set_boosting_categories(model, table)
+    at.ensure(np.array_equal(model.is_categorical_, flags), "has other categorical features")
+    if categories is not None:
+        _check_categories(_compat.boosting_encoder(model), categories, at)
+    trees = build_histogram_trees(state["trees"], model.n_features_in_, is_categorical, at)
+    _compat.set_boosting_trees(model, trees, state["baseline"])
 
 
 # --- linear models, neighbors and networks --------------------------------------------------------
 
 
-@hook(TAKE, _LINEAR)
-def _take_linear(model: Any) -> State:
-    return {"coef_": model.coef_, "intercept_": np.asarray(model.intercept_, dtype=float)}
+@builder(" ".join(_LINEAR))
+def _build_linear(model: BaseEstimator, state: State, at: At) -> None:
+    fits = state["coef_"].ndim == 2 or state["intercept_"].size == 1
+    at.ensure(fits, "has too many intercepts")
+    set_state(model, state)
 
 
-@hook(BUILD, _LINEAR)
-def _build_linear(model: Any, state: State, at: At) -> None:
-    model.coef_, model.intercept_ = state["coef_"], state["intercept_"][()]
-    at.ensure(model.coef_.ndim == 2 or np.size(model.intercept_) == 1, "has too many intercepts")
-
-
-@hook(BUILD, "KNeighborsRegressor")
-def _build_neighbors(model: Any, state: State, at: At) -> None:
-    known = model.metric in METRICS and model.metric != "learned" and model.metric_params is None
-    at.ensure(known, f"has metric={model.metric!r:.60}, not one of {', '.join(METRICS)}")
+@builder("KNeighborsRegressor")
+def _build_neighbors(model: BaseEstimator, state: State, at: At) -> None:
+    allowed = set(METRICS) - {"learned"}
+    at.ensure(
+        model.metric in allowed and model.metric_params is None,
+        f"has metric={model.metric!r:.60}, not one of {', '.join(METRICS)}",
+    )
     model.fit(state["_fit_X"], state["_y"])
 
 
-@hook(BUILD, "MLPRegressor")
-def _build_perceptron(model: Any, state: State, at: At) -> None:
+@builder("MLPRegressor")
+def _build_perceptron(model: BaseEstimator, state: State, at: At) -> None:
     coefs, intercepts = state["coefs_"], state["intercepts_"]
-    sizes = [own.shape for own in coefs]
+    sizes = [layer.shape for layer in coefs]
     at.ensure(sizes and sizes[0][0] == model.n_features_in_, "has other inputs than features")
     chained = all(before[1] == after[0] for before, after in pairwise(sizes))
-    matches = [size[1] for size in sizes] == [len(own) for own in intercepts]
+    matches = [size[1] for size in sizes] == [len(layer) for layer in intercepts]
     at.ensure(chained and matches, "has layers of other sizes")
-    set_attributes(model, state, at)
+    set_state(model, state)
     model.n_layers_, model.n_outputs_ = len(coefs) + 1, len(intercepts[-1])
 
 
-@hook(BUILD, "DummyRegressor")
-def _build_dummy(model: Any, state: State, at: At) -> None:
+@builder("DummyRegressor")
+def _build_dummy(model: BaseEstimator, state: State, at: At) -> None:
     model.constant_, model.n_outputs_ = state["constant_"], state["constant_"].shape[1]
 
 
 # --- transformers and compositions ----------------------------------------------------------------
 
 
-def _take_categories(found: Any) -> list[State]:
-    """Return the categories of features, each with the type of its column."""
+def read_categories(encoder: BaseEstimator) -> list[State]:
+    """Return the categories of the features of an encoder, each with the type of its column."""
     return [
-        {"dtype": "str" if own.dtype.kind == "U" else own.dtype.name, "values": own.tolist()}
-        for own in found
+        {"dtype": "str" if known.dtype.kind == "U" else known.dtype.name, "values": known.tolist()}
+        for known in encoder.categories_
     ]
 
 
-def _category_table(categories: list[State], names: Any, at: At) -> Any:
-    """Return a table with these values in its columns, some of them repeated."""
-    columns = [np.array(own["values"], dtype=own["dtype"]) for own in categories]
-    length = max(map(len, columns))
+def _category_table(
+    categories: list[State], model: BaseEstimator, at: At
+) -> np.ndarray | pd.DataFrame:
+    """Return a table of the features of a model with these values, some of them repeated."""
+    columns = [np.array(known["values"], dtype=known["dtype"]) for known in categories]
+    length, names = max(map(len, columns)), vars(model).get("feature_names_in_")
     at.ensure(length * len(columns) <= _MAX_CELLS, "has too many categories")
-    filled = [np.concatenate([own, np.repeat(own[:1], length - len(own))]) for own in columns]
+    columns = [np.concatenate([c, np.repeat(c[:1], length - len(c))]) for c in columns]
     if names is None:
-        return np.column_stack(filled)
-    series = (pd.Series(own, dtype=own.dtype) for own in filled)  # not as inferred from values
+        return np.column_stack(columns)
+    series = (pd.Series(column, dtype=column.dtype) for column in columns)  # not as inferred
     return pd.DataFrame(dict(zip(names, series, strict=True)))
 
 
-def _check_categories(encoder: Any, stored: list[State], at: At) -> None:
-    """Raise unless an encoder has found the stored categories, which are sorted and distinct."""
-    same = repr(_take_categories(encoder.categories_)) == repr(stored)
+def _check_categories(encoder: BaseEstimator, stored: list[State], at: At) -> None:
+    """Raise unless an encoder has the stored categories, which are sorted and distinct."""
+    same = repr(read_categories(encoder)) == repr(stored)
     at.ensure(same, "has categories that are not sorted and distinct")
 
 
-@hook(TAKE, "OneHotEncoder OrdinalEncoder")
-def _take_encoder(model: Any) -> State:
-    return {"categories_": _take_categories(model.categories_)}
-
-
-@hook(BUILD, "OneHotEncoder OrdinalEncoder")
-def _build_encoder(model: Any, state: State, at: At) -> None:
+@builder("OneHotEncoder OrdinalEncoder")
+def _build_encoder(model: BaseEstimator, state: State, at: At) -> None:
     limited = model.min_frequency is not None or model.max_categories is not None
     at.ensure(not limited, "has min_frequency or max_categories, which cannot be stored")
-    model.fit(_category_table(state["categories_"], getattr(model, "feature_names_in_", None), at))
+    model.fit(_category_table(state["categories_"], model, at))
     _check_categories(model, state["categories_"], at)
 
 
-@hook(BUILD, "SimpleImputer")
-def _build_imputer(model: Any, state: State, at: At) -> None:
+@builder("SimpleImputer")
+def _build_imputer(model: BaseEstimator, state: State, at: At) -> None:
     at.ensure(not model.add_indicator, "has add_indicator=True, which cannot be stored")
-    model.statistics_, model.indicator_ = state["statistics_"], None
-    model._fit_dtype = model._fill_dtype = np.dtype(np.float64)
+    dtypes = dict.fromkeys(("_fit_dtype", "_fill_dtype"), np.dtype(np.float64))
+    set_state(model, {**state, **dtypes, "indicator_": None})
 
 
-@hook(TAKE, "Pipeline")
-def _take_pipeline(model: Any) -> State:
-    return {"steps": dict(model.steps)}
-
-
-@hook(BUILD, "Pipeline")
-def _build_pipeline(model: Any, state: State, at: At) -> None:
+@builder("Pipeline")
+def _build_pipeline(model: BaseEstimator, state: State, at: At) -> None:
     at.ensure(model.memory is None, "has a memory, which cannot be stored")
     model.steps = list(state["steps"].items())
-    *before, last = ["transformer" in KINDS[type(own).__name__].options for _, own in model.steps]
+    *before, last = ["transformer" in KINDS[type(step).__name__].options for _, step in model.steps]
     at.ensure(all(before) and not last, "has a regressor that is not its last step")
 
 
-@hook(TAKE, "TransformedTargetRegressor")
-def _take_transformed_target(model: Any) -> State:
-    return {**vars(model), "transformer_": model.transformer and model.transformer_}
-
-
-@hook(BUILD, "TransformedTargetRegressor")
-def _build_transformed_target(model: Any, state: State, at: At) -> None:
-    set_attributes(model, state, at)
+@builder("TransformedTargetRegressor")
+def _build_transformed_target(model: BaseEstimator, state: State, at: At) -> None:
+    set_state(model, state)
     if model.transformer_ is None:
         at.ensure((model.func is None) == (model.inverse_func is None), "has one function of two")
         functions = {"func": model.func, "inverse_func": model.inverse_func}
         model.transformer_ = FunctionTransformer(**functions, validate=True)
         model.transformer_.set_output(transform="default")
+
+
+# --- what is read from models, where it is not their attributes -----------------------------------
+
+
+def _read_ensemble(model: BaseEstimator) -> State:
+    members, init = vars(model).get("estimators_", [model]), vars(model).get("init_")
+    return {"trees": tree_columns([*np.ravel(members)]), "init_": None if init == "zero" else init}
+
+
+def _read_linear(model: BaseEstimator) -> State:
+    return {"coef_": model.coef_, "intercept_": np.asarray(model.intercept_, dtype=float)}
+
+
+def _read_histogram_boosting(model: BaseEstimator) -> State:
+    encoder, (_, baseline) = _compat.boosting_encoder(model), _compat.boosting_trees(model)
+    return {
+        "baseline": np.reshape(baseline, (1, 1)),
+        "is_categorical_": model.is_categorical_,
+        "categories": encoder and read_categories(encoder),
+        "trees": histogram_tree_columns(model),
+    }
+
+
+def _read_transformed_target(model: BaseEstimator) -> State:
+    return {**vars(model), "transformer_": model.transformer and model.transformer_}
+
+
+_ENSEMBLES = [name for name, kind in KINDS.items() if kind.fields.get("trees") == "trees"]
+READ |= {
+    **dict.fromkeys(_ENSEMBLES, _read_ensemble),
+    **dict.fromkeys(_LINEAR, _read_linear),
+    "HistGradientBoostingRegressor": _read_histogram_boosting,
+    "OneHotEncoder": lambda model: {"categories_": read_categories(model)},
+    "OrdinalEncoder": lambda model: {"categories_": read_categories(model)},
+    "Pipeline": lambda model: {"steps": dict(model.steps)},
+    "TransformedTargetRegressor": _read_transformed_target,
+}

@@ -1,16 +1,17 @@
 """Kinds of the estimators of twinned: twins, networks, Gaussian processes and blends."""
 
-from typing import Any
-
 import numpy as np
+from sklearn.base import BaseEstimator
 
+from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.features import FeaturePreparation
 from twinned.fitted.error_scale import count_scale_features
 from twinned.models.gaussian_process import GaussianProcess
 from twinned.pairing.features import PairFeatures
+from twinned.persistence.archive import feature_attributes
 from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS
-from twinned.persistence.values import BUILD, TAKE, State, hook, set_attributes
+from twinned.persistence.values import READ, State, builder, set_state
 from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
 from twinned.rows.validation import check_finite
 
@@ -28,7 +29,7 @@ def _build_table(parts: State, at: At) -> TableSchema:
     return table
 
 
-def _build_twin(twin: Any, state: State, at: At) -> None:
+def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
     """Set the attributes, after checks of the anchors by the table and the tags of the twin."""
     table, X, weights = state["_schema"], state["anchors_X_"], state["anchor_weights_"]
     at.ensure(len(X) * table.n_encoded <= _MAX_ENCODED, "has too many indicators")
@@ -37,15 +38,14 @@ def _build_twin(twin: Any, state: State, at: At) -> None:
         has_code = np.isin(X[:, j], np.arange(len(known))) | np.isnan(X[:, j])
         at.ensure(kind == NUMERIC or has_code.all(), f"has unknown categories of feature {j}")
     at.ensure(weights is None or weights.sum() > 0, "has no anchor of positive weight")
-    for strategy in (getattr(twin, "pairs", None), twin.anchors):
-        metric = getattr(strategy, "metric", "euclidean")
-        at.ensure(metric in METRICS, f"has a metric that is not one of {', '.join(METRICS)}")
+    metrics = [v for k, v in twin.get_params().items() if k in ("pairs__metric", "anchors__metric")]
+    at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
     if (intervals := state["intervals_"]) is not None:
         at.ensure(state["anchors_y_"].ndim == 1, "has intervals, but several outputs")
         _check_error_scale(intervals, at / "intervals_")
         rows, scores = intervals["rows"], intervals["scores"]
         at.ensure(rows is None or len(rows) == len(scores), "has rows of other scores")
-    set_attributes(twin, state, at)
+    set_state(twin, state)
     twin.restore_anchors()
 
 
@@ -61,50 +61,50 @@ def _check_error_scale(parts: State, at: At) -> None:
 # --- twins of scikit-learn regressors -------------------------------------------------------------
 
 
-@hook(TAKE, "TwinRegressor TwinNeuralRegressor")
-def _take_twin(twin: Any) -> State:
-    return {**twin.state_to_save(), "_pair_dtype": twin._pair_dtype.name}
-
-
-@hook(BUILD, "TwinRegressor")
-def _build_sklearn_twin(twin: Any, state: State, at: At) -> None:
+@builder("TwinRegressor")
+def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     base, selected = state["estimator_"], state["selected_features_"]
-    known = twin.estimator is None or type(twin.estimator) is type(base)
-    at.ensure(known, "has another base estimator than its parameter")
+    same = twin.estimator is None or type(twin.estimator) is type(base)
+    at.ensure(same, "has another base estimator than its parameter")
     table, dtype = _build_table(state["_schema"], at), np.dtype(state["_pair_dtype"])
-    _build_twin(twin, {**state, "_schema": table, "_pair_dtype": dtype}, at)
     # made from the columns of the table, not from what a file claims
     every = len(selected) == twin.n_features_in_
     features = PairFeatures(twin.pair_features, table, dtype, None if every else selected)
-    width = getattr(base, "n_features_in_", features.width)
+    rebuilt = {"_schema": table, "_pair_dtype": dtype, "_features": features}
+    _build_twin(twin, {**state, **rebuilt}, at)
+    width = feature_attributes(base)[0] or features.width
     at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
-    twin._features, anchor = features, twin._anchors.rows.take(slice(0, 1))
-    n_found = getattr(base, "n_outputs_", None)  # of trees, whose leaf values were verified
-    if n_found is None:
-        n_found = twin._make_model().differences(anchor, anchor).shape[-1]
-    at.ensure(n_found == at.sizes.get("output", 1), f"predicts {n_found} outputs")
+    n_outputs = vars(base).get("n_outputs_")  # of trees, whose leaf values were verified
+    if n_outputs is None:
+        anchor = table.to_rows(state["anchors_X_"][:1])
+        n_outputs = base.predict(features.build(anchor, anchor)).size
+    at.ensure(n_outputs == at.sizes.get("output", 1), f"predicts {n_outputs} outputs")
 
 
 # --- networks -------------------------------------------------------------------------------------
 
 
-@hook(BUILD, "NeuralRegressor TwinNeuralRegressor")
-def _build_networks(model: Any, state: State, at: At) -> None:
+@builder("NeuralRegressor TwinNeuralRegressor")
+def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
     table, shape = _build_table(state["_schema"], at), state["_shape"]
     at.bind("numeric", len(table.numeric))
     at.bind("output", shape["n_outputs"])
     n_inputs = len(table.encoded_columns(state["selected_features_"]))
     at.ensure(0 < n_inputs <= shape["n_features"], "has fewer inputs than features")
-    at.ensure(shape["twin"] == model.is_twin, "is a network of another kind")
+    is_twin = isinstance(model, BaseTwin)
+    at.ensure(shape["twin"] == is_twin, "is a network of another kind")
     flat = shape["n_outputs"] == 1 or not state["_one_dimensional"]
     at.ensure(flat and shape["hidden_sizes"], "has other outputs, or no hidden layer")
-    found = {name: own.shape for name, own in state["_parameters"].items()}
+    shapes = {name: parameter.shape for name, parameter in state["_parameters"].items()}
     expected = _parameter_shapes(shape, len(state["_gates"]))
-    at.ensure(found == expected, "has network parameters of other shapes")
-    set_attributes(model, {**state, "_schema": table}, at)
-    if model.is_twin:
-        at.ensure((state["anchors_y_"].ndim == 1) == model._one_dimensional, "has other outputs")
-        _build_twin(model, {**state, "_schema": table, "_pair_dtype": np.dtype(np.float64)}, at)
+    at.ensure(shapes == expected, "has network parameters of other shapes")
+    state = {**state, "_schema": table}
+    if not is_twin:
+        set_state(model, state)
+        return
+    same = (state["anchors_y_"].ndim == 1) == state["_one_dimensional"]
+    at.ensure(same, "has other outputs")
+    _build_twin(model, {**state, "_pair_dtype": np.dtype(np.float64)}, at)
 
 
 def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]]:
@@ -120,29 +120,22 @@ def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]
         shapes[f"bias_{layer}"] = (size,)
         if layer:
             shapes[f"weight_{layer}"] = (sizes[layer - 1], size)
-    return {name: (n_members, *own) for name, own in shapes.items()}
+    return {name: (n_members, *of_member) for name, of_member in shapes.items()}
 
 
 # --- Gaussian processes and blends ----------------------------------------------------------------
 
 
-@hook(BUILD, "GPRegressor")
-def _build_process(model: Any, state: State, at: At) -> None:
+@builder("GPRegressor")
+def _build_process(model: BaseEstimator, state: State, at: At) -> None:
     process, n_rows = GaussianProcess(**state["process_"]), at.sizes["row"]
     at.ensure(n_rows <= _MAX_PROCESS_ROWS, f"has {n_rows:,} rows, more than {_MAX_PROCESS_ROWS:,}")
     at.ensure(at.sizes["output"] == 1 or not process.single_output, "has several outputs")
-    set_attributes(model, {**state, "process_": process}, at)
+    set_state(model, {**state, "process_": process})
 
 
-@hook(TAKE, "AutoTwinRegressor")
-def _take_blend(model: Any) -> State:
-    names = RECORDS["preparation"]
-    stored = [{name: getattr(own, name) for name in names} for own in model._preparations]
-    return {**model.state_to_save(), "_preparations": stored}
-
-
-@hook(BUILD, "AutoTwinRegressor")
-def _build_blend(model: Any, state: State, at: At) -> None:
+@builder("AutoTwinRegressor")
+def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
     members, y, table = state["members_"], state["anchors_y_"], _build_table(state["_schema"], at)
     at.bind("member", len(members))
     at.bind("row", int((state["anchor_rows_"] >= 0).sum()))
@@ -152,9 +145,10 @@ def _build_blend(model: Any, state: State, at: At) -> None:
     at.ensure(same, "has a leaderboard of other members")
     preparations = []
     for parts, (name, member) in zip(state["_preparations"], members.items(), strict=True):
-        preparations.append(own := _build_preparation(parts, table, at / "_preparations" / name))
-        n_features = getattr(member, "n_features_in_", own.n_columns)
-        at.ensure(n_features == own.n_columns, f"has other columns than the features of {name!r}")
+        prepared = _build_preparation(parts, table, at / "_preparations" / name)
+        preparations.append(prepared)
+        same = feature_attributes(member)[0] in (None, prepared.n_columns)
+        at.ensure(same, f"has other columns than the features of {name!r}")
         at.ensure(np.ndim(vars(member).get("anchors_y_", y)) == 1, f"has outputs of {name!r}")
     listed = () if isinstance(model.members, str) else model.members
     given = {entry[0]: entry for entry in listed if not isinstance(entry, str)}
@@ -166,11 +160,26 @@ def _build_blend(model: Any, state: State, at: At) -> None:
 def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePreparation:
     n_categories = [table.n_indicators[j] for j in table.categorical]
     derived: State = {"n_features": table.n_features, "categorical": table.categorical}
-    own = FeaturePreparation(**parts, **derived, n_categories=n_categories)
-    for columns in (own.empty, own.marked):
+    built = FeaturePreparation(**parts, **derived, n_categories=n_categories)
+    for columns in (built.empty, built.marked):
         numeric = set(columns) <= set(table.numeric) and sorted(set(columns)) == columns
         at.ensure(numeric, "has columns that are not distinct numeric features")
-    n_dense = len(table.numeric) + len(own.marked) + sum(n_categories) + len(n_categories)
-    n_scaled = n_dense if own.kind == "dense" else 0
-    at.ensure(len(own.center) == len(own.spread) == n_scaled, f"does not scale {n_scaled} columns")
-    return own
+    n_dense = len(table.numeric) + len(built.marked) + sum(n_categories) + len(n_categories)
+    n_scaled = n_dense if built.kind == "dense" else 0
+    fits = len(built.center) == len(built.spread) == n_scaled
+    at.ensure(fits, f"does not scale {n_scaled} columns")
+    return built
+
+
+def _read_twin(twin: BaseEstimator) -> State:
+    """Return the attributes, with the type of pairs by its name and preparations by the schema."""
+    state = twin.state_to_save()
+    names, preparations = RECORDS["preparation"], state.get("_preparations", ())
+    return {
+        **state,
+        "_pair_dtype": state["_pair_dtype"].name,
+        "_preparations": [{name: vars(part)[name] for name in names} for part in preparations],
+    }
+
+
+READ |= dict.fromkeys(("TwinRegressor", "TwinNeuralRegressor", "AutoTwinRegressor"), _read_twin)

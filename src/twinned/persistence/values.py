@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 from sklearn.base import BaseEstimator
 
+from twinned._compat import validate_parameters
 from twinned.exceptions import IntegrityError
 from twinned.persistence.archive import ARRAY_TYPES
 from twinned.persistence.schema import KINDS, At, verify, verify_fields
@@ -27,47 +28,60 @@ _UFUNC_NAMES = (
     "absolute arcsinh arctanh cbrt exp exp2 expm1 expit log log10 log1p log2 logit negative "
     "positive reciprocal sinh sqrt square tanh"
 )
-_UFUNCS = {name: getattr(np, name, None) or getattr(special, name) for name in _UFUNC_NAMES.split()}
+_UFUNCS = {name: {**vars(special), **vars(np)}[name] for name in _UFUNC_NAMES.split()}
 _DTYPES = ("float64", "float32", "int64", "int32", "bool")
 
 
-def set_attributes(model: Any, state: State, at: At) -> None:
-    """Set values as attributes, except those that may not exist and do not."""
-    for name, value in state.items():
-        absent = KINDS[type(model).__name__].fields.get(name, "").startswith("??")
-        if value is not None or not absent:
-            setattr(model, name, value)
-
-
-# How the state of a class is taken from a model, and how a model is built from it: it has its
+# How the state of a class is read from a model, and how a model is built from it: it has its
 # parameters and features already, and the state is verified. By default, values are attributes.
-TAKE: dict[str, Callable[[Any], State]] = {}
-BUILD: dict[str, Callable[[Any, State, At], None]] = {}
+READ: dict[str, Callable[[BaseEstimator], State]] = {}
+BUILD: dict[str, Callable[[BaseEstimator, State, At], None]] = {}
 
 
-def hook(hooks: dict[str, Any], names: str) -> Callable[[Any], Any]:
-    """Decorator of a function that takes the state of some classes, or builds models of them."""
-    return lambda function: hooks.update(dict.fromkeys(names.split(), function)) or function
+def builder(names: str) -> Callable[[Any], Any]:
+    """Decorator of a function that builds models of these classes."""
+    return lambda function: BUILD.update(dict.fromkeys(names.split(), function)) or function
+
+
+def get_state(model: BaseEstimator) -> State:
+    """Return the state of a fitted estimator: the attributes that the schema names for its class.
+
+    Those that it does not have are None.
+    """
+    name = type(model).__name__
+    attributes = READ.get(name, vars)(model)
+    return {key: attributes.get(key) for key in KINDS[name].fields}
+
+
+def set_state(model: BaseEstimator, state: State) -> None:
+    """Set the attributes of an estimator, except those that may not exist and do not.
+
+    An array without an axis is set as a scalar.
+    """
+    fields = KINDS[type(model).__name__].fields
+    for name, value in state.items():
+        if value is not None or not fields.get(name, "").startswith("??"):
+            vars(model)[name] = value[()] if isinstance(value, np.ndarray) else value
 
 
 def find_class(name: str) -> Any:
     """Return the class of this name, if a description may name it, or None."""
-    return getattr(import_module(KINDS[name].module), name) if name in KINDS else None
+    return vars(import_module(KINDS[name].module))[name] if name in KINDS else None
 
 
-def encode(value: Any, at: At, *, fitted: bool) -> Json:
+def encode_value(value: Any, at: At, *, fitted: bool) -> Json:
     """Return the JSON of a value; `fitted` where estimators in it have a state."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if dataclasses.is_dataclass(value):
-        value = {own.name: getattr(value, own.name) for own in dataclasses.fields(value)}
+        value = {field.name: vars(value)[field.name] for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
-        items = [encode(item, at / i, fitted=fitted) for i, item in enumerate(value)]
+        items = [encode_value(item, at / i, fitted=fitted) for i, item in enumerate(value)]
         return {"tuple": items} if isinstance(value, tuple) else items
     if isinstance(value, dict) and all(isinstance(key, str) and "/" not in key for key in value):
-        return {"dict": {k: encode(item, at / k, fitted=fitted) for k, item in value.items()}}
+        return {"dict": {k: encode_value(item, at / k, fitted=fitted) for k, item in value.items()}}
     if isinstance(value, np.ndarray) and value.dtype.str in ARRAY_TYPES:
         at.arrays[at.path] = value
         return {"array": True}
@@ -86,39 +100,39 @@ def encode(value: Any, at: At, *, fitted: bool) -> Json:
 
 def _refusal(at: At, value: Any, fault: str, library: str = "skops.io") -> str:
     """Return why a value cannot be stored, and what can store it."""
-    own = getattr(value, "__qualname__", None) or getattr(value, "__name__", type(value).__name__)
-    name = f"{getattr(value, '__module__', '')}.{own}".lstrip(".")
+    name = getattr(value, "__qualname__", type(value).__name__)
+    name = f"{getattr(value, '__module__', '')}.{name}".lstrip(".")
     return f"{at.label}=<{name}> {fault}; store the model with {library}.dump instead"
 
 
-def _encode_estimator(model: Any, at: At, fitted: bool) -> Json:
-    name, attributes, encoded = type(model).__name__, vars(model), {}
+def _encode_estimator(model: BaseEstimator, at: At, fitted: bool) -> Json:
+    encoded = {}
     if fitted:
+        attributes = vars(model)
         config = attributes.get("_sklearn_output_config", {})
         if config.get("transform") not in (None, "default"):
             raise TypeError(f"{at.label} has set_output, which is not stored; remove it")
-        taken, names = TAKE.get(name, vars)(model), attributes.get("feature_names_in_")
-        state = {key: taken.get(key) for key in KINDS[name].fields}
+        names = attributes.get("feature_names_in_")
         encoded = {
-            "state": encode(state, at, fitted=True),
-            "n_features": encode(attributes.get("n_features_in_"), at, fitted=False),
-            "names": None if names is None else [str(own) for own in names],
+            "state": encode_value(get_state(model), at, fitted=True),
+            "n_features": encode_value(attributes.get("n_features_in_"), at, fitted=False),
+            "names": None if names is None else [str(name) for name in names],
         }
-    parameters = encode(model.get_params(deep=False), at / "params", fitted=False)
-    return {"class": name, "params": parameters, **encoded}
+    parameters = encode_value(model.get_params(deep=False), at / "params", fitted=False)
+    return {"class": type(model).__name__, "params": parameters, **encoded}
 
 
-def decode(value: Json, at: At, *, fitted: bool) -> Any:
-    """Return the value of JSON that `encode` returned; parts are verified and built."""
+def decode_value(value: Json, at: At, *, fitted: bool) -> Any:
+    """Return the value of JSON that `encode_value` returned; parts are verified and built."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
-        return [decode(item, at / i, fitted=fitted) for i, item in enumerate(value)]
+        return [decode_value(item, at / i, fitted=fitted) for i, item in enumerate(value)]
     match [*value.items()]:
         case [("tuple", list(items))]:
-            return tuple(decode(items, at, fitted=fitted))
+            return tuple(decode_value(items, at, fitted=fitted))
         case [("dict", dict(items))]:
-            return {key: decode(item, at / key, fitted=fitted) for key, item in items.items()}
+            return {key: decode_value(item, at / key, fitted=fitted) for key, item in items.items()}
         case [("array", True)] if at.path in at.arrays:
             return at.arrays.pop(at.path)
         case [("ufunc", str(name))] if name in _UFUNCS:
@@ -132,7 +146,7 @@ def decode(value: Json, at: At, *, fitted: bool) -> Any:
     raise IntegrityError(f"{at.path} has no array, or is of an unknown kind")
 
 
-def _decode_part(name: str, value: Json, at: At) -> Any:
+def _decode_part(name: str, value: Json, at: At) -> BaseEstimator:
     """Return a fitted estimator, with the axes of its arrays apart from those of its owner."""
     at = dataclasses.replace(at, sizes={}, depth=at.depth + 1)
     at.ensure(at.depth <= _MAX_DEPTH, f"is more than {_MAX_DEPTH} parts deep")
@@ -145,29 +159,28 @@ def _decode_part(name: str, value: Json, at: At) -> Any:
         verify(names, "list:feature text", at / "names")
         at.ensure(len(set(names)) == len(names), "has a feature name twice")
         model.feature_names_in_ = np.array(names, dtype=object)
-    state = decode(value["state"], at, fitted=True)
+    state = decode_value(value["state"], at, fitted=True)
     verify_fields(state, kind.fields, at)
-    BUILD.get(name, set_attributes)(model, state, at)
+    BUILD.get(name, lambda model, state, at: set_state(model, state))(model, state, at)
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)  # again, as `fit` removes them
     return model
 
 
-def _decode_estimator(name: str, params: Json, at: At) -> Any:
+def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     """Return an unfitted estimator with these parameters, validated by itself."""
     cls = find_class(name)
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
-    values = decode(params, at / "params", fitted=False)
-    known = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
+    values = decode_value(params, at / "params", fitted=False)
+    has_all = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
     advice = "fit and save the model again with this version of twinned"
-    at.ensure(known, f"has parameters that {name} does not have; {advice}")
+    at.ensure(has_all, f"has parameters that {name} does not have; {advice}")
     at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
     if (n_jobs := values.get("n_jobs")) is not None:
         verify(n_jobs, "int", at / "n_jobs")
         values["n_jobs"] = max(-1, min(n_jobs, os.cpu_count() or 1)) or None
     model = cls(**values)
-    if hasattr(cls, "_parameter_constraints"):
-        model._validate_params()
-    elif hasattr(cls, "_check_parameters"):
+    validate_parameters(model)
+    if hasattr(cls, "_check_parameters"):
         model._check_parameters()
     return model

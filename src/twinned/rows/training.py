@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
 
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, row_labels, storable_labels

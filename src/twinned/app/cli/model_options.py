@@ -95,7 +95,7 @@ class ModelOptions:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import OneHotEncoder
 
-        from twinned.diagnostics.baselines import plain_estimator
+        from twinned.diagnostics.cross_validation import plain_estimator
 
         plain: Any = plain_estimator(twin, twin, len(twin.anchors_y_), self.seed)
         if self.model != "neural":
@@ -145,9 +145,9 @@ class ModelOptions:
         """
         import numpy as np
 
-        from twinned.diagnostics.baselines import describe, plain_estimator
+        from twinned.diagnostics.cross_validation import plain_estimator
         from twinned.diagnostics.errors import predict_mean
-        from twinned.fitted.conformal import CrossCalibrated
+        from twinned.diagnostics.recommendation import describe_estimator
 
         censored = np.flatnonzero(np.isnan(data.y))
         known = np.flatnonzero(~np.isnan(data.y))
@@ -171,7 +171,7 @@ class ModelOptions:
             CrossCalibrated(twins, whole, X, fitted_y, folds).store_in()
         errors["rmse_mean"] = [predict_mean(y) - y]  # the same as in `twinned advise`
         rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
-        plain = describe(plain_estimator(whole, whole, len(y), self.seed))
+        plain = describe_estimator(plain_estimator(whole, whole, len(y), self.seed))
         return {"folds": len(folds), "plain": plain} | {k: float(v) for k, v in rmse.items()}
 
 

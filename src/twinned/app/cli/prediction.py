@@ -51,7 +51,7 @@ class ModelFeatures:
         from sklearn.utils import get_tags
 
         twin = inner_twin(model)
-        schema = twin._schema
+        schema = twin.fitted_.anchors.schema
         categories = [
             values if kind != "numeric" else None
             for kind, values in zip(schema.kinds, schema.categories, strict=True)

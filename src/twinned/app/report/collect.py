@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned._version import __version__
-from twinned.diagnostics import Diagnosis, Finding
-from twinned.diagnostics.data_checks.findings import WARNING, feature_names
+from twinned.diagnostics import CheckResult, Diagnosis, Finding
+from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
-from twinned.diagnostics.result import CheckResult
 from twinned.estimators.blending.results import rmse_and_error
 from twinned.fitted.adjustments import from_logarithm, scale_to
 from twinned.fitted.applicability import LABELS
@@ -309,7 +308,7 @@ def _applicability_of_rows(diagnosis: Diagnosis) -> dict[int, str]:
     """Return the label of each row beside the others, where the metric was learned."""
     if diagnosis.relevance is None:
         return {}
-    domain = diagnosis.twin._applicability_domain()
+    domain = diagnosis.twin.fitted_.anchors.domain
     classes = zip(domain.known_rows, domain.classify_known(), strict=True)
     return {int(row): LABELS[own] for row, own in classes}
 

@@ -47,7 +47,7 @@ class RequestSchema:
     @classmethod
     def from_twin(cls, twin: BaseEstimator) -> RequestSchema:
         """Return the schema of a fitted twin."""
-        table = twin._schema
+        table = twin.fitted_.anchors.schema
         names = getattr(twin, "feature_names_in_", [f"x{i}" for i in range(table.n_features)])
         # the neighbors of a row with a missing value need a metric that supports it
         metric = getattr(twin.anchors, "metric", "nan_euclidean")

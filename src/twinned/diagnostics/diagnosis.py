@@ -5,34 +5,28 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import chain
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
 
-from twinned._compat import safe_indexing
-from twinned.diagnostics.cross_validation import check_diagnosable
-from twinned.diagnostics.data_checks import Finding, check_data
+from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, FitArguments, TimeBudget
+from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
-from twinned.diagnostics.member_checks import CheckRun, FitArguments, TimeBudget
+from twinned.diagnostics.findings import Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code, recommend
-from twinned.diagnostics.result import CheckResult
+from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.costs import affordable_rows
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS
-from twinned.estimators.training_set import TargetArguments
 from twinned.exceptions import SkippedMemberWarning
-from twinned.rows.folds import encode_groups
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
-from twinned.rows.training import TargetBounds, validate_bounds
 from twinned.rows.validation import count_rows
-
-_REPORT_SHARE, _REPORT_SECONDS = 0.06, 1.5  # of the budget, for what follows the fits
 
 
 @dataclass
@@ -82,7 +76,7 @@ class Diagnosis:
         What else limits the results.
     """
 
-    model: Any
+    model: BaseEstimator
     twin: AutoTwinRegressor
     blend: AutoTwinRegressor
     code: str
@@ -94,7 +88,7 @@ class Diagnosis:
     checks: dict[str, CheckResult]
     relevance: Floats | None
     skipped: dict[str, str]
-    X: Any
+    X: ArrayLike
     y: Floats
     rows: Indices | None
     n_rows: int
@@ -111,48 +105,45 @@ class Diagnosis:
         """Return the out-of-fold errors in words; `target` may end with a unit, "R [ohm]"."""
         return self.errors.describe(target)
 
-    def __str__(self) -> str:
-        lines = [self.summary, self.describe_errors(), *map(str, self.findings)]
-        lines += [str(check) for check in self.checks.values()]
-        lines += [f"Skipped: {name} ({reason})." for name, reason in self.skipped.items()]
-        return "\n".join([*lines, *self.notes])
-
-    def _repr_html_(self) -> str:
-        board = {
-            name: self.leaderboard[name].tolist()
-            for name in ("model", "rmse", "rmse_se", "weight", "fit_seconds")
-        }
-        recommended = self.leaderboard["recommended"].tolist()
+    def _sections(self) -> dict[str, list[str]]:
         skipped = [f"Skipped: {name} ({reason})." for name, reason in self.skipped.items()]
-        sections = {
+        return {
             "Data checks": [str(finding) for finding in self.findings],
             "Further checks": [str(check) for check in self.checks.values()],
             "Limits": [*skipped, *self.notes],
         }
+
+    def __str__(self) -> str:
+        sections = self._sections().values()
+        return "\n".join([self.summary, self.describe_errors(), *chain(*sections)])
+
+    def _repr_html_(self) -> str:
+        columns = ("model", "rmse", "rmse_se", "weight", "fit_seconds")
+        board = {name: self.leaderboard[name].tolist() for name in columns}
         return view(
             paragraph(self.summary, "strong"),
             paragraph(self.describe_errors()),
-            table(board, LEADERBOARD_FORMATS, strong=recommended),
+            table(board, LEADERBOARD_FORMATS, strong=self.leaderboard["recommended"].tolist()),
             *(
-                details(f"{name}: {len(own)}", bullets(own))
-                for name, own in sections.items()
-                if own
+                details(f"{name}: {len(lines)}", bullets(lines))
+                for name, lines in self._sections().items()
+                if lines
             ),
             details("Code of the recommended model", preformatted(self.code)),
         )
 
 
 def diagnose(
-    X: Any,
-    y: Any,
+    X: ArrayLike,
+    y: ArrayLike,
     *,
     estimator: AutoTwinRegressor | None = None,
     budget: float | None = None,
-    groups: Any = None,
-    y_lower: Any = None,
-    y_upper: Any = None,
+    groups: ArrayLike | None = None,
+    y_lower: ArrayLike | None = None,
+    y_upper: ArrayLike | None = None,
     log_target: bool = False,
-    X_new: Any = None,
+    X_new: ArrayLike | None = None,
     n_jobs: int | None = None,
     random_state: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -207,175 +198,84 @@ def diagnose(
     """
     time_budget = TimeBudget(budget)
     progress = progress or (lambda message: None)
-    n_rows = count_rows(X)
-    labels = None if groups is None else np.asarray(groups, dtype=object)
-    table = _Table(X, y, labels)
-    rows: Indices | None = None
-    if y_lower is not None or y_upper is not None:
-        table = table._replace(bounds=validate_bounds(None, y, y_lower, y_upper, n_rows, None))
-        rows = table.known
-        X, y = safe_indexing(X, rows), table.bounds.lower[rows]
-        labels = None if labels is None else labels[rows]
-    codes = None if labels is None else encode_groups(labels, len(labels))
-    values = check_diagnosable(y, count_rows(X))
-    if log_target and min(values.min(), table.bounds.upper.min(initial=np.inf)) <= 0:
-        raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
+    data = DiagnosedRows.validate(X, y, y_lower, y_upper, groups, log_target)
     progress("checking the data")
-    findings = check_data(X, values, groups=codes, X_new=X_new, log_target=log_target)
-    drawn = _subset(X, len(values), budget, n_jobs, random_state)
-    if drawn is not None:
-        X, values = safe_indexing(X, drawn), check_diagnosable(values[drawn], len(drawn))
-        labels = None if labels is None else labels[drawn]
-        codes = None if codes is None else codes[drawn]
-        rows = drawn if rows is None else rows[drawn]
-    estimator = clone(_check_estimator(estimator))
-    remaining = None if budget is None else _time_for_fits(time_budget.remaining, budget)
-    estimator.set_params(time_budget=remaining, n_jobs=n_jobs, random_state=random_state)
+    findings = check_data(data.X, data.y, groups=data.groups, X_new=X_new, log_target=log_target)
+    data = data.affordable(budget, n_jobs, random_state)
     progress("fitting the members of the blend")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
-        plain = table.with_censored(rows, X, values, labels)
-        fitted = plain
-        if log_target:
-            fitted = table.logarithm().with_censored(rows, X, np.log(values), labels)
-        blend = estimator._fit(*fitted, calibrate=False)
-    recommendation = recommend(blend)
+    estimator = _with_settings(estimator, time_budget.before_checks, n_jobs, random_state)
+    blend = _fit_blend(estimator, data.fit_arguments(log_target))
     progress("calibrating the recommended model")
+    recommendation = recommend(blend)
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
     out_of_fold = _in_units_of_target(twin.out_of_fold(), log_target)
-    predicted = out_of_fold["prediction"].to_numpy()
-    run = CheckRun(blend, twin, labels, codes, time_budget, progress)
-    run.run(X, values, plain if log_target else None)
-    subset = None
-    if drawn is not None:
-        subset = _subset_code(random_state, len(drawn), table.n_censored > 0)
+    checks = BlendChecks(blend, twin, data, log_target, time_budget, progress).run()
     return Diagnosis(
-        model=_with_log_target(twin, X, values) if log_target else twin,
+        model=_with_log_target(twin, data.X, data.y) if log_target else twin,
         twin=twin,
         blend=blend,
-        code=python_code(
-            twin,
-            log_target=log_target,
-            grouped=groups is not None,
-            subset=subset,
-            censored=table.n_censored > 0,
-        ),
+        code=python_code(twin, log_target, groups is not None, data.given_bounds),
         recommendation=recommendation,
-        errors=summarize_errors(values, predicted),
-        leaderboard=comparison_table(blend, twin, log_target, run.comparisons),
+        errors=summarize_errors(data.y, out_of_fold["prediction"].to_numpy()),
+        leaderboard=comparison_table(blend, twin, log_target, checks.comparisons),
         out_of_fold=out_of_fold,
         findings=findings,
-        checks=run.results,
-        relevance=run.relevance,
-        skipped={**blend.skipped_, **run.skipped},
-        X=X,
-        y=values,
-        rows=rows,
-        n_rows=n_rows,
+        checks=checks.results,
+        relevance=checks.relevance,
+        skipped={**blend.skipped_, **checks.skipped},
+        X=data.X,
+        y=data.y,
+        rows=None if len(data.rows) == data.n_rows else data.rows,
+        n_rows=data.n_rows,
         log_target=log_target,
         seconds=time_budget.spent,
-        notes=[
-            *_new_rows_note(findings, X_new),
-            *_notes(n_rows, drawn, table.n_censored),
-        ],
+        notes=_notes(findings, X_new, data),
     )
 
 
-class _Table(NamedTuple):
-    """The table that is diagnosed, with the bounds of censored rows."""
-
-    X: Any
-    y: Any
-    labels: np.ndarray | None
-    bounds: TargetBounds = TargetBounds(np.empty(0), np.empty(0))
-
-    @property
-    def known(self) -> Indices:
-        return np.flatnonzero(~self.bounds.censored)
-
-    @property
-    def n_censored(self) -> int:
-        return int(self.bounds.censored.sum())
-
-    def logarithm(self) -> _Table:
-        return self._replace(bounds=self.bounds.logarithm())
-
-    def with_censored(
-        self, rows: Indices | None, X: Any, y: Floats, labels: np.ndarray | None
-    ) -> FitArguments:
-        """Arguments of the fit: known rows X, y and their labels, and all censored rows.
-
-        `rows` are the known rows in the table.
-        """
-        if rows is None or not self.n_censored:
-            return X, TargetArguments(y), None, labels
-        every = np.concatenate([rows, np.flatnonzero(self.bounds.censored)])
-        bounds = self.bounds.take(every)
-        target = TargetArguments(np.where(bounds.censored, np.nan, bounds.lower), *bounds)
-        labels = None if self.labels is None else self.labels[every]
-        return safe_indexing(self.X, every), target, None, labels
-
-
-def _check_estimator(estimator: AutoTwinRegressor | None) -> AutoTwinRegressor:
-    if estimator is None:
-        return AutoTwinRegressor()
+def _with_settings(
+    estimator: AutoTwinRegressor | None,
+    seconds: float | None,
+    n_jobs: int | None,
+    random_state: int,
+) -> AutoTwinRegressor:
+    """Return the unfitted estimator, or the default blend, with these settings."""
+    estimator = AutoTwinRegressor() if estimator is None else estimator
     if not isinstance(estimator, AutoTwinRegressor):
         raise TypeError(
             "estimator must be an AutoTwinRegressor; for another model m, use "
             f"AutoTwinRegressor(members=[('m', m), 'ridge']), not {type(estimator).__name__}."
         )
-    return estimator
+    settings = {"time_budget": seconds, "n_jobs": n_jobs, "random_state": random_state}
+    return clone(estimator).set_params(**settings)
 
 
-def _time_for_fits(remaining: float, budget: float) -> float:
-    """Return the seconds for the blend; the report needs the rest."""
-    return max(remaining - max(_REPORT_SECONDS, _REPORT_SHARE * budget), 0.01)
+def _fit_blend(estimator: AutoTwinRegressor, arguments: FitArguments) -> AutoTwinRegressor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
+        return estimator._fit(*arguments, calibrate=False)
 
 
-def _subset(
-    X: Any, n_rows: int, budget: float | None, n_jobs: int | None, random_state: int
-) -> Indices | None:
-    """Return random rows that can be fitted within the budget; None: all can."""
-    if budget is None:
-        return None
-    size = affordable_rows(n_rows, np.shape(X)[1], budget, n_jobs)
-    if size >= n_rows:
-        return None
-    return np.sort(np.random.RandomState(random_state).permutation(n_rows)[:size])
-
-
-def _subset_code(random_state: int, size: int, censored: bool) -> str:
-    n_rows = "np.sum(~np.isnan(y))" if censored else "len(X)"
-    drawn = f"np.sort(np.random.RandomState({random_state}).permutation({n_rows})[:{size}])"
-    if not censored:
-        return drawn
-    return f"np.append(np.flatnonzero(~np.isnan(y))[{drawn}], np.flatnonzero(np.isnan(y)))"
-
-
-def _new_rows_note(findings: list[Finding], X_new: Any) -> list[str]:
-    """Return a sentence on new rows where there is no finding on them."""
-    if X_new is None or any(own.code == "TW401" for own in findings):
-        return []
-    return [
-        f"Of the {count_rows(X_new):,} rows to predict, not more than expected lie outside of the "
-        "training rows."
-    ]
-
-
-def _notes(n_rows: int, rows: Indices | None, n_censored: int) -> list[str]:
+def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:
+    """Return sentences on new rows without a finding, on censored rows and on a subset of rows."""
     notes = []
-    if n_censored:
+    if X_new is not None and all(finding.code != "TW401" for finding in findings):
         notes.append(
-            f"The model is also fitted to {n_censored:,} rows whose value is only known to lie "
-            "beyond a limit; errors are those of the other rows."
+            f"Of the {count_rows(X_new):,} rows to predict, not more than expected lie outside of "
+            "the training rows."
         )
-    if rows is None:
-        return notes
-    return [
-        *notes,
-        f"The model is fitted to {len(rows):,} random rows of {n_rows:,}, which fit into the time "
-        "budget; with more time it is fitted to more rows, and its errors are lower.",
-    ]
+    if data.n_censored:
+        notes.append(
+            f"The model is also fitted to {data.n_censored:,} rows whose value is only known to "
+            "lie beyond a limit; errors are those of the other rows."
+        )
+    if len(data.rows) < data.n_rows - data.n_censored:
+        notes.append(
+            f"The model is fitted to {len(data.rows):,} random rows of {data.n_rows:,}, "
+            "which fit into the time budget; with more time it is fitted to more rows, and its "
+            "errors are lower."
+        )
+    return notes
 
 
 def _in_units_of_target(table: pd.DataFrame, log_target: bool) -> pd.DataFrame:
@@ -384,16 +284,18 @@ def _in_units_of_target(table: pd.DataFrame, log_target: bool) -> pd.DataFrame:
     # a score is the error divided by its expected size
     error = np.abs(y - mean)
     size = np.divide(error, score, out=np.full_like(error, np.nan), where=score > 0)
-    known = size[np.isfinite(size)]
-    size = np.where(np.isfinite(size), size, np.median(known) if len(known) else 0.0)
+    finite = size[np.isfinite(size)]
+    size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
     half_width = np.quantile(score, 0.9) * size
     parts = {"y": y, "prediction": mean, "lower": mean - half_width, "upper": mean + half_width}
     if log_target:
-        parts = {name: np.exp(own) for name, own in parts.items()}
+        parts = {name: np.exp(part) for name, part in parts.items()}
     return pd.DataFrame({**parts, "score": score, "error_scale": size, "fold": table["fold"]})
 
 
-def _with_log_target(twin: AutoTwinRegressor, X: Any, y: Floats) -> TransformedTargetRegressor:
+def _with_log_target(
+    twin: AutoTwinRegressor, X: ArrayLike, y: Floats
+) -> TransformedTargetRegressor:
     """Return the fitted regressor of y around the one that is fitted to its logarithm."""
     wrapper = TransformedTargetRegressor(DummyRegressor(), func=np.log, inverse_func=np.exp)
     wrapper.fit(X, y)

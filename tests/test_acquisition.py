@@ -12,12 +12,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from twinned import TwinRegressor, query
-from twinned.datasets import make_tf
-from twinned.estimators.acquisition import (
+from twinned.active import (
     ACQUISITIONS,
     improve_in_turn,
     log_expected_improvement,
 )
+from twinned.datasets import make_tf
 
 X, y = (part.to_numpy() for part in make_tf(60, random_state=0))
 KNOWN, POOL = slice(0, 25), slice(25, 60)

@@ -1,16 +1,27 @@
-"""Findings of the data checks, their codes, and the table that they share."""
+"""Findings of the data checks, their codes, and the table and quick models that checks share.
+
+Ridge regression with the residuals of the nearest rows uses rows with similar features, as twins,
+trees and Gaussian processes do, so that nearly equal rows lower its error where random folds
+separate them. Few extra trees also use rows that agree in a part of the features.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import Ridge
 
+from twinned.diagnostics.errors import Numbers, Ratio, rmse, rmse_ratio
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
-from twinned.rows.folds import distinct_rows
+from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.neighbors import Indices, distance_matrix
 from twinned.rows.schema import CATEGORICAL, Floats, TableSchema, column_list, is_table
 from twinned.rows.validation import validate_training_table
@@ -19,6 +30,10 @@ PAGE = "docs/checks.md"
 WARNING, NOTE = "warning", "note"
 _MAX_NAMES = 5
 _MAX_ROWS = 1000  # of the checks that compare all pairs of rows
+_N_FOLDS = 5  # of quick models
+_N_NEIGHBORS = 5
+_PENALTY = 1e-2  # per row
+_N_TREES, _MAX_FEATURES = 40, 15
 
 
 class Code(NamedTuple):
@@ -29,80 +44,8 @@ class Code(NamedTuple):
     about: str
 
 
-CODES = {
-    "TW101": Code(
-        WARNING,
-        "Duplicate rows",
-        "If a copy of a held-out row is in the training rows, its error does not hold for new "
-        "rows.",
-    ),
-    "TW102": Code(
-        WARNING,
-        "Nearly equal rows",
-        "If a nearly equal row of a held-out row is in the training rows, its error is too low for "
-        "new rows, which have no such copy.",
-    ),
-    "TW103": Code(
-        NOTE,
-        "Replicates and the noise floor",
-        "A model predicts the same value for rows with equal features, so their differences remain "
-        "in its error.",
-    ),
-    "TW104": Code(
-        WARNING,
-        "Suspected groups of rows",
-        "Rows of one sample, batch or day resemble each other. If folds separate them, errors hold "
-        "for new rows of known groups, not for new groups.",
-    ),
-    "TW201": Code(
-        WARNING,
-        "Feature that nearly equals the target",
-        "A feature computed from the target makes all errors small, and is not known for new rows.",
-    ),
-    "TW202": Code(
-        WARNING,
-        "Row counter among the features",
-        "A row number has no meaning for new rows, but a model may use it.",
-    ),
-    "TW203": Code(
-        WARNING,
-        "Two features that give the target",
-        "A price per area and an area, for example, give the price. Errors are then small, but one "
-        "of them is not known for new rows.",
-    ),
-    "TW301": Code(
-        NOTE,
-        "Rounded target",
-        "Rounding to steps of width s adds an error of s / √12, whatever the model.",
-    ),
-    "TW302": Code(
-        NOTE,
-        "Bounded target",
-        "Values at a limit are often not exact: the true ones lie beyond it.",
-    ),
-    "TW303": Code(
-        WARNING,
-        "Few rows",
-        "With few rows, chance decides between models of similar errors.",
-    ),
-    "TW304": Code(
-        NOTE,
-        "Skewed target",
-        "Errors of a target that spans orders of magnitude grow with its values; those of its "
-        "logarithm, whose differences are ratios, often do not.",
-    ),
-    "TW305": Code(
-        WARNING,
-        "Row that dominates the error",
-        "One wrong value can decide which model is recommended, and hides how accurate it is for "
-        "the other rows.",
-    ),
-    "TW401": Code(
-        WARNING,
-        "New rows outside of the training rows",
-        "Errors and intervals are those of rows like the training rows.",
-    ),
-}
+_TEXT = files("twinned.diagnostics").joinpath("codes.toml").read_text("utf-8")
+CODES = {name: Code(**entry) for name, entry in tomllib.loads(_TEXT).items()}
 
 
 @dataclass(frozen=True)
@@ -124,7 +67,7 @@ class Finding:
     code: str
     message: str
     advice: str
-    numbers: dict[str, Any] = field(default_factory=dict)
+    numbers: Numbers = field(default_factory=dict)
 
     @property
     def level(self) -> str:
@@ -161,7 +104,7 @@ class CheckedTable:
     y: Floats  # (row,)
 
     @classmethod
-    def encode(cls, X: Any, y: Floats) -> CheckedTable:
+    def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
         with ignore_table_warnings():
             matrix, schema = validate_training_table(
                 TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
@@ -205,7 +148,7 @@ class CheckedTable:
         return self.take(np.sort(rows))
 
 
-def feature_names(X: Any) -> list[str]:
+def feature_names(X: ArrayLike) -> list[str]:
     """Return the names of the features of a table, or x0, x1, … of an array."""
     if is_table(X):
         return [str(name) for name in column_list(X)[1]]
@@ -235,3 +178,47 @@ def list_names(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:_MAX_NAMES]))
     more = len(names) - _MAX_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def quick_predictions(
+    table: CheckedTable, groups: Indices | None = None, *, trees: bool = False
+) -> Floats:
+    """(row,) out-of-fold predictions of a quick model; rows of one group are held out together.
+
+    The model is ridge regression with the residuals of the nearest rows, or extra trees.
+    """
+    fit_and_predict = _predict_by_trees if trees else _predict_by_ridge
+    predicted = np.empty(table.n_rows)
+    for train, held_out in row_folds(table.n_rows, _N_FOLDS, 0, groups, min_rows=2):
+        predicted[held_out] = fit_and_predict(table, train, held_out)
+    return predicted
+
+
+def _predict_by_ridge(table: CheckedTable, train: Indices, held_out: Indices) -> Floats:
+    ridge = Ridge(_PENALTY * len(train)).fit(table.features[train], table.y[train])
+    residual = table.y[train] - ridge.predict(table.features[train])
+    distances = table.distances[np.ix_(held_out, train)]
+    k = min(_N_NEIGHBORS, len(train))
+    nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
+    weights = 1.0 / (np.take_along_axis(distances, nearest, axis=1) + 1e-9)
+    local = np.sum(weights * residual[nearest], axis=1) / weights.sum(axis=1)
+    return np.asarray(ridge.predict(table.features[held_out]) + local)
+
+
+def _predict_by_trees(table: CheckedTable, train: Indices, held_out: Indices) -> Floats:
+    most = min(_MAX_FEATURES, table.features.shape[1])
+    trees = ExtraTreesRegressor(_N_TREES, max_features=most, random_state=0)
+    trees.fit(table.features[train], table.y[train])
+    return np.asarray(trees.predict(table.features[held_out]))
+
+
+def held_out_together(
+    table: CheckedTable, groups: Indices, *, trees: bool = False
+) -> tuple[float, float, Ratio]:
+    """Errors with random folds and with groups held out together, and the ratio of the second.
+
+    The ratio has a 95 % interval.
+    """
+    random, together = (quick_predictions(table, kept, trees=trees) for kept in (None, groups))
+    ratio = rmse_ratio(together, random, table.y, groups)
+    return rmse(random, table.y), rmse(together, table.y), ratio

@@ -1,0 +1,446 @@
+"""Data checks with codes: duplicates, groups, leaks, counters, the target, the size and new rows.
+
+`check_data` runs them all; none fits more than a quick model. docs/checks.md describes each code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import rankdata, skew
+from sklearn.isotonic import IsotonicRegression
+
+from twinned.diagnostics.cross_validation import MIN_ROWS, check_diagnosable
+from twinned.diagnostics.errors import format_percent, rmse_ratio
+from twinned.diagnostics.findings import (
+    WARNING,
+    CheckedTable,
+    Finding,
+    list_names,
+    quick_predictions,
+)
+from twinned.diagnostics.row_checks import check_duplicates, check_groups, check_replicates
+from twinned.fitted.applicability import ApplicabilityDomain, count_outside
+from twinned.fitted.known_values import is_unlikely
+from twinned.models.learned_metric import learn_metric
+from twinned.rows.folds import distinct_rows, row_folds
+from twinned.rows.formatting import format_significant
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import Floats, column_list, encode_columns, extend_schema, is_table
+from twinned.rows.validation import count_rows, validate_target
+
+# Of the paper's data sets, the largest R² of one feature is 0.988 (YH, the Froude number).
+_LEAK_R2 = 0.995
+_LEAST_RANK = 0.9  # absolute rank correlation of a feature whose R² is computed
+_PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the R²
+_PAIR_R2 = 0.9995  # of two features; the largest of the paper's data sets is 0.960 (YH)
+_MAX_PAIRED = 200  # features
+_LEAST_KNOWN = 20
+_DENSE = 1.2  # range of a counter, in numbers of rows
+_LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
+_BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
+_BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
+_LEAST_SKEWNESS, _LEAST_SPAN = 1.0, 10.0  # the largest value divided by the smallest
+_LEAST_GAIN = 0.05  # by the logarithm, of the error
+_DOMINANT = 0.5  # share of one row in the squared error
+_LEAST_ROWS, _ROWS_PER_FEATURE, _LEAST_GROUPS = 50, 3, 10
+_METRIC_ROWS = 200  # of which the metric is learned by which new rows are compared
+
+
+def suggest_logarithm(X: ArrayLike, y: ArrayLike) -> Finding | None:
+    """Return the finding that the logarithm of y is predicted better, if it is.
+
+    X and y are the labelled rows; fewer than twenty have no finding.
+    """
+    if count_rows(X) < MIN_ROWS:
+        return None
+    table = CheckedTable.encode(X, validate_target(None, y, count_rows(X), multi_output=False))
+    return next(check_skewness(table.sample()), None)
+
+
+def check_data(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    groups: Indices | None = None,
+    X_new: ArrayLike | None = None,
+    log_target: bool = False,
+) -> list[Finding]:
+    """Check a table for what makes errors or predictions misleading.
+
+    Parameters
+    ----------
+    X : table or array of shape (n, n_features)
+        All labelled rows; at least twenty.
+    y : array of shape (n,)
+        Their values.
+    groups : array of shape (n,), default=None
+        Groups of rows that are held out together; rows are then not checked for further ones.
+    X_new : table or array of shape (n_new, n_features), default=None
+        Rows to predict later, to compare with the labelled ones.
+    log_target : bool, default=False
+        Whether the logarithm of y will be fitted, so that it is not suggested.
+
+    Returns
+    -------
+    list of Finding
+        Warnings first; each has a `code`, a `message`, an `advice` and `numbers`.
+
+    Examples
+    --------
+    >>> from twinned.datasets import make_wsb
+    >>> from twinned.diagnostics import check_data
+    >>> X, y = make_wsb(80, random_state=0)
+    >>> check_data(X, y)
+    []
+    >>> [finding.code for finding in check_data(X.assign(copy=2 * y + 1), y)]
+    ['TW201']
+    """
+    table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
+    sample = table.sample()
+    findings = [
+        *check_leaks(sample),
+        *check_feature_pairs(sample),
+        *check_counters(table),
+        *check_duplicates(table),
+        *(check_groups(table.merged().sample()) if groups is None else ()),
+        *check_replicates(table),
+        *check_rounding(table),
+        *check_bounds(table),
+        *(() if log_target else check_skewness(sample)),
+        *check_dominant_row(sample),
+        *check_size(table, groups),
+        *(() if X_new is None else check_new_rows(table, X_new)),
+    ]
+    return sorted(findings, key=lambda finding: finding.level != WARNING)
+
+
+# --- features -------------------------------------------------------------------------------------
+
+
+def check_leaks(sample: CheckedTable) -> Iterator[Finding]:
+    """Find numeric features of which a monotone function nearly equals the target."""
+    r2 = {
+        name: monotone_r2(sample.matrix[:, feature], sample.y)
+        for feature, name in enumerate(sample.names)
+        if not sample.is_categorical(feature)
+    }
+    leaks = {name: value for name, value in r2.items() if value > _LEAK_R2}
+    if not leaks or sample.matrix.shape[1] < 2:
+        return
+    names = sorted(leaks, key=lambda name: -leaks[name])
+    one = len(names) == 1
+    share = f"R² {leaks[names[0]]:.4f}" if one else f"R² above {_LEAK_R2}"
+    yield Finding(
+        "TW201",
+        f"{list_names(names)} alone {'predicts' if one else 'predict'} the target almost perfectly "
+        f"({share} out of fold, by a monotone function).",
+        f"If {'it is' if one else 'they are'} computed from the target, or known only after "
+        f"it, exclude {'it' if one else 'them'} ({_drop_options(names)}); else ignore this.",
+        {"r2": leaks},
+    )
+
+
+def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
+    """Find two numeric features whose product, ratio, sum or difference nearly is the target.
+
+    A single feature that reveals the target is a finding of its own, and not one of a pair.
+    """
+    numeric = [
+        feature
+        for feature in range(len(sample.names))
+        if not sample.is_categorical(feature)
+        and not np.isnan(sample.matrix[:, feature]).any()
+        and monotone_r2(sample.matrix[:, feature], sample.y) <= _LEAK_R2
+    ][:_MAX_PAIRED]
+    if len(numeric) < 2 or sample.n_rows < _LEAST_KNOWN:
+        return
+    X, y = sample.matrix[:, numeric], sample.y
+    pairs = [(*pair_r2(X, y, sign), operation) for operation, sign in {"+": 1, "−": -1}.items()]
+    positive = np.flatnonzero((X > 0).all(axis=0))
+    if len(positive) >= 2 and (y > 0).all():
+        for operation, sign in {"×": 1, "/": -1}.items():
+            r2, i, j = pair_r2(np.log(X[:, positive]), np.log(y), sign)
+            pairs.append((r2, positive[i], positive[j], operation))
+    r2, i, j, operation = max(pairs)
+    if r2 <= _PAIR_R2:
+        return
+    names = [sample.names[numeric[i]], sample.names[numeric[j]]]
+    yield Finding(
+        "TW203",
+        f"{names[0]!r} {operation} {names[1]!r} predicts the target almost perfectly, up to a "
+        f"constant factor or term (R² {r2:.5f}).",
+        "If one of them is computed from the target, as a price per area is, exclude it "
+        f"({_drop_options(names[:1])} or {_drop_options(names[1:])}); else ignore this.",
+        {"features": names, "operation": operation, "r2": r2},
+    )
+
+
+def pair_r2(X: Floats, y: Floats, sign: int) -> tuple[float, int, int]:
+    """Return the largest R² of y as a linear function of a ± b, and the features a and b.
+
+    A difference increases with y.
+
+    >>> a, b, c = np.random.RandomState(0).normal(size=(3, 50))
+    >>> r2, *pair = pair_r2(np.column_stack([a, b, c]), 2 * (c - a) + 1, -1)
+    >>> round(r2, 6), pair
+    (1.0, [2, 0])
+    """
+    X, y = X - X.mean(axis=0), y - y.mean()
+    products, with_y = X.T @ X, X.T @ y
+    squares = np.diag(products)
+    numerator = (with_y[:, None] + sign * with_y) ** 2
+    spread = squares[:, None] + squares + 2 * sign * products
+    least = 1e-12 * (squares[:, None] + squares)  # of a sum that is constant
+    r2 = np.divide(numerator, spread * (y @ y), out=np.zeros_like(spread), where=spread > least)
+    r2[np.tril_indices(len(r2))] = 0.0
+    i, j = map(int, np.unravel_index(np.argmax(r2), r2.shape))
+    largest = float(r2[i, j])
+    return (largest, j, i) if sign < 0 and with_y[i] < with_y[j] else (largest, i, j)
+
+
+def monotone_r2(x: Floats, y: Floats) -> float:
+    """Return the out-of-fold R² of a monotone function of one feature, −inf where it is low.
+
+    >>> x = np.linspace(1, 2, 50)
+    >>> monotone_r2(x, np.exp(5 * x)) > 0.99, monotone_r2(np.sin(99 * x), x)
+    (True, -inf)
+    """
+    is_known = ~np.isnan(x)
+    x, y = x[is_known], y[is_known]
+    if len(x) < max(_LEAST_KNOWN, 0.5 * len(is_known)) or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return -np.inf
+    correlation = np.corrcoef(rankdata(x), rankdata(y))[0, 1]
+    if abs(correlation) < _LEAST_RANK:
+        return -np.inf
+    if abs(correlation) > _PERFECT_RANK:
+        return float(correlation**2)
+    squares = np.zeros(2)  # of a line, which extrapolates, and of any monotone function
+    for train, held_out in row_folds(len(x), 5, 0):
+        slope, intercept = np.polyfit(x[train], y[train], 1)
+        monotone = IsotonicRegression(increasing=bool(correlation > 0), out_of_bounds="clip")
+        monotone.fit(x[train], y[train])
+        predictions = slope * x[held_out] + intercept, monotone.predict(x[held_out])
+        squares += np.sum((np.array(predictions) - y[held_out]) ** 2, axis=1)
+    return float(1 - squares.min() / np.sum((y - y.mean()) ** 2))
+
+
+def check_counters(table: CheckedTable) -> Iterator[Finding]:
+    """Find features that number the rows; copies of a row count once, and dates do not."""
+    table = table.take(np.sort(distinct_rows(np.column_stack([table.matrix, table.y]))[0]))
+    names = [
+        name
+        for feature, name in enumerate(table.names)
+        if not table.is_categorical(feature)
+        and not _is_part_of_date(name, table.names)
+        and is_counter(table.matrix[:, feature])
+    ]
+    if not names:
+        return
+    one = len(names) == 1
+    yield Finding(
+        "TW202",
+        f"{list_names(names)} {'has' if one else 'have'} a different whole number in each of "
+        f"the {table.n_rows:,} rows, as a row counter or an identifier has.",
+        f"Exclude {'it' if one else 'them'} ({_drop_options(names)}): new rows have numbers "
+        "beyond all known ones. Keep a column that is a measurement, such as a time.",
+        {"columns": names},
+    )
+
+
+def _drop_options(names: list[str]) -> str:
+    """Return options of the command line that exclude the first three columns."""
+    return " ".join(f"--drop {name!r}" for name in names[:3])
+
+
+def _is_part_of_date(name: str, names: list[str]) -> bool:
+    """Return whether a feature has the days of a date, which `--date` makes with other parts."""
+    date, is_days, _ = name.rpartition(" (days)")
+    return bool(is_days) and f"{date} (month)" in names
+
+
+def is_counter(column: Floats) -> bool:
+    """Return whether a column has different whole numbers, consecutive or in increasing order.
+
+    >>> is_counter(np.arange(30.0)[::-1]), is_counter(np.arange(30.0) ** 2 / 7)
+    (True, False)
+    """
+    n = len(column)
+    if n < _LEAST_KNOWN or np.isnan(column).any() or np.any(column != np.round(column)):
+        return False
+    if len(np.unique(column)) < n:
+        return False
+    steps = np.diff(column)
+    return bool(np.ptp(column) <= _DENSE * n or (steps > 0).all() or (steps < 0).all())
+
+
+# --- the target and the number of rows ------------------------------------------------------------
+
+
+def check_rounding(table: CheckedTable) -> Iterator[Finding]:
+    """Find a target with so few digits that rounding is part of the error."""
+    values = np.unique(table.y)
+    if len(values) < 2:
+        return
+    step = float(np.diff(values).min())
+    multiples, error = (values - values[0]) / step, step / np.sqrt(12)
+    is_rounded = np.allclose(multiples, np.round(multiples), atol=1e-6)
+    if not is_rounded or error < _LEAST_ROUNDING * table.y.std():
+        return
+    yield Finding(
+        "TW301",
+        f"The target has only {len(values)} different values, in steps of "
+        f"{format_significant(step)}; rounding alone gives an RMSE of "
+        f"{format_significant(float(error), 2)}.",
+        "Use values before rounding if they exist. If the values are classes, compare with a "
+        "classifier.",
+        {"step": step, "values": len(values), "rmse": float(error)},
+    )
+
+
+def check_bounds(table: CheckedTable) -> Iterator[Finding]:
+    """Find a target with many rows at its lowest or highest value."""
+    values, counts = np.unique(table.y, return_counts=True)
+    if len(values) < 10:
+        return
+    others = counts[1:-1]
+    least = max(_BOUND_ROWS, _BOUND_SHARE * table.n_rows, _BOUND_EXCESS * others.mean())
+    for end, word, sign in ((0, "lowest", "<"), (-1, "highest", ">")):
+        count = int(counts[end])
+        if count < least or count <= others.max():
+            continue
+        value = format_significant(float(values[end]), 4)
+        yield Finding(
+            "TW302",
+            f"{count:,} rows ({format_percent(count / table.n_rows)}) have the {word} value, "
+            f"{value}, as if the target were cut there.",
+            f"If these are limits of detection, the true values are {sign} {value}: such rows "
+            "are censored, not exact. If the target cannot exceed it, cut predictions there.",
+            {"value": float(values[end]), "rows": count, "end": word},
+        )
+
+
+def check_skewness(table: CheckedTable) -> Iterator[Finding]:
+    """Find a positive, skewed target whose logarithm a quick model predicts better.
+
+    Both errors are in units of the target, by cross-validation on the same folds.
+    """
+    y = table.y
+    if y.min() <= 0 or y.max() < _LEAST_SPAN * y.min() or skew(y) < _LEAST_SKEWNESS:
+        return
+    plain = quick_predictions(table)
+    with np.errstate(over="ignore"):
+        logarithm = np.exp(quick_predictions(replace(table, y=np.log(y))))
+    if not np.isfinite(logarithm).all():
+        return
+    ratio, by_mean = (
+        rmse_ratio(logarithm, other, y) for other in (plain, np.full_like(y, y.mean()))
+    )
+    if ratio.high >= 1 or ratio.value > 1 - _LEAST_GAIN:
+        return
+    if by_mean.high >= 1:  # a model without use may gain by any change of its target
+        return
+    span = format_significant(float(y.max() / y.min()))
+    yield Finding(
+        "TW304",
+        f"The largest value is {span} times the smallest. A quick model of the logarithm has an "
+        f"error (RMSE, in units of the target) of {ratio.text} times that of the same model of "
+        "the target itself.",
+        "Run it again with --log-target (log_target=True in Python) and compare the errors. "
+        "Predictions and intervals are then positive.",
+        {"ratio": ratio.value, "interval": [ratio.low, ratio.high], "skewness": float(skew(y))},
+    )
+
+
+def check_dominant_row(table: CheckedTable) -> Iterator[Finding]:
+    """Find a row with most of the squared error of a quick model."""
+    predicted = quick_predictions(table)
+    squares = (table.y - predicted) ** 2
+    row = int(np.argmax(squares))
+    total = float(squares.sum())
+    # the error of a target that the model predicts exactly is rounding
+    if total <= 1e-12 * float(np.sum((table.y - table.y.mean()) ** 2)):
+        return
+    share = float(squares[row]) / total
+    if share <= _DOMINANT:
+        return
+    value, expected = float(table.y[row]), float(predicted[row])
+    yield Finding(
+        "TW305",
+        f"One row, with the target value {format_significant(value, 4)}, has "
+        f"{format_percent(share)} of the squared error of a quick model, which predicts "
+        f"{format_significant(expected, 2)} there from the other rows.",
+        "Check its target and features, and correct or exclude the row if a value is wrong. If "
+        "it is right, prefer the mean absolute error to the RMSE.",
+        {"value": value, "predicted": expected, "share": share},
+    )
+
+
+def check_size(table: CheckedTable, groups: Indices | None) -> Iterator[Finding]:
+    """Find tables with few rows, few rows per feature or few groups."""
+    n, p = table.n_rows, table.matrix.shape[1]
+    reasons = []
+    if n < _LEAST_ROWS:
+        reasons.append(f"there are {n} rows")
+    elif n < _ROWS_PER_FEATURE * p:
+        reasons.append(f"there are {n:,} rows for {p:,} features")
+    n_groups = None if groups is None else len(np.unique(groups))
+    if n_groups is not None and n_groups < _LEAST_GROUPS:
+        reasons.append(f"there are {n_groups} groups")
+    if reasons:
+        yield Finding(
+            "TW303",
+            f"{' and '.join(reasons).capitalize()}: errors and the choice between models are "
+            "uncertain.",
+            "Read the error bars, prefer simple models, and get more labels or fewer features.",
+            {"rows": n, "features": p, "groups": n_groups},
+        )
+
+
+# --- new rows -------------------------------------------------------------------------------------
+
+
+def check_new_rows(table: CheckedTable, X_new: ArrayLike) -> Iterator[Finding]:
+    """Find new rows that are outside of the training rows, as `applicability` of a twin does."""
+    matrix, schema = _encode(table, X_new), table.schema
+    known = schema.to_rows(table.matrix).features
+    metric = learn_metric(known, table.y, max_rows=_METRIC_ROWS)
+    domain = ApplicabilityDomain(table.matrix, known, metric, table.y, schema.categorical)
+    classes = domain.classify(matrix, domain.score(schema.to_rows(matrix).features))
+    n_outside, n_rows = count_outside(classes), len(matrix)
+    expected = domain.expected_share()
+    if not is_unlikely(n_outside, n_rows, expected):
+        return
+    counts = domain.known_values.beyond(matrix).sum(axis=0)
+    features = [int(j) for j in np.argsort(-counts, kind="stable") if counts[j] > 0]
+    where = f", most often in {list_names([table.names[j] for j in features])}" if features else ""
+    yield Finding(
+        "TW401",
+        f"{n_outside:,} of {n_rows:,} new rows ({format_percent(n_outside / n_rows)}) lie "
+        f"outside of the training rows{where}; of rows like those, "
+        f"{format_percent(expected)} would.",
+        "Errors and intervals reported here do not hold there: label such rows and add them to "
+        "the table (twinned.query selects them), or restrict predictions to rows inside.",
+        {
+            "rows": n_outside,
+            "share": n_outside / n_rows,
+            "expected_share": expected,
+            "features": {table.names[j]: int(counts[j]) for j in features},
+        },
+    )
+
+
+def _encode(table: CheckedTable, X_new: ArrayLike) -> Floats:
+    """(row, feature) codes and numbers; a new category has a code beyond the known ones."""
+    if not is_table(X_new):
+        return np.asarray(X_new, dtype=np.float64)
+    values, names = column_list(X_new)
+    by_name = dict(zip(map(str, names), values, strict=True))
+    missing = [name for name in table.names if name not in by_name]
+    if missing:
+        raise ValueError(f"The new rows lack the features {list_names(missing)}.")
+    columns = [by_name[name] for name in table.names]
+    return encode_columns(extend_schema(table.schema, columns), columns, table.names)

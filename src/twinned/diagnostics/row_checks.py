@@ -1,0 +1,383 @@
+"""Checks of rows that belong together: duplicates, replicates, and groups that no column names.
+
+Groups are nearly equal rows, rows that agree in many features, identifiers among the features, and
+adjacent rows of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice, pairwise
+
+import numpy as np
+from scipy.sparse import coo_array, hstack
+from scipy.sparse.csgraph import connected_components
+from scipy.stats import chi2, rankdata
+
+from twinned.diagnostics.errors import Numbers, format_percent
+from twinned.diagnostics.findings import (
+    CheckedTable,
+    Finding,
+    held_out_together,
+    quick_predictions,
+)
+from twinned.rows.folds import distinct_rows
+from twinned.rows.formatting import format_significant
+from twinned.rows.neighbors import Indices, NeighborIndex
+from twinned.rows.schema import Floats
+
+_LEAST_SHARE, _LEAST_COPIES = 0.01, 3  # of duplicate rows
+_CHANCE = 3.0  # times as many equal pairs as independent features would have
+_LEAST_DEGREES = 5  # of freedom of a noise floor
+_COMMON_SHARE = 0.3  # of replicates whose noise is that of all rows
+_LEAST_ROWS, _LEAST_GROUPS = 40, 10
+# The least share of rows in groups, and ratio of errors with groups held out together and apart.
+_NEAR_LIMITS = 0.03, 1.05  # of nearly equal rows
+_PARTLY_LIMITS = 0.1, 1.1  # of rows that agree in many features
+_GAP = 0.05  # nearest rows are nearly equal if they are so much nearer than the next one
+_MAX_NEAR = 9  # rows that are nearly equal to one
+_SURPRISE = 3.0  # beyond twice the logarithm of the number of rows
+_MAX_RARE = 0.02  # probability that two rows agree in a feature
+# Of correlations between the residuals of rows that may belong together.
+_LEAST_CORRELATION, _LEAST_Z = 0.15, 4.0
+_NEAR_ROWS = 10  # in the order of the table
+_N_CONTROLS = 5
+_MAX_GROUP_ROWS = 12  # mean number of rows of a value of an identifier
+_GROUP_ADVICE = (
+    "If new rows will come from new groups, name the group of each row with --group (groups in "
+    "Python); otherwise the errors reported here are too low for them."
+)
+
+
+# --- duplicates and replicates --------------------------------------------------------------------
+
+
+def check_duplicates(table: CheckedTable) -> Iterator[Finding]:
+    """Find rows that are equal in all features and the target, more than occur by chance."""
+    counts = np.bincount(distinct_rows(np.column_stack([table.matrix, table.y]))[1])
+    n_copies = table.n_rows - len(counts)
+    if n_copies < max(_LEAST_COPIES, _LEAST_SHARE * table.n_rows):
+        return
+    if np.sum(counts * (counts - 1) / 2) < _CHANCE * _pairs_by_chance(table):
+        return
+    share = n_copies / table.n_rows
+    yield Finding(
+        "TW101",
+        f"{n_copies:,} of {table.n_rows:,} rows ({format_percent(share)}) repeat another row, "
+        f"the target included.{_effect_of_copies(table.sample())}",
+        "Remove copies, unless they are separate measurements. Here equal rows are held out "
+        "together and merged, so the errors reported here do not profit from them; with the "
+        "random folds of other tools they would.",
+        {"rows": n_copies, "share": share},
+    )
+
+
+def _pairs_by_chance(table: CheckedTable) -> float:
+    """Return the expected number of equal pairs of rows if all columns were independent."""
+    log_share = 0.0
+    for column in (*table.matrix.T, table.y):
+        frequency = np.bincount(distinct_rows(column[:, None])[1]) / len(column)
+        log_share += float(np.log(np.sum(frequency**2)))
+    n = table.n_rows
+    return float(n * (n - 1) / 2 * np.exp(log_share))
+
+
+def _effect_of_copies(sample: CheckedTable) -> str:
+    groups = distinct_rows(sample.matrix)[1]
+    if groups.max() + 1 == sample.n_rows or groups.max() < 9:
+        return ""
+    random, together, _ = held_out_together(sample, groups)
+    if random * _NEAR_LIMITS[1] > together:
+        return ""
+    return f" Random folds make the error look {format_percent(1 - random / together)} lower."
+
+
+def check_replicates(table: CheckedTable) -> Iterator[Finding]:
+    """Find rows with equal features and different values, and the noise that they imply."""
+    codes = distinct_rows(table.matrix)[1]
+    counts = np.bincount(codes)
+    degrees = table.n_rows - len(counts)
+    means = np.bincount(codes, weights=table.y) / counts
+    within = float(np.sum((table.y - means[codes]) ** 2))
+    if degrees < _LEAST_DEGREES or within <= 1e-24 * float(np.sum(table.y**2)):
+        return
+    noise = float(np.sqrt(within / degrees))
+    low, high = (float(np.sqrt(within / chi2.ppf(q, degrees))) for q in (0.95, 0.05))
+    if noise < 0.02 * table.y.std():
+        return
+    n_rows = int(counts[counts > 1].sum())
+    shown, low_shown, high_shown = (format_significant(value, 2) for value in (noise, low, high))
+    is_common = n_rows >= _COMMON_SHARE * table.n_rows
+    scope = "no model of these features can" if is_common else "on these rows no model can"
+    yield Finding(
+        "TW103",
+        f"{n_rows:,} rows agree in all features with another row; within such replicates the "
+        f"standard deviation of the target is {shown} ({low_shown} to {high_shown}): {scope} "
+        f"have an RMSE much below {shown}.",
+        "Compare it with the errors reported here. To go lower, measure more precisely, "
+        "average replicates, or add a feature in which they differ.",
+        {"noise": noise, "interval": [low, high], "rows": n_rows},
+    )
+
+
+# --- groups of similar rows -----------------------------------------------------------------------
+
+
+def check_groups(sample: CheckedTable) -> Iterator[Finding]:
+    """Find groups of rows whose errors are lower where folds separate them; at most one finding.
+
+    No two rows of the sample have equal features.
+    """
+    if sample.n_rows < _LEAST_ROWS:
+        return
+    similar = [*_nearly_equal_rows(sample), *_partly_equal_rows(sample)]
+    if similar:
+        yield max(similar, key=lambda finding: float(finding.numbers["ratio"]))
+        return
+    residual = sample.y - quick_predictions(sample)
+    yield from islice(chain(_identifiers(sample, residual), _row_order(sample, residual)), 1)
+
+
+def _nearly_equal_rows(sample: CheckedTable) -> Iterator[Finding]:
+    """Find rows with nearly equal features that lower the error where folds separate them.
+
+    Pairs are reported as nearly equal rows, and larger sets as groups.
+    """
+    groups = near_groups(sample)
+    numbers, errors = _effect_of_groups(sample, groups, _NEAR_LIMITS)
+    if not numbers:
+        return
+    share, mean_size = format_percent(numbers["share"]), _mean_size(groups)
+    if mean_size > 2.5:
+        message = f"form groups with nearly equal features, of {mean_size:.1f} rows on average."
+        yield Finding("TW104", f"{share} of the rows {message} {errors}", _GROUP_ADVICE, numbers)
+        return
+    yield Finding(
+        "TW102",
+        f"{share} of the rows have nearly the same features as another row. {errors}",
+        "Remove copies, or give rows that belong together the same value of a column and name it "
+        "with --group (groups in Python).",
+        numbers,
+    )
+
+
+def _partly_equal_rows(sample: CheckedTable) -> Iterator[Finding]:
+    """Find rows that agree in more features than happens by chance."""
+    groups = partly_equal_groups(sample.matrix)
+    numbers, errors = _effect_of_groups(sample, groups, _PARTLY_LIMITS, trees=True)
+    if numbers:
+        yield Finding(
+            "TW104",
+            f"{format_percent(numbers['share'])} of the rows agree with others in most features, "
+            f"in groups of {_mean_size(groups):.1f} rows on average, such as measurements of one "
+            f"sample. {errors}",
+            _GROUP_ADVICE,
+            {"kind": "partly equal rows", **numbers},
+        )
+
+
+def _effect_of_groups(
+    sample: CheckedTable, groups: Indices, limits: tuple[float, float], *, trees: bool = False
+) -> tuple[Numbers, str]:
+    """Errors with random folds and with groups held out together, and both in words.
+
+    There are none where few rows are in groups, or where the errors are about as large: `limits`
+    are the least share of rows and the least ratio of errors.
+    """
+    least_share, least_ratio = limits
+    counts = np.bincount(groups)
+    n_near = int(counts[counts > 1].sum())
+    share = n_near / sample.n_rows
+    if n_near < _LEAST_COPIES or share < least_share or len(counts) < _LEAST_GROUPS:
+        return {}, ""
+    random, together, ratio = held_out_together(sample, groups, trees=trees)
+    if ratio.value < least_ratio or ratio.low <= 1:
+        return {}, ""
+    numbers = {
+        "share": share,
+        "groups": int((counts > 1).sum()),
+        "rmse_random_folds": random,
+        "rmse_held_out_together": together,
+        "ratio": ratio.value,
+    }
+    model = "extra trees" if trees else "a quick model"
+    before, after = format_significant(random), format_significant(together)
+    return numbers, f"Held out together, the error of {model} is {after} instead of {before}."
+
+
+def _mean_size(groups: Indices) -> float:
+    """Return the mean number of rows of groups of several rows."""
+    counts = np.bincount(groups)
+    return float(counts[counts > 1].mean())
+
+
+def near_groups(sample: CheckedTable) -> Indices:
+    """(row,) codes of groups of nearly equal rows; all rows differ where there are few by chance.
+
+    The k nearest rows of a row are nearly equal to it if they are at most a twentieth as far as the
+    next one. With features of m dimensions this has a probability of about 20⁻ᵐ. No two rows have
+    exactly equal features.
+    """
+    n, k = sample.n_rows, _MAX_NEAR + 1
+    alone = np.arange(n)
+    if n < 2 * k:
+        return alone
+    nearest = NeighborIndex(sample.features).kneighbors_self(k)
+    near = np.take_along_axis(sample.distances, nearest, axis=1)
+    ratios = near[:, :-1] / np.maximum(near[:, 1:], 1e-300)
+    gap = np.argmin(ratios, axis=1)
+    rows = np.flatnonzero(ratios.min(axis=1) < _GAP)
+    if len(rows) <= 2 * n * _share_by_chance(near):
+        return alone
+    linked = np.zeros((n, n), dtype=bool)
+    for row in rows:
+        linked[row, nearest[row, : gap[row] + 1]] = True
+    return np.asarray(connected_components(linked, directed=False)[1], dtype=np.intp)
+
+
+def _share_by_chance(near: Floats) -> float:
+    """Return the expected share of rows with a gap, from (row, k) distances of nearest rows."""
+    middle = near.shape[1] // 2
+    spread = np.log(near[:, -1] / np.maximum(near[:, middle - 1], 1e-300))
+    dimensions = np.sum(1.0 / np.arange(middle, near.shape[1])) / max(np.median(spread), 1e-9)
+    share = _GAP ** max(1.0, dimensions)
+    return float(share / (1 - share))
+
+
+def partly_equal_groups(matrix: Floats) -> Indices:
+    """(row,) codes of groups of rows that agree in more features than happens by chance.
+
+    Agreement in a feature counts with minus the logarithm of its probability, so that rare values
+    count much and those of a designed grid little. Two rows belong together where the sum exceeds
+    twice the logarithm of the number of rows by 3: among independent features, 0.03 pairs of rows
+    would.
+    """
+    n = len(matrix)
+    agreement = np.zeros((n, n), dtype=np.float32)
+    rare = []  # indicators of columns with few equal pairs, whose product is sparse
+    for column in matrix.T:
+        values, codes, counts = np.unique(column, return_inverse=True, return_counts=True)
+        probability = float(np.sum((counts / n) ** 2))
+        if len(values) == n or probability == 1:
+            continue
+        weight = np.float32(-np.log(probability))
+        if probability > _MAX_RARE:
+            agreement += (codes[:, None] == codes) * weight
+            continue
+        row = np.flatnonzero(counts[codes] > 1)
+        entries = np.full(len(row), np.sqrt(weight)), (row, codes[row])
+        rare.append(coo_array(entries, shape=(n, len(values))))
+    if rare:
+        indicators = hstack(rare).tocsr()
+        agreement += (indicators @ indicators.T).toarray()
+    linked = agreement > 2 * np.log(n) + _SURPRISE
+    return np.asarray(connected_components(linked, directed=False)[1], dtype=np.intp)
+
+
+# --- groups of rows with similar residuals --------------------------------------------------------
+
+
+def _identifiers(sample: CheckedTable, residual: Floats) -> Iterator[Finding]:
+    """Find features whose equal values mark rows with similar residuals."""
+    for feature, name in enumerate(sample.names):
+        column = sample.matrix[:, feature]
+        if not _may_be_identifier(column):
+            continue
+        correlation, z = identifier_correlation(column, residual, sample.is_categorical(feature))
+        if correlation > _LEAST_CORRELATION and z > _LEAST_Z:
+            yield Finding(
+                "TW104",
+                f"The {len(np.unique(column))} values of {name!r} seem to name groups of rows: "
+                "errors of rows with the same value are similar (correlation "
+                f"{correlation:.2f}), those of rows with adjacent values are not.",
+                f"If new rows will come from new groups, use --group {name!r} (groups in Python); "
+                "otherwise the errors reported here are too low for them.",
+                {"kind": "identifier", "column": name, "correlation": correlation},
+            )
+
+
+def _may_be_identifier(column: Floats) -> bool:
+    """Whether a column has many different whole numbers or categories, each several times."""
+    if np.isnan(column).any() or np.any(column != np.round(column)):
+        return False
+    n_rows, n_values = len(column), len(np.unique(column))
+    return _LEAST_GROUPS <= n_values <= n_rows / 2 and n_rows / n_values <= _MAX_GROUP_ROWS
+
+
+def identifier_correlation(
+    column: Floats, residual: Floats, is_categorical: bool
+) -> tuple[float, float]:
+    """Correlation of the residuals of rows with equal values, and its z-score.
+
+    Of a numeric column, the correlation of rows with adjacent values is subtracted: a smooth effect
+    of the column gives both.
+    """
+    rng, scores = np.random.RandomState(0), _normalized_ranks(residual)
+    values, codes = np.unique(column, return_inverse=True)
+    members = [rng.permutation(np.flatnonzero(codes == code)) for code in range(len(values))]
+    same = np.concatenate([scores[rows[1:]] * scores[rows[:-1]] for rows in members])
+    difference, error = _mean_and_error(same)
+    if not is_categorical:
+        adjacent = np.concatenate(
+            [
+                scores[rows] * scores[rng.choice(next_, len(rows))]
+                for rows, next_ in pairwise(members)
+            ]
+        )
+        mean, adjacent_error = _mean_and_error(adjacent)
+        difference, error = difference - mean, float(np.hypot(error, adjacent_error))
+    return difference, difference / error
+
+
+def _row_order(sample: CheckedTable, residual: Floats) -> Iterator[Finding]:
+    """Find residuals that are similar in adjacent rows of the table.
+
+    A quick model leaves residuals that are similar for similar rows of a sorted table; those of
+    trees decide.
+    """
+    if (np.diff(sample.y) >= 0).mean() > 0.95 or (np.diff(sample.y) <= 0).mean() > 0.95:
+        return  # sorted by the target
+    for trees in (False, True):
+        if trees:
+            residual = sample.y - quick_predictions(sample, trees=True)
+        correlation, z = order_correlation(sample, residual)
+        if correlation < _LEAST_CORRELATION or z < _LEAST_Z:
+            return
+    yield Finding(
+        "TW104",
+        "Adjacent rows of the table have similar errors beyond what their features explain "
+        f"(correlation {correlation:.2f}), as batches, days or samples do.",
+        "Find out what orders the rows: add it as a feature (a date, a temperature), or name the "
+        "batch of each row with --group (groups in Python), so that errors hold for new batches.",
+        {"kind": "row order", "correlation": correlation, "z": z},
+    )
+
+
+def order_correlation(sample: CheckedTable, residual: Floats) -> tuple[float, float]:
+    """Correlation of the residuals of adjacent rows beyond that of equally distant others, and z.
+
+    Each row is compared with the next one, and with five rows elsewhere in the table whose features
+    are about as far away.
+    """
+    scores, n = _normalized_ranks(residual), sample.n_rows
+    row = np.arange(n - 1)
+    gaps = np.abs(sample.distances[:-1] - sample.distances[row, row + 1][:, None])
+    gaps[np.abs(np.arange(n) - row[:, None]) <= _NEAR_ROWS] = np.inf
+    controls = np.argpartition(gaps, _N_CONTROLS - 1, axis=1)[:, :_N_CONTROLS]
+    beyond = scores[:-1] * (scores[1:] - scores[controls].mean(axis=1))
+    mean, error = _mean_and_error(beyond)
+    return mean, mean / error
+
+
+def _normalized_ranks(values: Floats) -> Floats:
+    """Return ranks with mean 0 and standard deviation 1."""
+    ranks = rankdata(values)
+    std = ranks.std()
+    return np.asarray((ranks - ranks.mean()) / (std if std > 0 else 1.0))
+
+
+def _mean_and_error(values: Floats) -> tuple[float, float]:
+    """Return the mean and its standard error, infinite for fewer than ten values."""
+    if len(values) < 10:
+        return 0.0, np.inf
+    return float(values.mean()), float(max(values.std() / np.sqrt(len(values)), 1e-300))

@@ -1,0 +1,527 @@
+"""Checks of a twin: curves of its error, its uncertainty, and the noise of the target.
+
+Curves show the error against the number of anchors, nearest anchors, pairs and labelled rows.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import spearmanr
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from twinned.diagnostics.cross_validation import (
+    CrossValidation,
+    check_diagnosable,
+    cross_validate_twin,
+)
+from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
+from twinned.diagnostics.findings import CheckedTable
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.twin import TwinRegressor
+from twinned.exceptions import ignore_table_warnings
+from twinned.rows.neighbors import Indices, NeighborIndex
+from twinned.rows.schema import Floats
+from twinned.rows.validation import count_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import ErrorbarContainer
+
+_PARTNERS = (1, 4, 16, 64)
+_BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
+_TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
+_LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
+_N_TRAINING_SETS, _MAX_ANCHORS = 4, 64  # of the decomposition
+_N_NEIGHBORS = 10  # of the gamma test
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of one check.
+
+    Parameters
+    ----------
+    key : str
+        The name of the check, such as "learning".
+    title : str
+        The heading of its plot.
+    summary : str
+        One sentence.
+    numbers : dict
+        The numbers behind the summary; they can be written as JSON.
+    model : str, default=""
+        The name of the model to which the numbers belong; empty where they belong to the data.
+    shown : dict, default={}
+        What `draw` shows, by its label: two lists, one against the other, or numbers as bars; empty
+        for the curve of the numbers.
+    """
+
+    key: str
+    title: str
+    summary: str
+    numbers: Numbers
+    model: str = ""
+    shown: Numbers = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """The title and the model."""
+        return f"{self.title} ({self.model})" if self.model else self.title
+
+    def draw(self, axes: Axes) -> None:
+        """Draw into these matplotlib axes."""
+        labels, values = [*self.shown], [*self.shown.values()]
+        if not labels:
+            draw_curve(axes, self.numbers)
+        elif isinstance(values[0], list):
+            axes.loglog(*values, ".", alpha=0.5)
+            axes.set(xlabel=labels[0], ylabel=labels[1])
+        else:
+            axes.barh(labels, values)
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw into these matplotlib axes, or into new ones, with a title, and return them."""
+        if axes is None:
+            from matplotlib.figure import Figure
+
+            axes = Figure(figsize=(5.6, 3.6), layout="constrained").subplots()
+        self.draw(axes)
+        axes.set_title(self.heading)
+        return axes
+
+    def __str__(self) -> str:
+        return f"{self.heading} {self.summary}"
+
+
+def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContainer:
+    """Draw RMSE with standard errors against `numbers["x"]`, on a logarithmic scale.
+
+    Returns the container of the error bars; `options` are those of `Axes.errorbar`.
+    """
+    style = {"marker": "o", "capsize": 3, **options}
+    bars = axes.errorbar(numbers["x"], numbers["rmse"], numbers["standard_error"], **style)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel=numbers["x_label"], ylabel="RMSE of held-out rows")
+    return bars
+
+
+# --- curves of the error --------------------------------------------------------------------------
+
+
+def anchor_curve(
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Compute the error with 1, 2, 4, … random anchors, and with all.
+
+    Parameters
+    ----------
+    X : table or array of shape (n, n_features)
+        All rows.
+    y : array of shape (n,)
+        Their values.
+    twin : unfitted twin, default=None
+        None is `TwinRegressor()`.
+    cross_validation : CrossValidation, default=None
+        The fits of the twin in the folds, where they exist already.
+
+    Returns
+    -------
+    CheckResult
+        With `numbers`, `summary` and `plot`.
+    """
+    cv = cross_validation or cross_validate_twin(X, y, twin)
+    rng = np.random.RandomState(0)
+    sizes = _counts_of_folds(cv)
+    errors = []
+    for rows, anchors, estimates in cv.anchor_estimates:
+        by_anchor = np.take_along_axis(estimates, np.argsort(anchors, axis=1), axis=1)
+        drawn = by_anchor[:, rng.permutation(by_anchor.shape[1])]
+        errors.append([rmse(mean, cv.y[rows]) for mean in _means_of_first(drawn, sizes)])
+    means = np.mean(errors, axis=0)
+    enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
+    excess = means[0] / means[-1] - 1 if means[-1] > 0 else 0.0
+    summary = (
+        f"The error with one random anchor is {format_percent(excess)} higher than with all "
+        f"{sizes[-1]:,}; with {enough} it is within 2 % of that."
+    )
+    numbers = _curve_numbers(sizes, errors, "random anchors", enough=enough)
+    return CheckResult("anchors", "How many anchors?", summary, numbers, cv.name)
+
+
+def neighbor_curve(
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Compute the error with the nearest 1, 2, 4, … anchors.
+
+    The gain over all anchors is nested: for each fold, k is chosen by the errors of the other
+    folds. See `anchor_curve` for the parameters.
+
+    Returns
+    -------
+    CheckResult
+        `numbers["best"]` is the number of nearest anchors to use, or None where all anchors are as
+        good; `numbers["ratio"]` is the nested ratio of errors, `numbers["interval"]` its 95 %
+        interval, and `numbers["fold_k"]` the k of each fold.
+    """
+    cv = cross_validation or cross_validate_twin(X, y, twin)
+    sizes = _counts_of_folds(cv)
+    at_k = [_means_of_first(fold.estimates, sizes) for fold in cv.anchor_estimates]
+    rows = [fold.rows for fold in cv.anchor_estimates]
+    errors = np.array(
+        [
+            [rmse(mean, cv.y[queries]) for mean in means]
+            for means, queries in zip(at_k, rows, strict=True)
+        ]
+    )
+    chosen = np.argmin(errors.sum(axis=0) - errors, axis=1)  # of each fold, by the other folds
+    nested = np.concatenate([means[k] for means, k in zip(at_k, chosen, strict=True)])
+    with_all = np.concatenate([means[-1] for means in at_k])
+    every = np.concatenate(rows)
+    ratio = rmse_ratio(nested, with_all, cv.y[every], cv.groups_of(every))
+    lowest = sizes[int(np.argmin(errors.mean(axis=0)))]
+    best = lowest if ratio.high < 1 and lowest < sizes[-1] else None
+    summary = "No number of nearest anchors is clearly better than all anchors."
+    if best is not None:
+        summary = (
+            f"The error with the {best} nearest anchors is {format_percent(ratio.value - 1)} lower "
+            f"than with all: use NearestAnchors({best})."
+        )
+    more = {"ratio": ratio.value, "interval": [ratio.low, ratio.high]}
+    more |= {"best": best, "lowest": lowest, "fold_k": [sizes[k] for k in chosen]}
+    numbers = _curve_numbers(sizes, errors, "nearest anchors", **more)
+    return CheckResult("neighbors", "All anchors, or the nearest?", summary, numbers, cv.name)
+
+
+def _means_of_first(estimates: Floats, sizes: list[int]) -> list[Floats]:
+    """(query,) means of the first estimates of (query, anchor), for each of these sizes."""
+    totals = np.cumsum(estimates, axis=1)
+    return [totals[:, size - 1] / size for size in sizes]
+
+
+def multiplier_check(
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
+
+    Where the error grows with the number of pairs, twinning does not suit the data. See
+    `anchor_curve` for the parameters. `numbers["trend"]` is "falls", "grows" or "level".
+    """
+    cv = cross_validation or cross_validate_twin(X, y, twin)
+    n_least = min(len(train) for train, _ in cv.folds)
+    sizes = [m for m in _PARTNERS if m < n_least]
+    predictions = [
+        [_fit_and_predict(_with_partners(cv.twin, m), cv, fold, train) for m in sizes]
+        for fold, (train, _) in enumerate(cv.folds)
+    ]
+    errors = [
+        [rmse(predicted, cv.y[held_out]) for predicted in by_size]
+        for by_size, (_, held_out) in zip(predictions, cv.folds, strict=True)
+    ]
+    rows = np.concatenate([held_out for _, held_out in cv.folds])
+    most, least = (np.concatenate([by_size[k] for by_size in predictions]) for k in (-1, 0))
+    ratio = rmse_ratio(most, least, cv.y[rows], cv.groups_of(rows))
+    trend = "falls" if ratio.high < 1 else "grows" if ratio.low > 1 else "level"
+    error = f"the error with {sizes[-1]} partners per row is {format_percent(ratio.value - 1)}"
+    summary = {
+        "falls": f"More pairs help: {error} lower than with {sizes[0]}, as it should be.",
+        "grows": f"More pairs hurt: {error} higher than with {sizes[0]}. The paper advises against "
+        "twinning such data.",
+        "level": "The number of pairs makes no clear difference.",
+    }[trend]
+    interval = [ratio.low, ratio.high]
+    numbers = _curve_numbers(sizes, errors, "partners per row", trend=trend, interval=interval)
+    return CheckResult("multiplier", "Do more pairs help?", summary, numbers, cv.name)
+
+
+def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
+    """Return the twin with few pairs; the leaves of the default estimator shrink in proportion."""
+    with_partners = clone(twin).set_params(pairs=partners)
+    if isinstance(twin, TwinRegressor) and twin.estimator is None:
+        leaf = max(2, partners // 2)
+        with_partners.estimator = HistGradientBoostingRegressor(
+            max_iter=_BOOSTING_ITERATIONS, min_samples_leaf=leaf, early_stopping=False
+        )
+    return with_partners
+
+
+def learning_curve(
+    X: ArrayLike,
+    y: ArrayLike,
+    twin: BaseTwin | None = None,
+    *,
+    cross_validation: CrossValidation | None = None,
+    seconds: float = np.inf,
+) -> CheckResult:
+    """Compute the error with a quarter, half, three quarters and all of the training rows.
+
+    The model may be any regressor. See `anchor_curve` for the parameters. After two folds, others
+    follow as long as they are expected to end within `seconds`. `numbers["doubled"]` is the
+    expected ratio of errors with twice as many labels, if the error goes on falling as a power of
+    their number as it does from half of the rows on, at most 1. `numbers["interval"]` has the
+    ratios of powers two standard errors of the folds lower and higher, and `numbers["n_folds"]` is
+    the number of folds.
+    """
+    start = time.perf_counter()
+    cv = cross_validation or cross_validate_twin(X, y, twin)
+    rng, errors = np.random.RandomState(0), []
+    n_least = min(len(train) for train, _ in cv.folds)
+    sizes = [max(4, round(share * n_least)) for share in _TRAIN_SHARES]
+    for fold, (train, held_out) in enumerate(cv.folds):
+        order = _order_by_groups(cv, rng.permutation(train))
+        by_size = [_fit_and_predict(clone(cv.twin), cv, fold, order[:size]) for size in sizes]
+        errors.append([rmse(predicted, cv.y[held_out]) for predicted in by_size])
+        with_next_fold = (time.perf_counter() - start) * (len(errors) + 1) / len(errors)
+        if len(errors) > 1 and with_next_fold > seconds:
+            break
+    powers = [_power(np.array(sizes, float), np.array(of_fold)) for of_fold in errors]
+    power, error = float(np.mean(powers)), float(np.std(powers, ddof=1)) / len(powers) ** 0.5
+    doubled = 2.0 ** min(power, 0.0)
+    low, high = 2.0 ** (power - 2 * error), 2.0 ** (power + 2 * error)
+    trend = "falls" if doubled < 0.95 and high < 1 else "level" if low >= 0.9 else "unclear"
+    by = f"{format_percent(1 - doubled)} ({format_percent(1 - high)} to {format_percent(1 - low)})"
+    summary = {
+        "falls": f"Twice as many labels would lower the error by about {by}.",
+        "level": "More labels would change little; better features or less noise might help.",
+        "unclear": "Whether more labels would help is not clear: the folds differ too much.",
+    }[trend]
+    if len(errors) < len(cv.folds):
+        summary += f" This is from {len(errors)} of {len(cv.folds)} folds."
+    more = {"trend": trend, "doubled": doubled, "interval": [low, high], "n_folds": len(errors)}
+    numbers = _curve_numbers(sizes, errors, "labelled rows", **more)
+    return CheckResult("learning", "Would more labels help?", summary, numbers, cv.name)
+
+
+def _fit_and_predict(
+    model: BaseEstimator, cv: CrossValidation, fold: int, train: Indices
+) -> Floats:
+    """Fit a model to these rows and predict the held-out rows of a fold."""
+    held_out = cv.folds[fold][1]
+    with ignore_table_warnings():
+        model.fit(cv.rows(train), cv.y[train])
+        return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)
+
+
+def _order_by_groups(cv: CrossValidation, rows: Indices) -> Indices:
+    """Return rows with those of one group next to each other, the groups in random order."""
+    groups = cv.groups_of(rows)
+    if groups is None:
+        return rows
+    _, codes = np.unique(groups, return_inverse=True)
+    order = np.random.RandomState(0).permutation(codes.max() + 1)
+    return rows[np.argsort(order[codes], kind="stable")]
+
+
+def _power(sizes: Floats, errors: Floats) -> float:
+    """Return the slope of log error against log size, from half of the largest size on.
+
+    >>> round(_power(np.array([1.0, 2.0, 4.0]), np.array([9.0, 2.0, 1.0])), 6)
+    -1.0
+    """
+    used = sizes >= 0.49 * sizes[-1]  # sizes are rounded
+    sizes, errors = sizes[used], np.maximum(errors[used], _LEAST_ERROR * errors.max())
+    if np.ptp(sizes) == 0 or errors.max() == 0:
+        return 0.0
+    return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
+
+
+def _counts_of_folds(cv: CrossValidation) -> list[int]:
+    """1, 2, 4, … and the number of anchors that the twins of all folds have."""
+    return anchor_counts(min(len(twin.anchors_y_) for twin in cv.twins))
+
+
+def anchor_counts(most: int) -> list[int]:
+    """Return 1, 2, 4, … and the largest number of anchors.
+
+    >>> anchor_counts(6)
+    [1, 2, 4, 6]
+    """
+    return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
+
+
+def _curve_numbers(x: list[int], errors: ArrayLike, x_label: str, **more: Any) -> Numbers:
+    """Numbers of a curve from (fold, x) errors: their mean over folds, and its standard error."""
+    errors = np.asarray(errors)
+    n_folds = len(errors)
+    std = errors.std(axis=0, ddof=1) if n_folds > 1 else np.zeros(len(x))
+    return {
+        "x": list(x),
+        "rmse": errors.mean(axis=0).tolist(),
+        "standard_error": (std / np.sqrt(n_folds)).tolist(),
+        "x_label": x_label,
+        **more,
+    }
+
+
+# --- uncertainty, averaging and noise -------------------------------------------------------------
+
+
+def loop_check(
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Correlate errors with the twin's standard deviation and with the inconsistency of loops.
+
+    See `anchor_curve` for the parameters. `numbers` has both rank correlations with the absolute
+    error, and the values of each held-out row.
+    """
+    cv = cross_validation or cross_validate_twin(X, y, twin)
+    query_rows = cv.query_rows()
+    loops = np.concatenate(
+        [
+            fitted.loop_inconsistency(cv.rows(rows), random_state=0)
+            for fitted, rows in zip(cv.twins, query_rows, strict=True)
+        ]
+    )
+    rows = np.concatenate(query_rows)
+    std, error = cv.held_out[1][rows], np.abs(cv.held_out[0] - cv.y)[rows]
+    of_std, of_loops = (rank_correlation(values, error) for values in (std, loops))
+    better, name = max((of_std, "standard deviation"), (of_loops, "loop inconsistency"))
+    if better > 0.3:
+        summary = f"Yes: the {name} ranks the errors well (rank correlation {better:.2f})."
+    elif better > 0.1:
+        summary = f"Roughly: the {name} ranks the errors weakly (rank correlation {better:.2f})."
+    else:
+        summary = "Hardly: neither the standard deviation nor the loops rank the errors."
+    numbers = {
+        "std": std.tolist(),
+        "loops": loops.tolist(),
+        "error": error.tolist(),
+        "std_correlation": of_std,
+        "loop_correlation": of_loops,
+    }
+    shown = {"loop inconsistency": numbers["loops"], "absolute error": numbers["error"]}
+    title = "Does the uncertainty rank the errors?"
+    return CheckResult("loops", title, summary, numbers, cv.name, shown)
+
+
+def rank_correlation(first: Floats, second: Floats) -> float:
+    """Return Spearman's correlation, or 0 where one of the (n,) variables is constant."""
+    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 0.0
+    return float(spearmanr(first, second)[0])
+
+
+def anchor_decomposition(
+    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
+) -> CheckResult:
+    """Decompose the error of single anchors into bias², variance and covariance.
+
+    The mean over anchors removes the variance, but not the bias and the covariance. The twin is
+    fitted to four random 80 % of the training rows of the first fold and predicts its held-out
+    rows. bias² contains the noise of y. See `anchor_curve` for the parameters.
+    """
+    cv = cross_validation or cross_validate_twin(X, y, twin)
+    train, queries = cv.folds[0][0], cv.query_rows()[0]
+    rng = np.random.RandomState(0)
+    size = int(0.8 * len(train))
+    estimates = []
+    for _ in range(_N_TRAINING_SETS):
+        subset = rng.permutation(train)[:size]
+        fitted = clone(cv.twin).set_params(anchors="all").fit(cv.rows(subset), cv.y[subset])
+        by_anchor = fitted.predict_anchors(cv.rows(queries))[1]
+        sample = rng.permutation(by_anchor.shape[1])[: min(_MAX_ANCHORS, size)]
+        estimates.append(by_anchor[:, sample].T)
+    parts = bias_variance_covariance(np.stack(estimates), cv.y[queries])
+    one, many = parts["bias"] + parts["variance"], parts["bias"] + parts["covariance"]
+    removed = 1 - many / one if one > 0 else 0.0
+    summary = (
+        f"The mean over many anchors removes {format_percent(removed)} of the squared error of a "
+        "single anchor; bias, noise and the covariance of the anchors remain."
+    )
+    title = "What does averaging over anchors remove?"
+    shown = {"bias² and noise": parts["bias"]}
+    shown |= {name: parts[name] for name in ("variance", "covariance")}
+    return CheckResult("variance", title, summary, parts, cv.name, shown)
+
+
+def bias_variance_covariance(estimates: Floats, truth: Floats) -> dict[str, float]:
+    """Return bias², variance and covariance of (training set, estimate, query) estimates.
+
+    Means over queries; `truth` is (query,). The mean squared error of an ensemble of M estimates
+    is bias² + variance / M + (1 − 1/M) covariance (Ueda and Nakano).
+
+    >>> rng = np.random.RandomState(0)
+    >>> estimates, truth = rng.normal(size=(25, 4, 3)), np.zeros(3)
+    >>> parts = bias_variance_covariance(estimates, truth)
+    >>> error = np.mean((estimates.mean(axis=1) - truth) ** 2)
+    >>> formula = parts["bias"] + parts["variance"] / 4 + 0.75 * parts["covariance"]
+    >>> bool(abs(error - formula) < 1e-12)
+    True
+    """
+    size = estimates.shape[1]
+    centered = estimates - estimates.mean(axis=0)
+    variance = float(np.mean(centered**2))
+    # the sum over all pairs of estimates, less each with itself
+    total = float(np.mean(centered.sum(axis=1) ** 2))
+    covariance = (total - size * variance) / (size * (size - 1)) if size > 1 else 0.0
+    bias = float(np.mean((estimates.mean(axis=(0, 1)) - truth) ** 2))
+    return {"bias": bias, "variance": variance, "covariance": covariance, "size": size}
+
+
+def noise_estimate(X: ArrayLike, y: ArrayLike, error: float, *, model: str = "") -> CheckResult:
+    """Estimate by a gamma test how much of the error is noise of y that no model removes.
+
+    Where rows are few or features many, neighbors differ by more than noise, and the estimate is
+    too high.
+
+    Parameters
+    ----------
+    X : table or array of shape (n, n_features)
+        All rows.
+    y : array of shape (n,)
+        Their values.
+    error : float
+        Out-of-fold RMSE of a model of these rows.
+    model : str, default=""
+        The name of that model.
+
+    Returns
+    -------
+    CheckResult
+        `numbers["noise"]` is the standard deviation of the noise.
+    """
+    table = CheckedTable.encode(X, check_diagnosable(y, count_rows(X)))
+    noise = gamma_test(table.features, table.y)
+    share = (noise / error) ** 2 if error > 0 else 0.0
+    if share > 1:
+        summary = "No estimate: neighboring rows differ by more than the error of the model."
+    elif share < 0.1:
+        summary = "Little noise: a better model or more labels can lower the error much."
+    elif share < 0.8:
+        summary = f"Up to about {format_percent(share)} of the squared error is noise."
+    else:
+        summary = (
+            "The error is about as large as the differences between neighboring rows: most of it "
+            "is noise, or the rows are too far from each other to show it."
+        )
+    numbers = {"noise": noise, "rmse": error, "share": float(share)}
+    shown = {"noise": noise, "RMSE": error}
+    return CheckResult("noise", "How noisy are the values?", summary, numbers, model, shown)
+
+
+def gamma_test(features: Floats, y: Floats) -> float:
+    """Return the standard deviation of the noise in y; 0 where no noise is seen.
+
+    Half the mean squared difference of y between a row and its k-th neighbor falls with their
+    squared distance; its intercept at distance 0 is the variance of the noise.
+
+    >>> rng = np.random.RandomState(0)
+    >>> x = rng.uniform(size=(2000, 2))
+    >>> noise = gamma_test(x, x[:, 0] + 0.1 * rng.normal(size=2000))
+    >>> bool(0.08 < noise < 0.12)
+    True
+    """
+    k = min(_N_NEIGHBORS, len(y) - 1)
+    neighbors = NeighborIndex(features).kneighbors_self(k)
+    distances = np.sum((features[neighbors] - features[:, None]) ** 2, axis=2).mean(axis=0)
+    halves = (0.5 * (y[neighbors] - y[:, None]) ** 2).mean(axis=0)
+    if np.ptp(distances) == 0:
+        return float(np.sqrt(halves.mean()))
+    intercept = np.polyfit(distances, halves, 1)[1]
+    return float(np.sqrt(max(intercept, 0.0)))
