@@ -28,7 +28,7 @@ from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.pipelines import Transform, unwrap
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.fitted.sampling import MAX_ROWS, ErrorFeatures, JointPrediction
+from twinned.fitted.sampling import MAX_ROWS, ErrorFeatures, JointPrediction, error_features
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
@@ -251,7 +251,7 @@ def select_best(
 ) -> Indices:
     """Return the n rows of X to measure next, in order; see `twinned.query`."""
     sign = 1.0 if maximize else -1.0
-    mean, std = twin._predict_error(X)
+    mean, std = twin.predict_error(X)
     best_y = np.max(sign * twin.anchors_y_) if best is None else sign * check_real("best", best)
     score = log_expected_improvement(sign * mean, std, best_y)
     is_new = _find_new(twin, X, pending)
@@ -342,7 +342,7 @@ def _join(twin: BaseTwin, X: ArrayLike, pending: ArrayLike | None) -> JointPredi
     n_rows = sum(count_rows(table) for table in tables)
     if n_rows > MAX_ROWS:
         raise ValueError(f"{n_rows} rows are pending or requested; use at most {MAX_ROWS}.")
-    means, stds = zip(*(twin._predict_error(table) for table in tables), strict=True)
-    parts = zip(*(twin._error_features(table) for table in tables), strict=True)
+    means, stds = zip(*(twin.predict_error(table) for table in tables), strict=True)
+    parts = zip(*(error_features(twin.fitted_, twin.encode(table)) for table in tables), strict=True)
     features = ErrorFeatures(*(np.concatenate(part) for part in parts))
     return JointPrediction(np.concatenate(means), np.concatenate(stds), features.correlation())

@@ -33,7 +33,6 @@ from twinned.estimators.blending.costs import (
     member_seconds,
     relevance_seconds,
 )
-from twinned.estimators.training_pairs import TargetArguments
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import encode_groups
 from twinned.rows.neighbors import Indices
@@ -41,8 +40,8 @@ from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds, validate_bounds
 from twinned.rows.validation import count_rows
 
-# X, the target, no weights, and the names of the groups: arguments of `AutoTwinRegressor._fit`
-FitArguments = tuple[ArrayLike, Floats | TargetArguments, None, np.ndarray | None]
+# X, y, no weights, the names of the groups, and bounds of y: arguments of `AutoTwinRegressor.fit`
+FitArguments = tuple[ArrayLike, Floats, None, np.ndarray | None, Floats | None, Floats | None]
 
 RECOMMENDED = "recommended model"
 _NETWORKS = ("neural", "neural_twin")
@@ -160,9 +159,9 @@ class DiagnosedRows:
         bounds = (self.bounds.logarithm() if log_target else self.bounds).take(every)
         labels = None if self.table_labels is None else self.table_labels[every]
         if not self.n_censored:
-            return self.X, TargetArguments(bounds.lower), None, labels
+            return self.X, bounds.lower, None, labels, None, None
         y = np.where(bounds.censored, np.nan, bounds.lower)
-        return safe_indexing(self.table, every), TargetArguments(y, *bounds), None, labels
+        return safe_indexing(self.table, every), y, None, labels, *bounds
 
 
 @dataclass
@@ -267,7 +266,7 @@ class BlendChecks:
         n_rows, n_features = self.blend.anchors_X_.shape
         seconds = member_seconds("catboost", n_rows, n_features, self.blend.n_jobs)
         if self._starts("comparison with CatBoost", seconds):
-            arguments = self.data.X, fitted_y, None, self.data.labels
+            arguments = self.data.X, fitted_y, None, self.data.labels, None, None
             predicted, spent = self._fit_alone("catboost", arguments)
             predicted = np.exp(predicted) if self.log_target else predicted
             self.comparisons["catboost"] = predicted, spent
@@ -277,7 +276,7 @@ class BlendChecks:
     ) -> tuple[Floats, float]:
         """Fit one member on the folds of the blend: out-of-fold predictions and seconds."""
         alone = clone(self.blend).set_params(members=[entry], time_budget=None, verbose=0)
-        alone._fit(*arguments, calibrate=False)
+        alone.fit_blend(*arguments, calibrate=False)
         (name,) = alone.member_names_
         return alone.out_of_fold()[name].to_numpy(), float(alone.leaderboard_["fit_seconds"].sum())
 

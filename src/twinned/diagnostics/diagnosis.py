@@ -253,7 +253,7 @@ def _with_settings(
 def _fit_blend(estimator: AutoTwinRegressor, arguments: FitArguments) -> AutoTwinRegressor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
-        return estimator._fit(*arguments, calibrate=False)
+        return estimator.fit_blend(*arguments, calibrate=False)
 
 
 def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:

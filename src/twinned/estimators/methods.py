@@ -96,6 +96,10 @@ class TwinMethods(RegressorMixin):
         mean, std = fitted.predict(queries, return_std=return_std)
         return (fitted.squeeze(mean), fitted.squeeze(std)) if return_std else fitted.squeeze(mean)
 
+    def predict_error(self, X) -> tuple[Floats, Floats]:
+        """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""
+        return predict_error(self.fitted_, self.encode(X), self.calibration_)
+
     def predict_members(self, X) -> Floats:
         """Predict by each member of the model.
 
