@@ -207,7 +207,7 @@ class AutoTwinRegressor(BaseTwin):
         start = time.perf_counter()
         # each task of the fit has a single thread
         with restore_on_failure(self), limit_threads(1):
-            specs = self._check_parameters()
+            specs = self.check_parameters()
             seed = draw_seed(self.random_state)
             self._pair_dtype = np.dtype(np.float64)
             data = validate_training_rows(
@@ -229,7 +229,8 @@ class AutoTwinRegressor(BaseTwin):
 
     # --- steps of fit -------------------------------------------------------------------------
 
-    def _check_parameters(self) -> list[MemberSpec]:
+    def check_parameters(self) -> list[MemberSpec]:
+        """Raise for invalid parameters."""
         check_n_jobs(self.n_jobs)
         parse_memory_limit(self.memory_limit)
         check_integer("verbose", int(self.verbose), 0)

@@ -197,7 +197,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._check_parameters()
+        self.check_parameters()
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=3)
         n = count_rows(X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output
@@ -234,7 +234,8 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             if hasattr(self.twin_, name):
                 setattr(self, name, getattr(self.twin_, name))
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise for invalid parameters."""
         if check_real("loop_weight", self.loop_weight) < 0:
             raise ValueError(f"loop_weight must not be negative, but is {self.loop_weight!r}.")
         check_bool("symmetric", self.symmetric)

@@ -255,7 +255,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def _validate(self, X, y, *arguments) -> TrainingRows:
         """Validate the parameters and the arguments of `fit`."""
-        self._check_parameters()
+        self.check_parameters()
         self._pair_dtype = pair_dtype(self._base_estimator(), X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output
         rows = validate_training_rows(
@@ -318,7 +318,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     # --- steps of fit -------------------------------------------------------------------------
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raise for invalid parameters."""
         check_bool("symmetric", self.symmetric)
         as_weight_strategy(self.weights)
         parse_memory_limit(self.memory_limit)

@@ -181,6 +181,6 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
         values["n_jobs"] = max(-1, min(n_jobs, os.cpu_count() or 1)) or None
     model = cls(**values)
     validate_parameters(model)
-    if isinstance(model, BaseTwin):
+    if hasattr(cls, "check_parameters"):
         model.check_parameters()
     return model
