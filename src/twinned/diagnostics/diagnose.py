@@ -246,9 +246,6 @@ def diagnose(
     predicted = out_of_fold["prediction"].to_numpy()
     run = CheckRun(blend, twin, labels, codes, time_budget, progress)
     run.run(X, values, plain if log_target else None)
-    subset = None
-    if drawn is not None:
-        subset = _subset_code(random_state, len(drawn), table.n_censored > 0)
     return Diagnosis(
         model=_with_log_target(twin, X, values) if log_target else twin,
         twin=twin,
@@ -257,7 +254,6 @@ def diagnose(
             twin,
             log_target=log_target,
             grouped=groups is not None,
-            subset=subset,
             censored=table.n_censored > 0,
         ),
         recommendation=recommendation,
@@ -342,14 +338,6 @@ def _subset(
     if size >= n_rows:
         return None
     return np.sort(np.random.RandomState(random_state).permutation(n_rows)[:size])
-
-
-def _subset_code(random_state: int, size: int, censored: bool) -> str:
-    n_rows = "np.sum(~np.isnan(y))" if censored else "len(X)"
-    drawn = f"np.sort(np.random.RandomState({random_state}).permutation({n_rows})[:{size}])"
-    if not censored:
-        return drawn
-    return f"np.append(np.flatnonzero(~np.isnan(y))[{drawn}], np.flatnonzero(np.isnan(y)))"
 
 
 def _new_rows_note(findings: list[Finding], X_new: Any) -> list[str]:

@@ -156,36 +156,23 @@ def describe_contribution(
 
 
 def python_code(
-    model: AutoTwinRegressor,
-    *,
-    log_target: bool,
-    grouped: bool,
-    subset: str | None,
-    censored: bool = False,
+    model: AutoTwinRegressor, *, log_target: bool, grouped: bool, censored: bool = False
 ) -> str:
-    """Return lines of Python that make the model and fit it to X, y, groups and bounds.
+    """Return at most five lines of Python that make the model and fit it to X and y.
 
-    `subset` is an expression of the rows that are fitted, or None for all.
+    They are public names only; `groups`, `y_lower` and `y_upper` are arguments of `diagnose`.
     """
-    lines = ["from twinned import AutoTwinRegressor"]
-    made = describe(model)
+    imports, made, y, bounds = [], describe(model), "y", "{}"
     if log_target:
-        lines = ["import numpy as np", "from sklearn.compose import TransformedTargetRegressor"]
-        lines.append("from twinned import AutoTwinRegressor")
+        imports.append("import numpy as np")
+    if log_target and censored:  # bounds are not transformed, so that the logarithm is predicted
+        y, bounds = "np.log(y)", "np.log({})"
+    elif log_target:
+        imports.append("from sklearn.compose import TransformedTargetRegressor")
         made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
-    lines.append(f"model = {made}")
-    rows, groups = "X, y", "groups=groups"
+    arguments = ["X", y]
     if censored:
-        rows += ", y_lower=y_lower, y_upper=y_upper"
-    if subset is not None:
-        lines = ["import numpy as np", *(line for line in lines if line != "import numpy as np")]
-        lines.append(f"rows = {subset}")
-        rows, groups = "X.iloc[rows], y.iloc[rows]", "groups=groups.iloc[rows]"
-        if censored:  # all of them are arrays
-            rows = "X.iloc[rows], y[rows], y_lower=y_lower[rows], y_upper=y_upper[rows]"
-            groups = "groups=groups[rows]"
-    if log_target and censored:  # after the rows, as it fills missing values of y
-        lines.insert(0, "from twinned.models.censoring import log_target_arguments")
-        lines.append("y, y_lower, y_upper = log_target_arguments(y, y_lower, y_upper)")
-    lines.append(f"model.fit({rows}, {groups})" if grouped else f"model.fit({rows})")
-    return "\n".join(lines)
+        arguments += [f"{name}={bounds.format(name)}" for name in ("y_lower", "y_upper")]
+    arguments += ["groups=groups"] if grouped else []
+    imports.append("from twinned import AutoTwinRegressor")
+    return "\n".join([*imports, f"model = {made}", f"model.fit({', '.join(arguments)})"])

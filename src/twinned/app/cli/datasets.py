@@ -8,8 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from twinned.app.cli._errors import exit_on_bad_input
-from twinned.app.cli._progress import progress_bar
+from twinned.app.cli.messages import exit_on_bad_input, progress_bar
 from twinned.app.cli.options import AsJson, flag_option
 from twinned.datasets import KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
