@@ -1,7 +1,9 @@
 """`twinned datasets`: list, fetch and show the data sets of the paper."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Hashable
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 from rich import box
@@ -101,13 +103,13 @@ def show_command(
         rows = None if location == "absent" else _first_rows(record)
     if as_json:
         names = ("target", "columns", "source", "file", "sha256", "url", "notes")
-        details = {name: getattr(record, name) for name in names}
+        details = {name: asdict(record)[name] for name in names}
         _print_json(_summary(record, location) | details | {"first_rows": rows})
     else:
         _print_record(record, location, rows)
 
 
-def _print_record(record: Dataset, location: str, rows: list[dict[str, float]] | None) -> None:
+def _print_record(record: Dataset, location: str, rows: list[dict[Hashable, float]] | None) -> None:
     # Plain lines that the terminal wraps: a URL or a hash stays whole when it is copied.
     typer.echo(f"{record.key}: {record.name}, {record.rows} rows, {record.features} features")
     typer.echo(f"target:   {record.target}\ncolumns:  {', '.join(record.columns)}")
@@ -122,16 +124,15 @@ def _print_record(record: Dataset, location: str, rows: list[dict[str, float]] |
     typer.echo("first rows:")
     table = Table()
     for name in rows[0]:
-        table.add_column(name, justify="right")
+        table.add_column(str(name), justify="right")
     for row in rows:
         table.add_row(*(f"{value:.6g}" for value in row.values()))
     Console().print(table)
 
 
-def _first_rows(record: Dataset) -> list[dict[str, float]]:
+def _first_rows(record: Dataset) -> list[dict[Hashable, float]]:
     X, y = load(record.key)
-    first: Any = X.assign(**{record.target: y}).head(N_FIRST_ROWS)
-    return first.to_dict("records")
+    return X.assign(**{record.target: y}).head(N_FIRST_ROWS).to_dict("records")
 
 
 def _location(record: Dataset) -> str:
@@ -142,9 +143,9 @@ def _location(record: Dataset) -> str:
         return "refused"
 
 
-def _summary(record: Dataset, location: str) -> dict[str, Any]:
+def _summary(record: Dataset, location: str) -> dict[str, object]:
     names = ("key", "name", "rows", "features", "licence")
-    return {name: getattr(record, name) for name in names} | {"at_hand": location}
+    return {name: asdict(record)[name] for name in names} | {"at_hand": location}
 
 
 def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:
@@ -157,5 +158,5 @@ def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:
     return keys
 
 
-def _print_json(value: Any) -> None:
+def _print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

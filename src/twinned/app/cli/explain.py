@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinned.app.cli import messages
+from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import AsJson, SavedModelOptions, check_output_path, output_option
-from twinned.app.cli.prediction import (
-    Columns,
-    ModelInput,
-    ResultColumns,
-    fitted_attribute,
-    predict_columns,
-    read_input,
-    write_table,
-)
 from twinned.app.cli.training_data import row_labels
 from twinned.app.tables.table import Table
 
@@ -134,7 +125,7 @@ def explain_command(options: ExplainOptions) -> None:
             is_shortened = not options.rows and output is None and not options.as_json
             return table.take(chosen[:MAX_PRINTED] if is_shortened else chosen)
 
-        given = read_input(options, "explain", take_rows)
+        given = prediction.read_input(options, "explain", take_rows)
         with messages.print_warnings():
             explained = _explain(options, given)
         facts = {"model": str(options.model), "table": str(options.table), "target": given.target}
@@ -188,13 +179,15 @@ def _numbered_rows(table: Table, part: str) -> list[int]:
     return rows
 
 
-def _explain(options: ExplainOptions, given: ModelInput) -> list[ExplainedRow]:
+def _explain(options: ExplainOptions, given: prediction.ModelInput) -> list[ExplainedRow]:
     """Return the explanation of each row, in the units of the target."""
     import numpy as np
 
-    is_calibrated = fitted_attribute(given.twin, "intervals_") is not None
-    wanted = ResultColumns(interval=_CONFIDENCE if is_calibrated else None, applicability=True)
-    columns = predict_columns(given.model, given.X, wanted, options.model)
+    is_calibrated = prediction.fitted_attribute(given.twin, "intervals_") is not None
+    wanted = prediction.ResultColumns(
+        interval=_CONFIDENCE if is_calibrated else None, applicability=True
+    )
+    columns = prediction.predict_columns(given.model, given.X, wanted, options.model)
     applicability = columns.pop("applicability")
     labels = row_labels(given.table, options.label)
     cases = _find_cases(given, options.k)
@@ -219,7 +212,7 @@ def _explain(options: ExplainOptions, given: ModelInput) -> list[ExplainedRow]:
     ]
 
 
-def _find_cases(given: ModelInput, k: int) -> list[list[ComparableCase]]:
+def _find_cases(given: prediction.ModelInput, k: int) -> list[list[ComparableCase]]:
     """Return the comparable known cases of each row, with a progress bar."""
     import numpy as np
 
@@ -240,7 +233,7 @@ def _find_cases(given: ModelInput, k: int) -> list[list[ComparableCase]]:
 
 
 def _check_finite(
-    labels: Sequence[str], columns: Columns, cases: Sequence[Sequence[ComparableCase]]
+    labels: Sequence[str], columns: prediction.Columns, cases: Sequence[Sequence[ComparableCase]]
 ) -> None:
     import numpy as np
 
@@ -331,8 +324,8 @@ def _heading(explained: ExplainedRow, target: str, write: Callable[[float], str]
     if explained.interval is not None:
         low, high = map(write, explained.interval)
         interval = f", 90 % prediction interval {low} to {high}"
-    prediction = f"{explained.name}: predicted {target} {write(explained.prediction)}"
-    return prediction + interval + _MARKS[explained.applicability]
+    heading = f"{explained.name}: predicted {target} {write(explained.prediction)}"
+    return heading + interval + _MARKS[explained.applicability]
 
 
 def _shown_features(cases: Sequence[ComparableCase]) -> list[str]:
@@ -406,4 +399,4 @@ def _write(path: Path, content: object, explained: Sequence[ExplainedRow], digit
     if path.suffix.lower() == ".json":
         write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
     else:
-        write_table(path, *grid_rows(explained), digits)
+        prediction.write_table(path, *grid_rows(explained), digits)

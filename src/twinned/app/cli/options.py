@@ -50,24 +50,17 @@ def make_command(run: Callable[[T], None], options: type[T]) -> Callable[..., No
     hints = get_type_hints(options, include_extras=True)
     helps: dict[str, str] = {}
     for parent in reversed(options.__mro__):
-        matches = re.findall(
-            r"^(\w+)\n((?:    .+\n?)+)", inspect.getdoc(parent) or "", re.MULTILINE
-        )
+        documented = inspect.getdoc(parent) or ""
+        matches = re.findall(r"^(\w+)\n((?:    .+\n?)+)", documented, re.MULTILINE)
         helps |= {name: " ".join(text.split()) for name, text in matches}
     parameters = []
     for field in fields(options):  # type: ignore[arg-type]
         info = copy(hints[field.name].__metadata__[0])
         info.help = info.help or helps[field.name]
         default = inspect.Parameter.empty if field.default is MISSING else field.default
-        annotation = Annotated[hints[field.name].__origin__, info]
-        parameters.append(
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=annotation,
-            )
-        )
+        annotation = Annotated[hints[field.name].__origin__, info]  # type: ignore[valid-type]
+        parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        parameters.append(parameter.replace(annotation=annotation))
 
     def command(**values: object) -> None:
         run(options(**values))

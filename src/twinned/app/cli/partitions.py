@@ -30,17 +30,9 @@ from twinned.app.cli.prediction import (
     predict_columns,
     write_columns,
 )
+from twinned.app.tables import reader
 from twinned.app.tables.frames import prediction_frame, source_columns
 from twinned.app.tables.numbers import NumberFormat
-from twinned.app.tables.reader import (
-    batch_table,
-    header_table,
-    is_numeric,
-    is_pattern,
-    numeric_values,
-    open_parquet,
-    table_from_text,
-)
 from twinned.app.tables.table import ReadOptions, Table, join_names
 from twinned.exceptions import MissingExtraError
 from twinned.persistence.archive import write_atomically
@@ -105,7 +97,7 @@ def find_files(pattern: Path) -> list[Path]:
     """The files of a pattern, a folder or a single name, sorted."""
     if pattern.is_dir():
         paths = [each for each in pattern.iterdir() if each.suffix.lower() in (".csv", ".parquet")]
-    elif is_pattern(pattern):
+    elif reader.is_pattern(pattern):
         paths = list(Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor))))
     else:
         paths = [pattern]
@@ -162,16 +154,16 @@ def _plan_parquet(plan: Plan, outputs: dict[Path, str], features: ModelFeatures)
     types: dict[str, tuple[DataType, Path]] = {}  # of each column, and the first file of it
     ignored: list[str] = []
     for path, output in outputs.items():
-        with open_parquet(path) as file:
+        with reader.open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
-        used = _used_columns(header_table(path, schema.names), features, plan.wanted)
+        used = _used_columns(reader.header_table(path, schema.names), features, plan.wanted)
         ignored = ignored or [name for name in schema.names if name not in used]
         for name in used:
             kind = schema.field(name).type
             if not metadata.num_rows or str(kind) == "null":  # no values
                 continue
             expected, first = types.setdefault(name, (kind, path))
-            if is_numeric(kind) != is_numeric(expected):
+            if reader.is_numeric(kind) != reader.is_numeric(expected):
                 raise ValueError(
                     f"{path}, column {name!r} is of type {kind}, but of type {expected} in "
                     f"{first}; write all files with the same types."
@@ -205,12 +197,12 @@ def _plan_text(plan: Plan, outputs: dict[Path, str], features: ModelFeatures) ->
         if not _has_rows(data):
             continue
         if first is None:
-            first = table_from_text(path, data, plan.reading)
+            first = reader.table_from_text(path, data, plan.reading)
             used = _used_columns(first, features, plan.wanted)
         else:
             head = data[:_HEAD_BYTES]
             head = head[: _last_record_end(head)] if len(head) < len(data) else head
-            table = table_from_text(path, head or data, first.reading)
+            table = reader.table_from_text(path, head or data, first.reading)
             _used_columns(table, features, plan.wanted)
     if first is None:
         raise ValueError(f"{plan.files[0]} has no rows, and neither has another file.")
@@ -322,14 +314,11 @@ def _check_manifest(path: Path, before: dict, now: dict) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """What the tasks of all partitions have in common."""
+    """What the tasks of all partitions have in common; the plan is without its partitions."""
 
     features: ModelFeatures
     output: Path
-    kind: str
-    wanted: ResultColumns
-    reading: ReadOptions
-    formats: dict[str, NumberFormat]
+    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -346,7 +335,7 @@ def predict_partition(model: BaseEstimator, job: Job, partition: Partition) -> F
     target = job.output / partition.output
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        predict = _predict_parquet if job.kind == PARQUET else _predict_text
+        predict = _predict_parquet if job.plan.kind == PARQUET else _predict_text
         columns, notes, write = predict(model, job, partition)
     try:
         write(target)
@@ -354,7 +343,7 @@ def predict_partition(model: BaseEstimator, job: Job, partition: Partition) -> F
         raise OSError(error.errno, error.strerror, str(target)) from None
     n_rows = len(next(iter(columns.values())))
     n_outside = 0
-    if job.wanted.applicability:
+    if job.plan.wanted.applicability:
         n_outside = int((columns["applicability"] == "outside").sum())
     shown = [each for each in caught if issubclass(each.category, UserWarning)]
     messages = [("note", note) for note in notes]
@@ -366,14 +355,14 @@ Predicted = tuple[Columns, list[str], Callable[[Path], None]]  # columns, notes,
 
 
 def _predict_text(model: BaseEstimator, job: Job, partition: Partition) -> Predicted:
-    data, wanted = read_bytes(partition), job.wanted
+    data, wanted = read_bytes(partition), job.plan.wanted
     notes: list[str] = []
     if _has_rows(data):
-        table = table_from_text(partition.path, data, job.reading)
+        table = reader.table_from_text(partition.path, data, job.plan.reading)
         formats = zip(table.names, table.formats, strict=True)
         table = replace(
             table,
-            formats=[job.formats.get(name, detected) for name, detected in formats],
+            formats=[job.plan.formats.get(name, detected) for name, detected in formats],
             lines=[line + partition.first_row for line in table.lines],
         )
         X, notes = job.features.read(table)
@@ -389,17 +378,20 @@ def _predict_parquet(model: BaseEstimator, job: Job, partition: Partition) -> Pr
     import pyarrow as pa
     from pyarrow import parquet
 
-    parts, keep = [_no_rows(model, job.wanted)], list(job.wanted.keep)
+    parts, keep = [_no_rows(model, job.plan.wanted)], list(job.plan.wanted.keep)
     notes: list[str] = []
     row = partition.first_row
-    with open_parquet(partition.path) as file:
+    with reader.open_parquet(partition.path) as file:
         schema = file.schema_arrow
-        table = header_table(partition.path, schema.names)
+        table = reader.header_table(partition.path, schema.names)
         copied = [pa.Table.from_batches([], schema).select(keep)]
-        used, groups = _used_columns(table, job.features, job.wanted), list(partition.row_groups)
+        used, groups = (
+            _used_columns(table, job.features, job.plan.wanted),
+            list(partition.row_groups),
+        )
         for batch in file.iter_batches(ROWS_PER_BATCH, row_groups=groups, columns=used):
             X, batch_notes = _batch_features(batch, partition.path, row, job)
-            parts.append(predict_columns(model, X, job.wanted, job.features.path))
+            parts.append(predict_columns(model, X, job.plan.wanted, job.features.path))
             copied.append(pa.Table.from_batches([batch]).select(keep))
             notes += batch_notes
             row += batch.num_rows
@@ -429,13 +421,15 @@ def _batch_features(
     import pandas as pd
 
     present = list(batch.schema.names)
-    header = header_table(path, present, first_row, batch.num_rows)
+    header = reader.header_table(path, present, first_row, batch.num_rows)
     names, _ = job.features.select(header)
     categories = dict(zip(names, job.features.categories, strict=True))
     values: dict[str, pd.Series | np.ndarray] = {
-        name: numeric_values(batch.column(name))
+        name: reader.numeric_values(batch.column(name))
         for name in names
-        if categories[name] is None and name in present and is_numeric(batch.column(name).type)
+        if categories[name] is None
+        and name in present
+        and reader.is_numeric(batch.column(name).type)
     }
     for name, column in values.items():
         if np.isinf(column).any():
@@ -445,7 +439,7 @@ def _batch_features(
     others = [name for name in names if name not in values]
     if others:
         cells = batch.select(source_columns(header, others))
-        text = batch_table(path, cells, first_row, job.reading)
+        text = reader.batch_table(path, cells, first_row, job.plan.reading)
         frame, notes = prediction_frame(text, others, [categories[name] for name in others])
         values |= {name: frame[name] for name in others}
     X = pd.DataFrame({name: values[name] for name in names})
@@ -479,7 +473,7 @@ def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Client]:
         raise MissingExtraError(
             "partitions are predicted with Dask: pip install 'twinned[dask]'."
         ) from error
-    with _silence("distributed"):
+    with _without_logs():
         if scheduler is None:
             with (
                 LocalCluster(
@@ -515,18 +509,14 @@ def _open_client(scheduler: str) -> Client:
 
 
 @contextmanager
-def _silence(library: str) -> Iterator[None]:
-    """Context in which loggers of a library log nothing: errors are reported in one line."""
-    names = [library, *logging.root.manager.loggerDict]
-    loggers = [logging.getLogger(name) for name in names if name.split(".")[0] == library]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL + 1)
+def _without_logs() -> Iterator[None]:
+    """Context without logs, of which Dask writes many: errors are reported in one line."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(disabled)
 
 
 def predict_partitions(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinned.app.cli import messages
+from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import (
     SavedModelOptions,
     check_result_path,
@@ -16,17 +16,6 @@ from twinned.app.cli.options import (
     flag_option,
     output_option,
     table_argument,
-)
-from twinned.app.cli.prediction import (
-    Columns,
-    ModelFeatures,
-    ModelInput,
-    ResultColumns,
-    load_twin,
-    predict_columns,
-    print_columns,
-    read_input,
-    write_columns,
 )
 from twinned.app.tables.reader import is_pattern
 from twinned.app.tables.table import Table, join_names
@@ -89,7 +78,7 @@ class PredictOptions(SavedModelOptions):
     as_json: Annotated[bool, flag_option("--json")] = False
 
     @property
-    def columns(self) -> ResultColumns:
+    def columns(self) -> prediction.ResultColumns:
         """The columns of the result; a ValueError for an interval or bounds that are impossible."""
         if self.interval is not None and not 0 < self.interval < 1:
             raise ValueError(
@@ -98,7 +87,7 @@ class PredictOptions(SavedModelOptions):
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             low, high = self.bounds
             raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
-        return ResultColumns(
+        return prediction.ResultColumns(
             self.std,
             self.interval,
             self.applicability,
@@ -141,7 +130,7 @@ def predict_command(options: PredictOptions) -> None:
             _predict_table(options, wanted)
 
 
-def _predict_table(options: PredictOptions, wanted: ResultColumns) -> None:
+def _predict_table(options: PredictOptions, wanted: prediction.ResultColumns) -> None:
     """Predict the rows of one file."""
     path = None
     if options.output is not None:
@@ -151,9 +140,9 @@ def _predict_table(options: PredictOptions, wanted: ResultColumns) -> None:
         table.require(wanted.keep, "--keep")
         return table
 
-    given = read_input(options, "predict", require_columns, needs_transform=False)
+    given = prediction.read_input(options, "predict", require_columns, needs_transform=False)
     with messages.print_warnings():
-        columns = predict_columns(given.model, given.X, wanted, options.model)
+        columns = prediction.predict_columns(given.model, given.X, wanted, options.model)
     n_rows = len(given.table)
     if wanted.applicability:
         _note_outside(int((columns["applicability"] == "outside").sum()), n_rows, wanted)
@@ -161,7 +150,7 @@ def _predict_table(options: PredictOptions, wanted: ResultColumns) -> None:
         _note_range(given, columns)
     copied = {name: given.table.column(name) for name in wanted.keep}
     if path is not None:
-        write_columns(path, copied, columns, options.digits)
+        prediction.write_columns(path, copied, columns, options.digits)
     used = {*given.features.select(given.table)[1], *wanted.keep}
     ignored = [name for name in given.table.names if name not in used]
     _note_ignored(ignored)
@@ -173,16 +162,16 @@ def _predict_table(options: PredictOptions, wanted: ResultColumns) -> None:
         "output": None if options.output is None else str(options.output),
     }
     written = f"{messages.counted(n_rows, 'prediction')} in {options.output}"
-    print_columns(facts, copied, columns, written, options)
+    prediction.print_columns(facts, copied, columns, written, options)
 
 
-def _predict_many(options: PredictOptions, wanted: ResultColumns) -> None:
+def _predict_many(options: PredictOptions, wanted: prediction.ResultColumns) -> None:
     """Predict the partitions of files on a Dask cluster, those that are not finished."""
     from twinned.app.cli import partitions
 
     model, output = options.model, options.output
     with messages.print_warnings():
-        fitted = load_twin(model, options.key_file)
+        fitted = prediction.load_twin(model, options.key_file)
     if output is None:
         raise ValueError(f"{options.table}: partitions are written to a folder; give one with -o.")
     if not output.parent.is_dir():
@@ -190,7 +179,7 @@ def _predict_many(options: PredictOptions, wanted: ResultColumns) -> None:
             f"-o {output}: there is no folder {output.parent}; create it first."
         )
     files = partitions.find_files(options.table)
-    features = ModelFeatures.of(fitted, model)
+    features = prediction.ModelFeatures.of(fitted, model)
     plan = partitions.make_plan(files, features, wanted, options.reading)
     missing = partitions.prepare_output(output, model, plan)
     n_finished = len(plan.partitions) - len(missing)
@@ -206,9 +195,7 @@ def _predict_many(options: PredictOptions, wanted: ResultColumns) -> None:
                 results.append(finished)
                 step(partition.output)
 
-            job = partitions.Job(
-                features, output.resolve(), plan.kind, wanted, plan.reading, plan.formats
-            )
+            job = partitions.Job(features, output.resolve(), replace(plan, partitions=[]))
             partitions.predict_partitions(client, fitted, job, missing, report)
     all_messages = [message for result in results for message in result.messages]
     for kind, text in dict.fromkeys(sorted(all_messages, key=lambda message: message[0])):
@@ -218,14 +205,12 @@ def _predict_many(options: PredictOptions, wanted: ResultColumns) -> None:
     facts = {"model": str(model), "table": str(options.table), "rows": n_rows}
     facts |= {"output": str(output), "partitions": len(missing), "finished_before": n_finished}
     before = f", {n_finished:,} finished before" if n_finished else ""
-    done = (
-        f"{messages.counted(n_rows, 'prediction')} of {messages.counted(len(missing), 'partition')}"
-    )
-    text = f"{done} in {output}{before}"
+    done = messages.counted(len(missing), "partition")
+    text = f"{messages.counted(n_rows, 'prediction')} of {done} in {output}{before}"
     messages.print_result(facts | {"ignored_columns": plan.ignored}, text, options.as_json)
 
 
-def _note_range(given: ModelInput, columns: Columns) -> None:
+def _note_range(given: prediction.ModelInput, columns: prediction.Columns) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
     import numpy as np
 
@@ -245,13 +230,11 @@ def _note_range(given: ModelInput, columns: Columns) -> None:
 
 def _note_ignored(names: list[str]) -> None:
     if names:
-        shown = join_names(names)
-        messages.print_message(
-            "note", f"columns that are not features of the model are ignored: {shown}."
-        )
+        ignored = f"columns that are not features of the model are ignored: {join_names(names)}."
+        messages.print_message("note", ignored)
 
 
-def _note_outside(n_outside: int, n_rows: int, wanted: ResultColumns) -> None:
+def _note_outside(n_outside: int, n_rows: int, wanted: prediction.ResultColumns) -> None:
     if n_outside:
         outside = f"{n_outside:,} of {n_rows:,} rows are outside of the known rows"
         void = ", and the confidence of their intervals does not hold"

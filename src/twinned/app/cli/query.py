@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinned.app.cli import messages
+from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import (
     SavedModelOptions,
     check_result_path,
@@ -16,14 +16,6 @@ from twinned.app.cli.options import (
     flag_option,
     output_option,
     table_argument,
-)
-from twinned.app.cli.prediction import (
-    Columns,
-    ModelInput,
-    in_units_of_target,
-    print_columns,
-    read_input,
-    write_columns,
 )
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import read_table
@@ -89,7 +81,7 @@ def query_command(options: QueryOptions) -> None:
         check_seed(options.seed)
         inputs = [each for each in (options.model, options.table, options.pending) if each]
         path = None if options.output is None else check_result_path(options.output, inputs)
-        given = read_input(options, "query", lambda table: table)
+        given = prediction.read_input(options, "query", lambda table: table)
         rows, features = given.table, given.features
         with messages.print_warnings():
             selected = _select_rows(options, given)
@@ -102,7 +94,7 @@ def query_command(options: QueryOptions) -> None:
                     f"{options.table} has a column {name!r}, as the result has; rename it."
                 )
         if path is not None:
-            write_columns(path, copied, columns, options.digits)
+            prediction.write_columns(path, copied, columns, options.digits)
     facts: dict[str, object] = {
         "model": str(options.model),
         "table": str(options.table),
@@ -111,10 +103,10 @@ def query_command(options: QueryOptions) -> None:
         "output": None if options.output is None else str(options.output),
     }
     written = f"{options.n:,} of {messages.counted(len(rows), 'row')} in {options.output}"
-    print_columns(facts, copied, columns, written, options)
+    prediction.print_columns(facts, copied, columns, written, options)
 
 
-def _best_value(options: QueryOptions, given: ModelInput) -> float:
+def _best_value(options: QueryOptions, given: prediction.ModelInput) -> float:
     """Return the value to improve on, on the scale of the twin."""
     import numpy as np
 
@@ -128,7 +120,7 @@ def _best_value(options: QueryOptions, given: ModelInput) -> float:
     return float(np.log(options.best))
 
 
-def _select_rows(options: QueryOptions, given: ModelInput) -> np.ndarray:
+def _select_rows(options: QueryOptions, given: prediction.ModelInput) -> np.ndarray:
     """Return the indices of the rows to measure next."""
     from twinned import query
 
@@ -149,14 +141,16 @@ def _select_rows(options: QueryOptions, given: ModelInput) -> np.ndarray:
     )
 
 
-def _result_columns(options: QueryOptions, given: ModelInput, selected: np.ndarray) -> Columns:
+def _result_columns(
+    options: QueryOptions, given: prediction.ModelInput, selected: np.ndarray
+) -> prediction.Columns:
     """Return the lines, predictions and probabilities of the selected rows."""
     import numpy as np
 
     from twinned._compat import safe_indexing
 
     chosen = safe_indexing(given.X, selected)
-    mean, std = in_units_of_target(given.model, *given.twin._predict_error(chosen))
+    mean, std = prediction.in_units_of_target(given.model, *given.twin._predict_error(chosen))
     better = given.twin.probability_better(
         chosen, _best_value(options, given), maximize=not options.minimize
     )

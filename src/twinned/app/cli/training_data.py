@@ -189,19 +189,18 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, str]:
 
 def _check_logarithm(table: Table, target: Target, name: str) -> None:
     """Raise a ValueError for a cell whose logarithm cannot be fitted."""
-    wrong = (target.y <= 0) | (target.is_limit & (_finite_limit(target) <= 0))
-    if wrong.any():
-        row = int(wrong.argmax())
-        cell = table.column(name)[row]
-        reason = "has no logarithm; --log-target takes positive values and limits only"
-        raise ValueError(f"{table.location(row, name)}: {cell} {reason}.")
-
-
-def _finite_limit(target: Target) -> np.ndarray:
-    """Return the value of each limit, and the known values."""
     import numpy as np
 
-    return np.where(np.isfinite(target.upper), target.upper, target.lower)
+    limits = np.where(np.isfinite(target.upper), target.upper, target.lower)
+    reason = "has no logarithm; --log-target takes positive values and limits only"
+    _refuse_cells(table, name, (target.y <= 0) | (target.is_limit & (limits <= 0)), reason)
+
+
+def _refuse_cells(table: Table, name: str, is_wrong: np.ndarray, reason: str) -> None:
+    """Raise a ValueError for the first cell of a column that is wrong."""
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
+        raise ValueError(f"{table.location(row, name)}: {table.column(name)[row]} {reason}.")
 
 
 def _with_lower_bound(table: Table, target: Target, options: TrainingOptions) -> tuple[Target, str]:
@@ -219,11 +218,8 @@ def _with_lower_bound(table: Table, target: Target, options: TrainingOptions) ->
         return target.with_lower_bound(0.0), f" Those below a limit are at least 0, {reason}."
     if math.isnan(bound) or bound == math.inf:
         raise ValueError(f"--lower-bound must be a number or -inf, not {bound}.")
-    wrong = (target.y < bound) | (target.is_limit & (target.upper <= bound))
-    if wrong.any():
-        row = int(wrong.argmax())
-        cell = f"{table.location(row, options.target)}: {table.column(options.target)[row]}"
-        raise ValueError(f"{cell} is below the --lower-bound {bound:g}.")
+    is_wrong = (target.y < bound) | (target.is_limit & (target.upper <= bound))
+    _refuse_cells(table, options.target, is_wrong, f"is below the --lower-bound {bound:g}")
     if not below.any() or bound == -math.inf:
         return target, ""
     return target.with_lower_bound(bound), f" Those below a limit are at least {bound:g}."

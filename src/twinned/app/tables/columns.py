@@ -113,11 +113,11 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     values = np.array(numbers, dtype=np.float64)
     texts = [row for row, number in enumerate(numbers) if number is None]
     if texts:
-        found = {row: parse_limit(column[row], table.number_format(name)) for row in texts}
-        for row, limit in found.items():
+        limits = {row: parse_limit(column[row], table.number_format(name)) for row in texts}
+        for row, limit in limits.items():
             if limit is not None:
                 values[row], sides[row] = limit
-        texts = [row for row in texts if found[row] is None]
+        texts = [row for row in texts if limits[row] is None]
     if texts:
         # true and false alone would be a boolean column: report other text first
         row = next((row for row in texts if column[row].lower() not in BOOLEANS), texts[0])
@@ -293,10 +293,10 @@ def _readings(cells: Sequence[str]) -> list[list[datetime]]:
     """Return the dates of the cells in each notation that fits all of them."""
     if not cells or not all(map(_DATE_LIKE.fullmatch, cells)):
         return []
-    found = [_parse_all(cells, None)]
-    if found[0] is None:
-        found = [_parse_all(cells, date + time) for date in _DATES for time in _TIMES]
-    return [dates for dates in found if dates is not None]
+    readings = [_parse_all(cells, None)]
+    if readings[0] is None:
+        readings = [_parse_all(cells, date + time) for date in _DATES for time in _TIMES]
+    return [dates for dates in readings if dates is not None]
 
 
 def _parse_all(cells: Sequence[str], notation: str | None) -> list[datetime] | None:

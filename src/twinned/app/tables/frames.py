@@ -107,12 +107,12 @@ def prediction_frame(
 
     features: dict[str, Any] = {}
     limited = []
-    for name, known in zip(names, categories, strict=True):
+    for name, known_categories in zip(names, categories, strict=True):
         source, part = _source(table.names, name)
         if part is not None and part != LIMIT:
             features[name] = date_columns(table, source, [part])[part]
-        elif known is not None:
-            features[name] = known_category_column(table, name, known)
+        elif known_categories is not None:
+            features[name] = known_category_column(table, name, known_categories)
         else:
             hint = "; correct it, or empty it if the value is missing"
             values, sides = numeric_column(table, source, hint)
@@ -132,8 +132,8 @@ def source_columns(table: Table, names: Sequence[str]) -> list[str]:
     A date that the table lacks is named, not its parts.
     """
     sources = [derived_from(name)[0] for name in names if derived_from(name)[1] in PARTS]
-    known = {*table.names, *(date for date in sources if sources.count(date) > 1)}
-    return list(dict.fromkeys(_source(known, name)[0] for name in names))
+    columns = {*table.names, *(date for date in sources if sources.count(date) > 1)}
+    return list(dict.fromkeys(_source(columns, name)[0] for name in names))
 
 
 def copied_columns(
@@ -144,7 +144,7 @@ def copied_columns(
     `names` and `categories` are those of the features, as of `prediction_frame`.
     """
     features = zip(names, categories, strict=True)
-    numeric = source_columns(table, [name for name, known in features if known is None])
+    numeric = source_columns(table, [name for name, each in features if each is None])
     return {
         name: table.plain_column(name) if name in numeric else table.column(name)
         for name in table.names
@@ -167,8 +167,8 @@ def derived_from(name: str) -> tuple[str, str | None]:
     >>> derived_from("sold (month)"), derived_from("price (EUR)")
     (('sold', 'month'), ('price (EUR)', None))
     """
-    found = _DERIVED.fullmatch(name)
-    return (found[1], found[2]) if found else (name, None)
+    match = _DERIVED.fullmatch(name)
+    return (match[1], match[2]) if match else (name, None)
 
 
 def _source(columns: Collection[str], name: str) -> tuple[str, str | None]:
@@ -189,8 +189,8 @@ def _limit_note(table: Table, names: Sequence[str], remark: str) -> list[str]:
 def _varies(values: np.ndarray) -> bool:
     import numpy as np
 
-    known = values[~np.isnan(values)]
-    return bool(len(known)) and bool((known != known[0]).any())
+    present = values[~np.isnan(values)]
+    return bool(len(present)) and bool((present != present[0]).any())
 
 
 # --- columns that are no features: row counters, identifiers and dates ------------------------
@@ -243,7 +243,7 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     if n_distinct < len(first_rows):
         return None
     whole = [int(numbers[row]) for row in first_rows]
-    if _counts_rows(whole):
+    if whole == list(range(whole[0], whole[0] + len(whole))):
         shown = f"column {name!r}" if name else f"column {table.names.index('') + 1} (no name)"
         reason = f"{shown} counts the rows"
     elif is_stored_index:
@@ -259,7 +259,3 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
         f"{reason} and is not used; --label {option} names the rows by it, --numeric {option} "
         "makes it a feature."
     )
-
-
-def _counts_rows(numbers: Sequence[int]) -> bool:
-    return all(number == numbers[0] + row for row, number in enumerate(numbers))

@@ -12,6 +12,7 @@ import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -192,11 +193,9 @@ def decode(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
 def _detect_encoding(data: bytes) -> str | None:
     """Return the name of an encoding, None for data that are no text."""
     if b"\0" not in data:
-        try:
+        with suppress(UnicodeError):
             data.decode()
             return "utf-8"
-        except UnicodeError:
-            pass
     from charset_normalizer import from_bytes  # after UTF-8, which most files are in
 
     match = from_bytes(data, cp_isolation=_ENCODINGS, threshold=1.0).best()
@@ -228,7 +227,8 @@ def split_records(path: Path, text: str, separator: str | None) -> tuple[Iterato
 
 def _records(path: Path, text: str, separator: str, skipped: int = 0) -> Iterator[Record]:
     if separator == " ":
-        yield from ((n + skipped, line.split()) for n, line in _lines(text) if line.strip())
+        lines = enumerate(text.splitlines(), start=1 + skipped)
+        yield from ((number, line.split()) for number, line in lines if line.strip())
         return
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     while True:
@@ -241,10 +241,6 @@ def _records(path: Path, text: str, separator: str, skipped: int = 0) -> Iterato
             raise ValueError(f"{path}, line {line} cannot be read as CSV: {error}.") from None
         if any(cell.strip() for cell in record) or len(record) > 1:
             yield line, [cell.strip() for cell in record]
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    return enumerate(text.splitlines(), start=1)
 
 
 def _detect_separator(text: str) -> str:
@@ -264,11 +260,9 @@ def _detect_separator(text: str) -> str:
 def _field_counts(text: str, separator: str) -> list[int]:
     """Return the number of fields of the first records, without those that cannot be split."""
     counts = []
-    try:
+    with suppress(ValueError):
         for _, record in islice(_records(Path(), text, separator), _SAMPLE):
             counts.append(len(record))
-    except ValueError:
-        pass
     return counts
 
 
