@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Hashable
-from dataclasses import asdict
+from operator import attrgetter
 from typing import Annotated
 
 import typer
@@ -103,7 +103,7 @@ def show_command(
         rows = None if location == "absent" else _first_rows(record)
     if as_json:
         names = ("target", "columns", "source", "file", "sha256", "url", "notes")
-        details = {name: asdict(record)[name] for name in names}
+        details = dict(zip(names, attrgetter(*names)(record), strict=True))
         _print_json(_summary(record, location) | details | {"first_rows": rows})
     else:
         _print_record(record, location, rows)
@@ -145,7 +145,7 @@ def _location(record: Dataset) -> str:
 
 def _summary(record: Dataset, location: str) -> dict[str, object]:
     names = ("key", "name", "rows", "features", "licence")
-    return {name: asdict(record)[name] for name in names} | {"at_hand": location}
+    return dict(zip(names, attrgetter(*names)(record), strict=True)) | {"at_hand": location}
 
 
 def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:
