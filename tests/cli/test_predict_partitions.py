@@ -22,6 +22,8 @@ from typer.testing import CliRunner
 import twinned
 from twinned.app.cli import app, partitions
 from twinned.app.cli.partitions import MANIFEST, connect
+from twinned.app.tables.reader import table_from_text
+from twinned.app.tables.table import ReadOptions
 
 distributed = pytest.importorskip("distributed")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -131,7 +133,7 @@ def test_quoted_line_breaks_and_line_numbers(
     lines = []
     for each in own:
         data = partitions.read_bytes(each)
-        table = partitions.table_from_text(each.path, data, partitions.ReadOptions())
+        table = table_from_text(each.path, data, ReadOptions())
         lines += [line + each.first_row for line in table.lines]
     assert lines == list(range(2, 122, 2))
 
