@@ -104,6 +104,8 @@ CASES = [
          ("encoding utf-16-le",)),
     Case("latin-1", "Größe;y\nklein;3\ngroß;4\n".encode("latin-1"),
          {"Größe": ["klein", "groß"]}, ("encoding cp1252, separator ;",)),
+    Case("Windows-1252", "Preis;y\n5 €;3\nfrei – ja;4\n".encode("cp1252"),
+         {"Preis": ["5 €", "frei – ja"]}, ("encoding cp1252, separator ;",)),
     Case("encoding given", "Größe,y\nklein,3\ngroß,4\n".encode("cp850"),
          {"Größe": ["klein", "groß"]}, options={"encoding": "cp850"}),
     Case("wrong encoding given", "ö,y\n1,3\n2,4\n".encode("latin-1"),

@@ -297,25 +297,26 @@ def _grid_lines(
 ) -> list[str]:
     """Return the lines of a grid of some of the cases: the value and the adjustment of each."""
     features = _shown_features(explained.cases)
-    table = messages.make_table("", "this row", *("" for _ in (*cases, *cases)), left=2)
-    for case, value, number in zip(cases, table.columns[2::2], table.columns[3::2], strict=True):
-        value.justify, number.header = "left", _short(case.label, _MAX_NAME)
-
-    def add_row(name: str, row: str, cells: Sequence[tuple[str, str]]) -> None:
-        table.add_row(_short(name, _MAX_NAME), row, *(text for cell in cells for text in cell))
-
-    add_row("known value", "", [("", write(case.known)) for case in cases])
-    for name in features:
-        cells = [
-            (_value_text(case.values[name]), _signed(case.adjustments[name], write))
-            for case in cases
-        ]
-        add_row(name, _value_text(explained.values[name]), cells)
-    others = [_other_adjustments(case, features) for case in cases]
-    if any(_other_adjustments(case, features) for case in explained.cases):
-        add_row("other features", "", [("", _signed(other, write)) for other in others])
-    adjusted = [("", write(case.estimate)) for case in cases]
-    add_row("adjusted value", write(explained.prediction), adjusted)
+    has_others = any(_other_adjustments(case, features) for case in explained.cases)
+    names = ["known value", *features, *(["other features"] if has_others else [])]
+    values = ["", *(_value_text(explained.values[name]) for name in features)]
+    values += [""] * has_others + [write(explained.prediction)]
+    columns = []
+    for case in cases:
+        column = messages.make_table("", "")
+        column.show_header = False
+        column.add_row("", write(case.known))
+        for name in features:
+            adjustment = _signed(case.adjustments[name], write)
+            column.add_row(_value_text(case.values[name]), adjustment)
+        if has_others:
+            column.add_row("", _signed(_other_adjustments(case, features), write))
+        column.add_row("", write(case.estimate))
+        columns.append(column)
+    labels = [_short(case.label, _MAX_NAME) for case in cases]
+    table = messages.make_table("", "this row", *labels, left=2 + len(cases))
+    titles = [_short(name, _MAX_NAME) for name in (*names, "adjusted value")]
+    table.add_row("\n".join(titles), "\n".join(values), *columns)
     return [f"  {line}" for line in messages.table_lines(table)]
 
 

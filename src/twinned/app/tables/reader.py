@@ -40,7 +40,7 @@ SheetRow = tuple[int, list[object]]  # row of the sheet, and values
 _SEPARATORS = (",", ";", "\t", "|")
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
 _NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}
-_ENCODINGS = ["utf_16", "utf_32", "utf_16_le", "utf_16_be", "cp1252", "latin_1"]
+_ENCODINGS = ["utf_16", "utf_32", "utf_16_le", "utf_16_be", "cp1252"]
 _SAMPLE = 50  # records by which the separator is detected
 _WILDCARDS = "*?["
 # First bytes of files that are no table, in lower case.
@@ -200,7 +200,7 @@ def _detect_encoding(data: bytes) -> str | None:
 
     match = from_bytes(data, cp_isolation=_ENCODINGS, threshold=1.0).best()
     if match is None or "Basic Latin" not in match.alphabets or "\0" in str(match):
-        return None
+        return None if b"\0" in data else "latin-1"  # which has a character for each byte
     return match.encoding.replace("_", "-")
 
 
