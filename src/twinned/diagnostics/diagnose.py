@@ -49,7 +49,8 @@ class Diagnosis:
     blend : fitted AutoTwinRegressor
         The blend of all members that were fitted; it is not calibrated.
     code : str
-        Python that makes and fits the recommended model.
+        At most five lines of Python that make the recommended model and fit it to all rows of X
+        and y.
     recommendation : Recommendation
         `members`, `conclusion` ("helps", "does not help", "no clear difference" or "unknown") and
         the reason in words.
