@@ -15,7 +15,7 @@ import typer
 
 from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import AsJson, SavedModelOptions, check_output_path, output_option
-from twinned.app.cli.training_data import row_labels
+from twinned.app.cli.training_data import label_rows
 from twinned.app.tables.table import Table
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def explain_command(options: ExplainOptions) -> None:
         def take_rows(table: Table) -> Table:
             nonlocal n_selected
             table.require([] if options.label is None else [options.label], "--label")
-            chosen = select_rows(table, row_labels(table, options.label), options.rows or [])
+            chosen = select_rows(table, label_rows(table, options.label), options.rows or [])
             n_selected = len(chosen)
             is_shortened = not options.rows and output is None and not options.as_json
             return table.take(chosen[:MAX_PRINTED] if is_shortened else chosen)
@@ -189,7 +189,7 @@ def _explain(options: ExplainOptions, given: prediction.ModelInput) -> list[Expl
     )
     columns = prediction.predict_columns(given.model, given.X, wanted, options.model)
     applicability = columns.pop("applicability")
-    labels = row_labels(given.table, options.label)
+    labels = label_rows(given.table, options.label)
     cases = _find_cases(given, options.k)
     _check_finite(labels, columns, cases)
     values = np.asarray(given.X, dtype=object)

@@ -94,7 +94,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     if X.shape[1] == 0:
         reasons = f" ({' '.join(notes)})" if notes else ""
         raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
-    labels = row_labels(table, options.label)
+    labels = label_rows(table, options.label)
     X.index = pd.Index(labels, dtype=object)  # a fitted model stores them as the names of anchors
     groups = _read_groups(table, options.group)
     n_limits = int(target.is_limit.sum())
@@ -105,7 +105,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     return TrainingData(table, X, target.y, groups, labels, notes, bounds, n_dropped)
 
 
-def row_labels(table: Table, label: str | None) -> list[str]:
+def label_rows(table: Table, label: str | None) -> list[str]:
     """Return the names of the rows in a column, or the lines or rows of the file.
 
     A row without a name has that of its line as well.

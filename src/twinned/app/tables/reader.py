@@ -149,7 +149,7 @@ def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
 
 def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
     """Split the bytes of a text file into named columns of text."""
-    text, encoding = decode(path, data, options.encoding)
+    text, encoding = decode_text(path, data, options.encoding)
     records, separator = split_records(path, text, options.separator)
     header = next(records, None)
     if header is None:
@@ -173,7 +173,7 @@ def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
     return _make_table(path, cells, reading, "line", point_expected=separator != ";")
 
 
-def decode(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
+def decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
     """Return the text of a file and its encoding, detected where it is None."""
     detected = encoding or _detect_encoding(data)
     if detected is None:
