@@ -343,6 +343,8 @@ def _join(twin: BaseTwin, X: ArrayLike, pending: ArrayLike | None) -> JointPredi
     if n_rows > MAX_ROWS:
         raise ValueError(f"{n_rows} rows are pending or requested; use at most {MAX_ROWS}.")
     means, stds = zip(*(twin.predict_error(table) for table in tables), strict=True)
-    parts = zip(*(error_features(twin.fitted_, twin.encode(table)) for table in tables), strict=True)
+    parts = zip(
+        *(error_features(twin.fitted_, twin.encode(table)) for table in tables), strict=True
+    )
     features = ErrorFeatures(*(np.concatenate(part) for part in parts))
     return JointPrediction(np.concatenate(means), np.concatenate(stds), features.correlation())

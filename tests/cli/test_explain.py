@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 import twinned
 from twinned import TwinRegressor
 from twinned.app.cli import app
-from twinned.app.cli.adjustment_grid import MAX_FEATURES, ExplainedRow, format_grid
-from twinned.app.cli.explain import select_rows
-from twinned.app.tables import read_table
+from twinned.app.cli.explain import MAX_FEATURES, ExplainedRow, format_grid, select_rows
+from twinned.app.tables.reader import read_table
 from twinned.fitted.explanation import ComparableCase
 
 

@@ -685,13 +685,15 @@ def test_debug_works_with_each_command(call):
 
 
 def test_pairs_of_neighbors_are_bounded():
-    from twinned.app.cli.model_options import NEIGHBOR_PARTNERS, ModelOptions
+    from twinned.app.cli.fit import NEIGHBOR_PARTNERS, FitOptions, make_twin
 
     def pairs(model, option):
-        return ModelOptions(model, False, option, "all", 0, False).make_twin(300).pairs
+        files = {"table": Path("t.csv"), "output": Path("m.twin")}
+        options = FitOptions(**files, target="y", model=model, pairs=option)
+        return make_twin(options, 300).pairs
 
     assert pairs("knn", "auto") == NEIGHBOR_PARTNERS
-    assert (pairs("knn", "all"), pairs("knn", 5), pairs("ridge", "auto")) == ("all", 5, "auto")
+    assert (pairs("knn", "all"), pairs("knn", "5"), pairs("ridge", "auto")) == ("all", 5, "auto")
 
 
 @pytest.mark.parametrize("command", ["advise", "fit", "predict"])

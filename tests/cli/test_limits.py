@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from twinned import load
 from twinned.app.cli import app
-from twinned.app.cli.training_data import TrainingOptions, read_training_data, reading_code
+from twinned.app.cli.options import TrainingOptions
+from twinned.app.cli.training_data import read_training_data
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def run(*arguments):
 
 
 def test_limits_become_bounds(table):
-    data = read_training_data(table, TrainingOptions("lead"))
+    data = read_training_data(TrainingOptions(table=table, target="lead"))
     lower, upper = data.bounds["y_lower"], data.bounds["y_upper"]
     assert data.n_censored == 16
     assert set(upper[lower == 0]) == {14.0}
@@ -39,15 +40,6 @@ def test_limits_become_bounds(table):
     known = ~np.isnan(data.y)
     np.testing.assert_array_equal(lower[known], data.y[known])
     np.testing.assert_array_equal(upper[known], data.y[known])
-
-
-def test_printed_code_reads_the_bounds(table):
-    options = TrainingOptions("lead")
-    data = read_training_data(table, options)
-    namespace = {}
-    exec(reading_code(data, options), namespace)
-    np.testing.assert_array_equal(namespace["y_lower"], data.bounds["y_lower"])
-    np.testing.assert_array_equal(namespace["y_upper"], data.bounds["y_upper"])
 
 
 def test_fit_uses_rows_with_a_limit(table, tmp_path):
@@ -70,7 +62,7 @@ def test_log_target_takes_the_logarithm_of_limits(table, tmp_path):
     result = run(*arguments, tmp_path / "m.twin")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout.splitlines()[-1])["censored_rows"] == 16
-    data = read_training_data(table, TrainingOptions("lead", log_target=True))
+    data = read_training_data(TrainingOptions(table=table, target="lead", log_target=True))
     known = ~np.isnan(data.y)
     upper = np.where(data.bounds["y_upper"] == 14, np.log(14), np.nan)
     lower = np.where(data.bounds["y_lower"] == 26, np.log(26), np.nan)
@@ -108,46 +100,38 @@ def test_advise_fits_rows_with_a_limit(table, tmp_path):
 
 
 def test_positive_values_have_the_lower_bound_0(table):
-    data = read_training_data(table, TrainingOptions("lead"))
+    data = read_training_data(TrainingOptions(table=table, target="lead"))
     censored_below = np.isnan(data.y) & (data.bounds["y_upper"] == 14)
     assert (data.bounds["y_lower"][censored_below] == 0).all()
     assert any("at least 0, as all values are positive" in note for note in data.notes)
     for bound in (-np.inf, 3.0):
-        options = TrainingOptions("lead", lower_bound=bound)
-        given = read_training_data(table, options)
+        options = TrainingOptions(table=table, target="lead", lower_bound=bound)
+        given = read_training_data(options)
         assert (given.bounds["y_lower"][censored_below] == bound).all()
-        namespace = {}
-        exec(reading_code(given, options), namespace)
-        np.testing.assert_array_equal(namespace["y_lower"], given.bounds["y_lower"])
 
 
 def test_values_of_both_signs_have_no_lower_bound(tmp_path):
     path = tmp_path / "lab.csv"
     path.write_text("a,y\n1,-3\n2,<5\n3,8\n4,0\n")
-    data = read_training_data(path, TrainingOptions("y"))
+    data = read_training_data(TrainingOptions(table=path, target="y"))
     assert data.bounds["y_lower"][1] == -np.inf
     assert not any("at least" in note for note in data.notes)
     with pytest.raises(ValueError, match=r"line 2, column 'y': -3 is below the --lower-bound 0"):
-        read_training_data(path, TrainingOptions("y", lower_bound=0.0))
+        read_training_data(TrainingOptions(table=path, target="y", lower_bound=0.0))
     path.write_text("a,y\n1,0\n2,<5\n3,8\n4,0\n")
-    options = TrainingOptions("y", lower_bound=0.0)
-    data = read_training_data(path, options)
+    data = read_training_data(TrainingOptions(table=path, target="y", lower_bound=0.0))
     assert data.bounds["y_lower"][1] == 0
-    assert "lower_bound=0.0" in reading_code(data, options)
 
 
 def test_rows_without_a_target_are_dropped_and_counted(tmp_path):
     path = tmp_path / "lab.csv"
     path.write_text("a,kind,y\n1,u,3\n2,v,\n3,u,8\n4,u,?\n5,u,4\n")
-    options = TrainingOptions("y")
-    data = read_training_data(path, options)
+    options = TrainingOptions(table=path, target="y")
+    data = read_training_data(options)
     assert data.y.tolist() == [3, 8, 4]
     assert data.X["a"].tolist() == [1, 3, 5]
     assert any("2 of 5 rows have no value of 'y' and are not used" in note for note in data.notes)
     assert data.row_names == data.labels == list(data.X.index) == ["line 2", "line 4", "line 6"]
-    namespace = {}
-    exec(reading_code(data, options), namespace)
-    assert namespace["y"].tolist() == [3, 8, 4]
     out = tmp_path / "m.twin"
     result = run("fit", path, "-t", "y", "-m", "ridge", "--no-check", "-o", out, "--json")
     assert result.exit_code == 0, result.output
@@ -155,7 +139,7 @@ def test_rows_without_a_target_are_dropped_and_counted(tmp_path):
     assert "2 of 5 rows have no value" in result.stderr
     path.write_text("a,y\n1,\n2,\n")
     with pytest.raises(ValueError, match="column 'y' has no value, and it is the --target"):
-        read_training_data(path, options)
+        read_training_data(options)
 
 
 def test_known_cases_are_named_as_in_the_file(tmp_path):
@@ -166,5 +150,5 @@ def test_known_cases_are_named_as_in_the_file(tmp_path):
     assert load(tmp_path / "lines.twin").anchor_labels_ == ["line 2", "line 4", "line 6", "line 7"]
     assert run(*arguments, tmp_path / "names.twin", "--label", "name").exit_code == 0
     assert load(tmp_path / "names.twin").anchor_labels_ == ["P", "R", "line 6", "U"]
-    data = read_training_data(path, TrainingOptions("y", label="name"))
+    data = read_training_data(TrainingOptions(table=path, target="y", label="name"))
     assert data.row_names == ["P (line 2)", "R (line 4)", "line 6", "U (line 7)"]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.app.tables.columns import parse_limit
-from twinned.app.tables.dates import are_dates, parse_dates
+from twinned.app.tables.columns import are_dates, parse_dates, parse_limit
 from twinned.app.tables.numbers import PLAIN, NumberFormat, detect_formats
 
 NOTATIONS = [(".", ""), (",", ""), (".", ","), (",", "."), (",", " "), (".", "'")]

@@ -20,8 +20,10 @@ from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import twinned
-from twinned.app.cli import app, partition_tasks, partitions
-from twinned.app.cli.cluster import MANIFEST, connect
+from twinned.app.cli import app, partitions
+from twinned.app.cli.partitions import MANIFEST, connect
+from twinned.app.tables.reader import table_from_text
+from twinned.app.tables.table import ReadOptions
 
 distributed = pytest.importorskip("distributed")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -102,7 +104,7 @@ def test_partitions_equal_predict(
 ) -> None:
     monkeypatch.setattr(partitions, "ROWS_PER_PARTITION", 25)
     monkeypatch.setattr(partitions, "BYTES_PER_PARTITION", 1500)
-    monkeypatch.setattr(partition_tasks, "_ROWS_PER_BATCH", 7)
+    monkeypatch.setattr(partitions, "ROWS_PER_BATCH", 7)
     frames = [rows(n, seed) for seed, n in ((1, 70), (2, 10), (3, 0), (4, 31))]
     for i, frame in enumerate(frames):
         options = {"row_group_size": 11} if suffix == "parquet" else {}
@@ -124,14 +126,14 @@ def test_quoted_line_breaks_and_line_numbers(
     monkeypatch.setattr(partitions, "BYTES_PER_PARTITION", 700)
     frame = rows(60, 1).assign(id='two\nlines, "quoted"')
     write(folder, frame, "a.csv")
-    own = list(partitions._split_text(folder / "data/a.csv", "a"))
+    own = list(partitions.split_text(folder / "data/a.csv", "a"))
     assert len(own) > 3
     text = (folder / "data/a.csv").read_bytes()
     assert b"".join(text[each.start : each.stop] for each in own) == text
     lines = []
     for each in own:
         data = partitions.read_bytes(each)
-        table = partitions.table_from_text(each.path, data, partitions.ReadOptions())
+        table = table_from_text(each.path, data, ReadOptions())
         lines += [line + each.first_row for line in table.lines]
     assert lines == list(range(2, 122, 2))
 
@@ -194,7 +196,7 @@ def test_infinite_and_missing_numbers(predict: Any, folder: Path) -> None:
 
 
 def test_unreachable_scheduler(predict: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twinned.app.cli.cluster._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("twinned.app.cli.partitions.CONNECT_SECONDS", 0.5)
     write(folder, rows(5, 0), "0.parquet")
     assert "cannot be reached" in error_line(predict(scheduler="tcp://127.0.0.1:9"))
     assert "cannot be reached" in error_line(predict(scheduler="nonsense://x"))

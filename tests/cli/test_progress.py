@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinned.app.cli._progress import progress_bar, progress_lines
+from twinned.app.cli.messages import progress_bar, progress_lines
 
 
 @pytest.mark.parametrize("total", [None, 2])

@@ -16,8 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from twinned.app.cli import app
-from twinned.app.cli.training_data import TrainingOptions, read_training_data, reading_code
-from twinned.app.tables import ColumnKinds, ReadOptions, prediction_frame, read_table
+from twinned.app.cli.options import TrainingOptions
+from twinned.app.cli.training_data import read_training_data
+from twinned.app.tables import prediction_frame
+from twinned.app.tables.reader import read_table
 
 NAN = float("nan")
 
@@ -102,6 +104,8 @@ CASES = [
          ("encoding utf-16-le",)),
     Case("latin-1", "Größe;y\nklein;3\ngroß;4\n".encode("latin-1"),
          {"Größe": ["klein", "groß"]}, ("encoding cp1252, separator ;",)),
+    Case("Windows-1252", "Preis;y\n5 €;3\nfrei – ja;4\n".encode("cp1252"),
+         {"Preis": ["5 €", "frei – ja"]}, ("encoding cp1252, separator ;",)),
     Case("encoding given", "Größe,y\nklein,3\ngroß,4\n".encode("cp850"),
          {"Größe": ["klein", "groß"]}, options={"encoding": "cp850"}),
     Case("wrong encoding given", "ö,y\n1,3\n2,4\n".encode("latin-1"),
@@ -249,15 +253,9 @@ def write(case, folder):
     return path
 
 
-def training_options(case):
-    kinds = {key: case.options[key] for key in ("numeric", "dates") if key in case.options}
-    others = {key: value for key, value in case.options.items() if key not in (*kinds, "label")}
-    return TrainingOptions(
-        "y",
-        label=case.options.get("label"),
-        kinds=ColumnKinds(**kinds),
-        reading=ReadOptions(**others),
-    )
+def training_options(case, path):
+    others = {"date" if key == "dates" else key: value for key, value in case.options.items()}
+    return TrainingOptions(table=path, target="y", **others)
 
 
 def assert_features(frame, expected):
@@ -271,15 +269,15 @@ def assert_features(frame, expected):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_file(case, tmp_path):
-    path, options = write(case, tmp_path), training_options(case)
+    options = training_options(case, write(case, tmp_path))
     if case.error:
         with pytest.raises(ValueError) as refusal:
-            read_training_data(path, options)
+            read_training_data(options)
         assert len(str(refusal.value).splitlines()) == 1
         for text in case.error:
             assert text in str(refusal.value)
         return
-    data = read_training_data(path, options)
+    data = read_training_data(options)
     assert_features(data.X, case.features)
     if case.y:
         np.testing.assert_array_equal(data.y, case.y)
@@ -292,32 +290,13 @@ def test_file(case, tmp_path):
         list(data.X[name].cat.categories) if data.X[name].dtype == "category" else None
         for name in data.X.columns
     ]
-    again, _ = prediction_frame(read_table(path, options.reading), list(data.X.columns), categories)
+    table = read_table(options.table, options.reading)
+    again, _ = prediction_frame(table, list(data.X.columns), categories)
     assert_features(again, case.features)
 
 
 def test_there_are_forty_cases():
     assert len({case.name for case in CASES}) == len(CASES) >= 40
-
-
-PLAIN = ["comma", "semicolon", "tab", "aligned with spaces", "latin-1", "decimal comma",
-         "UTF-16 with byte order mark", "commas between thousands", "duplicate rows"]  # fmt: skip
-OTHERS = ["limits", "date parts", "currency and percent", "Excel", "missing values", "label"]
-
-
-@pytest.mark.parametrize("name", PLAIN + OTHERS)
-def test_printed_code_reads_the_same_table(name, tmp_path):
-    case = next(case for case in CASES if case.name == name)
-    data = read_training_data(write(case, tmp_path), training_options(case))
-    code = reading_code(data, training_options(case))
-    assert ("read_csv" in code) == (name in PLAIN or name == "label")
-    namespace = {}
-    exec(code, namespace)
-    assert "None" not in code  # options that are not given
-    for imported in ("ColumnKinds", "ReadOptions"):
-        assert code.count(imported) != 1
-    assert_features(namespace["X"], case.features)
-    np.testing.assert_array_equal(namespace["y"], data.y)
 
 
 @pytest.mark.parametrize(

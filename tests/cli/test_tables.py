@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from twinned.app.cli.options import check_output_path
-from twinned.app.tables import (
+from twinned.app.tables.columns import numeric_column, target_column
+from twinned.app.tables.frames import (
     ColumnKinds,
-    ReadOptions,
     first_missing,
     prediction_frame,
-    read_table,
     source_columns,
-    target_column,
     training_frame,
 )
-from twinned.app.tables.columns import numeric_column
+from twinned.app.tables.reader import read_table
+from twinned.app.tables.table import ReadOptions
 from twinned.persistence.archive import write_atomically
 
 

@@ -12,7 +12,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from twinned import TwinRegressor
-from twinned.app.cli._errors import print_message, printable
+from twinned.app.cli.messages import print_message, printable
 from twinned.app.serve import make_app
 from twinned.app.serve.server import make_server, open_listener
 

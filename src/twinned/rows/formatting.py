@@ -57,10 +57,10 @@ def split_unit(target: str) -> tuple[str, str]:
     >>> split_unit("R [ohm]"), split_unit("yield (%)"), split_unit("f(x)")
     (('R', ' ohm'), ('yield', ' %'), ('f(x)', ''))
     """
-    found = re.fullmatch(r"(.*\S)\s+(?:\[([^\[\]]+)\]|\(([^()]+)\))\s*", target)
-    if not found:
+    match = re.fullmatch(r"(.*\S)\s+(?:\[([^\[\]]+)\]|\(([^()]+)\))\s*", target)
+    if not match:
         return target, ""
-    return found[1], f" {(found[2] or found[3]).strip()}"
+    return match[1], f" {(match[2] or match[3]).strip()}"
 
 
 def number_text(value: float, digits: int = 6) -> str:
@@ -116,16 +116,16 @@ def table(
     '<table><thead><tr><th class="text">name</th><th>rmse</th></tr></thead>...
     """
     formats = formats or {}
-    cells = [[_format(value, formats.get(name)) for value in own] for name, own in columns.items()]
-    is_text = [any(isinstance(value, str) for value in own) for own in columns.values()]
+    cells = [[_format(x, formats.get(name)) for x in column] for name, column in columns.items()]
+    is_text = [any(isinstance(x, str) for x in column) for column in columns.values()]
     kinds = [' class="text"' if text else "" for text in is_text]
     head = "".join(
         f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True)
     )
     rows = []
-    for i, own in enumerate(zip(*cells, strict=True)):
+    for i, row in enumerate(zip(*cells, strict=True)):
         mark = ' class="strong"' if strong is not None and strong[i] else ""
-        shown = (f"<td{kind}>{cell}</td>" for cell, kind in zip(own, kinds, strict=True))
+        shown = (f"<td{kind}>{cell}</td>" for cell, kind in zip(row, kinds, strict=True))
         rows.append(f"<tr{mark}>{''.join(shown)}</tr>")
     body = "".join(rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -5,28 +5,35 @@ Heavy libraries are imported inside the commands, so that `--help` is fast.
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
 
 from twinned._compat import usage_error_type
 from twinned._version import __version__
-from twinned.app.cli._errors import print_message, print_usage_error, set_debug
-from twinned.app.cli.advise import advise_command
-from twinned.app.cli.explain import explain_command
+from twinned.app.cli.advise import AdviseOptions, advise_command
+from twinned.app.cli.explain import ExplainOptions, explain_command
 from twinned.app.cli.export import export_command
-from twinned.app.cli.fit import fit_command
-from twinned.app.cli.options import flag_option
-from twinned.app.cli.predict import predict_command
-from twinned.app.cli.query import query_command
-from twinned.app.cli.serve import serve_command
+from twinned.app.cli.fit import FitOptions, fit_command
+from twinned.app.cli.messages import (
+    exit_on_bad_input,
+    print_message,
+    print_usage_error,
+    printable,
+    set_debug,
+)
+from twinned.app.cli.options import KeyFile, SavedModel, flag_option, make_command
+from twinned.app.cli.predict import PredictOptions, predict_command
+from twinned.app.cli.prediction import load_twin
+from twinned.app.cli.query import QueryOptions, query_command
+from twinned.exceptions import MissingExtraError
 
 
 class _CommandGroup(TyperGroup):
     """The commands, with the global option `--debug` before or after the name of a command."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx, args):
         others = [argument for argument in args if argument != "--debug"]
         return super().parse_args(ctx, ["--debug", *others] if len(others) < len(args) else args)
 
@@ -75,13 +82,49 @@ def _twinned(
     set_debug(debug)
 
 
-app.command("advise", no_args_is_help=True)(advise_command)
-app.command("fit", no_args_is_help=True)(fit_command)
-app.command("predict", no_args_is_help=True)(predict_command)
-app.command("explain", no_args_is_help=True)(explain_command)
-app.command("query", no_args_is_help=True)(query_command)
-app.command("export", no_args_is_help=True)(export_command)
-app.command("serve", no_args_is_help=True)(serve_command)
+_COMMANDS = {
+    "advise": make_command(advise_command, AdviseOptions),
+    "fit": make_command(fit_command, FitOptions),
+    "predict": make_command(predict_command, PredictOptions),
+    "explain": make_command(explain_command, ExplainOptions),
+    "query": make_command(query_command, QueryOptions),
+    "export": export_command,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name, no_args_is_help=True)(_command)
+
+
+@app.command("serve", no_args_is_help=True)
+def serve_command(
+    model: SavedModel,
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 is any free one.")
+    ] = 8000,
+    key_file: KeyFile = None,
+) -> None:
+    """Serve a saved twin on this machine: a form, predictions, comparables, and JSON.
+
+    The service listens on 127.0.0.1 only. /openapi.json describes its interface.
+
+    For example:
+
+        twinned serve houses.twin
+
+        curl -s localhost:8000/about
+    """
+    with exit_on_bad_input():
+        try:
+            from twinned.app.serve import make_app
+            from twinned.app.serve.server import make_server, open_listener
+        except ImportError as error:
+            raise MissingExtraError(
+                "serve needs uvicorn and starlette: pip install 'twinned[serve]'."
+            ) from error
+        service = make_app(load_twin(model, key_file), model.name)
+        listener = open_listener(port)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    typer.echo(f"{url} serves {printable(model.name)}; stop it with Ctrl-C.")
+    make_server(service).run(sockets=[listener])
 
 
 @app.command(

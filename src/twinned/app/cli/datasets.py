@@ -1,15 +1,16 @@
 """`twinned datasets`: list, fetch and show the data sets of the paper."""
 
 import json
-from typing import Annotated, Any
+from collections.abc import Hashable
+from operator import attrgetter
+from typing import Annotated
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from twinned.app.cli._errors import exit_on_bad_input
-from twinned.app.cli._progress import progress_bar
+from twinned.app.cli.messages import exit_on_bad_input, progress_bar
 from twinned.app.cli.options import AsJson, flag_option
 from twinned.datasets import KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
@@ -102,13 +103,13 @@ def show_command(
         rows = None if location == "absent" else _first_rows(record)
     if as_json:
         names = ("target", "columns", "source", "file", "sha256", "url", "notes")
-        details = {name: getattr(record, name) for name in names}
+        details = dict(zip(names, attrgetter(*names)(record), strict=True))
         _print_json(_summary(record, location) | details | {"first_rows": rows})
     else:
         _print_record(record, location, rows)
 
 
-def _print_record(record: Dataset, location: str, rows: list[dict[str, float]] | None) -> None:
+def _print_record(record: Dataset, location: str, rows: list[dict[Hashable, float]] | None) -> None:
     # Plain lines that the terminal wraps: a URL or a hash stays whole when it is copied.
     typer.echo(f"{record.key}: {record.name}, {record.rows} rows, {record.features} features")
     typer.echo(f"target:   {record.target}\ncolumns:  {', '.join(record.columns)}")
@@ -123,16 +124,15 @@ def _print_record(record: Dataset, location: str, rows: list[dict[str, float]] |
     typer.echo("first rows:")
     table = Table()
     for name in rows[0]:
-        table.add_column(name, justify="right")
+        table.add_column(str(name), justify="right")
     for row in rows:
         table.add_row(*(f"{value:.6g}" for value in row.values()))
     Console().print(table)
 
 
-def _first_rows(record: Dataset) -> list[dict[str, float]]:
+def _first_rows(record: Dataset) -> list[dict[Hashable, float]]:
     X, y = load(record.key)
-    first: Any = X.assign(**{record.target: y}).head(N_FIRST_ROWS)
-    return first.to_dict("records")
+    return X.assign(**{record.target: y}).head(N_FIRST_ROWS).to_dict("records")
 
 
 def _location(record: Dataset) -> str:
@@ -143,9 +143,9 @@ def _location(record: Dataset) -> str:
         return "refused"
 
 
-def _summary(record: Dataset, location: str) -> dict[str, Any]:
+def _summary(record: Dataset, location: str) -> dict[str, object]:
     names = ("key", "name", "rows", "features", "licence")
-    return {name: getattr(record, name) for name in names} | {"at_hand": location}
+    return dict(zip(names, attrgetter(*names)(record), strict=True)) | {"at_hand": location}
 
 
 def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:
@@ -158,5 +158,5 @@ def _selected_keys(keys: list[str] | None, all_sets: bool) -> list[str]:
     return keys
 
 
-def _print_json(value: Any) -> None:
+def _print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

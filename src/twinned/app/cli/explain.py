@@ -3,87 +3,96 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinned.app import tables
-from twinned.app.cli import options
-from twinned.app.cli._errors import exit_on_bad_input, print_message, print_warnings, printable
-from twinned.app.cli._progress import progress_bar
-from twinned.app.cli.adjustment_grid import ExplainedRow, format_grid, grid_rows
-from twinned.app.cli.prediction import (
-    ModelFeatures,
-    ResultColumns,
-    check_transform,
-    inner_twin,
-    load_twin,
-    predict_columns,
-    read_features,
-)
-from twinned.app.cli.training_data import row_labels
+from twinned.app.cli import messages, prediction
+from twinned.app.cli.options import AsJson, SavedModelOptions, check_output_path, output_option
+from twinned.app.cli.training_data import label_rows
+from twinned.app.tables.table import Table
+
+if TYPE_CHECKING:
+    from twinned.fitted.explanation import ComparableCase, Value
 
 FORMATS = (".csv", ".xlsx", ".json")
 MAX_PRINTED = 10  # rows, without --rows
+MAX_FEATURES = 12  # lines of a grid; the adjustments of all others are summed
 _CONFIDENCE = 0.9
 _ROWS_PER_STEP = 8
 _MAX_WIDTH = 140  # characters of a line
+_MAX_NAME, _MAX_VALUE = 24, 16  # characters
+_MARKS = {
+    "inside": "",
+    "edge": "; at the edge of the known rows",
+    "outside": "; outside of the known rows, so an extrapolation",
+}
 
 
-def explain_command(
-    model: options.SavedModel,
-    table: Annotated[
-        Path,
-        typer.Argument(
-            help="A CSV, Excel (.xlsx) or Parquet file with the features of the model.",
-            metavar="TABLE",
-        ),
-    ],
-    rows: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--rows",
-            help="The rows to explain: lines of a CSV file or rows of an Excel file, such as 4 or "
-            "4,7-9 (the names of the columns are in the first), or names in the column of --label. "
-            "May be repeated. All rows by default, of which the first ten are printed.",
-            metavar="ROWS",
-        ),
-    ] = None,
-    k: Annotated[
-        int, typer.Option("-k", min=1, help="Number of known cases for each row.", metavar="K")
-    ] = 5,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            "--label",
-            "-l",
-            help="A column of the table with the names of its rows. Known cases have the names "
-            "that --label of twinned fit gave them.",
-            metavar="COLUMN",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="File to write instead: a .csv or .xlsx table with one row for each known case, "
-            "or .json.",
-        ),
-    ] = None,
-    digits: options.Digits = 6,
-    separator: options.Separator = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    encoding: options.Encoding = None,
-    sheet: options.Sheet = None,
-    key_file: options.KeyFile = None,
-    as_json: options.AsJson = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(SavedModelOptions):
+    """Options of `twinned explain`.
+
+    Parameters
+    ----------
+    rows
+        The rows to explain: lines of a CSV file or rows of an Excel file, such as 4 or 4,7-9 (the
+        names of the columns are in the first), or names in the column of --label. May be repeated.
+        All rows by default, of which the first ten are printed.
+    k
+        Number of known cases for each row.
+    label
+        A column of the table with the names of its rows. Known cases have the names that --label
+        of twinned fit gave them.
+    output
+        File to write instead: a .csv or .xlsx table with one row for each known case, or .json.
+    """
+
+    rows: Annotated[list[str] | None, typer.Option("--rows", metavar="ROWS")] = None
+    k: Annotated[int, typer.Option("-k", min=1, metavar="K")] = 5
+    label: Annotated[str | None, typer.Option("--label", "-l", metavar="COLUMN")] = None
+    output: Annotated[Path | None, output_option()] = None
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True)
+class ExplainedRow:
+    """A row of the user's table, its prediction and its comparable known cases."""
+
+    row: int
+    name: str
+    prediction: float
+    interval: tuple[float, float] | None
+    applicability: str
+    values: dict[str, Value]
+    cases: list[ComparableCase]
+
+    @property
+    def share(self) -> float:
+        """The share of the cases in the weight of the prediction."""
+        return sum(case.weight for case in self.cases)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        return {
+            "row": self.row,
+            "name": self.name,
+            "prediction": self.prediction,
+            **dict(zip(("low", "high"), self.interval or (), strict=False)),
+            "applicability": self.applicability,
+            "values": self.values,
+            "share": self.share,
+            "comparables": [case.as_dict() for case in self.cases],
+        }
+
+
+def explain_command(options: ExplainOptions) -> None:
     """Explain predictions by comparable known cases.
 
     For each row of the table, the known cases that are most like it are shown in a grid, one in
@@ -101,47 +110,42 @@ def explain_command(
 
         twinned explain yield.twin next.xlsx -o explained.xlsx
     """
-    with exit_on_bad_input():
-        if output is not None and output.suffix.lower() not in FORMATS:
-            raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
-        resolved = None if output is None else options.check_output_path(output, [model, table])
-        tables.check_argument_order(model, table, "explain")
-        reading = tables.ReadOptions(separator, decimal, thousands, encoding, sheet)
-        read = tables.read_table(table, reading)
-        read.require([] if label is None else [label], "--label")
-        chosen = select_rows(read, row_labels(read, label), rows or [])
-        n_selected = len(chosen)
-        if not rows and output is None and not as_json:
-            chosen = chosen[:MAX_PRINTED]
-        read = read.take(chosen)
-        with print_warnings():
-            fitted = load_twin(model, key_file)
-        check_transform(fitted, "explain", model)
-        X, _, notes = read_features(read, ModelFeatures.of(fitted, model))
-        for note in (*tables.reading_note(read), *notes):
-            print_message("note", note)
-        with print_warnings():
-            explained = _explain(fitted, X, k, read, row_labels(read, label), model)
-        target = getattr(inner_twin(fitted), "target_name_", "y")
-        facts = {"model": str(model), "table": str(table), "target": target}
-        content = facts | {"rows": [own.as_dict() for own in explained]}
-        if resolved is not None:
-            _write(resolved, content, explained, digits)
+    with messages.exit_on_bad_input():
+        output, path, n_selected = options.output, None, 0
+        if output is not None:
+            if output.suffix.lower() not in FORMATS:
+                raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
+            path = check_output_path(output, [options.model, options.table])
+
+        def take_rows(table: Table) -> Table:
+            nonlocal n_selected
+            table.require([] if options.label is None else [options.label], "--label")
+            chosen = select_rows(table, label_rows(table, options.label), options.rows or [])
+            n_selected = len(chosen)
+            is_shortened = not options.rows and output is None and not options.as_json
+            return table.take(chosen[:MAX_PRINTED] if is_shortened else chosen)
+
+        given = prediction.read_input(options, "explain", take_rows)
+        with messages.print_warnings():
+            explained = _explain(options, given)
+        facts = {"model": str(options.model), "table": str(options.table), "target": given.target}
+        content = facts | {"rows": [row.as_dict() for row in explained]}
+        if path is not None:
+            _write(path, content, explained, options.digits)
     if output is not None:
-        count = f"{len(explained):,} row{'' if len(explained) == 1 else 's'}"
-        summary = f"{count} in {output}, with at most {k} known case{'' if k == 1 else 's'} each"
+        each = f"with at most {messages.counted(options.k, 'known case')} each"
+        summary = f"{messages.counted(len(explained), 'row')} in {output}, {each}"
         done = facts | {"rows": len(explained), "output": str(output)}
-        typer.echo(json.dumps(done, ensure_ascii=False) if as_json else summary)
-    elif as_json:
-        typer.echo(json.dumps(content, ensure_ascii=False))
-    else:
-        typer.echo(printable(_format_text(explained, target)))
-        if len(explained) < n_selected:
-            more = f"the first {len(explained)} of {n_selected:,} rows are explained"
-            print_message("note", f"{more}; --rows selects others, and -o writes all.")
+        messages.print_result(done, summary, options.as_json)
+        return
+    text = "" if options.as_json else _format_text(explained, given.target)
+    messages.print_result(content, text, options.as_json)
+    if len(explained) < n_selected:
+        more = f"the first {len(explained)} of {n_selected:,} rows are explained"
+        messages.print_message("note", f"{more}; --rows selects others, and -o writes all.")
 
 
-def select_rows(table: tables.Table, labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def select_rows(table: Table, labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Return the indices of the rows that --rows names, all without it.
 
     A part is a label or the number of a line or row of the file, or a range of numbers.
@@ -151,15 +155,15 @@ def select_rows(table: tables.Table, labels: Sequence[str], wanted: Sequence[str
     by_label: dict[str, list[int]] = {}
     for row, name in enumerate(labels):
         by_label.setdefault(name, []).append(row)
-    found: list[int] = []
+    rows: list[int] = []
     for option in wanted:
         parts = [option] if option in by_label else [part.strip() for part in option.split(",")]
         for part in filter(None, parts):
-            found += by_label.get(part) or _numbered_rows(table, part)
-    return list(dict.fromkeys(found))
+            rows += by_label.get(part) or _numbered_rows(table, part)
+    return list(dict.fromkeys(rows))
 
 
-def _numbered_rows(table: tables.Table, part: str) -> list[int]:
+def _numbered_rows(table: Table, part: str) -> list[int]:
     """Return the rows whose line or row of the file is a number or in a range."""
     numbers = re.fullmatch(r"(\d+)(?:\s*[-–]\s*(\d+))?", part)
     if numbers is None:
@@ -168,61 +172,85 @@ def _numbered_rows(table: tables.Table, part: str) -> list[int]:
             "such as 4 or 4-6, or a name in the column of --label."
         )
     first, last = sorted((int(numbers[1]), int(numbers[2] or numbers[1])))
-    found = [row for row, line in enumerate(table.lines) if first <= line <= last]
-    if not found:
+    rows = [row for row, line in enumerate(table.lines) if first <= line <= last]
+    if not rows:
         span = f"{table.line_word}s {table.lines[0]} to {table.lines[-1]}"
         raise ValueError(f"--rows {part}: the rows of {table.path} are in {span}.")
-    return found
+    return rows
 
 
-def _explain(
-    model: Any, X: Any, k: int, table: tables.Table, labels: list[str], path: Path
-) -> list[ExplainedRow]:
+def _explain(options: ExplainOptions, given: prediction.ModelInput) -> list[ExplainedRow]:
     """Return the explanation of each row, in the units of the target."""
+    import numpy as np
+
+    is_calibrated = prediction.fitted_attribute(given.twin, "intervals_") is not None
+    wanted = prediction.ResultColumns(
+        interval=_CONFIDENCE if is_calibrated else None, applicability=True
+    )
+    columns = prediction.predict_columns(given.model, given.X, wanted, options.model)
+    applicability = columns.pop("applicability")
+    labels = label_rows(given.table, options.label)
+    cases = _find_cases(given, options.k)
+    _check_finite(labels, columns, cases)
+    values = np.asarray(given.X, dtype=object)
+    return [
+        ExplainedRow(
+            row=given.table.lines[i],
+            name=labels[i],
+            prediction=float(columns["prediction"][i]),
+            interval=(columns["low"][i].item(), columns["high"][i].item())
+            if is_calibrated
+            else None,
+            applicability=str(applicability[i]),
+            values={
+                name: _plain(value)
+                for name, value in zip(cases[i][0].values, values[i], strict=True)
+            },
+            cases=cases[i],
+        )
+        for i in range(len(cases))
+    ]
+
+
+def _find_cases(given: prediction.ModelInput, k: int) -> list[list[ComparableCase]]:
+    """Return the comparable known cases of each row, with a progress bar."""
     import numpy as np
 
     from twinned._compat import safe_indexing
     from twinned.fitted.explanation import comparable_cases
 
-    twin = inner_twin(model)
-    if twin.anchors_y_.ndim > 1:
-        raise ValueError("explain needs a model of a single target.")
-    confidence = _CONFIDENCE if hasattr(twin, "intervals_") else None
-    wanted = ResultColumns(interval=confidence, applicability=True)
-    columns = predict_columns(model, X, wanted, path)
-    applicability = columns.pop("applicability")
+    n_rows = len(given.table)
     cases = []
-    steps = range(0, len(X), _ROWS_PER_STEP)
-    with progress_bar(len(steps)) as begin_step:
-        for start in steps:
-            block = np.arange(start, min(start + _ROWS_PER_STEP, len(X)))
-            begin_step(f"row {start + 1} of {len(X)}")
-            rows = safe_indexing(X, block)
-            cases += comparable_cases(twin, rows, k, log_target=model is not twin)
-    numbers = zip(labels, zip(*columns.values(), strict=True), cases, strict=True)
-    for name, predicted, own in numbers:
-        if not np.isfinite([*predicted, *(case.estimate for case in own)]).all():
-            raise ValueError(f"{name}: the prediction is not a finite number.")
-    values = np.asarray(X, dtype=object)
-    return [
-        ExplainedRow(
-            row=table.lines[i],
-            name=labels[i],
-            prediction=float(columns["prediction"][i]),
-            interval=(columns["low"][i].item(), columns["high"][i].item()) if confidence else None,
-            applicability=str(applicability[i]),
-            values={name: _plain(own) for name, own in zip(case[0].values, values[i], strict=True)},
-            cases=case,
-        )
-        for i, case in enumerate(cases)
-    ]
+    starts = range(0, n_rows, _ROWS_PER_STEP)
+    with messages.progress_bar(len(starts)) as begin_step:
+        for start in starts:
+            begin_step(f"row {start + 1} of {n_rows}")
+            block = np.arange(start, min(start + _ROWS_PER_STEP, n_rows))
+            rows = safe_indexing(given.X, block)
+            is_logarithm = given.model is not given.twin
+            cases += comparable_cases(given.twin, rows, k, log_target=is_logarithm)
+    return cases
 
 
-def _plain(value: Any) -> float | str | None:
+def _check_finite(
+    labels: Sequence[str], columns: prediction.Columns, cases: Sequence[Sequence[ComparableCase]]
+) -> None:
+    import numpy as np
+
+    for i, label in enumerate(labels):
+        numbers = [column[i] for column in columns.values()]
+        if not np.isfinite([*numbers, *(case.estimate for case in cases[i])]).all():
+            raise ValueError(f"{label}: the prediction is not a finite number.")
+
+
+def _plain(value: object) -> Value:
     """Return a number, the text of a category, or None for a missing value."""
     if value is None or value != value:  # NaN
         return None
     return float(value) if isinstance(value, int | float) else str(value)
+
+
+# --- adjustment grids -------------------------------------------------------------------------
 
 
 def _format_text(explained: Sequence[ExplainedRow], target: str) -> str:
@@ -230,9 +258,9 @@ def _format_text(explained: Sequence[ExplainedRow], target: str) -> str:
 
     width = min(shutil.get_terminal_size((100, 24)).columns, _MAX_WIDTH)
     lines: list[str] = []
-    for own in explained:
-        lines += [*format_grid(own, target, width), ""]
-    share = format_significant(100 * min(own.share for own in explained), 2)
+    for row in explained:
+        lines += [*format_grid(row, target, width), ""]
+    share = format_significant(100 * min(row.share for row in explained), 2)
     least = "" if len(explained) == 1 or share == "100" else "at least "
     lines.append(
         "A column is a known case: known value + adjustments = adjusted value. The cases shown "
@@ -241,13 +269,135 @@ def _format_text(explained: Sequence[ExplainedRow], target: str) -> str:
     return "\n".join(lines)
 
 
-def _write(path: Path, content: Any, explained: Sequence[ExplainedRow], digits: int) -> None:
+def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:
+    """Return the adjustment grid of a row as lines.
+
+    Each known case is a column: its value, what each feature adds, and their sum. Columns that do
+    not fit into `width` characters are below the others; each block has at least one.
+    """
+    cases = explained.cases
+    write = _number_format(
+        [explained.prediction, *(v for case in cases for v in (case.known, case.estimate))]
+    )
+    lines = [_heading(explained, target, write)]
+    shown = 0
+    while shown < len(cases):
+        n_cases = len(cases) - shown
+        block = _grid_lines(explained, cases[shown:], write)
+        while n_cases > 1 and max(map(len, block)) > width:
+            n_cases -= 1
+            block = _grid_lines(explained, cases[shown : shown + n_cases], write)
+        lines += ["", *block]
+        shown += n_cases
+    return lines
+
+
+def _grid_lines(
+    explained: ExplainedRow, cases: Sequence[ComparableCase], write: Callable[[float], str]
+) -> list[str]:
+    """Return the lines of a grid of some of the cases: the value and the adjustment of each."""
+    features = _shown_features(explained.cases)
+    has_others = any(_other_adjustments(case, features) for case in explained.cases)
+    names = ["known value", *features, *(["other features"] if has_others else [])]
+    values = ["", *(_value_text(explained.values[name]) for name in features)]
+    values += [""] * has_others + [write(explained.prediction)]
+    columns = []
+    for case in cases:
+        column = messages.make_table("", "")
+        column.show_header = False
+        column.add_row("", write(case.known))
+        for name in features:
+            adjustment = _signed(case.adjustments[name], write)
+            column.add_row(_value_text(case.values[name]), adjustment)
+        if has_others:
+            column.add_row("", _signed(_other_adjustments(case, features), write))
+        column.add_row("", write(case.estimate))
+        columns.append(column)
+    labels = [_short(case.label, _MAX_NAME) for case in cases]
+    table = messages.make_table("", "this row", *labels, left=2 + len(cases))
+    titles = [_short(name, _MAX_NAME) for name in (*names, "adjusted value")]
+    table.add_row("\n".join(titles), "\n".join(values), *columns)
+    return [f"  {line}" for line in messages.table_lines(table)]
+
+
+def _heading(explained: ExplainedRow, target: str, write: Callable[[float], str]) -> str:
+    interval = ""
+    if explained.interval is not None:
+        low, high = map(write, explained.interval)
+        interval = f", 90 % prediction interval {low} to {high}"
+    heading = f"{explained.name}: predicted {target} {write(explained.prediction)}"
+    return heading + interval + _MARKS[explained.applicability]
+
+
+def _shown_features(cases: Sequence[ComparableCase]) -> list[str]:
+    """The features that are adjusted for in any case, the largest adjustment first."""
+    largest = {name: max(abs(case.adjustments[name]) for case in cases) for name in cases[0].values}
+    shown = sorted((name for name in largest if largest[name] > 0), key=lambda n: -largest[n])
+    return shown[:MAX_FEATURES]
+
+
+def _other_adjustments(case: ComparableCase, shown: Sequence[str]) -> float:
+    """What the features that are not shown add."""
+    return sum(value for name, value in case.adjustments.items() if name not in shown)
+
+
+def _number_format(values: Sequence[float]) -> Callable[[float], str]:
+    """A format with the same decimals for all values, so that they sum to each other."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest == 0 or not 1e-6 <= largest < 1e12:
+        return lambda value: f"{value:.3e}".replace("-", "−", 1) if value < 0 else f"{value:.3e}"
+    decimals = max(0, 3 - math.floor(math.log10(largest)))
+    return lambda value: f"{value:,.{decimals}f}".replace("-", "−")
+
+
+def _signed(value: float, write: Callable[[float], str]) -> str:
+    """An adjustment with its sign; empty where there is none."""
+    if value == 0:
+        return ""
+    return write(value) if value < 0 else f"+{write(value)}"
+
+
+def _value_text(value: Value) -> str:
+    from twinned.rows.formatting import format_number
+
+    if value is None or value != value:  # NaN
+        return "missing"
+    return _short(value, _MAX_VALUE) if isinstance(value, str) else format_number(value)
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def grid_rows(explained: Sequence[ExplainedRow]) -> tuple[list[str], list[list[object]]]:
+    """Return the header and the rows of a table with one row for each known case.
+
+    Of each feature it has the value of the row, that of the known case, and the adjustment.
+    """
+    features = list(explained[0].values)
+    with_interval = explained[0].interval is not None
+    header = ["row", "prediction", *(["low", "high"] if with_interval else [])]
+    header += ["applicability", "known case", "known value"]
+    for name in features:
+        header += [f"{name} ({part})" for part in ("this row", "known case", "adjustment")]
+    header += ["adjusted value", "weight"]
+    rows: list[list[object]] = []
+    for explained_row in explained:
+        for case in explained_row.cases:
+            row: list[object] = [explained_row.name, explained_row.prediction]
+            row += [*(explained_row.interval or ()), explained_row.applicability]
+            row += [case.label, case.known]
+            for name in features:
+                row += [explained_row.values[name], case.values[name], case.adjustments[name]]
+            rows.append([*row, case.estimate, case.weight])
+    return header, rows
+
+
+def _write(path: Path, content: object, explained: Sequence[ExplainedRow], digits: int) -> None:
     """Write the file, completely or not at all."""
-    from twinned.app.cli.result_files import table_content
     from twinned.persistence.archive import write_atomically
 
     if path.suffix.lower() == ".json":
-        data = json.dumps(content, ensure_ascii=False, indent=1).encode()
+        write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
     else:
-        data = table_content(path, *grid_rows(explained), digits)
-    write_atomically(path, data)
+        prediction.write_table(path, *grid_rows(explained), digits)

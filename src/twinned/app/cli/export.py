@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from twinned.app.cli import options
-from twinned.app.cli._errors import exit_on_bad_input, print_message, print_warnings
+from twinned.app.cli.messages import exit_on_bad_input, print_message, print_warnings
 from twinned.app.cli.prediction import inner_twin, load_twin
 from twinned.exceptions import MissingExtraError
 

@@ -2,130 +2,153 @@
 
 from __future__ import annotations
 
-import json
+import math
 import sys
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from twinned.app.cli import options
-from twinned.app.cli._errors import exit_on_bad_input, print_message, print_warnings, printable
-from twinned.app.cli._progress import progress_bar, progress_lines
-from twinned.app.cli.blend_summary import blend_facts, blend_lines, rounded
-from twinned.app.cli.model_options import (
-    BLEND_EFFORT,
-    BLEND_MINUTES,
-    EFFORTS,
-    MODELS,
-    MODELS_ALLOWING_NAN,
-    N_FOLDS,
-    ModelOptions,
+from twinned.app.cli import messages
+from twinned.app.cli.options import (
+    AsJson,
+    KeyFile,
+    TrainingOptions,
+    check_output_path,
+    check_seed,
+    flag_option,
+    output_option,
+    parse_seconds,
+    read_key,
 )
-from twinned.app.cli.training_data import TrainingData, TrainingOptions, read_training_data
-from twinned.app.tables import ColumnKinds, ReadOptions, first_missing
-from twinned.exceptions import SkippedMemberWarning
+from twinned.app.cli.training_data import TrainingData, read_training_data
+from twinned.app.tables.frames import first_missing
+from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from sklearn.base import BaseEstimator
+
+    from twinned import AutoTwinRegressor
+
+# The base estimator of each --model, as it is called in the output; auto has several members.
+MODELS = {
+    "auto": "blend",
+    "twin": "histogram gradient boosting",
+    "forest": "random forest",
+    "extra-trees": "extra trees",
+    "boost": "histogram gradient boosting",
+    "knn": "nearest neighbors",
+    "ridge": "ridge regression",
+    "neural": "neural networks",
+}
+MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost", "neural")
+# Random partners for each row of a twin of nearest neighbors with --pairs auto: it searches all
+# pairs for each pair that it predicts, which takes minutes for the 90,000 pairs of 300 rows.
+NEIGHBOR_PARTNERS = 8
+NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
+# Defaults of --model auto, so that a command ends soon.
+BLEND_EFFORT, BLEND_MINUTES = "fast", 5
+_DEFAULT_BUDGET = f"{BLEND_MINUTES}m"
+EFFORTS = ("fast", "balanced", "thorough")
+N_FOLDS = 5
 MIN_ROWS_FOR_CHECK = 10
+Facts = dict  # what is printed, by name
+_CONTRIBUTION = ("ratio", "lower", "upper", "rmse", "baseline_rmse")
 
 
-def fit_command(
-    table: options.Table,
-    target: options.Target,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="File of the model, such as model.twin.")
-    ],
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help="auto, a blend of twins, networks, trees, Gaussian processes and ridge "
-            "regression; or twin, a twin of gradient boosting; or the base estimator of another "
-            f"twin: {', '.join(name for name in MODELS if name not in ('auto', 'twin'))}.",
-            metavar="NAME",
-        ),
-    ] = "auto",
-    log_target: options.LogTarget = False,
-    lower_bound: options.LowerBound = None,
-    categorical: options.Categorical = None,
-    numeric: options.Numeric = None,
-    date: options.Date = None,
-    drop: options.Drop = None,
-    group: options.Group = None,
-    label: options.Label = None,
-    pairs: Annotated[
-        str,
-        typer.Option(
-            "--pairs",
-            help="The training pairs: all, M random partners for each row, or auto, which bounds "
-            "time and memory (8 partners for knn).",
-            metavar="auto|all|M",
-        ),
-    ] = "auto",
-    anchors: Annotated[
-        str,
-        typer.Option(
-            "--anchors",
-            help="The anchors of a prediction: all rows, or the K nearest. Distances are computed "
-            "on the columns as they are, so scale them first.",
-            metavar="all|K",
-        ),
-    ] = "all",
-    effort: Annotated[
-        str | None,
-        typer.Option(
-            "--effort",
-            help=f"With --model auto: fast, balanced or thorough; the default is {BLEND_EFFORT}.",
-            metavar="NAME",
-        ),
-    ] = None,
-    time_budget: Annotated[
-        str | None,
-        typer.Option(
-            "--time-budget",
-            help="With --model auto: about how long the fit may take. Members that would take too "
-            "long are fitted with less effort or skipped. The default is "
-            f"{BLEND_MINUTES} minutes.",
-            metavar="60s|2min",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=1,
-            help="Number of threads; the default is all cores for --model auto, and 1 for twins.",
-            metavar="N",
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed",
-            help="The same seed gives the same model, if the same members fit into the time.",
-            metavar="N",
-        ),
-    ] = 0,
-    separator: options.Separator = None,
-    decimal: options.Decimal = None,
-    thousands: options.Thousands = None,
-    encoding: options.Encoding = None,
-    sheet: options.Sheet = None,
-    check: Annotated[
-        bool,
-        options.flag_option(
-            "--check/--no-check",
-            help="Cross-validate a twin and its plain base estimator, which takes several times "
-            "as long as the fit. Prediction intervals need it. --model auto always does.",
-        ),
-    ] = True,
-    key_file: options.KeyFile = None,
-    as_json: options.AsJson = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(TrainingOptions):
+    """Options of `twinned fit`.
+
+    Parameters
+    ----------
+    output
+        File of the model, such as model.twin.
+    model
+        auto, a blend of twins, networks, trees, Gaussian processes and ridge regression; or twin,
+        a twin of gradient boosting; or the base estimator of another twin: forest, extra-trees,
+        boost, knn, ridge, neural.
+    pairs
+        The training pairs: all, M random partners for each row, or auto, which bounds time and
+        memory (8 partners for knn).
+    anchors
+        The anchors of a prediction: all rows, or the K nearest. Distances are computed on the
+        columns as they are, so scale them first.
+    effort
+        With --model auto: fast, balanced or thorough; the default is fast.
+    time_budget
+        With --model auto: about how long the fit may take. Members that would take too long are
+        fitted with less effort or skipped. The default is 5 minutes.
+    jobs
+        Number of threads; the default is all cores for --model auto, and 1 for twins.
+    seed
+        The same seed gives the same model, if the same members fit into the time.
+    check
+        Cross-validate a twin and its plain base estimator, which takes several times as long as
+        the fit. Prediction intervals need it. --model auto always does.
+    """
+
+    output: Annotated[Path, output_option()]
+    model: Annotated[str, typer.Option("--model", "-m", metavar="NAME")] = "auto"
+    pairs: Annotated[str, typer.Option("--pairs", metavar="auto|all|M")] = "auto"
+    anchors: Annotated[str, typer.Option("--anchors", metavar="all|K")] = "all"
+    effort: Annotated[str | None, typer.Option("--effort", metavar="NAME")] = None
+    time_budget: Annotated[str | None, typer.Option("--time-budget", metavar="60s|2min")] = None
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N")] = None
+    seed: Annotated[int, typer.Option("--seed", metavar="N")] = 0
+    check: Annotated[bool, flag_option("--check/--no-check")] = True
+    key_file: KeyFile = None
+    as_json: AsJson = False
+
+    @property
+    def is_blend(self) -> bool:
+        return self.model == "auto"
+
+    @property
+    def n_anchors(self) -> int | None:
+        """The number of nearest anchors, None for all."""
+        return None if self.anchors == "all" else int(self.anchors)
+
+    def validate(self) -> None:
+        """Raise a ValueError for values that no table allows."""
+        for option, value, names in (
+            ("--model", self.model, MODELS),
+            ("--effort", self.effort or BLEND_EFFORT, EFFORTS),
+        ):
+            if value not in names:
+                raise ValueError(f"{option} must be one of {', '.join(names)}, not {value}.")
+        for option, value, words in (
+            ("--pairs", self.pairs, ("auto", "all")),
+            ("--anchors", self.anchors, ("all",)),
+        ):
+            if value not in words and not (value.isdecimal() and int(value) > 0):
+                choices = ", ".join(words)
+                raise ValueError(
+                    f"{option} must be {choices} or a positive whole number, not {value!r}."
+                )
+        self._check_applicable()
+        parse_seconds("--time-budget", self.time_budget or _DEFAULT_BUDGET)
+        check_seed(self.seed)
+
+    def _check_applicable(self) -> None:
+        """Raise a ValueError for an option that is given and does not apply to the model."""
+        if self.is_blend:
+            given = {"--pairs": self.pairs != "auto", "--anchors": self.anchors != "all"}
+            reason = "does not apply to --model auto; use a twin, such as --model twin"
+        else:
+            given = {"--effort": bool(self.effort), "--time-budget": bool(self.time_budget)}
+            reason = "needs --model auto"
+        for option in (option for option, is_given in given.items() if is_given):
+            raise ValueError(f"{option} {reason}.")
+
+
+def fit_command(options: FitOptions) -> None:
     """Fit a model to a table and save it.
 
     The table is a CSV, Excel or Parquet file. Separator, encoding, decimal commas and thousands
@@ -152,203 +175,368 @@ def fit_command(
 
         twinned fit sales.xlsx --sheet 2024 --target price --date sold --group street -o sales.twin
     """
-    with exit_on_bad_input(), print_warnings():
-        if model not in MODELS:
-            raise ValueError(f"--model must be one of {', '.join(MODELS)}, not {model}.")
-        if effort not in (None, *EFFORTS):
-            raise ValueError(f"--effort must be one of {', '.join(EFFORTS)}, not {effort}.")
-        pair_option = _parse_count("--pairs", pairs, ("auto", "all"))
-        anchor_option = _parse_count("--anchors", anchors, ("all",))
-        _check_applicable(
-            model,
-            {"--pairs": pairs != "auto", "--anchors": anchors != "all"},
-            {"--effort": effort, "--time-budget": time_budget},
-        )
-        seconds_allowed = options.parse_seconds(
-            "--time-budget", f"{BLEND_MINUTES}m" if time_budget is None else time_budget
-        )
-        options.check_seed(seed)
-        key = options.read_key(key_file)
-        resolved = options.check_output_path(output, [table])
-        reading = ReadOptions(separator, decimal, thousands, encoding, sheet)
-        kinds = ColumnKinds(categorical or (), numeric or (), date or ())
-        training = TrainingOptions(
-            target, log_target, drop or [], group, label, kinds, reading, lower_bound
-        )
-        data = read_training_data(table, training)
-        X = data.X
-        for note in data.notes:
-            print_message("note", note)
-        from joblib import cpu_count
-
-        n_known = len(X) - data.n_censored
-        if isinstance(anchor_option, int) and anchor_option > n_known:
-            raise ValueError(f"--anchors {anchors} exceeds the {n_known} rows of {table}.")
-        missing = first_missing(data.table, X)
-        if missing and model not in MODELS_ALLOWING_NAN:
-            raise ValueError(
-                f"{missing} has no value, and --model {model} takes no missing values; "
-                f"{', '.join(MODELS_ALLOWING_NAN)} do."
-            )
-        chosen = ModelOptions(
-            model,
-            log_target,
-            pair_option,
-            anchor_option,
-            seed,
-            bool(missing),
-            jobs or (cpu_count() if model == "auto" else 1),
-            effort or BLEND_EFFORT,
-            seconds_allowed,
-        )
-        if not log_target:
+    with messages.exit_on_bad_input(), messages.print_warnings():
+        options.validate()
+        key = read_key(options.key_file)
+        path = check_output_path(options.output, [options.table])
+        data = read_training_data(options)
+        messages.print_notes(data.notes)
+        missing = _check_data(options, data)
+        if not options.log_target:
             _note_logarithm(data)
-        fitted, seconds, scores = _fit(chosen, data, check)
-        twin = fitted.regressor_ if log_target else fitted
-        twin.target_name_ = target
+        fitted, seconds, scores = _fit(options, data, missing)
+        twin = fitted.regressor_ if options.log_target else fitted
+        twin.target_name_ = options.target
         _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
 
         from twinned import save
 
-        save(fitted, resolved, key=key)
-    if check and scores is None and model != "auto":
+        save(fitted, path, key=key)
+    n_known = len(data.X) - data.n_censored
+    if options.check and scores is None and not options.is_blend:
         few = f"{n_known} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
-        print_message("note", few)
-    categories = {
-        name: len(X[name].cat.categories) for name in X.columns if X[name].dtype == "category"
-    }
-    facts = {
-        "table": str(table),
-        "rows": len(X),
-        "censored_rows": data.n_censored,
-        "dropped_rows": data.n_dropped,
-        "target": target,
-        "log_target": log_target,
-        "numbers": [name for name in X.columns if name not in categories],
-        "categories": categories,
-        "model": model,
-        "pairs": getattr(twin, "n_pairs_", None),
-        "anchors": anchor_option if isinstance(anchor_option, int) else len(twin.anchors_y_),
-        "seed": seed,
+        messages.print_message("note", few)
+    facts = _data_facts(options, data) | {
+        "pairs": None if options.is_blend else twin.n_pairs_,
+        "anchors": options.n_anchors or len(twin.anchors_y_),
+        "seed": options.seed,
         "seconds": round(seconds, 3),
         "check": scores,
-        "output": str(output),
-        "bytes": resolved.stat().st_size,
+        "output": str(options.output),
+        "bytes": path.stat().st_size,
     }
-    if model == "auto":
+    if options.is_blend:
         facts |= blend_facts(twin)
-    if as_json:
-        typer.echo(json.dumps(facts, ensure_ascii=False))
-    else:
-        _print_summary(facts)
+    text = "" if options.as_json else "\n".join(_summary_lines(facts))
+    messages.print_result(facts, text, options.as_json)
+
+
+def _check_data(options: FitOptions, data: TrainingData) -> bool:
+    """Raise a ValueError for data that the model refuses; return whether values are missing."""
+    n_known = len(data.X) - data.n_censored
+    if options.n_anchors is not None and options.n_anchors > n_known:
+        raise ValueError(
+            f"--anchors {options.anchors} exceeds the {n_known} rows of {options.table}."
+        )
+    missing = first_missing(data.table, data.X)
+    if missing and options.model not in MODELS_ALLOWING_NAN:
+        raise ValueError(
+            f"{missing} has no value, and --model {options.model} takes no missing values; "
+            f"{', '.join(MODELS_ALLOWING_NAN)} do."
+        )
+    return missing is not None
 
 
 def _note_logarithm(data: TrainingData) -> None:
     """Print the finding that the logarithm of the target is predicted better, if it is."""
     from twinned.diagnostics.data_checks import suggest_logarithm
 
-    known = data.y == data.y  # NaN differs from itself
-    finding = suggest_logarithm(data.X[known], data.y[known])
+    is_known = data.y == data.y  # NaN differs from itself
+    finding = suggest_logarithm(data.X[is_known], data.y[is_known])
     if finding is not None:
-        print_message("note", str(finding))
+        messages.print_message("note", str(finding))
 
 
-def _check_applicable(model: str, of_twins: dict[str, Any], of_blends: dict[str, Any]) -> None:
-    """Raise a ValueError for an option that is given and does not apply to the model."""
-    is_blend = model == "auto"
-    for option, given in (of_twins if is_blend else of_blends).items():
-        if given:
-            other = "does not apply to --model auto; use a twin, such as --model twin"
-            raise ValueError(f"{option} {other if is_blend else 'needs --model auto'}.")
+# --- the model --------------------------------------------------------------------------------
 
 
-def _parse_count(option: str, value: str, names: tuple[str, ...]) -> str | int:
-    if value in names:
-        return value
-    if value.isdecimal() and int(value) > 0:
-        return int(value)
-    choices = ", ".join(names)
-    raise ValueError(f"{option} must be {choices} or a positive whole number, not {value!r}.")
+def with_log_target(regressor: BaseEstimator) -> BaseEstimator:
+    """Return a regressor that fits another one to the logarithm of the target."""
+    import numpy as np
+    from sklearn.compose import TransformedTargetRegressor
+
+    return TransformedTargetRegressor(regressor=regressor, func=np.log, inverse_func=np.exp)
+
+
+def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) -> BaseEstimator:
+    """Return an unfitted twin; it uses at most `n_rows` nearest anchors, as folds are small."""
+    from joblib import cpu_count
+
+    from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor
+
+    if options.is_blend:
+        seconds = parse_seconds("--time-budget", options.time_budget or _DEFAULT_BUDGET)
+        twin = AutoTwinRegressor(
+            effort=options.effort or BLEND_EFFORT,
+            time_budget=seconds,
+            n_jobs=options.jobs or cpu_count(),
+            random_state=options.seed,
+            verbose=1,
+        )
+        return with_log_target(twin) if options.log_target else twin
+    anchors: str | NearestAnchors = "all"
+    if options.n_anchors is not None:
+        metric = "nan_euclidean" if missing_values else "euclidean"
+        anchors = NearestAnchors(min(options.n_anchors, n_rows), metric=metric)
+    if options.model == "neural":
+        from twinned import TwinNeuralRegressor
+
+        twin = TwinNeuralRegressor(effort=NEURAL_EFFORT)
+    else:
+        twin = TwinRegressor(_base_estimator(options.model))
+    pairs = int(options.pairs) if options.pairs.isdecimal() else options.pairs
+    if (options.model, pairs) == ("knn", "auto"):
+        pairs = NEIGHBOR_PARTNERS
+    twin.set_params(
+        pairs=pairs, anchors=anchors, n_jobs=options.jobs or 1, random_state=options.seed
+    )
+    return with_log_target(twin) if options.log_target else twin
+
+
+def _base_estimator(model: str) -> BaseEstimator | None:
+    from sklearn import ensemble
+    from sklearn.linear_model import Ridge
+    from sklearn.neighbors import KNeighborsRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    match model:
+        case "forest":
+            return ensemble.RandomForestRegressor(100, min_samples_leaf=2)
+        case "extra-trees":
+            return ensemble.ExtraTreesRegressor(100, min_samples_leaf=2)
+        case "boost":
+            return ensemble.HistGradientBoostingRegressor()
+        case "knn":
+            return make_pipeline(StandardScaler(), KNeighborsRegressor())
+        case "ridge":
+            return make_pipeline(StandardScaler(), Ridge())
+    return None  # of the default twin
+
+
+def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> BaseEstimator:
+    """Return the unfitted base estimator of a fitted twin for y itself.
+
+    The settings are those of the twin; categories are one-hot encoded.
+    """
+    from sklearn.compose import make_column_transformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    from twinned.diagnostics.baselines import plain_estimator
+
+    plain = plain_estimator(twin, twin, len(twin.anchors_y_), options.seed)
+    if options.model != "neural":
+        one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        categorical = list(X.select_dtypes("category").columns)
+        encoder = make_column_transformer((one_hot, categorical), remainder="passthrough")
+        plain = make_pipeline(encoder, plain)
+    return with_log_target(plain) if options.log_target else plain
 
 
 def _fit(
-    chosen: ModelOptions, data: TrainingData, check: bool
-) -> tuple[Any, float, dict[str, Any] | None]:
+    options: FitOptions, data: TrainingData, missing_values: bool
+) -> tuple[BaseEstimator, float, Facts | None]:
     """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
     import numpy as np
 
     from twinned.rows.folds import encode_groups, row_folds
 
-    if chosen.model == "auto":
-        return *_fit_blend(chosen, data), None
     known = np.flatnonzero(~np.isnan(data.y))
-    check = check and len(known) >= MIN_ROWS_FOR_CHECK
-    codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
-    folds = row_folds(len(known), N_FOLDS, chosen.seed, codes) if check else []
-    twin = chosen.make_twin(len(known))  # imports scikit-learn, which should not count as the fit
-    y, bounds = data.target_arguments(chosen.log_target)
-    with progress_bar(1 + len(folds)) as begin_step:
+    twin = make_twin(options, len(known), missing_values)  # imports scikit-learn, not counted
+    y, arguments = data.target_arguments(options.log_target)
+    if options.is_blend:
+        if data.groups is not None:
+            arguments["groups"] = data.groups
+        start = time.perf_counter()
+        with messages.progress_lines() as begin_step, warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
+            begin_step("fitting the members of the blend")
+            twin.fit(data.X, y, **arguments)
+        return twin, time.perf_counter() - start, None
+    folds = []
+    if options.check and len(known) >= MIN_ROWS_FOR_CHECK:
+        codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
+        folds = row_folds(len(known), N_FOLDS, options.seed, codes)
+    with messages.progress_bar(1 + len(folds)) as begin_step:
         begin_step("fitting")
         start = time.perf_counter()
-        twin.fit(data.X, y, **bounds)
+        twin.fit(data.X, y, **arguments)
         seconds = time.perf_counter() - start
-        scores = chosen.validate_and_calibrate(data, folds, twin, begin_step) if check else None
+        scores = _cross_validate(options, data, folds, twin, begin_step) if folds else None
     return twin, seconds, scores
 
 
-def _fit_blend(chosen: ModelOptions, data: TrainingData) -> tuple[Any, float]:
-    """Return the fitted blend and the seconds of its fit; a line for each member is on stderr."""
-    blend = chosen.make_twin(len(data.X))
-    groups = {} if data.groups is None else {"groups": data.groups}
-    y, bounds = data.target_arguments(chosen.log_target)
-    start = time.perf_counter()
-    with progress_lines() as begin_step, warnings.catch_warnings():
-        warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
-        begin_step("fitting the members of the blend")
-        blend.fit(data.X, y, **groups, **bounds)
-    return blend, time.perf_counter() - start
+def _cross_validate(
+    options: FitOptions,
+    data: TrainingData,
+    folds: list[tuple[np.ndarray, np.ndarray]],
+    fitted: BaseEstimator,
+    begin_step: Callable[[str], None],
+) -> Facts:
+    """Cross-validate the twin, the plain base estimator and the mean of the other rows.
+
+    `folds` are those of the known rows; the twins of all folds are fitted to the rows with a
+    limit, too. The errors of the held-out rows also calibrate the prediction intervals that are
+    stored in `fitted`, the twin of all rows.
+
+    Returns
+    -------
+    dict
+        `folds`, the number of folds, the RMSE over all held-out rows of each model,
+        `rmse_twin`, `rmse_plain` and `rmse_mean`, and `plain`, the plain base estimator.
+    """
+    import numpy as np
+
+    from twinned.diagnostics.baselines import describe, plain_estimator
+    from twinned.diagnostics.errors import predict_mean
+    from twinned.fitted.conformal import calibrate_from_folds
+
+    censored, known = np.flatnonzero(np.isnan(data.y)), np.flatnonzero(~np.isnan(data.y))
+    X, y = data.X.iloc[known], data.y[known]
+    missing_values = bool(data.X.isna().any(axis=None))
+    errors: dict[str, list[np.ndarray]] = {"rmse_twin": [], "rmse_plain": []}
+    twins = []
+    with warnings.catch_warnings():
+        # A category may be absent from the training rows of a fold; the saved model knows it.
+        warnings.simplefilter("ignore", UnknownCategoryWarning)
+        for number, (train, test) in enumerate(folds, start=1):
+            begin_step(f"cross-validation, fold {number} of {len(folds)}")
+            rows = np.concatenate([known[train], _outside_groups(data, censored, known[test])])
+            target, bounds = data.target_arguments(options.log_target, rows)
+            twin = make_twin(options, len(train), missing_values)
+            twin.fit(data.X.iloc[rows], target, **bounds)
+            twins.append(twin.regressor_ if options.log_target else twin)
+            plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
+            errors["rmse_twin"].append(twin.predict(X.iloc[test]) - y[test])
+            errors["rmse_plain"].append(plain.predict(X.iloc[test]) - y[test])
+        whole = fitted.regressor_ if options.log_target else fitted
+        fitted_y = np.log(y) if options.log_target else y
+        calibrate_from_folds(twins, whole, X, fitted_y, folds).store_in()
+    errors["rmse_mean"] = [predict_mean(y) - y]  # the same as in `twinned advise`
+    rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
+    plain = describe(plain_estimator(whole, whole, len(y), options.seed))
+    return {"folds": len(folds), "plain": plain} | {k: float(v) for k, v in rmse.items()}
 
 
-def _print_summary(facts: dict[str, Any]) -> None:
-    def echo(heading: str, text: str) -> None:
-        typer.echo(printable(f"{heading:<12} {text}"))
+def _outside_groups(data: TrainingData, rows: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+    """Return the rows that are in no group of the held-out rows."""
+    import numpy as np
 
+    if data.groups is None:
+        return rows
+    return rows[~np.isin(data.groups[rows], data.groups[held_out])]
+
+
+# --- the results ------------------------------------------------------------------------------
+
+
+def _data_facts(options: FitOptions, data: TrainingData) -> Facts:
+    categories = {name: len(values) for name, values in data.categories.items()}
+    return {
+        "table": str(options.table),
+        "rows": len(data.X),
+        "censored_rows": data.n_censored,
+        "dropped_rows": data.n_dropped,
+        "target": options.target,
+        "log_target": options.log_target,
+        "numbers": [name for name in data.X.columns if name not in categories],
+        "categories": categories,
+        "model": options.model,
+    }
+
+
+def blend_facts(blend: AutoTwinRegressor) -> Facts:
+    """Return the results of a fitted `AutoTwinRegressor` as plain values for JSON."""
+    contribution = blend.contribution_
+    if contribution is not None:
+        weights = map(float, contribution["baseline_weights"])
+        numbers = {name: contribution[name] for name in _CONTRIBUTION if name in contribution}
+        contribution = {
+            **{name: float(x) if math.isfinite(x) else None for name, x in numbers.items()},
+            "baseline_weights": dict(zip(blend.member_names_, weights, strict=True)),
+        }
+    return {
+        "effort": blend.effort,
+        "time_budget": blend.time_budget,
+        "leaderboard": blend.leaderboard_.to_dict("records"),
+        "blend": blend.blend_,
+        "contribution": contribution,
+        "skipped": blend.skipped_,
+    }
+
+
+def rounded(score: float, digits: int = 4) -> str:
+    """Return significant digits, with an exponent only for very small or large numbers.
+
+    >>> rounded(65327.42), rounded(0.0123456), rounded(1.5e-9), rounded(0.0123456, 2)
+    ('65,327', '0.01235', '1.5e-09', '0.012')
+    """
+    if not 1e-5 <= score < 1e9:
+        return f"{score:.{digits}g}"
+    return f"{score:,.{max(0, digits - 1 - math.floor(math.log10(score)))}f}"
+
+
+def error_cell(row: dict[str, float]) -> str:
+    """Return the RMSE of a row of a leaderboard with its standard error."""
+    return f"{rounded(row['rmse'])} ± {rounded(row['rmse_se'], 2)}"
+
+
+def _blend_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield (heading, text) lines: the leaderboard, what twins contribute, skipped members."""
+    from twinned.diagnostics.recommendation import describe_contribution
+
+    logarithm = " of the logarithm" if facts["log_target"] else ""
+    yield "members", f"RMSE{logarithm} on held-out rows of the cross-validation:"
+    table = messages.make_table("member", "RMSE", "weight", "seconds", left=2)
+    for row in facts["leaderboard"]:
+        numbers = f"{row['weight']:.2f}", f"{row['fit_seconds']:.1f}"
+        table.add_row(row["member"], error_cell(row), *numbers)
+    table.add_row("blend", rounded(facts["blend"]["rmse"]), "", f"{facts['seconds']:.1f}")
+    yield from (("", f"  {line}") for line in messages.table_lines(table))
+    yield "twins", describe_contribution(facts["contribution"])
+    yield from (("skipped", f"{name}: {reason}") for name, reason in facts["skipped"].items())
+
+
+def _check_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield (heading, text) lines of the cross-validation of a twin."""
+    yield "check", f"RMSE of held-out rows, {facts['check']['folds']}-fold cross-validation:"
+    table = messages.make_table("", "", left=2)
+    table.show_header = False
+    for name, key in (
+        ("twin", "rmse_twin"),
+        (f"plain {MODELS[facts['model']]}", "rmse_plain"),
+        ("mean of y", "rmse_mean"),
+    ):
+        table.add_row(name, rounded(facts["check"][key]))
+    yield from (("", f"  {line}") for line in messages.table_lines(table))
+    yield "", f"  (plain: {facts['check']['plain']})"
+
+
+def _model_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    seconds = f"{facts['seconds']:.1f} s"
+    if facts["model"] == "auto":
+        members = messages.counted(len(facts["leaderboard"]), "member")
+        yield "model", f"auto ({facts['effort']}), {members} in {seconds}"
+        yield from _blend_lines(facts)
+        return
+    nearest = "nearest " if facts["anchors"] < facts["rows"] - facts["censored_rows"] else ""
+    pairs = f"{messages.counted(facts['pairs'], 'pair')} in {seconds}"
+    anchors = f"{facts['anchors']:,} {nearest}anchors"
+    yield "model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}"
+    if facts["check"]:
+        yield from _check_lines(facts)
+
+
+def _summary_lines(facts: Facts) -> Iterator[str]:
     limits = f", {facts['censored_rows']:,} with a limit" if facts["censored_rows"] else ""
-    echo("table", f"{facts['table']}, {_counted(facts['rows'], 'row')}{limits}")
-    echo("target", facts["target"] + (" (its logarithm is fitted)" if facts["log_target"] else ""))
+    logarithm = " (its logarithm is fitted)" if facts["log_target"] else ""
+    lines = [("table", f"{facts['table']}, {messages.counted(facts['rows'], 'row')}{limits}")]
+    lines.append(("target", facts["target"] + logarithm))
     if facts["numbers"]:
-        echo("numeric", _listed(facts["numbers"]))
+        lines.append(("numeric", _listed(facts["numbers"])))
     if facts["categories"]:
         counts = facts["categories"].items()
         described = [f"{name} ({n} {'category' if n == 1 else 'categories'})" for name, n in counts]
-        echo("categorical", _listed(described))
-    if facts["model"] == "auto":
-        members = _counted(len(facts["leaderboard"]), "member")
-        echo("model", f"auto ({facts['effort']}), {members} in {facts['seconds']:.1f} s")
-        for line in blend_lines(facts):
-            echo(*line)
-    else:
-        nearest = "nearest " if facts["anchors"] < facts["rows"] - facts["censored_rows"] else ""
-        pairs = f"{_counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
-        anchors = f"{facts['anchors']:,} {nearest}anchors"
-        echo("model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}")
-    if facts["check"]:
-        echo("check", f"RMSE of held-out rows, {facts['check']['folds']}-fold cross-validation:")
-        names = ("twin", f"plain {MODELS[facts['model']]}", "mean of y")
-        for name, key in zip(names, ("rmse_twin", "rmse_plain", "rmse_mean"), strict=True):
-            echo("", f"  {name:<{max(map(len, names))}}  {rounded(facts['check'][key])}")
-        echo("", f"  (plain: {facts['check']['plain']})")
+        lines.append(("categorical", _listed(described)))
     size = facts["bytes"]
     shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, size // 1000)} kB"
-    echo("saved", f"{facts['output']} ({shown})")
+    lines += [*_model_lines(facts), ("saved", f"{facts['output']} ({shown})")]
+    yield from (f"{heading:<12} {text}" for heading, text in lines)
     if sys.stdout.isatty():
         has_intervals = facts["check"] or facts["model"] == "auto"
         option = "--interval 0.9" if has_intervals else "--std"
-        typer.echo(f"\nNext: twinned predict {facts['output']} NEW.csv {option}")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        yield f"\nNext: twinned predict {facts['output']} NEW.csv {option}"
 
 
 def _listed(names: list[str]) -> str:

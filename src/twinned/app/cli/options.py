@@ -1,146 +1,35 @@
-"""Arguments and options shared by several commands."""
+"""Arguments and options shared by several commands, and checks of their values.
 
+The options of a command are the fields of a dataclass: `Annotated` types as `typer` takes them, and
+defaults. Their help texts are the parameters in its docstring.
+"""
+
+import inspect
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from copy import copy
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar, get_type_hints
 
 import typer
 
-_column_option = partial(typer.Option, metavar="COLUMN")
+from twinned.app.tables.frames import ColumnKinds
+from twinned.app.tables.table import ReadOptions
+
+T = TypeVar("T")
+_NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
+column_option = partial(typer.Option, metavar="COLUMN")
+_reading_option = partial(typer.Option, rich_help_panel="Reading the table", show_default=False)
 # without a metavar, typer shows a flag as an option that takes a value
 flag_option = partial(typer.Option, metavar="")
+output_option = partial(typer.Option, "--output", "-o")
+table_argument = partial(typer.Argument, metavar="TABLE")
 
-Table = Annotated[
-    Path,
-    typer.Argument(
-        help="A CSV, Excel (.xlsx) or Parquet file; its first row names the columns.",
-        metavar="TABLE",
-    ),
-]
 SavedModel = Annotated[
     Path, typer.Argument(help="A model saved by twinned fit or advise.", metavar="MODEL")
-]
-Target = Annotated[str, typer.Option("--target", "-t", help="The column to predict.")]
-LogTarget = Annotated[
-    bool, flag_option("--log-target", help="Fit the logarithm of the target, as for prices.")
-]
-LowerBound = Annotated[
-    float | None,
-    typer.Option(
-        "--lower-bound",
-        help="The least possible value of the target, for cells such as <5: 0 for a concentration. "
-        "It is 0 by default if all values are positive; -inf is none.",
-        metavar="NUMBER",
-        show_default=False,
-    ),
-]
-Categorical = Annotated[
-    list[str] | None,
-    _column_option(
-        "--categorical",
-        "-c",
-        help="A column of numbers that are categories, such as a postcode. May be repeated.",
-    ),
-]
-Numeric = Annotated[
-    list[str] | None,
-    _column_option(
-        "--numeric",
-        help="A column to use as a numeric feature although it counts the rows, such as the time "
-        "of a regular measurement. May be repeated.",
-    ),
-]
-Date = Annotated[
-    list[str] | None,
-    _column_option(
-        "--date",
-        help="A column of dates: days since 1970, month, weekday and hour become features, as far "
-        "as they vary. May be repeated.",
-    ),
-]
-Drop = Annotated[
-    list[str] | None, _column_option("--drop", "-d", help="A column to exclude. May be repeated.")
-]
-Group = Annotated[
-    str | None,
-    _column_option(
-        "--group",
-        "-g",
-        help="A column of groups of rows, such as the number of a sample: the rows of a group are "
-        "in the same fold of the cross-validation. It is not a feature.",
-    ),
-]
-Label = Annotated[
-    str | None,
-    _column_option(
-        "--label",
-        "-l",
-        help="A column with the names of the rows, such as an address: the report, explain and "
-        "serve show them, so the model stores them. It is not a feature.",
-    ),
-]
-Keep = Annotated[
-    list[str] | None,
-    _column_option(
-        "--keep", help="A column of the table to copy, such as an identifier. May be repeated."
-    ),
-]
-Digits = Annotated[
-    int,
-    typer.Option(
-        "--digits",
-        min=1,
-        max=17,
-        help="Significant digits of numbers in CSV and Excel; 17 are all.",
-        metavar="N",
-    ),
-]
-_reading_option = partial(typer.Option, rich_help_panel="Reading the table", show_default=False)
-Separator = Annotated[
-    str | None,
-    _reading_option(
-        "--separator",
-        help="Field separator of a text file: , ; | tab or space. Detected by default.",
-        metavar="CHAR",
-    ),
-]
-Decimal = Annotated[
-    str | None,
-    _reading_option(
-        "--decimal",
-        help="Decimal sign, a point or a comma, as in 3,14. Detected by default; 1,234 alone is "
-        "ambiguous and needs this option or --thousands.",
-        metavar=".|,",
-    ),
-]
-Thousands = Annotated[
-    str | None,
-    _reading_option(
-        "--thousands",
-        help="Separator of thousands, as in 1.234.567 or 1'234. Detected by default.",
-        metavar="CHAR",
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    _reading_option(
-        "--encoding",
-        help="Encoding of a text file, such as utf-8, latin-1, cp1252 or utf-16. Detected by "
-        "default.",
-        metavar="NAME",
-    ),
-]
-Sheet = Annotated[
-    str | None,
-    _reading_option(
-        "--sheet",
-        help="Name or number of the sheet of an Excel file; the first that is not empty by "
-        "default.",
-        metavar="SHEET",
-    ),
 ]
 KeyFile = Annotated[
     Path | None,
@@ -151,6 +40,148 @@ KeyFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, flag_option("--json", help="Print JSON.")]
+
+
+def make_command(run: Callable[[T], None], options: type[T]) -> Callable[..., None]:
+    """Return a function for `typer` whose parameters are the fields of a dataclass.
+
+    A field without a help text has that of its name in the docstring of the class or a parent.
+    """
+    hints = get_type_hints(options, include_extras=True)
+    helps: dict[str, str] = {}
+    for parent in reversed(options.__mro__):
+        documented = inspect.getdoc(parent) or ""
+        matches = re.findall(r"^(\w+)\n((?:    .+\n?)+)", documented, re.MULTILINE)
+        helps |= {name: " ".join(text.split()) for name, text in matches}
+    parameters = []
+    for field in fields(options):  # type: ignore[arg-type]
+        info = copy(hints[field.name].__metadata__[0])
+        info.help = info.help or helps[field.name]
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        annotation = Annotated[hints[field.name].__origin__, info]  # type: ignore[valid-type]
+        parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        parameters.append(parameter.replace(annotation=annotation))
+
+    def command(**values: object) -> None:
+        run(options(**values))
+
+    command.__doc__ = run.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How the file of a table is read; what is None is detected.
+
+    Parameters
+    ----------
+    separator
+        Field separator of a text file: , ; | tab or space. Detected by default.
+    decimal
+        Decimal sign, a point or a comma, as in 3,14. Detected by default; 1,234 alone is ambiguous
+        and needs this option or --thousands.
+    thousands
+        Separator of thousands, as in 1.234.567 or 1'234. Detected by default.
+    encoding
+        Encoding of a text file, such as utf-8, latin-1, cp1252 or utf-16. Detected by default.
+    sheet
+        Name or number of the sheet of an Excel file; the first that is not empty by default.
+    """
+
+    separator: Annotated[str | None, _reading_option("--separator", metavar="CHAR")] = None
+    decimal: Annotated[str | None, _reading_option("--decimal", metavar=".|,")] = None
+    thousands: Annotated[str | None, _reading_option("--thousands", metavar="CHAR")] = None
+    encoding: Annotated[str | None, _reading_option("--encoding", metavar="NAME")] = None
+    sheet: Annotated[str | None, _reading_option("--sheet", metavar="SHEET")] = None
+
+    @property
+    def reading(self) -> ReadOptions:
+        return ReadOptions(self.separator, self.decimal, self.thousands, self.encoding, self.sheet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(TableOptions):
+    """Options of `twinned fit` and `twinned advise` that determine the training data.
+
+    Parameters
+    ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file; its first row names the columns.
+    target
+        The column to predict.
+    log_target
+        Fit the logarithm of the target, as for prices.
+    lower_bound
+        The least possible value of the target, for cells such as <5: 0 for a concentration. It is
+        0 by default if all values are positive; -inf is none.
+    categorical
+        A column of numbers that are categories, such as a postcode. May be repeated.
+    numeric
+        A column to use as a numeric feature although it counts the rows, such as the time of a
+        regular measurement. May be repeated.
+    date
+        A column of dates: days since 1970, month, weekday and hour become features, as far as they
+        vary. May be repeated.
+    drop
+        A column to exclude. May be repeated.
+    group
+        A column of groups of rows, such as the number of a sample: the rows of a group are in the
+        same fold of the cross-validation. It is not a feature.
+    label
+        A column with the names of the rows, such as an address: the report, explain and serve show
+        them, so the model stores them. It is not a feature.
+    """
+
+    table: Annotated[Path, table_argument()]
+    target: Annotated[str, typer.Option("--target", "-t")]
+    log_target: Annotated[bool, flag_option("--log-target")] = False
+    lower_bound: Annotated[
+        float | None, typer.Option("--lower-bound", metavar="NUMBER", show_default=False)
+    ] = None
+    categorical: Annotated[list[str] | None, column_option("--categorical", "-c")] = None
+    numeric: Annotated[list[str] | None, column_option("--numeric")] = None
+    date: Annotated[list[str] | None, column_option("--date")] = None
+    drop: Annotated[list[str] | None, column_option("--drop", "-d")] = None
+    group: Annotated[str | None, column_option("--group", "-g")] = None
+    label: Annotated[str | None, column_option("--label", "-l")] = None
+
+    @property
+    def kinds(self) -> ColumnKinds:
+        return ColumnKinds(self.categorical or (), self.numeric or (), self.date or ())
+
+    def named_columns(self) -> dict[str, Collection[str]]:
+        """Return the columns that each option names."""
+        single = {"--group": self.group, "--label": self.label}
+        return {
+            **{option: [name] for option, name in single.items() if name is not None},
+            "--drop": self.drop or (),
+            **self.kinds.options(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedModelOptions(TableOptions):
+    """Options of the commands that apply a saved model to the rows of a table.
+
+    Parameters
+    ----------
+    table
+        A CSV, Excel (.xlsx) or Parquet file with the features of the model.
+    output
+        File of the result, .csv or .xlsx; printed without it.
+    digits
+        Significant digits of numbers in CSV and Excel; 17 are all.
+    as_json
+        Print JSON; with -o, without the rows.
+    """
+
+    model: SavedModel
+    table: Annotated[Path, table_argument()]
+    output: Annotated[Path | None, output_option()] = None
+    digits: Annotated[int, typer.Option("--digits", min=1, max=17, metavar="N")] = 6
+    key_file: KeyFile = None
+    as_json: Annotated[bool, flag_option("--json")] = False
 
 
 def read_key(path: Path | None) -> bytes | None:
@@ -177,10 +208,10 @@ def parse_seconds(option: str, text: str) -> float:
     >>> [parse_seconds("--budget", text) for text in ("90", "60s", "2m", "2min")]
     [90.0, 60.0, 120.0, 120.0]
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min)?", text.strip())
-    if not found or float(found[1]) == 0:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min)?", text.strip())
+    if not match or float(match[1]) == 0:
         raise ValueError(f"{option} must be a time such as 60s or 2m, not {text!r}.")
-    return float(found[1]) * (60.0 if found[2] in ("m", "min") else 1.0)
+    return float(match[1]) * (60.0 if match[2] in ("m", "min") else 1.0)
 
 
 def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") -> Path:
@@ -202,3 +233,10 @@ def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") ->
     if not os.access(resolved.parent, os.W_OK):
         raise PermissionError(f"{option} {path}: the folder {path.parent} is not writable.")
     return resolved
+
+
+def check_result_path(path: Path, inputs: Iterable[Path]) -> Path:
+    """Return the resolved path of a table to write; a ValueError for files that are not written."""
+    if path.suffix.lower() in _NOT_WRITTEN:
+        raise ValueError(f"-o {path}: a {path.suffix} file cannot be written; use .csv or .xlsx.")
+    return check_output_path(path, inputs)

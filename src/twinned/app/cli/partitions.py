@@ -1,25 +1,58 @@
-"""Partitions of CSV and Parquet files: row groups, or ranges of bytes that end with a record.
+"""`twinned predict` of many files: partitions, predicted on a Dask cluster.
 
-A plan depends on the files alone, so that a second run of a command finds the same partitions.
+A partition is a range of row groups of a Parquet file, or of bytes of a text file that ends with a
+record. The partitions depend on the files alone, so that a second run of a command has the same. A
+partition is finished if the file of its predictions exists, which appears completely or not at
+all. `_predictions.json` in the folder states the model and the options, which must be the same when
+a command is started again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import gc
+import hashlib
+import json
+import logging
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from twinned.app.cli.prediction import ModelFeatures
-from twinned.app.tables import ReadOptions, Table, is_pattern, join_names, table_from_text
-from twinned.app.tables.arrow import header_table, is_numeric
+from twinned.app.cli.prediction import (
+    Columns,
+    ModelFeatures,
+    ResultColumns,
+    inner_twin,
+    predict_columns,
+    write_columns,
+)
+from twinned.app.tables import reader
+from twinned.app.tables.frames import prediction_frame, source_columns
 from twinned.app.tables.numbers import NumberFormat
+from twinned.app.tables.table import ReadOptions, Table, join_names
 from twinned.exceptions import MissingExtraError
+from twinned.persistence.archive import write_atomically
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from distributed import Client, Future
+    from pyarrow import DataType, RecordBatch
+    from sklearn.base import BaseEstimator
 
 TEXT, PARQUET = "csv", "parquet"
+MANIFEST = "_predictions.json"
 ROWS_PER_PARTITION = 100_000  # of Parquet files, unless a row group has more
 BYTES_PER_PARTITION = 8 * 2**20  # of text, which takes about ten times as much as Python objects
+ROWS_PER_BATCH = 65_536  # of Parquet files, predicted at once
+CONNECT_SECONDS = 10
 _HEAD_BYTES = 2**16  # of each text file, to compare its header
+_PARTITIONS_PER_THREAD = 2  # submitted at once: one is predicted, and one waits
+_AGAIN = "finished partitions remain, start the command again"
 
 
 @dataclass(frozen=True)
@@ -41,7 +74,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Plan:
-    """Partitions of files of one kind, and how text files are read.
+    """Partitions of files of one kind, the columns of the result, and how text files are read.
 
     `formats` are the notations of numbers by column, detected in the first partition. `ignored` are
     the columns of the first file that are not used.
@@ -50,84 +83,94 @@ class Plan:
     kind: str
     files: list[Path]
     partitions: list[Partition]
+    wanted: ResultColumns
     reading: ReadOptions
     ignored: list[str]
     formats: dict[str, NumberFormat] = field(default_factory=dict)
     detected: list[str] = field(default_factory=list)
 
 
+# --- partitions of files ----------------------------------------------------------------------
+
+
 def find_files(pattern: Path) -> list[Path]:
     """The files of a pattern, a folder or a single name, sorted."""
     if pattern.is_dir():
-        found = [each for each in pattern.iterdir() if each.suffix.lower() in (".csv", ".parquet")]
-    elif is_pattern(pattern):
-        found = list(Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor))))
+        paths = [each for each in pattern.iterdir() if each.suffix.lower() in (".csv", ".parquet")]
+    elif reader.is_pattern(pattern):
+        paths = list(Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor))))
     else:
-        found = [pattern]
-    files = sorted(each.resolve() for each in found if each.is_file())
+        paths = [pattern]
+    files = sorted(each.resolve() for each in paths if each.is_file())
     if not files:
         raise FileNotFoundError(f"there is no file {pattern}; give CSV or Parquet files.")
     return files
 
 
 def make_plan(
-    files: list[Path], features: ModelFeatures, keep: Sequence[str], reading: ReadOptions
+    files: list[Path], features: ModelFeatures, wanted: ResultColumns, reading: ReadOptions
 ) -> Plan:
     """Split files into partitions; raise a ValueError for columns that are absent or differ."""
     kinds = {path: _file_kind(path) for path in files}
-    first = files[0]
-    for path, kind in kinds.items():
-        if kind != kinds[first]:
-            raise ValueError(f"{path} is a {kind} file, but {first} is a {kinds[first]} file.")
-    outputs = _output_stems(files)
-    if kinds[first] == PARQUET:
-        return _plan_parquet(files, outputs, features, keep, reading)
-    return _plan_text(files, outputs, features, keep, reading)
+    kind = kinds[files[0]]
+    for path, other in kinds.items():
+        if other != kind:
+            raise ValueError(f"{path} is a {other} file, but {files[0]} is a {kind} file.")
+    plan = Plan(kind, files, [], wanted, reading, [])
+    outputs = dict(zip(files, _output_stems(files), strict=True))
+    return (_plan_parquet if kind == PARQUET else _plan_text)(plan, outputs, features)
 
 
-# --- Parquet ----------------------------------------------------------------------------------
+def _file_kind(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PAR1":
+        return PARQUET
+    if start in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF") or start.startswith(b"\x1f\x8b"):
+        raise ValueError(f"{path} is neither a CSV nor a Parquet file, of which partitions are.")
+    return TEXT
 
 
-def open_parquet(path: Path) -> Any:
-    """Open a Parquet file; only its footer is read."""
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path} is a Parquet file, which needs pyarrow: pip install 'twinned[parquet]'."
-        ) from error
-    try:
-        return parquet.ParquetFile(path)
-    except Exception as error:
-        reason = next(iter(str(error).splitlines()), "")
-        raise ValueError(f"{path} cannot be read as a Parquet file: {reason}.") from None
+def _output_stems(files: list[Path]) -> list[str]:
+    """Names of the outputs without number and suffix: those of the files in their folders."""
+    common = files[0].parent
+    while any(common not in path.parents for path in files):
+        common = common.parent
+    stems = ["_".join(path.relative_to(common).with_suffix("").parts) for path in files]
+    repeated = [stem for stem in dict.fromkeys(stems) if stems.count(stem) > 1]
+    if repeated:
+        raise ValueError(f"several files would have the output {join_names(repeated)}; rename one.")
+    return stems
 
 
-def _plan_parquet(
-    files: list[Path],
-    outputs: list[str],
-    features: ModelFeatures,
-    keep: Sequence[str],
-    reading: ReadOptions,
-) -> Plan:
+def _used_columns(table: Table, features: ModelFeatures, wanted: ResultColumns) -> list[str]:
+    table.require(wanted.keep, "--keep")
+    _, sources = features.select(table)
+    return list(dict.fromkeys([*sources, *wanted.keep]))
+
+
+def _plan_parquet(plan: Plan, outputs: dict[Path, str], features: ModelFeatures) -> Plan:
     partitions: list[Partition] = []
-    types: dict[str, Any] = {}
+    types: dict[str, tuple[DataType, Path]] = {}  # of each column, and the first file of it
     ignored: list[str] = []
-    first = files[0]  # that has rows: without any, the types of columns mean nothing
-    for path, output in zip(files, outputs, strict=True):
-        with open_parquet(path) as file:
+    for path, output in outputs.items():
+        with reader.open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
-            used = _used_columns(header_table(path, schema.names), features, keep)
-            if not ignored:
-                ignored = [name for name in schema.names if name not in used]
-            if not types and metadata.num_rows:
-                types = {name: schema.field(name).type for name in used}
-                first = path
-            for name, expected in types.items() if metadata.num_rows else ():
-                _check_type(path, name, schema.field(name).type, first, expected)
-            sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        used = _used_columns(reader.header_table(path, schema.names), features, plan.wanted)
+        ignored = ignored or [name for name in schema.names if name not in used]
+        for name in used:
+            kind = schema.field(name).type
+            if not metadata.num_rows or str(kind) == "null":  # no values
+                continue
+            expected, first = types.setdefault(name, (kind, path))
+            if reader.is_numeric(kind) != reader.is_numeric(expected):
+                raise ValueError(
+                    f"{path}, column {name!r} is of type {kind}, but of type {expected} in "
+                    f"{first}; write all files with the same types."
+                )
+        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         partitions += _group_rows(path, output, sizes)
-    return Plan(PARQUET, files, partitions, reading, ignored)
+    return replace(plan, partitions=partitions, ignored=ignored)
 
 
 def _group_rows(path: Path, output: str, sizes: list[int]) -> Iterator[Partition]:
@@ -144,52 +187,32 @@ def _group_rows(path: Path, output: str, sizes: list[int]) -> Iterator[Partition
         yield Partition(path, f"{output}-{number:05}.parquet", first_row, tuple(groups))
 
 
-def _check_type(path: Path, name: str, found: Any, first: Path, expected: Any) -> None:
-    absent = str(found) == "null" or str(expected) == "null"  # all values are missing
-    if not absent and is_numeric(found) != is_numeric(expected):
-        raise ValueError(
-            f"{path}, column {name!r} is of type {found}, but of type {expected} in {first}; write "
-            "all files with the same types."
-        )
-
-
-# --- text -------------------------------------------------------------------------------------
-
-
-def _plan_text(
-    files: list[Path],
-    outputs: list[str],
-    features: ModelFeatures,
-    keep: Sequence[str],
-    reading: ReadOptions,
-) -> Plan:
+def _plan_text(plan: Plan, outputs: dict[Path, str], features: ModelFeatures) -> Plan:
     partitions: list[Partition] = []
     first: Table | None = None
-    for path, output in zip(files, outputs, strict=True):
-        own = list(_split_text(path, output))
-        partitions += own
-        data = read_bytes(own[0])
-        if not has_rows(data):
+    for path, output in outputs.items():
+        parts = list(split_text(path, output))
+        partitions += parts
+        data = read_bytes(parts[0])
+        if not _has_rows(data):
             continue
         if first is None:
-            first = table_from_text(path, data, reading)
-            reading = first.reading
-            _used_columns(first, features, keep)
+            first = reader.table_from_text(path, data, plan.reading)
+            used = _used_columns(first, features, plan.wanted)
         else:
             head = data[:_HEAD_BYTES]
             head = head[: _last_record_end(head)] if len(head) < len(data) else head
-            _used_columns(table_from_text(path, head or data, reading), features, keep)
+            table = reader.table_from_text(path, head or data, first.reading)
+            _used_columns(table, features, plan.wanted)
     if first is None:
-        raise ValueError(f"{files[0]} has no rows, and neither has another file.")
-    used = _used_columns(first, features, keep)
-    return Plan(
-        TEXT,
-        files,
-        partitions,
-        reading,
-        [name for name in first.names if name not in used],
-        dict(zip(first.names, first.formats, strict=True)),
-        first.detected,
+        raise ValueError(f"{plan.files[0]} has no rows, and neither has another file.")
+    return replace(
+        plan,
+        partitions=partitions,
+        reading=first.reading,
+        ignored=[name for name in first.names if name not in used],
+        formats=dict(zip(first.names, first.formats, strict=True)),
+        detected=first.detected,
     )
 
 
@@ -200,13 +223,12 @@ def read_bytes(partition: Partition) -> bytes:
         return partition.header + file.read(partition.stop - partition.start)
 
 
-def has_rows(data: bytes) -> bool:
+def _has_rows(data: bytes) -> bool:
     """Whether text has more than a header."""
-    _, _, rows = data.partition(b"\n")
-    return bool(rows.strip())
+    return bool(data.partition(b"\n")[2].strip())
 
 
-def _split_text(path: Path, output: str) -> Iterator[Partition]:
+def split_text(path: Path, output: str) -> Iterator[Partition]:
     """Yield ranges of bytes that end with a line break outside of quotes."""
     header, start, n_lines, number = b"", 0, 0, 0
     with path.open("rb") as file:
@@ -246,32 +268,303 @@ def _header_bytes(block: bytes) -> bytes:
     return block[:end]
 
 
-# --- both -------------------------------------------------------------------------------------
+# --- the folder of results --------------------------------------------------------------------
 
 
-def _used_columns(table: Table, features: ModelFeatures, keep: Sequence[str]) -> list[str]:
-    table.require(keep, "--keep")
-    _, sources = features.select(table)
-    return list(dict.fromkeys([*sources, *keep]))
+def prepare_output(folder: Path, model: Path, plan: Plan) -> list[Partition]:
+    """Create or check the folder of the results; return the partitions that are not finished."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"-o {folder} is a file; give a folder for the predictions of partitions.")
+    if any(folder.resolve() == path.parent for path in plan.files):
+        raise ValueError(f"-o {folder} holds the input; give another folder.")
+    folder.mkdir(exist_ok=True)
+    states = {str(path): path.stat() for path in plan.files}
+    manifest = {
+        "model": hashlib.sha256(model.read_bytes()).hexdigest(),
+        "columns": json.loads(json.dumps(asdict(plan.wanted))),  # lists, as in the file
+        "files": {path: [state.st_size, state.st_mtime_ns] for path, state in states.items()},
+    }
+    path = folder / MANIFEST
+    if path.exists():
+        _check_manifest(path, json.loads(path.read_text()), manifest)
+        for unfinished in folder.glob(".*.part"):  # of a command that was killed
+            unfinished.unlink(missing_ok=True)
+    elif any(folder.iterdir()):
+        raise ValueError(f"-o {folder} is not empty and holds no predictions; give a new folder.")
+    write_atomically(path, json.dumps(manifest, indent=1).encode())
+    return [each for each in plan.partitions if not (folder / each.output).exists()]
 
 
-def _file_kind(path: Path) -> str:
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start == b"PAR1":
-        return PARQUET
-    if start in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"%PDF") or start.startswith(b"\x1f\x8b"):
-        raise ValueError(f"{path} is neither a CSV nor a Parquet file, of which partitions are.")
-    return TEXT
+def _check_manifest(path: Path, before: dict, now: dict) -> None:
+    """Raise a ValueError where finished predictions are those of something else."""
+    for key, meaning in (("model", "another model"), ("columns", "other options")):
+        if before.get(key) != now[key]:
+            raise ValueError(
+                f"-o {path.parent} holds predictions with {meaning}; give a new folder."
+            )
+    for name, state in before["files"].items():
+        if now["files"].setdefault(name, state) != state:
+            raise ValueError(
+                f"{name} has changed since its predictions; give a new folder with -o."
+            )
 
 
-def _output_stems(files: list[Path]) -> list[str]:
-    """Names of the outputs without number and suffix: those of the files in their folders."""
-    common = files[0].parent
-    while any(common not in path.parents for path in files):
-        common = common.parent
-    stems = ["_".join(path.relative_to(common).with_suffix("").parts) for path in files]
-    repeated = [stem for stem in dict.fromkeys(stems) if stems.count(stem) > 1]
-    if repeated:
-        raise ValueError(f"several files would have the output {join_names(repeated)}; rename one.")
-    return stems
+# --- tasks of workers -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the tasks of all partitions have in common; the plan is without its partitions."""
+
+    features: ModelFeatures
+    output: Path
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A written partition: its rows, those outside of the known rows, and (kind, text) messages."""
+
+    n_rows: int
+    n_outside: int
+    messages: list[tuple[str, str]]
+
+
+def predict_partition(model: BaseEstimator, job: Job, partition: Partition) -> Finished:
+    """Predict a partition and write the result, completely or not at all."""
+    target = job.output / partition.output
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        predict = _predict_parquet if job.plan.kind == PARQUET else _predict_text
+        columns, notes, write = predict(model, job, partition)
+    try:
+        write(target)
+    except OSError as error:  # which may name the temporary file, or none
+        raise OSError(error.errno, error.strerror, str(target)) from None
+    n_rows = len(next(iter(columns.values())))
+    n_outside = 0
+    if job.plan.wanted.applicability:
+        n_outside = int((columns["applicability"] == "outside").sum())
+    shown = [each for each in caught if issubclass(each.category, UserWarning)]
+    messages = [("note", note) for note in notes]
+    messages += [("warning", str(each.message)) for each in shown]
+    return Finished(n_rows, n_outside, messages)
+
+
+Predicted = tuple[Columns, list[str], Callable[[Path], None]]  # columns, notes, and their writer
+
+
+def _predict_text(model: BaseEstimator, job: Job, partition: Partition) -> Predicted:
+    data, wanted = read_bytes(partition), job.plan.wanted
+    notes: list[str] = []
+    if _has_rows(data):
+        table = reader.table_from_text(partition.path, data, job.plan.reading)
+        formats = zip(table.names, table.formats, strict=True)
+        table = replace(
+            table,
+            formats=[job.plan.formats.get(name, detected) for name, detected in formats],
+            lines=[line + partition.first_row for line in table.lines],
+        )
+        X, notes = job.features.read(table)
+        columns = predict_columns(model, X, wanted, job.features.path)
+        copied = {name: table.column(name) for name in wanted.keep}
+    else:
+        columns, copied = _no_rows(model, wanted), {name: [] for name in wanted.keep}
+    return columns, notes, lambda path: write_columns(path, copied, columns, wanted.digits)
+
+
+def _predict_parquet(model: BaseEstimator, job: Job, partition: Partition) -> Predicted:
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parts, keep = [_no_rows(model, job.plan.wanted)], list(job.plan.wanted.keep)
+    notes: list[str] = []
+    row = partition.first_row
+    with reader.open_parquet(partition.path) as file:
+        schema = file.schema_arrow
+        table = reader.header_table(partition.path, schema.names)
+        copied = [pa.Table.from_batches([], schema).select(keep)]
+        used, groups = (
+            _used_columns(table, job.features, job.plan.wanted),
+            list(partition.row_groups),
+        )
+        for batch in file.iter_batches(ROWS_PER_BATCH, row_groups=groups, columns=used):
+            X, batch_notes = _batch_features(batch, partition.path, row, job)
+            parts.append(predict_columns(model, X, job.plan.wanted, job.features.path))
+            copied.append(pa.Table.from_batches([batch]).select(keep))
+            notes += batch_notes
+            row += batch.num_rows
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    copies = pa.concat_tables(copied)
+    result = {name: copies.column(name) for name in keep}
+    for name, values in columns.items():
+        result[name] = pa.array(values, pa.string() if values.dtype.kind == "O" else None)
+
+    def write(path: Path) -> None:
+        stream = pa.BufferOutputStream()
+        parquet.write_table(pa.table(result), stream)
+        write_atomically(path, stream.getvalue().to_pybytes())
+
+    return columns, notes, write
+
+
+def _batch_features(
+    batch: RecordBatch, path: Path, first_row: int, job: Job
+) -> tuple[pd.DataFrame | np.ndarray, list[str]]:
+    """The features of a batch of rows of a Parquet file, and notes.
+
+    Numbers are converted as they are; other columns are text cells, as in `twinned predict` of a
+    single file.
+    """
+    import numpy as np
+    import pandas as pd
+
+    present = list(batch.schema.names)
+    header = reader.header_table(path, present, first_row, batch.num_rows)
+    names, _ = job.features.select(header)
+    categories = dict(zip(names, job.features.categories, strict=True))
+    values: dict[str, pd.Series | np.ndarray] = {
+        name: reader.numeric_values(batch.column(name))
+        for name in names
+        if categories[name] is None
+        and name in present
+        and reader.is_numeric(batch.column(name).type)
+    }
+    for name, column in values.items():
+        if np.isinf(column).any():
+            row = int(np.isinf(column).argmax())
+            raise ValueError(f"{header.location(row, name)}: {column[row]} is not finite.")
+    notes: list[str] = []
+    others = [name for name in names if name not in values]
+    if others:
+        cells = batch.select(source_columns(header, others))
+        text = reader.batch_table(path, cells, first_row, job.plan.reading)
+        frame, notes = prediction_frame(text, others, [categories[name] for name in others])
+        values |= {name: frame[name] for name in others}
+    X = pd.DataFrame({name: values[name] for name in names})
+    return job.features.as_input(header, X), notes
+
+
+def _no_rows(model: BaseEstimator, wanted: ResultColumns) -> Columns:
+    """The columns of `predict_columns`, of no rows."""
+    import numpy as np
+
+    known_y = inner_twin(model).anchors_y_
+    suffixes = [""] if known_y.ndim == 1 else [f"_{output}" for output in range(known_y.shape[1])]
+    parts = ["prediction", "std"] if wanted.std else ["prediction"]
+    names = [f"{part}{suffix}" for part in parts for suffix in suffixes]
+    names += ["low", "high"] if wanted.interval is not None else []
+    columns: Columns = {name: np.empty(0) for name in names}
+    if wanted.applicability:
+        columns["applicability"] = np.empty(0, dtype=object)
+    return columns
+
+
+# --- the cluster ------------------------------------------------------------------------------
+
+
+@contextmanager
+def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Client]:
+    """A client of the scheduler at this address, or of a new cluster of processes."""
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise MissingExtraError(
+            "partitions are predicted with Dask: pip install 'twinned[dask]'."
+        ) from error
+    with _without_logs():
+        if scheduler is None:
+            with (
+                LocalCluster(
+                    n_workers=n_workers,
+                    threads_per_worker=1,
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                ) as cluster,
+                Client(cluster) as client,
+            ):
+                yield client
+            return
+        with _open_client(scheduler) as client:
+            try:
+                client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+            except TimeoutError:
+                raise ValueError(f"--scheduler {scheduler} has no workers; start some.") from None
+            yield client
+
+
+def _open_client(scheduler: str) -> Client:
+    """A client of the scheduler at this address; a ValueError where it cannot be reached."""
+    from distributed import Client
+
+    try:
+        return Client(scheduler, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+    # A client of an unknown kind of address is not closed before it is deleted. Later, that could
+    # happen while Dask starts another one and holds a lock that closing waits for.
+    gc.collect()
+    raise ValueError(f"--scheduler {scheduler} cannot be reached: {reason}.")
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Context without logs, of which Dask writes many: errors are reported in one line."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(disabled)
+
+
+def predict_partitions(
+    client: Client,
+    model: BaseEstimator,
+    job: Job,
+    partitions: Sequence[Partition],
+    report: Callable[[Partition, Finished], None],
+) -> None:
+    """Predict partitions; few of them are submitted at a time, and the model once.
+
+    The model is the result of a task, not scattered data, so that it is computed again where the
+    workers that held it die.
+    """
+    import cloudpickle
+    from distributed import as_completed
+
+    sent = client.submit(pickle.loads, cloudpickle.dumps(model), pure=False)
+    n_threads = sum(client.nthreads().values())
+    waiting = iter(partitions)
+    submitted: dict[object, Partition] = {}
+    running = as_completed()
+
+    def submit(count: int) -> None:
+        for partition in islice(waiting, count):
+            future = client.submit(predict_partition, sent, job, partition, pure=False)
+            submitted[future.key] = partition
+            running.add(future)
+
+    submit(_PARTITIONS_PER_THREAD * n_threads)
+    for future in running:
+        partition = submitted.pop(future.key)
+        report(partition, _result(future, partition))
+        submit(1)
+
+
+def _result(future: Future, partition: Partition) -> Finished:
+    """The result of a task; a worker or scheduler that dies is a ValueError of one line."""
+    from concurrent.futures import CancelledError
+
+    from distributed.scheduler import KilledWorker
+
+    try:
+        return future.result()
+    except (KilledWorker, MemoryError):
+        raise ValueError(
+            f"{partition.path}: workers died while they predicted {partition.output}, "
+            f"probably for lack of memory; {_AGAIN} with more memory for each worker."
+        ) from None
+    except CancelledError:
+        raise ValueError(f"the scheduler cannot be reached any more; {_AGAIN}.") from None

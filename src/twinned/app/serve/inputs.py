@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from twinned.app.serve.errors import BadRequest, short_repr
-from twinned.app.tables import PARTS, find_no_date, is_missing, parse_dates
+from twinned.app.tables import BOOLEANS, PARTS, find_no_date, is_missing, parse_dates
 
 _MAX_ABSOLUTE_VALUE = 1e300
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 class InputFeature(NamedTuple):
@@ -51,8 +50,8 @@ class InputFeature(NamedTuple):
             raise BadRequest(
                 f"{row}: {self.name!r} must be one of {allowed}, not {short_repr(value)}."
             )
-        if isinstance(value, bool | str) and (text := str(value).strip().lower()) in _BOOLEANS:
-            return _BOOLEANS[text]
+        if isinstance(value, bool | str) and (text := str(value).strip().lower()) in BOOLEANS:
+            return BOOLEANS[text]
         number = to_number(value)
         if not abs(number) <= _MAX_ABSOLUTE_VALUE:  # true of NaN as well
             shown = short_repr(value)

@@ -7,20 +7,23 @@ they hold: `lead (limit)`, `day (month)`. Their names are all that a model store
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twinned.app.tables.columns import (
+    PARTS,
+    are_dates,
     category_column,
+    column_contents,
     date_columns,
     is_categorical,
     known_category_column,
     numeric_column,
 )
-from twinned.app.tables.dates import PARTS
-from twinned.app.tables.roles import recognize_role
-from twinned.app.tables.table import Table, join_names
+from twinned.app.tables.numbers import common_unit
+from twinned.app.tables.table import Table, distinct_values, join_names, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,12 +107,12 @@ def prediction_frame(
 
     features: dict[str, Any] = {}
     limited = []
-    for name, known in zip(names, categories, strict=True):
+    for name, known_categories in zip(names, categories, strict=True):
         source, part = _source(table.names, name)
         if part is not None and part != LIMIT:
             features[name] = date_columns(table, source, [part])[part]
-        elif known is not None:
-            features[name] = known_category_column(table, name, known)
+        elif known_categories is not None:
+            features[name] = known_category_column(table, name, known_categories)
         else:
             hint = "; correct it, or empty it if the value is missing"
             values, sides = numeric_column(table, source, hint)
@@ -129,8 +132,8 @@ def source_columns(table: Table, names: Sequence[str]) -> list[str]:
     A date that the table lacks is named, not its parts.
     """
     sources = [derived_from(name)[0] for name in names if derived_from(name)[1] in PARTS]
-    known = {*table.names, *(date for date in sources if sources.count(date) > 1)}
-    return list(dict.fromkeys(_source(known, name)[0] for name in names))
+    columns = {*table.names, *(date for date in sources if sources.count(date) > 1)}
+    return list(dict.fromkeys(_source(columns, name)[0] for name in names))
 
 
 def copied_columns(
@@ -141,7 +144,7 @@ def copied_columns(
     `names` and `categories` are those of the features, as of `prediction_frame`.
     """
     features = zip(names, categories, strict=True)
-    numeric = source_columns(table, [name for name, known in features if known is None])
+    numeric = source_columns(table, [name for name, each in features if each is None])
     return {
         name: table.plain_column(name) if name in numeric else table.column(name)
         for name in table.names
@@ -164,8 +167,8 @@ def derived_from(name: str) -> tuple[str, str | None]:
     >>> derived_from("sold (month)"), derived_from("price (EUR)")
     (('sold', 'month'), ('price (EUR)', None))
     """
-    found = _DERIVED.fullmatch(name)
-    return (found[1], found[2]) if found else (name, None)
+    match = _DERIVED.fullmatch(name)
+    return (match[1], match[2]) if match else (name, None)
 
 
 def _source(columns: Collection[str], name: str) -> tuple[str, str | None]:
@@ -186,5 +189,73 @@ def _limit_note(table: Table, names: Sequence[str], remark: str) -> list[str]:
 def _varies(values: np.ndarray) -> bool:
     import numpy as np
 
-    known = values[~np.isnan(values)]
-    return bool(len(known)) and bool((known != known[0]).any())
+    present = values[~np.isnan(values)]
+    return bool(len(present)) and bool((present != present[0]).any())
+
+
+# --- columns that are no features: row counters, identifiers and dates ------------------------
+
+# In smaller tables, different texts and consecutive numbers are taken for features.
+MIN_DISTINCT = 20
+# Names of the index that pandas writes, the second kind to Parquet files.
+_INDEX_NAMES = ("", "Unnamed: 0", "index")
+_STORED_INDEX = re.compile(r"__index_level_\d+__")
+_IDENTIFIER_NAME = re.compile(r"(?:.*[\W_])?(?:id|nr|no|key|uuid|index|#)\.?|.*[a-z]I[dD]", re.I)
+
+
+def recognize_role(table: Table, name: str) -> str | None:
+    """Return why a column is not used as a feature and what to do, None for a feature."""
+    column = table.column(name)
+    distinct = distinct_values(column)
+    option = shlex.quote(name)
+    if not distinct or table.number_format(name).ambiguous:
+        return None
+    if are_dates(distinct):
+        return (
+            f"column {name!r} holds dates, such as {quoted(distinct[0])}, and is not used; "
+            f"--date {option} uses its parts (days, month, weekday, hour) as features, "
+            f"--group {option} groups the rows by it."
+        )
+    contents = column_contents(table, name)
+    if not contents.texts and not contents.limits:
+        return _number_role(table, name, len(distinct))
+    if contents.is_numeric or contents.is_mostly_numeric or common_unit(contents.texts):
+        return None
+    if len(distinct) > MIN_DISTINCT and 2 * len(distinct) > len(column):
+        return (
+            f"column {name!r} holds {len(distinct)} different texts in {len(column)} rows, such as "
+            f"{quoted(distinct[0])}, and is not used; --label {option} names the rows by it, "
+            f"--group {option} groups them, --categorical {option} makes it a feature."
+        )
+    return None
+
+
+def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
+    """Return why a numeric column is not used as a feature, None for a feature."""
+    is_stored_index = _STORED_INDEX.fullmatch(name) is not None
+    is_index = is_stored_index or name in _INDEX_NAMES
+    if n_distinct <= MIN_DISTINCT and not is_index:
+        return None
+    numbers = [number for number in table.numbers(name) if number is not None]
+    if len(numbers) < len(table) or not all(number.is_integer() for number in numbers):
+        return None
+    first_rows = range(len(table)) if n_distinct == len(table) else table.first_of_equal_rows
+    if n_distinct < len(first_rows):
+        return None
+    whole = [int(numbers[row]) for row in first_rows]
+    if whole == list(range(whole[0], whole[0] + len(whole))):
+        shown = f"column {name!r}" if name else f"column {table.names.index('') + 1} (no name)"
+        reason = f"{shown} counts the rows"
+    elif is_stored_index:
+        reason = f"column {name!r} is the index of a DataFrame"
+    elif _IDENTIFIER_NAME.fullmatch(name):
+        reason = f"column {name!r} is an identifier, with a different whole number in each row,"
+    else:
+        return None
+    if not name:
+        return f"{reason} and is not used."
+    option = shlex.quote(name)
+    return (
+        f"{reason} and is not used; --label {option} names the rows by it, --numeric {option} "
+        "makes it a feature."
+    )

@@ -100,10 +100,10 @@ def split_limit(cell: str) -> tuple[float, str]:
     >>> split_limit("<= 5"), split_limit(">100"), split_limit("7")
     ((-1.0, '5'), (1.0, '100'), (0.0, '7'))
     """
-    found = _LIMIT.fullmatch(cell)
-    if not found:
+    match = _LIMIT.fullmatch(cell)
+    if not match:
         return 0.0, cell
-    return (-1.0 if found[1] in "<≤" else 1.0), found[2]
+    return (-1.0 if match[1] in "<≤" else 1.0), match[2]
 
 
 def common_unit(cells: Sequence[str]) -> str:
@@ -112,9 +112,9 @@ def common_unit(cells: Sequence[str]) -> str:
     >>> common_unit(["12.5 mg", "3mg"]), common_unit(["12 mg", "3 g"])
     ('mg', '')
     """
-    found = [_UNIT.fullmatch(cell) for cell in cells]
-    units = {match[1] if match else "" for match in found}
-    return units.pop() if len(found) > 1 and len(units) == 1 else ""
+    matches = [_UNIT.fullmatch(cell) for cell in cells]
+    units = {match[1] if match else "" for match in matches}
+    return units.pop() if len(matches) > 1 and len(units) == 1 else ""
 
 
 # --- detection --------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ def _classify(cell: str) -> tuple[str, str] | None:
     for notation, pattern in _NUMBER.items():
         if pattern.fullmatch(cell):
             return notation, ""
-    found = _GROUPS.fullmatch(cell)
-    if not found or len({_ALIKE.get(sign, sign) for sign in re.findall(r"\D", found[1])}) > 1:
+    match = _GROUPS.fullmatch(cell)
+    if not match or len({_ALIKE.get(sign, sign) for sign in re.findall(r"\D", match[1])}) > 1:
         return None
-    separator, rest = _ALIKE.get(found[2], found[2]), found[3] or ""
+    separator, rest = _ALIKE.get(match[2], match[2]), match[3] or ""
     if rest.startswith(separator):
         return None
     decimal = rest[:1] or {".": ",", ",": "."}.get(separator, "")
@@ -167,11 +167,11 @@ def _collect(cells: Sequence[str]) -> _Notations | None:
     numbers = [split_limit(cell)[1] for cell in cells]
     sign = next((s for s in _SIGNS if numbers and all(s in cell for cell in numbers)), "")
     stripped = [cell.replace(sign, "").strip() if sign else cell for cell in numbers]
-    found = [kind for cell in stripped if (kind := _classify(cell)) is not None]
-    if not found or 2 * len(found) < len(cells):
+    kinds = [kind for cell in stripped if (kind := _classify(cell)) is not None]
+    if not kinds or 2 * len(kinds) < len(cells):
         return None
-    thousands = frozenset(separator for _, separator in found if separator)
-    return _Notations(frozenset(notation for notation, _ in found), thousands, sign)
+    thousands = frozenset(separator for _, separator in kinds if separator)
+    return _Notations(frozenset(notation for notation, _ in kinds), thousands, sign)
 
 
 def _decimal_kind(cells: Sequence[str], sign: str) -> str:
@@ -208,38 +208,34 @@ def detect_formats(
     collected = [None if j in typed else _collect(cells) for j, cells in enumerate(columns)]
     if decimal is not None or thousands is not None:
         decimal = decimal or ("," if thousands == "." else ".")
-        given = NumberFormat(decimal, thousands or "")
+        signs = ["" if notations is None else notations.sign for notations in collected]
         return [
-            PLAIN if j in typed else NumberFormat(given.decimal, given.thousands, _sign(found))
-            for j, found in enumerate(collected)
+            PLAIN if j in typed else NumberFormat(decimal, thousands or "", sign)
+            for j, sign in enumerate(signs)
         ]
     shown: set[str] = set()
-    for found in collected:
-        if found is not None and len(found.decimals) == 1:
-            shown |= found.decimals
-    return [_choose(found, shown, point_expected) for found in collected]
+    for notations in collected:
+        if notations is not None and len(notations.decimals) == 1:
+            shown |= notations.decimals
+    return [_choose(notations, shown, point_expected) for notations in collected]
 
 
-def _sign(found: _Notations | None) -> str:
-    return "" if found is None else found.sign
-
-
-def _choose(found: _Notations | None, shown: set[str], point_expected: bool) -> NumberFormat:
+def _choose(notations: _Notations | None, shown: set[str], point_expected: bool) -> NumberFormat:
     """Return the notation of a column, by its cells and the decimal signs `shown` in the table."""
-    if found is None or len(found.decimals) > 1 or len(found.thousands) > 1:
-        return PLAIN if found is None else NumberFormat(sign=found.sign)
-    either = {sign for sign in ".," if f"either {sign}" in found.kinds}
-    thousands = next(iter(found.thousands), "")
-    decimals = found.decimals
+    if notations is None or len(notations.decimals) > 1 or len(notations.thousands) > 1:
+        return PLAIN if notations is None else NumberFormat(sign=notations.sign)
+    either = {sign for sign in ".," if f"either {sign}" in notations.kinds}
+    thousands = next(iter(notations.thousands), "")
+    decimals = notations.decimals
     if not decimals and either and len(shown) == 1:
         decimals = shown
     if not decimals and either == {"."} and point_expected:
         decimals = {"."}
     if not decimals and either:
-        return NumberFormat(sign=found.sign, ambiguous=min(either))
+        return NumberFormat(sign=notations.sign, ambiguous=min(either))
     decimal = next(iter(decimals), ".")
     grouping = either - {decimal}
-    return NumberFormat(decimal, thousands or "".join(grouping), found.sign)
+    return NumberFormat(decimal, thousands or "".join(grouping), notations.sign)
 
 
 def describe_formats(names: Iterable[str], formats: Iterable[NumberFormat]) -> list[str]:

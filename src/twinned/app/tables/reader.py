@@ -1,18 +1,47 @@
-"""Reading of a table from a CSV, Excel or Parquet file."""
+"""Tables of text cells from CSV, Excel and Parquet files, whose kind is detected by content.
+
+The readers of pandas are not used because they do not report the line of a value.
+"""
 
 from __future__ import annotations
 
 import codecs
+import csv
+import datetime
+import io
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from twinned.app.tables.binary_files import Cells, read_excel, read_parquet
 from twinned.app.tables.numbers import describe_formats
-from twinned.app.tables.table import ReadOptions, Table, detect_column_formats
-from twinned.app.tables.text_files import check_names, decode, split_records
+from twinned.app.tables.table import (
+    ReadOptions,
+    Table,
+    detect_column_formats,
+    join_names,
+    quoted,
+)
+from twinned.exceptions import MissingExtraError
 
+if TYPE_CHECKING:
+    import numpy as np
+    from openpyxl.worksheet.worksheet import Worksheet
+    from pyarrow import Array, DataType, RecordBatch
+    from pyarrow.parquet import ParquetFile
+
+Record = tuple[int, list[str]]  # line of the file, and fields
+SheetRow = tuple[int, list[object]]  # row of the sheet, and values
+
+_SEPARATORS = (",", ";", "\t", "|")
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
+_NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}
+_ENCODINGS = ["utf_16", "utf_32", "utf_16_le", "utf_16_be", "cp1252"]
+_SAMPLE = 50  # records by which the separator is detected
 _WILDCARDS = "*?["
 # First bytes of files that are no table, in lower case.
 _OTHERS = {
@@ -109,14 +138,18 @@ def _check_options(options: ReadOptions) -> None:
 
 def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
     """Raise a ValueError for options that do not apply to a kind of file."""
+    given = asdict(options)
     for name in names:
-        if getattr(options, name) is not None:
+        if given[name] is not None:
             raise ValueError(f"--{name} does not apply to {path}, which is {kind}.")
+
+
+# --- text -------------------------------------------------------------------------------------
 
 
 def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
     """Split the bytes of a text file into named columns of text."""
-    text, encoding = decode(path, data, options.encoding)
+    text, encoding = decode_text(path, data, options.encoding)
     records, separator = split_records(path, text, options.separator)
     header = next(records, None)
     if header is None:
@@ -131,13 +164,284 @@ def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
         lines.append(line)
         rows.append(record)
     detected = []
-    if options.encoding is None and encoding not in ("utf-8", "utf-8-sig"):
+    if options.encoding is None and encoding != "utf-8":
         detected.append(f"encoding {encoding}")
     if options.separator is None and separator != ",":
         detected.append(f"separator {_SEPARATOR_NAMES.get(separator, separator)}")
     reading = ReadOptions(separator, options.decimal, options.thousands, encoding)
     cells = Cells(names, rows, lines, frozenset(), detected)
     return _make_table(path, cells, reading, "line", point_expected=separator != ";")
+
+
+def decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
+    """Return the text of a file and its encoding, detected where it is None."""
+    detected = encoding or _detect_encoding(data)
+    if detected is None:
+        raise ValueError(
+            f"{path} is no text, Excel or Parquet file; save the table as CSV in UTF-8."
+        )
+    try:
+        return data.decode(detected).removeprefix("\ufeff"), detected
+    except LookupError:
+        raise ValueError(
+            f"--encoding {encoding} is unknown; use utf-8, latin-1, cp1252 or utf-16."
+        ) from None
+    except UnicodeError as error:
+        raise ValueError(f"{path} is not {encoding} text ({error}); correct --encoding.") from None
+
+
+def _detect_encoding(data: bytes) -> str | None:
+    """Return the name of an encoding, None for data that are no text."""
+    if b"\0" not in data:
+        with suppress(UnicodeError):
+            data.decode()
+            return "utf-8"
+    from charset_normalizer import from_bytes  # after UTF-8, which most files are in
+
+    match = from_bytes(data, cp_isolation=_ENCODINGS, threshold=1.0).best()
+    if match is None or "Basic Latin" not in match.alphabets or "\0" in str(match):
+        return None if b"\0" in data else "latin-1"  # which has a character for each byte
+    return match.encoding.replace("_", "-")
+
+
+def parse_separator(separator: str) -> str:
+    separator = _NAMED_SEPARATORS.get(separator, separator)
+    if len(separator) != 1 or separator in '"\r\n':
+        raise ValueError(
+            "--separator must be one character such as ',' or ';', or tab or space, not "
+            f"{separator!r}."
+        )
+    return separator
+
+
+def split_records(path: Path, text: str, separator: str | None) -> tuple[Iterator[Record], str]:
+    """Return the first line and the fields of each record that is not blank, and the separator."""
+    skipped = 0
+    declared = re.match(r"sep=(.)\r?\n", text)  # the first line of some exports of Excel
+    if declared:
+        text, skipped = text[declared.end() :], 1
+        separator = declared[1] if separator is None else separator
+    separator = _detect_separator(text) if separator is None else parse_separator(separator)
+    return _records(path, text, separator, skipped), separator
+
+
+def _records(path: Path, text: str, separator: str, skipped: int = 0) -> Iterator[Record]:
+    if separator == " ":
+        lines = enumerate(text.splitlines(), start=1 + skipped)
+        yield from ((number, line.split()) for number, line in lines if line.strip())
+        return
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    while True:
+        line = reader.line_num + 1 + skipped  # a quoted field may span several lines
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {line} cannot be read as CSV: {error}.") from None
+        if any(cell.strip() for cell in record) or len(record) > 1:
+            yield line, [cell.strip() for cell in record]
+
+
+def _detect_separator(text: str) -> str:
+    """Return the separator that splits the first records into the same number of fields."""
+    best, most = ",", (False, 1)
+    for separator in (*_SEPARATORS, " "):
+        counts = _field_counts(text, separator)
+        consistent = len(set(counts)) == 1
+        # blanks separate fields only where nothing else does, and in all lines alike
+        if separator == " " and (most[1] > 1 or not consistent or len(counts) < 2):
+            continue
+        if counts and counts[0] > 1 and (consistent, counts[0]) > most:
+            best, most = separator, (consistent, counts[0])
+    return best
+
+
+def _field_counts(text: str, separator: str) -> list[int]:
+    """Return the number of fields of the first records, without those that cannot be split."""
+    counts = []
+    with suppress(ValueError):
+        for _, record in islice(_records(Path(), text, separator), _SAMPLE):
+            counts.append(len(record))
+    return counts
+
+
+# --- Excel and Parquet ------------------------------------------------------------------------
+
+
+class Cells(NamedTuple):
+    """A header and rows of text cells, the number of each row, and the columns of numbers."""
+
+    names: list[str]
+    rows: list[list[str]]
+    numbers: list[int]
+    typed: frozenset[int]
+    detected: list[str]
+
+
+def read_excel(path: Path, data: bytes, sheet: str | None, max_cells: float = math.inf) -> Cells:
+    """Read a sheet of an .xlsx file, by default the first that is not empty."""
+    try:
+        from openpyxl import load_workbook
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path} is an Excel file, which needs openpyxl: pip install 'twinned[excel]'; or save "
+            "the sheet as CSV."
+        ) from error
+    try:
+        workbook = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+    except Exception as error:  # a damaged or another zip may raise anything
+        raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
+    sheets = {each.title: each for each in workbook.worksheets}
+    title = _select_sheet(path, list(sheets), sheet)
+    wanted = sheets if title is None else {title: sheets[title]}
+    rows_of = {name: _sheet_rows(path, each, max_cells) for name, each in wanted.items()}
+    filled = [name for name, rows in rows_of.items() if rows]
+    title = next(iter(filled), next(iter(wanted)))
+    rows = rows_of[title]
+    detected = []
+    if len(filled) > 1:
+        detected = [f"sheet {title!r} (others: {join_names(filled[1:])})"]
+    if not rows:
+        raise ValueError(
+            f"{path}, sheet {title!r} is empty; its first row should name the columns."
+        )
+    if n_titles := _count_titles(rows):
+        detected.append(f"the names of columns in row {rows[n_titles][0]}")
+        rows = rows[n_titles:]
+    width = max(len(row) for _, row in rows)
+    full = [row + [None] * (width - len(row)) for _, row in rows]
+    names = [cell_text(value) for value in full[0]]
+    return _to_cells(names, full[1:], [number for number, _ in rows[1:]], detected)
+
+
+def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
+    """Open a Parquet file, of which only the footer is read, or the bytes of one."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{path} is a Parquet file, which needs pyarrow: pip install 'twinned[parquet]'; or "
+            "save the table as CSV."
+        ) from error
+    try:
+        return parquet.ParquetFile(path if data is None else io.BytesIO(data))
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise ValueError(f"{path} cannot be read as a Parquet file: {reason}.") from None
+
+
+def read_parquet(path: Path, data: bytes) -> Cells:
+    """Read a Parquet file; rows count from 1."""
+    # without threads, which may abort a process that exits with an error
+    table = open_parquet(path, data).read(use_threads=False)
+    columns = (column.to_pylist() for column in table.columns)
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return _to_cells(list(table.column_names), rows, list(range(1, len(rows) + 1)), [])
+
+
+def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | None:
+    """Return the title of the sheet with a name or number, None where none is given."""
+    if sheet is None or sheet in titles:
+        return sheet
+    if sheet.isdecimal() and 1 <= int(sheet) <= len(titles):
+        return titles[int(sheet) - 1]
+    raise ValueError(
+        f"{path} has no sheet {sheet!r} (--sheet); its sheets are {join_names(titles)}."
+    )
+
+
+def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow]:
+    """Return the numbers and values of the rows that are not blank."""
+    sheet.reset_dimensions()  # a format of the last cell would make a million wide rows
+    rows, n_cells = [], 0
+    for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
+        n_cells += len(values)  # those before the last one of a row count, too
+        if n_cells > max_cells:
+            raise ValueError(f"{path} has more than {max_cells:,} cells; use a smaller table.")
+        filled = [j for j, value in enumerate(values) if value not in (None, "")]
+        if filled:
+            rows.append((number, list(values[: filled[-1] + 1])))
+    return rows
+
+
+def _count_titles(rows: list[SheetRow]) -> int:
+    """Return the number of rows of one cell above the first row of a table of several columns."""
+    sizes = [sum(value is not None for value in row) for _, row in rows]
+    return next((i for i, size in enumerate(sizes) if size > 1), 0)
+
+
+def _to_cells(
+    names: list[str], rows: list[list[object]], numbers: list[int], detected: list[str]
+) -> Cells:
+    columns: Iterable[Sequence[object]] = zip(*rows, strict=True)
+    typed = [j for j, column in enumerate(columns) if any(map(_is_number, column))]
+    text = [[cell_text(value) for value in row] for row in rows]
+    return Cells([name.strip() for name in names], text, numbers, frozenset(typed), detected)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def cell_text(value: object) -> str:
+    """The text of a cell with a value of any type."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime.datetime):
+        midnight = value.time() == datetime.time()
+        return value.date().isoformat() if midnight else value.isoformat(sep=" ")
+    if isinstance(value, float):  # repr is the shortest text that parses to the same number
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(value).strip()
+
+
+def header_table(path: Path, names: list[str], first_row: int = 0, n_rows: int = 0) -> Table:
+    """A table of names and row numbers, without cells."""
+    lines = list(range(first_row + 1, first_row + n_rows + 1))
+    return Table(path, names, [[] for _ in names], lines, "row")
+
+
+def batch_table(path: Path, batch: RecordBatch, first_row: int, reading: ReadOptions) -> Table:
+    """The columns of a batch as text cells; rows count from `first_row` + 1."""
+    columns = [[cell_text(value) for value in column.to_pylist()] for column in batch.columns]
+    typed = frozenset(j for j, column in enumerate(batch.columns) if is_numeric(column.type))
+    formats = detect_column_formats(columns, typed, reading, point_expected=False)
+    names = list(batch.schema.names)
+    lines = header_table(path, names, first_row, batch.num_rows).lines
+    return Table(path, names, columns, lines, "row", formats, typed, [], reading)
+
+
+def is_numeric(kind: DataType) -> bool:
+    """Whether a type of Arrow is that of integers, floating-point numbers or truth values."""
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def numeric_values(column: Array) -> np.ndarray:
+    """A numeric column as float64 of shape (n_rows,), missing values as NaN."""
+    import numpy as np
+    import pyarrow as pa
+
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(values, dtype=np.float64)
+
+
+# --- all kinds --------------------------------------------------------------------------------
+
+
+def check_names(path: Path, names: list[str], line: str) -> None:
+    """Raise a ValueError for a header with repeated names, or with numbers instead of names."""
+    repeated = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+    if repeated:
+        shown = join_names(repeated)
+        raise ValueError(f"{path} has several columns of the name {shown}; rename all but one.")
+    if all(re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", name) for name in names):
+        raise ValueError(
+            f"{path}, {line} holds numbers such as {quoted(names[0])}, not the names of the "
+            "columns; add a header."
+        )
 
 
 def _from_cells(path: Path, cells: Cells, options: ReadOptions) -> Table:
