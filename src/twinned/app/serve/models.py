@@ -1,0 +1,533 @@
+"""Requests and responses as pydantic models, which are made from the schema of a fitted twin."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+)
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic_core import PydanticCustomError
+
+from twinned._version import __version__
+from twinned.app.model_access import accepts_missing_values, has_feature_names, table_schema
+from twinned.app.tables import (
+    EPOCH,
+    LIMIT,
+    PARTS,
+    Table,
+    copied_columns,
+    derived_from,
+    find_no_date,
+    is_missing,
+    parse_dates,
+    parse_limit,
+    prediction_frame,
+    source_columns,
+)
+from twinned.estimators.base import BaseTwin
+from twinned.estimators.explain import feature_labels
+from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
+
+MAX_ROWS = 1_000
+WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
+_MAX_ABSOLUTE_VALUE = 1e300
+_MAX_DAYS = 80_000  # from 1970, of a date
+_LOGGER = logging.getLogger("twinned")
+
+Value = float | str | int | None  # a number, a category, or None where the value is missing
+Label = Literal["inside", "edge", "outside"]
+Json = dict[str, Any]
+_REFERENCE = "#/components/schemas/{model}"
+_EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+
+class BadRequest(ValueError):
+    """A request that cannot be processed: an HTTP status and one sentence."""
+
+    def __init__(self, message: str, status: int = 422) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@contextmanager
+def value_error_as_bad_request() -> Iterator[None]:
+    """Report what a table or the model rejects, for instance a value too large, in one line."""
+    try:
+        yield
+    except ValueError as error:
+        _LOGGER.debug("A request was rejected.", exc_info=True)
+        raise BadRequest(" ".join(str(error).split())[:300]) from error
+
+
+def short_repr(value: object) -> str:
+    """Return the repr of a value, cut to 80 characters."""
+    text = repr(value[:60]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _check_digits(value: object) -> object:
+    """Refuse digits that Python groups by underscores; neither JSON nor CSV has them."""
+    if isinstance(value, str) and "_" in value:
+        raise PydanticCustomError("number", "must be a number")
+    return value
+
+
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_check_digits)]
+Confidence = Annotated[Number, Field(gt=0, lt=1)]
+_CONFIDENCE = TypeAdapter[float | None](Confidence | None)
+
+
+def parse_confidence(value: str | None) -> float | None:
+    """Return the confidence of a query string as a number, or None where there is none."""
+    try:
+        return _CONFIDENCE.validate_python(value)
+    except ValidationError:
+        raise _wrong_confidence(value) from None
+
+
+def _wrong_confidence(value: object) -> BadRequest:
+    return BadRequest(f"confidence must lie between 0 and 1, but is {short_repr(value)}.")
+
+
+class InputFeature(NamedTuple):
+    """A feature of the model, which is a column of the request."""
+
+    name: str
+    categories: list[Any] | None  # None for a numeric feature
+    ordered: bool  # whose categories are levels, so that a new one has no meaning
+    allow_missing: bool
+    allow_limits: bool  # such as <5
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [self.name]
+
+    @property
+    def labels(self) -> list[str] | None:
+        """The categories as text."""
+        return None if self.categories is None else [str(value) for value in self.categories]
+
+    def field_type(self) -> object:
+        """Return the type of the field of a pydantic model, with its description."""
+        if self.categories is None:
+            kind = ["number", "string"] if self.allow_limits else "number"
+            limits = Field(ge=-_MAX_ABSOLUTE_VALUE, le=_MAX_ABSOLUTE_VALUE)
+            before = BeforeValidator(self._prepare_number)
+            return Annotated[Number | None, limits, before, WithJsonSchema({"type": kind})]
+        schema: Json = {"enum": self.labels}
+        if not self.ordered:
+            schema = {"anyOf": [schema, {"type": "string"}]}
+        return Annotated[object, PlainValidator(self._parse_category), WithJsonSchema(schema)]
+
+    def _check_missing(self, value: object) -> bool:
+        """Return whether a value is missing, where the model accepts that."""
+        missing = value is None or (isinstance(value, str) and is_missing(value.strip()))
+        if missing and not self.allow_missing:
+            raise ValueError("has no value, and the model needs one")
+        return missing
+
+    def _prepare_number(self, value: object) -> object:
+        if self._check_missing(value):
+            return None
+        text = value.strip().lower() if isinstance(value, str) else ""
+        return {"true": 1.0, "false": 0.0}.get(text, value)
+
+    def _parse_category(self, value: object) -> object:
+        """Return a known category; a new one as text, as `predict` takes it; or None."""
+        text = str(value).strip()
+        for category in self.categories or ():  # one may be named "none"
+            if value == category or text == str(category):
+                return category
+        if self._check_missing(value):
+            return None
+        has_surrogate = any("\ud800" <= character <= "\udfff" for character in text)
+        if isinstance(value, str | int | float) and not self.ordered and not has_surrogate:
+            return text
+        allowed = ", ".join((self.labels or [])[:8])
+        raise ValueError(f"must be one of {allowed}, not {short_repr(value)}")
+
+    def new_categories(self, values: Iterable[Value]) -> list[Value]:
+        """Return the different categories of parsed values that are not known."""
+        if self.categories is None:
+            return []
+        known = {*self.categories, None}
+        return [value for value in dict.fromkeys(values) if value not in known]
+
+
+class InputDate(NamedTuple):
+    """A date of the request, whose parts are features of the model."""
+
+    name: str
+    features: dict[str, str]  # the feature of each part
+
+    @property
+    def has_time(self) -> bool:
+        return "hour" in self.features
+
+    @property
+    def feature_names(self) -> list[str]:
+        return list(self.features.values())
+
+    def add_parts(self, rows: list[Json], allow_missing: bool) -> None:
+        """Add the features to rows that have the date instead; all rows have one notation."""
+        dated = [
+            (number, row, str(row[self.name] or "").strip())
+            for number, row in enumerate(rows, 1)
+            if isinstance(row, dict)
+            and self.name in row
+            and not row.keys() >= set(self.feature_names)
+        ]
+        first_row: dict[str, int] = {}
+        for number, _, cell in dated:
+            if not is_missing(cell):
+                first_row.setdefault(cell, number)
+            elif not allow_missing:
+                raise BadRequest(
+                    f"row {number}: {self.name!r} has no value, and the model needs one."
+                )
+        date_of = dict(zip(first_row, self._parse(first_row), strict=True))
+        for _, row, cell in dated:
+            for part, feature in self.features.items():
+                row[feature] = PARTS[part](date_of[cell]) if cell in date_of else None
+
+    def _parse(self, first_row: dict[str, int]) -> list[Any]:
+        """Return the dates of cells, each with the number of its first row for messages."""
+        cells = list(first_row)
+        try:
+            dates = parse_dates(cells) if cells else []
+        except ValueError as error:
+            raise BadRequest(f"{self.name!r}: {error}; write 2024-01-31.") from None
+        if dates is not None:
+            return dates
+        wrong = find_no_date(cells)
+        if wrong is None:
+            raise BadRequest(f"{self.name!r} has dates of several notations; write 2024-01-31.")
+        raise BadRequest(
+            f"row {first_row[wrong]}: {self.name!r} must be a date such as 2024-01-31, not "
+            f"{short_repr(wrong)}."
+        )
+
+
+class RequestSchema:
+    """The features that each row of a request must have, in the order of a fitted twin.
+
+    A row may have a date instead of its parts; and a feature of limits follows from its column,
+    where a value may be a limit such as <5.
+
+    Attributes
+    ----------
+    features : list of InputFeature
+    inputs : list of InputFeature and InputDate
+        What a row must have: dates instead of their parts, and no features of limits.
+    model : pydantic model of the body of a request
+    """
+
+    def __init__(self, twin: BaseTwin) -> None:
+        table = table_schema(twin)
+        self.names = feature_labels(twin, table.n_features)
+        self.named = has_feature_names(twin)
+        self.allow_missing = accepts_missing_values(twin)
+        columns = np.asarray(twin.anchors_X_, dtype=float).T
+        self._dates, self._limits = _find_sources(dict(zip(self.names, columns, strict=True)))
+        self.features = [
+            InputFeature(
+                name,
+                None if kind == NUMERIC else list(categories),
+                kind == ORDINAL,
+                self.allow_missing,
+                name in self._limits,
+            )
+            for name, kind, categories in zip(
+                self.names, table.kinds, table.categories, strict=True
+            )
+        ]
+        date_of = {feature: date for date in self._dates for feature in date.feature_names}
+        sources = (date_of.get(f.name, f) for f in self.features)
+        markers = self._limits.values()
+        self.inputs = list({own.name: own for own in sources if own.name not in markers}.values())
+        self.is_all_numeric = all(feature.categories is None for feature in self.features)
+        self.model = self._make_model()
+
+    def _make_model(self) -> type[BaseModel]:
+        fields: Json = {
+            f"feature_{i}": (feature.field_type(), Field(alias=feature.name))
+            for i, feature in enumerate(self.features)
+        }
+        row = create_model(
+            "Row", __config__=ConfigDict(json_schema_extra=self._describe_inputs), **fields
+        )
+        limits = Field(min_length=1, max_length=MAX_ROWS)
+        rows = Annotated[list[row], limits, BeforeValidator(self._add_features)]  # type: ignore[valid-type]
+        return create_model(
+            "Request",
+            __config__=ConfigDict(extra="forbid"),
+            confidence=(Confidence | None, None),
+            rows=(rows, ...),
+        )
+
+    def _describe_inputs(self, schema: Json) -> None:
+        """Replace the features of a row by the inputs that they are made from."""
+        properties = schema["properties"]
+        for date in self._dates:
+            example = "2024-01-31T12:30" if date.has_time else "2024-01-31"
+            properties[date.name] = {"type": "string", "examples": [example]}
+        schema["properties"] = {own.name: properties[own.name] for own in self.inputs}
+        schema["required"] = list(schema["properties"])
+
+    def parse_rows(
+        self, content: object, row_names: Sequence[str] | None = None
+    ) -> tuple[list[list[Value]], float | None]:
+        """Return the values of each row in the order of the features, and the confidence.
+
+        `content` is {"rows": [{name: value}], "confidence": number}. Messages have the names of
+        the rows; by default they are counted.
+        """
+        try:
+            request: Any = self.model.model_validate(content)
+        except ValidationError as error:
+            raise self._to_bad_request(error.errors()[0], row_names) from None
+        return [list(vars(row).values()) for row in request.rows], request.confidence
+
+    def _to_bad_request(
+        self, error: Mapping[str, Any], row_names: Sequence[str] | None
+    ) -> BadRequest:
+        """Return an error of pydantic as one sentence."""
+        location, kind, value = error["loc"], error["type"], error["input"]
+        shown = short_repr(value)
+        if location[:1] == ("confidence",):
+            return _wrong_confidence(value)
+        if kind == "extra_forbidden":
+            unknown = short_repr(location[0])
+            return BadRequest(f'{unknown} is unknown; use "rows" and "confidence".')
+        if kind == "too_short":
+            return BadRequest("there are no rows.")
+        if kind == "too_long":
+            message = f"{len(value):,} rows are too many; send at most {MAX_ROWS:,}."
+            return BadRequest(message, 413)
+        if len(location) < 2:
+            wrong_date = error.get("ctx", {}).get("error")
+            return wrong_date or BadRequest('the body must be an object with a list "rows".')
+        row = f"row {location[1] + 1}" if row_names is None else row_names[location[1]]
+        if len(location) == 2:
+            return BadRequest(f"{row} must be an object, not {shown}.")
+        name = location[2]
+        if kind == "missing":
+            inputs = {f: own.name for own in self.inputs for f in own.feature_names}
+            absent = inputs.get(name) or derived_from(name)[0]
+            needed = short_repr([own.name for own in self.inputs])
+            return BadRequest(f"{row} lacks {absent!r}; it must have {needed}.")
+        if kind == "value_error":
+            return BadRequest(f"{row}: {name!r} {error['ctx']['error']}.")
+        advice = "; write a decimal point" if "," in shown else ""
+        return BadRequest(f"{row}: {name!r} must be a number, not {shown}{advice}.")
+
+    def _add_features(self, rows: object) -> object:
+        """Return rows with the features that follow from limits and dates."""
+        if not isinstance(rows, list) or not (self._limits or self._dates):
+            return rows
+        rows = [self._split_limits(row) if isinstance(row, dict) else row for row in rows]
+        for date in self._dates:
+            date.add_parts(rows, self.allow_missing)
+        return rows
+
+    def _split_limits(self, row: Json) -> Json:
+        """Return a row with numbers in place of limits, and with the features that mark them."""
+        row = dict(row)
+        for name, marker in self._limits.items():
+            if name in row and marker not in row:
+                row[marker] = 0.0
+                if (limit := parse_limit(str(row[name]).strip())) is not None:
+                    row[name], row[marker] = limit
+        return row
+
+    def parse_table(self, table: Table) -> tuple[list[list[Value]], list[str]]:
+        """Return the values of each row of a file, as `parse_rows`, and notes on its notation."""
+        if len(table) > MAX_ROWS:
+            raise BadRequest(f"{len(table):,} rows are too many; send at most {MAX_ROWS:,}.", 413)
+        with value_error_as_bad_request():
+            table.require(source_columns(table, self.names), "features of the model")
+            X, notes = prediction_frame(table, self.names, self._categories)
+        if table.detected:
+            notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
+        rows = X.astype(object).where(X.notna(), None).to_dict("records")
+        row_names = [table.row_name(row) for row in range(len(table))]
+        return self.parse_rows({"rows": rows}, row_names)[0], notes
+
+    def copied_columns(self, table: Table) -> dict[str, list[str]]:
+        """Return the columns of a file, those of numeric features with decimal points."""
+        return copied_columns(table, self.names, self._categories)
+
+    @property
+    def _categories(self) -> list[list[Any] | None]:
+        return [feature.categories for feature in self.features]
+
+    def warnings(self, rows: list[list[Value]]) -> list[str]:
+        """Return one line for each feature of parsed rows with a category that is not known.
+
+        The lines are those that `twinned predict` prints.
+        """
+        columns = zip(self.features, zip(*rows, strict=True), strict=True)
+        new = ((feature.name, feature.new_categories(values)) for feature, values in columns)
+        return [unknown_categories(name, values) for name, values in new if values]
+
+    def to_table(
+        self, rows: list[list[Value]], *, with_names: bool = False
+    ) -> np.ndarray | pd.DataFrame:
+        """Return parsed rows as the input of `predict`; a missing value becomes NaN.
+
+        Rows of numbers are an array, unless they are wanted with the names of the features.
+        """
+        if self.is_all_numeric and not (with_names and self.named):
+            return np.array(rows, dtype=float)
+        table = pd.DataFrame(
+            {
+                feature.name: np.array(values, dtype=float)
+                if feature.categories is None
+                else pd.Categorical(values, [*feature.categories, *feature.new_categories(values)])
+                for feature, values in zip(self.features, zip(*rows, strict=True), strict=True)
+            }
+        )
+        return table if self.named else table.to_numpy()
+
+
+def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str, str]]:
+    """Return the dates that features are parts of, and the features that mark limits of others.
+
+    `columns` has the values of each feature: a column of the user may have such a name, too.
+    """
+    parts_of: dict[str, dict[str, str]] = {}
+    limits: dict[str, str] = {}
+    for name, values in columns.items():
+        source, part = derived_from(name)
+        if part == LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
+            limits[source] = name
+        elif part in PARTS and source not in columns:
+            parts_of.setdefault(source, {})[part] = name
+    return [
+        InputDate(source, features)
+        for source, features in parts_of.items()
+        if _are_parts({part: columns[name] for part, name in features.items()})
+    ], limits
+
+
+def _are_parts(columns: dict[str, Floats]) -> bool:
+    """Return whether columns are the days and other parts of the same dates."""
+    if not {"days"} < columns.keys():
+        return False
+    days = columns["days"]
+    present = ~np.isnan(days)
+    if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
+        return False
+    dates = [EPOCH + timedelta(days=float(day)) for day in days[present]]
+    return all(
+        np.allclose([PARTS[part](date) for date in dates], values[present], atol=0.02)
+        for part, values in columns.items()
+    )
+
+
+class Predictions(BaseModel):
+    """Predictions and raw standard deviations of all rows.
+
+    With a confidence also prediction intervals, where the model stores them, and whether a row is
+    inside, at the edge or outside of the known cases.
+    """
+
+    prediction: list[float]
+    std: list[float]
+    low: list[float] = []
+    high: list[float] = []
+    applicability: list[Label] = []
+    warnings: list[str] = []
+
+
+class Explanations(BaseModel):
+    """The comparable known cases of each row, and their share of the weight of the prediction.
+
+    Also whether the row is inside, at the edge or outside of the known cases.
+    """
+
+    comparables: list[list[dict[str, object]]]
+    share: list[float]
+    applicability: list[dict[str, float | Label]]
+    warnings: list[str] = []
+
+
+class Error(BaseModel):
+    """The error in one sentence."""
+
+    error: str
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False  # it would repeat the name
+
+
+def openapi_description(name: str, schema: RequestSchema) -> Json:
+    """Return the OpenAPI description of the service for a model with this input schema."""
+    _, definitions = models_json_schema(
+        [(model, "validation") for model in (schema.model, Predictions, Explanations, Error)],
+        ref_template=_REFERENCE,
+        schema_generator=_SchemaGenerator,
+    )
+    text = {"schema": {"type": "string"}}
+    batch = _post(
+        "A table with the names of columns in its first row, returned as CSV with predictions",
+        {"text/csv": text, _EXCEL: {}},
+        {"text/csv": text},
+    )
+    header = {"description": "A JSON list of warnings, if there are any.", **text}
+    batch["responses"]["200"]["headers"] = {WARNINGS_HEADER: header}
+    confidence = TypeAdapter(Confidence).json_schema()
+    batch["parameters"] = [{"name": "confidence", "in": "query", "schema": confidence}]
+    result = {"description": "The result.", "content": {"application/json": {}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": f"twinned: {name}", "version": __version__},
+        "paths": {
+            "/about": {
+                "get": {
+                    "summary": "The input columns of the model",
+                    "responses": {"200": result},
+                }
+            },
+            **{
+                path: {"post": _post(model.__doc__, _content(schema.model), _content(model))}
+                for path, model in (("/predict", Predictions), ("/explain", Explanations))
+            },
+            "/batch": {"post": batch},
+        },
+        "components": {"schemas": definitions["$defs"]},
+    }
+
+
+def _post(summary: str | None, request: Json, response: Json) -> Json:
+    error = {"description": "The error in one sentence.", "content": _content(Error)}
+    return {
+        "summary": " ".join((summary or "").split()),
+        "requestBody": {"required": True, "content": request},
+        "responses": {
+            "200": {"description": "The result.", "content": response},
+            **dict.fromkeys(("400", "413", "422"), error),
+        },
+    }
+
+
+def _content(model: type[BaseModel]) -> Json:
+    return {"application/json": {"schema": {"$ref": _REFERENCE.format(model=model.__name__)}}}
