@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-Options = dict[str, Any] | None  # keyword arguments of a function of matplotlib
-
 GUIDE = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
 
 
-def make_axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.5)) -> Axes:
+def make_axes(ax, size=(6.0, 4.5)):
     """Return these axes, or those of a new figure of pyplot, which notebooks show."""
     if ax is not None:
         return ax
@@ -21,7 +14,7 @@ def make_axes(ax: Axes | None, size: tuple[float, float] = (6.0, 4.5)) -> Axes:
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
-def merge(defaults: dict[str, Any], given: Options) -> dict[str, Any]:
+def merge(defaults, given):
     """Return default options, replaced by those given; aliases of matplotlib count as the same.
 
     >>> merge({"color": "C0", "linewidth": 2.0}, {"c": "red"}) == {"c": "red", "linewidth": 2.0}

@@ -8,7 +8,6 @@ which it must arrive.
 from __future__ import annotations
 
 import asyncio
-import csv
 import io
 import json
 import os
@@ -18,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from zipfile import ZipFile
 
+import pandas as pd
 import uvicorn
 from sklearn.base import BaseEstimator
 from starlette.applications import Starlette
@@ -34,10 +34,10 @@ from twinned.app.serve.models import (
     WARNINGS_HEADER,
     BadRequest,
     Json,
-    Value,
+    ParsedRows,
     openapi_description,
     parse_confidence,
-    value_error_as_bad_request,
+    refuse_value_errors,
 )
 from twinned.app.serve.service import MicroBatcher, PredictionService
 from twinned.app.tables import ReadOptions, Table, parse_table
@@ -127,22 +127,17 @@ class _Endpoints:
         copied = self._schema.copied_columns(table)
         if taken := [name for name in columns if name in copied]:
             raise BadRequest(f"the table has a column {taken[0]!r}, as the result has; rename it.")
-        texts = [
-            [value if isinstance(value, str) else number_text(value) for value in values]
-            for values in columns.values()
-        ]
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*copied, *columns])
-        writer.writerows(zip(*copied.values(), *texts, strict=True))
+        texts = {
+            name: [value if isinstance(value, str) else number_text(value) for value in values]
+            for name, values in columns.items()
+        }
+        text = pd.DataFrame({**copied, **texts}).to_csv(index=False, lineterminator="\n")
         warnings = (notes + self._schema.warnings(rows))[:MAX_WARNINGS]
         headers = {WARNINGS_HEADER: json.dumps(warnings)} if warnings else None
-        return PlainTextResponse(
-            text.getvalue(), headers=headers, media_type="text/csv; charset=utf-8"
-        )
+        return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
 
     async def _predict_columns(
-        self, rows: list[list[Value]], confidence: float | None
+        self, rows: ParsedRows, confidence: float | None
     ) -> dict[str, list[float] | list[str]]:
         """Return the columns of predictions of parsed rows.
 
@@ -217,7 +212,7 @@ def _parse_file(body: bytes) -> Table:
         raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)
     _check_unpacked_size(body)
     try:
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             return parse_table(Path("the table"), body, ReadOptions(), _MAX_CELLS)
     except MissingExtraError as error:
         raise BadRequest(str(error), 400) from None

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
-    create_model,
-)
+import pydantic
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from twinned._version import __version__
-from twinned.app.model_access import accepts_missing_values, has_feature_names, table_schema
-from twinned.app.tables import (
-    EPOCH,
-    LIMIT,
-    PARTS,
-    Table,
-    copied_columns,
-    derived_from,
-    find_no_date,
-    is_missing,
-    parse_dates,
-    parse_limit,
-    prediction_frame,
-    source_columns,
-)
+from twinned.app import model_access, tables
+from twinned.app.tables import PARTS, Table, is_missing
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.explain import feature_labels
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
@@ -52,6 +30,7 @@ _LOGGER = logging.getLogger("twinned")
 
 Value = float | str | int | None  # a number, a category, or None where the value is missing
 Label = Literal["inside", "edge", "outside"]
+ParsedRows = list[list[Value]]  # (row, feature)
 Json = dict[str, Any]
 _REFERENCE = "#/components/schemas/{model}"
 _EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -66,7 +45,7 @@ class BadRequest(ValueError):
 
 
 @contextmanager
-def value_error_as_bad_request() -> Iterator[None]:
+def refuse_value_errors() -> Iterator[None]:
     """Report what a table or the model rejects, for instance a value too large, in one line."""
     try:
         yield
@@ -90,7 +69,7 @@ def _check_digits(value: object) -> object:
 
 Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_check_digits)]
 Confidence = Annotated[Number, Field(gt=0, lt=1)]
-_CONFIDENCE = TypeAdapter[float | None](Confidence | None)
+_CONFIDENCE = pydantic.TypeAdapter[float | None](Confidence | None)
 
 
 def parse_confidence(value: str | None) -> float | None:
@@ -99,6 +78,10 @@ def parse_confidence(value: str | None) -> float | None:
         return _CONFIDENCE.validate_python(value)
     except ValidationError:
         raise _wrong_confidence(value) from None
+
+
+def _too_many_rows(count: int) -> BadRequest:
+    return BadRequest(f"{count:,} rows are too many; send at most {MAX_ROWS:,}.", 413)
 
 
 def _wrong_confidence(value: object) -> BadRequest:
@@ -129,11 +112,13 @@ class InputFeature(NamedTuple):
             kind = ["number", "string"] if self.allow_limits else "number"
             limits = Field(ge=-_MAX_ABSOLUTE_VALUE, le=_MAX_ABSOLUTE_VALUE)
             before = BeforeValidator(self._prepare_number)
-            return Annotated[Number | None, limits, before, WithJsonSchema({"type": kind})]
+            return Annotated[Number | None, limits, before, pydantic.WithJsonSchema({"type": kind})]
         schema: Json = {"enum": self.labels}
         if not self.ordered:
             schema = {"anyOf": [schema, {"type": "string"}]}
-        return Annotated[object, PlainValidator(self._parse_category), WithJsonSchema(schema)]
+        return Annotated[
+            object, pydantic.PlainValidator(self._parse_category), pydantic.WithJsonSchema(schema)
+        ]
 
     def _check_missing(self, value: object) -> bool:
         """Return whether a value is missing, where the model accepts that."""
@@ -162,13 +147,6 @@ class InputFeature(NamedTuple):
         allowed = ", ".join((self.labels or [])[:8])
         raise ValueError(f"must be one of {allowed}, not {short_repr(value)}")
 
-    def new_categories(self, values: Iterable[Value]) -> list[Value]:
-        """Return the different categories of parsed values that are not known."""
-        if self.categories is None:
-            return []
-        known = {*self.categories, None}
-        return [value for value in dict.fromkeys(values) if value not in known]
-
 
 class InputDate(NamedTuple):
     """A date of the request, whose parts are features of the model."""
@@ -177,51 +155,41 @@ class InputDate(NamedTuple):
     features: dict[str, str]  # the feature of each part
 
     @property
-    def has_time(self) -> bool:
-        return "hour" in self.features
-
-    @property
     def feature_names(self) -> list[str]:
         return list(self.features.values())
 
     def add_parts(self, rows: list[Json], allow_missing: bool) -> None:
         """Add the features to rows that have the date instead; all rows have one notation."""
-        dated = [
-            (number, row, str(row[self.name] or "").strip())
-            for number, row in enumerate(rows, 1)
+        dated = {
+            number: str(row[self.name] or "").strip()
+            for number, row in enumerate(rows)
             if isinstance(row, dict)
             and self.name in row
             and not row.keys() >= set(self.feature_names)
-        ]
-        first_row: dict[str, int] = {}
-        for number, _, cell in dated:
-            if not is_missing(cell):
-                first_row.setdefault(cell, number)
-            elif not allow_missing:
-                raise BadRequest(
-                    f"row {number}: {self.name!r} has no value, and the model needs one."
-                )
-        date_of = dict(zip(first_row, self._parse(first_row), strict=True))
-        for _, row, cell in dated:
+        }
+        cells = list(dict.fromkeys(cell for cell in dated.values() if not is_missing(cell)))
+        date_of = dict(zip(cells, self._parse(cells, list(dated.items())), strict=True))
+        for number, cell in dated.items():
+            if cell not in date_of and not allow_missing:
+                place = f"row {number + 1}: {self.name!r}"
+                raise BadRequest(f"{place} has no value, and the model needs one.")
             for part, feature in self.features.items():
-                row[feature] = PARTS[part](date_of[cell]) if cell in date_of else None
+                rows[number][feature] = PARTS[part](date_of[cell]) if cell in date_of else None
 
-    def _parse(self, first_row: dict[str, int]) -> list[Any]:
-        """Return the dates of cells, each with the number of its first row for messages."""
-        cells = list(first_row)
+    def _parse(self, cells: list[str], dated: list[tuple[int, str]]) -> list[datetime]:
+        """Return the dates of different cells; `dated` has the row of each cell, for messages."""
         try:
-            dates = parse_dates(cells) if cells else []
+            dates = tables.parse_dates(cells) if cells else []
         except ValueError as error:
             raise BadRequest(f"{self.name!r}: {error}; write 2024-01-31.") from None
         if dates is not None:
             return dates
-        wrong = find_no_date(cells)
+        wrong = tables.find_no_date(cells)
         if wrong is None:
             raise BadRequest(f"{self.name!r} has dates of several notations; write 2024-01-31.")
-        raise BadRequest(
-            f"row {first_row[wrong]}: {self.name!r} must be a date such as 2024-01-31, not "
-            f"{short_repr(wrong)}."
-        )
+        place = f"row {next(row for row, cell in dated if cell == wrong) + 1}: {self.name!r}"
+        shown = short_repr(wrong)
+        raise BadRequest(f"{place} must be a date such as 2024-01-31, not {shown}.")
 
 
 class RequestSchema:
@@ -239,10 +207,10 @@ class RequestSchema:
     """
 
     def __init__(self, twin: BaseTwin) -> None:
-        table = table_schema(twin)
+        table = model_access.table_schema(twin)
         self.names = feature_labels(twin, table.n_features)
-        self.named = has_feature_names(twin)
-        self.allow_missing = accepts_missing_values(twin)
+        self.named = model_access.has_feature_names(twin)
+        self.allow_missing = model_access.accepts_missing_values(twin)
         columns = np.asarray(twin.anchors_X_, dtype=float).T
         self._dates, self._limits = _find_sources(dict(zip(self.names, columns, strict=True)))
         self.features = [
@@ -269,14 +237,14 @@ class RequestSchema:
             f"feature_{i}": (feature.field_type(), Field(alias=feature.name))
             for i, feature in enumerate(self.features)
         }
-        row = create_model(
-            "Row", __config__=ConfigDict(json_schema_extra=self._describe_inputs), **fields
+        row = pydantic.create_model(
+            "Row", __config__=pydantic.ConfigDict(json_schema_extra=self._describe_inputs), **fields
         )
         limits = Field(min_length=1, max_length=MAX_ROWS)
         rows = Annotated[list[row], limits, BeforeValidator(self._add_features)]  # type: ignore[valid-type]
-        return create_model(
+        return pydantic.create_model(
             "Request",
-            __config__=ConfigDict(extra="forbid"),
+            __config__=pydantic.ConfigDict(extra="forbid"),
             confidence=(Confidence | None, None),
             rows=(rows, ...),
         )
@@ -285,14 +253,14 @@ class RequestSchema:
         """Replace the features of a row by the inputs that they are made from."""
         properties = schema["properties"]
         for date in self._dates:
-            example = "2024-01-31T12:30" if date.has_time else "2024-01-31"
+            example = "2024-01-31T12:30" if "hour" in date.features else "2024-01-31"
             properties[date.name] = {"type": "string", "examples": [example]}
         schema["properties"] = {own.name: properties[own.name] for own in self.inputs}
         schema["required"] = list(schema["properties"])
 
     def parse_rows(
-        self, content: object, row_names: Sequence[str] | None = None
-    ) -> tuple[list[list[Value]], float | None]:
+        self, content: object, row_names: list[str] | None = None
+    ) -> tuple[ParsedRows, float | None]:
         """Return the values of each row in the order of the features, and the confidence.
 
         `content` is {"rows": [{name: value}], "confidence": number}. Messages have the names of
@@ -304,9 +272,7 @@ class RequestSchema:
             raise self._to_bad_request(error.errors()[0], row_names) from None
         return [list(vars(row).values()) for row in request.rows], request.confidence
 
-    def _to_bad_request(
-        self, error: Mapping[str, Any], row_names: Sequence[str] | None
-    ) -> BadRequest:
+    def _to_bad_request(self, error: ErrorDetails, row_names: list[str] | None) -> BadRequest:
         """Return an error of pydantic as one sentence."""
         location, kind, value = error["loc"], error["type"], error["input"]
         shown = short_repr(value)
@@ -318,24 +284,24 @@ class RequestSchema:
         if kind == "too_short":
             return BadRequest("there are no rows.")
         if kind == "too_long":
-            message = f"{len(value):,} rows are too many; send at most {MAX_ROWS:,}."
-            return BadRequest(message, 413)
+            return _too_many_rows(len(value))
         if len(location) < 2:
             wrong_date = error.get("ctx", {}).get("error")
             return wrong_date or BadRequest('the body must be an object with a list "rows".')
-        row = f"row {location[1] + 1}" if row_names is None else row_names[location[1]]
-        if len(location) == 2:
+        number, *names = location[1:]
+        row = f"row {int(number) + 1}" if row_names is None else row_names[int(number)]
+        if not names:
             return BadRequest(f"{row} must be an object, not {shown}.")
-        name = location[2]
+        name = str(names[0])
         if kind == "missing":
-            inputs = {f: own.name for own in self.inputs for f in own.feature_names}
-            absent = inputs.get(name) or derived_from(name)[0]
+            source = next((own.name for own in self.inputs if name in own.feature_names), None)
             needed = short_repr([own.name for own in self.inputs])
+            absent = source or tables.derived_from(name)[0]
             return BadRequest(f"{row} lacks {absent!r}; it must have {needed}.")
+        reason = f"must be a number, not {shown}" + ("; write a decimal point" * ("," in shown))
         if kind == "value_error":
-            return BadRequest(f"{row}: {name!r} {error['ctx']['error']}.")
-        advice = "; write a decimal point" if "," in shown else ""
-        return BadRequest(f"{row}: {name!r} must be a number, not {shown}{advice}.")
+            reason = str(error["ctx"]["error"])
+        return BadRequest(f"{row}: {name!r} {reason}.")
 
     def _add_features(self, rows: object) -> object:
         """Return rows with the features that follow from limits and dates."""
@@ -352,17 +318,17 @@ class RequestSchema:
         for name, marker in self._limits.items():
             if name in row and marker not in row:
                 row[marker] = 0.0
-                if (limit := parse_limit(str(row[name]).strip())) is not None:
+                if (limit := tables.parse_limit(str(row[name]).strip())) is not None:
                     row[name], row[marker] = limit
         return row
 
-    def parse_table(self, table: Table) -> tuple[list[list[Value]], list[str]]:
+    def parse_table(self, table: Table) -> tuple[ParsedRows, list[str]]:
         """Return the values of each row of a file, as `parse_rows`, and notes on its notation."""
         if len(table) > MAX_ROWS:
-            raise BadRequest(f"{len(table):,} rows are too many; send at most {MAX_ROWS:,}.", 413)
-        with value_error_as_bad_request():
-            table.require(source_columns(table, self.names), "features of the model")
-            X, notes = prediction_frame(table, self.names, self._categories)
+            raise _too_many_rows(len(table))
+        with refuse_value_errors():
+            table.require(tables.source_columns(table, self.names), "features of the model")
+            X, notes = tables.prediction_frame(table, self.names, self._categories)
         if table.detected:
             notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
         rows = X.astype(object).where(X.notna(), None).to_dict("records")
@@ -371,39 +337,45 @@ class RequestSchema:
 
     def copied_columns(self, table: Table) -> dict[str, list[str]]:
         """Return the columns of a file, those of numeric features with decimal points."""
-        return copied_columns(table, self.names, self._categories)
+        return tables.copied_columns(table, self.names, self._categories)
 
     @property
     def _categories(self) -> list[list[Any] | None]:
         return [feature.categories for feature in self.features]
 
-    def warnings(self, rows: list[list[Value]]) -> list[str]:
+    def warnings(self, rows: ParsedRows) -> list[str]:
         """Return one line for each feature of parsed rows with a category that is not known.
 
         The lines are those that `twinned predict` prints.
         """
-        columns = zip(self.features, zip(*rows, strict=True), strict=True)
-        new = ((feature.name, feature.new_categories(values)) for feature, values in columns)
-        return [unknown_categories(name, values) for name, values in new if values]
+        return [
+            unknown_categories(feature.name, new)
+            for feature, values in zip(self.features, zip(*rows, strict=True), strict=True)
+            if feature.categories is not None
+            and (new := new_categories(feature.categories, values))
+        ]
 
-    def to_table(
-        self, rows: list[list[Value]], *, with_names: bool = False
-    ) -> np.ndarray | pd.DataFrame:
+    def to_table(self, rows: ParsedRows, *, with_names: bool = False) -> np.ndarray | pd.DataFrame:
         """Return parsed rows as the input of `predict`; a missing value becomes NaN.
 
         Rows of numbers are an array, unless they are wanted with the names of the features.
         """
         if self.is_all_numeric and not (with_names and self.named):
             return np.array(rows, dtype=float)
-        table = pd.DataFrame(
-            {
-                feature.name: np.array(values, dtype=float)
-                if feature.categories is None
-                else pd.Categorical(values, [*feature.categories, *feature.new_categories(values)])
-                for feature, values in zip(self.features, zip(*rows, strict=True), strict=True)
-            }
-        )
+        table = pd.DataFrame(rows, columns=self.names, dtype=object)
+        for name, categories, *_ in self.features:
+            if categories is None:
+                table[name] = table[name].astype(float)
+            else:
+                known = [*categories, *new_categories(categories, table[name])]
+                table[name] = pd.Categorical(table[name], known)
         return table if self.named else table.to_numpy()
+
+
+def new_categories(categories: list[Any], values: Iterable[Value]) -> list[Value]:
+    """Return the different categories of parsed values that are not known."""
+    known = {*categories, None}
+    return [value for value in dict.fromkeys(values) if value not in known]
 
 
 def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str, str]]:
@@ -414,8 +386,8 @@ def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str
     parts_of: dict[str, dict[str, str]] = {}
     limits: dict[str, str] = {}
     for name, values in columns.items():
-        source, part = derived_from(name)
-        if part == LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
+        source, part = tables.derived_from(name)
+        if part == tables.LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
             limits[source] = name
         elif part in PARTS and source not in columns:
             parts_of.setdefault(source, {})[part] = name
@@ -434,7 +406,7 @@ def _are_parts(columns: dict[str, Floats]) -> bool:
     present = ~np.isnan(days)
     if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
         return False
-    dates = [EPOCH + timedelta(days=float(day)) for day in days[present]]
+    dates = [tables.EPOCH + timedelta(days=float(day)) for day in days[present]]
     return all(
         np.allclose([PARTS[part](date) for date in dates], values[present], atol=0.02)
         for part, values in columns.items()
@@ -487,30 +459,25 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
         schema_generator=_SchemaGenerator,
     )
     text = {"schema": {"type": "string"}}
+    request, csv = _content(schema.model), {"text/csv": text}
     batch = _post(
         "A table with the names of columns in its first row, returned as CSV with predictions",
-        {"text/csv": text, _EXCEL: {}},
-        {"text/csv": text},
+        {**csv, _EXCEL: {}},
+        csv,
     )
     header = {"description": "A JSON list of warnings, if there are any.", **text}
     batch["responses"]["200"]["headers"] = {WARNINGS_HEADER: header}
-    confidence = TypeAdapter(Confidence).json_schema()
+    confidence = definitions["$defs"]["Request"]["properties"]["confidence"]["anyOf"][0]
     batch["parameters"] = [{"name": "confidence", "in": "query", "schema": confidence}]
     result = {"description": "The result.", "content": {"application/json": {}}}
+    about = {"summary": "The input columns of the model", "responses": {"200": result}}
     return {
         "openapi": "3.1.0",
         "info": {"title": f"twinned: {name}", "version": __version__},
         "paths": {
-            "/about": {
-                "get": {
-                    "summary": "The input columns of the model",
-                    "responses": {"200": result},
-                }
-            },
-            **{
-                path: {"post": _post(model.__doc__, _content(schema.model), _content(model))}
-                for path, model in (("/predict", Predictions), ("/explain", Explanations))
-            },
+            "/about": {"get": about},
+            "/predict": {"post": _post(Predictions.__doc__, request, _content(Predictions))},
+            "/explain": {"post": _post(Explanations.__doc__, request, _content(Explanations))},
             "/batch": {"post": batch},
         },
         "components": {"schemas": definitions["$defs"]},

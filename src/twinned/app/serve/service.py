@@ -12,20 +12,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor
 
-from twinned.app.model_access import (
-    pack_trees,
-    predict_error_scale,
-    stored_intervals,
-    target_name,
-)
+from twinned.app import model_access
 from twinned.app.serve.models import (
     BadRequest,
     InputDate,
     InputFeature,
     Json,
+    ParsedRows,
     RequestSchema,
-    Value,
-    value_error_as_bad_request,
+    refuse_value_errors,
 )
 from twinned.app.tables import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
@@ -71,9 +66,9 @@ class PredictionService:
             # arrays are validated faster than tables, and the columns are in the right order
             twin = copy.copy(twin)
             del twin.feature_names_in_
-        pack_trees(twin)
+        model_access.pack_trees(twin)
         self._twin = twin
-        self._intervals = stored_intervals(twin)
+        self._intervals = model_access.stored_intervals(twin)
 
     def about(self) -> Json:
         """Return the target, the number of anchors, whether there are intervals, and the features.
@@ -83,7 +78,7 @@ class PredictionService:
         as that of a blend. `columns` are the features, and `inputs` what a row must have: a date
         instead of its parts. `allow_missing` is whether values may be missing.
         """
-        target = target_name(self._twin)
+        target = model_access.target_name(self._twin)
         possible = TargetRange.of(target, self._to_target(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
@@ -106,17 +101,19 @@ class PredictionService:
             return
         if self._intervals is None:
             raise BadRequest(f"{self.name} stores no intervals; fit it with `twinned fit`.")
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             check_confidence(confidence, len(self._intervals.scores))
 
-    def predict(self, rows: list[list[Value]], intervals: bool = False) -> BatchPredictions:
+    def predict(self, rows: ParsedRows, intervals: bool = False) -> BatchPredictions:
         """Return the predictions of parsed rows, with the error scale if `intervals`."""
         X = self.schema.to_table(rows)
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             if not intervals or self._intervals is None:
                 mean, std = self._twin.predict(X, return_std=True)
                 return BatchPredictions(mean, std, None)
-            return BatchPredictions(*predict_error_scale(self._twin, X, self._intervals))
+            return BatchPredictions(
+                *model_access.predict_error_scale(self._twin, X, self._intervals)
+            )
 
     def to_columns(
         self, predictions: BatchPredictions, confidence: float | None
@@ -132,13 +129,13 @@ class PredictionService:
         _check_finite(np.column_stack(list(columns.values())))
         return {name: values.tolist() for name, values in columns.items()}
 
-    def explain(self, rows: list[list[Value]]) -> list[list[Json]]:
+    def explain(self, rows: ParsedRows) -> list[list[Json]]:
         """Return, for each parsed row, its most important anchors and their estimates.
 
         Few rows also have `adjustments`: what each feature adds to the difference.
         """
         X = self.schema.to_table(rows, with_names=True)
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             comparables = comparable_cases(
                 self._named_twin,
                 X,
@@ -150,12 +147,12 @@ class PredictionService:
         _check_finite(np.array(values), np.repeat(np.arange(len(rows)), len(comparables[0])))
         return [[case.as_dict() for case in cases] for cases in comparables]
 
-    def applicability(self, rows: list[list[Value]]) -> list[Json]:
+    def applicability(self, rows: ParsedRows) -> list[Json]:
         """Return, for each parsed row, its score and label, and what is measured of its class.
 
         After a log-transformed target there is no error, as it would be that of the logarithm.
         """
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             table = self._twin.applicability(self.schema.to_table(rows))
         if self._log_target:
             table = table.drop(columns="error", errors="ignore")
@@ -188,7 +185,7 @@ def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) 
     """
     if isinstance(each, InputDate):
         date = EPOCH + timedelta(days=float(np.nanmedian(anchors[each.features["days"]])))
-        if each.has_time:
+        if "hour" in each.features:
             middle = date.isoformat(sep="T", timespec="minutes")
             return {"name": each.name, "kind": "datetime", "middle": middle}
         return {"name": each.name, "kind": "date", "middle": date.date().isoformat()}
@@ -205,7 +202,7 @@ def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) 
 
 
 class _PendingRequest(NamedTuple):
-    rows: list[list[Value]]
+    rows: ParsedRows
     intervals: bool
     result: asyncio.Future[BatchPredictions]
 
@@ -223,7 +220,7 @@ class MicroBatcher:
         self._n_workers = 0
         self._tasks = set[asyncio.Task[None]]()
 
-    async def predict(self, rows: list[list[Value]], intervals: bool) -> BatchPredictions:
+    async def predict(self, rows: ParsedRows, intervals: bool) -> BatchPredictions:
         """Return the predictions of parsed rows, with the error scale if `intervals`."""
         result: asyncio.Future[BatchPredictions] = asyncio.get_running_loop().create_future()
         self._pending.append(_PendingRequest(rows, intervals, result))
