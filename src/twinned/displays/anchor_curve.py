@@ -8,7 +8,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from twinned.diagnostics.cross_validation import cross_validate_twin
 from twinned.diagnostics.curves import anchor_counts, anchor_curve, neighbor_curve
 from twinned.diagnostics.result import draw_curve
-from twinned.displays.axes import make_axes
+from twinned.displays.drawing import make_axes
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.results import rmse_and_error
 from twinned.rows.validation import check_choice, check_integer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from twinned._compat import safe_indexing
-from twinned.displays.axes import GUIDE, make_axes, merge
+from twinned.displays.drawing import GUIDE, make_axes, merge
 from twinned.estimators.explain import COLUMNS
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
 from twinned.rows.formatting import format_number, format_significant

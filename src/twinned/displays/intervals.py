@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
-from twinned.displays.axes import GUIDE, make_axes, merge
+from twinned.displays.drawing import GUIDE, make_axes, merge
 from twinned.estimators.pipelines import predict_interval
 from twinned.rows.validation import check_choice, check_integer, count_rows
 

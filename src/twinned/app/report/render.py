@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import warnings
-from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
@@ -17,40 +13,14 @@ from twinned.app.report.collect import Content
 from twinned.diagnostics.recommendation import describe_member
 from twinned.diagnostics.result import draw_curve
 from twinned.displays import PredictionIntervalDisplay
-from twinned.displays.axes import GUIDE
+from twinned.displays.drawing import GUIDE, draw_svg
 from twinned.rows.formatting import format_number, format_significant
 
 CURVES = ("learning", "multiplier", "anchors")
 WIDTH, HEIGHT, BAR_HEIGHT = 520, 340, 30
 _MAX_LETTERS = 21  # of a name beside a bar
 _MAX_BARS = 10  # of the importance of features
-
-# Colors of the charts, and the variables of the page that replace them, so that the charts are
-# readable in its light and dark modes.
-_ONE, _BAR, _BAD, _INK = "#1f6fb4", "#b9c7d6", "#b23a2e", "#22252a"
-_SOFT, _LINE, _GUIDE = "#5d646e", "#dcd9d1", "#808080"
-_VARIABLES = {_ONE: "one", _BAR: "bar", _BAD: "bad", _INK: "ink", _LINE: "line"}
-_REPLACEMENTS = [
-    *((color, f"var(--{name})") for color, name in _VARIABLES.items()),
-    (f"{_SOFT}|{_GUIDE}", "var(--soft)"),
-    (r' id="[A-Za-z0-9.]+_\d+"', ""),  # other charts have the same
-    (r" font-family: [^;\"]*;", ""),  # the font is that of the page
-    (r' transform="rotate\(-0 [^"]*"', ""),
-    (r"\s*\n\s*", " "),
-    ("xlink:href", "href"),
-]
-_COORDINATES, _DECIMALS = re.compile(r' [dxy]="[^"]*"'), re.compile(r"(\.\d)\d+")
-_STYLE = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "twinned",
-    "text.parse_math": False,
-    "font.size": 12,
-    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), _SOFT),
-    **dict.fromkeys(("axes.edgecolor", "grid.color"), _LINE),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-    "axes.grid": True,
-    "legend.fontsize": 10,
-}
+_VARIABLE = r"(--\w+): (#[0-9a-f]{6})"  # of the style of the page
 
 
 def render(report: Content) -> str:
@@ -113,44 +83,14 @@ def draw_charts(report: Content) -> dict[str, str]:
     }
 
 
-def draw_svg(draw, description, height=HEIGHT):
-    """Return a chart as an SVG element in the colors of the page.
-
-    `draw` draws into axes, and returns (artist, texts) for texts that are shown when the pointer is
-    on a point of the artist. `description` is the text for screen readers.
-    """
-    from cycler import cycler
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    style: Any = {**_STYLE, "axes.prop_cycle": cycler(color=[_ONE, _SOFT, _BAR, _BAD])}
-    with rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the browser may have the font
-        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
-        tooltips = draw(figure.subplots())
-        for i, (artist, _) in enumerate(tooltips):
-            artist.set_gid(f"tooltips-{i}")
-        text = io.StringIO()
-        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(text, format="svg", transparent=True, metadata=no_metadata)
-    svg = text.getvalue().partition("</defs>")[2]  # after the style for all elements of the page
-    for pattern, replacement in _REPLACEMENTS:
-        svg = re.sub(pattern, replacement, svg)
-    svg = _COORDINATES.sub(lambda found: _DECIMALS.sub(r"\1", found[0]), svg)
-    for i, (_, texts) in enumerate(tooltips):
-        svg = _add_tooltips(svg, f"tooltips-{i}", texts)
-    label = escape(description)
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">{svg}'
-
-
-def _add_tooltips(svg: str, group: str, texts: Iterable[str]) -> str:
-    """Return a chart with a title in each marker of a group."""
-    before, _, after = svg.partition(f'<g id="{group}">')
-    titles = [f"><title>{escape(text)}</title></use>" for text in texts]
-    if titles:
-        mark = re.compile(r"(?<=<use )([^>]*)/>")
-        after = mark.sub(lambda use: use[1] + titles.pop(0), after, count=len(titles))
-    return f"{before}<g>{after}"
+def _draw_svg(draw, description, height=HEIGHT):
+    """Return a chart as an SVG element in the colors of the page; see `drawing.draw_svg`."""
+    light_mode = _read("page.css").partition("}")[0]
+    variables = {color: f"var({name})" for name, color in re.findall(_VARIABLE, light_mode)}
+    style = files("twinned.app.report").joinpath("charts.mplstyle")
+    return draw_svg(
+        draw, description, (WIDTH, height), style, {**variables, "#808080": "var(--soft)"}
+    )
 
 
 def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0) -> str:
@@ -164,10 +104,10 @@ def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0)
 
     def draw(ax):
         position = np.arange(len(names))
-        colors = np.where(position == marked, _ONE, _BAR)
-        drawn = ax.barh(position, values, 0.66, xerr=errors, color=colors, ecolor=_INK)
+        colors = np.where(position == marked, "C0", "C2")
+        drawn = ax.barh(position, values, 0.66, xerr=errors, color=colors, ecolor="C4")
         ax.bar_label(drawn, numbers, padding=6)
-        ax.set_yticks(position, cut_names, color=_INK)
+        ax.set_yticks(position, cut_names, color="C4")
         ax.tick_params(left=False, bottom=False, labelbottom=False)
         ax.spines[:].set_visible(False)
         ax.grid(False)
@@ -176,7 +116,7 @@ def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0)
         return []
 
     listed = ", ".join(map(" ".join, zip(names, numbers, strict=True)))
-    svg = draw_svg(draw, f"{title}: {listed}", BAR_HEIGHT * len(names) + 8)
+    svg = _draw_svg(draw, f"{title}: {listed}", BAR_HEIGHT * len(names) + 8)
     for name, cut in zip(names, cut_names, strict=True):
         if name != cut:
             shown = f">{escape(cut, quote=False)}"
@@ -189,7 +129,7 @@ def _draw_curve(check: Content) -> str:
     numbers = check["numbers"]
     pairs = zip(numbers["x"], numbers["rmse"], strict=True)
     texts = [f"{x}: {format_number(rmse)}" for x, rmse in pairs]
-    return draw_svg(lambda ax: [(draw_curve(ax, numbers)[0], texts)], check["summary"])
+    return _draw_svg(lambda ax: [(draw_curve(ax, numbers)[0], texts)], check["summary"])
 
 
 def _draw_predictions(report: Content, kind: str) -> str:
@@ -215,7 +155,7 @@ def _draw_predictions(report: Content, kind: str) -> str:
 
     subject = "Known" if kind == "actual_vs_predicted" else "Known minus predicted"
     intervals = f"{shown['confidence']:.0%} intervals"
-    return draw_svg(
+    return _draw_svg(
         draw,
         f"{subject} values of {len(texts)} held-out rows against predictions, with {intervals}.",
     )
@@ -233,4 +173,4 @@ def _draw_calibration(shown: Content) -> str:
         ax.set(xlabel="confidence, %", ylabel="coverage, %")
         return [(ax.errorbar(confidence, coverage, errors, marker="o", capsize=3)[0], texts)]
 
-    return draw_svg(draw, f"Coverage of prediction intervals: {'; '.join(texts)}")
+    return _draw_svg(draw, f"Coverage of prediction intervals: {'; '.join(texts)}")

@@ -31,7 +31,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from twinned._compat import has_request_in_progress
 from twinned._version import __version__
 from twinned.app.serve.models import (
-    WARNINGS_HEADER,
     BadRequest,
     Json,
     ParsedRows,
@@ -49,6 +48,7 @@ READ_SECONDS = 10.0
 MAX_BODY_BYTES = 1_000_000
 _MAX_CELLS = 1_000_000  # of an Excel file
 _MAX_UNPACKED_BYTES = 10_000_000  # of the parts of an Excel file, which is a zip file
+WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
 MAX_WARNINGS = 10  # in the header of a CSV response: proxies refuse long ones
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 _PAGE_HEADERS = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from importlib.resources import files
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +25,6 @@ from twinned.estimators.explain import feature_labels
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
 
 MAX_ROWS = 1_000
-WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
 _MAX_ABSOLUTE_VALUE = 1e300
 _MAX_DAYS = 80_000  # from 1970, of a date
 _LOGGER = logging.getLogger("twinned")
@@ -32,8 +33,6 @@ Value = float | str | int | None  # a number, a category, or None where the valu
 Label = Literal["inside", "edge", "outside"]
 ParsedRows = list[list[Value]]  # (row, feature)
 Json = dict[str, Any]
-_REFERENCE = "#/components/schemas/{model}"
-_EXCEL = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
 class BadRequest(ValueError):
@@ -455,46 +454,13 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
     """Return the OpenAPI description of the service for a model with this input schema."""
     _, definitions = models_json_schema(
         [(model, "validation") for model in (schema.model, Predictions, Explanations, Error)],
-        ref_template=_REFERENCE,
+        ref_template="#/components/schemas/{model}",
         schema_generator=_SchemaGenerator,
     )
-    text = {"schema": {"type": "string"}}
-    request, csv = _content(schema.model), {"text/csv": text}
-    batch = _post(
-        "A table with the names of columns in its first row, returned as CSV with predictions",
-        {**csv, _EXCEL: {}},
-        csv,
-    )
-    header = {"description": "A JSON list of warnings, if there are any.", **text}
-    batch["responses"]["200"]["headers"] = {WARNINGS_HEADER: header}
-    confidence = definitions["$defs"]["Request"]["properties"]["confidence"]["anyOf"][0]
-    batch["parameters"] = [{"name": "confidence", "in": "query", "schema": confidence}]
-    result = {"description": "The result.", "content": {"application/json": {}}}
-    about = {"summary": "The input columns of the model", "responses": {"200": result}}
+    paths = files("twinned.app.serve").joinpath("paths.json").read_text("utf-8")
     return {
         "openapi": "3.1.0",
         "info": {"title": f"twinned: {name}", "version": __version__},
-        "paths": {
-            "/about": {"get": about},
-            "/predict": {"post": _post(Predictions.__doc__, request, _content(Predictions))},
-            "/explain": {"post": _post(Explanations.__doc__, request, _content(Explanations))},
-            "/batch": {"post": batch},
-        },
+        "paths": json.loads(paths),
         "components": {"schemas": definitions["$defs"]},
     }
-
-
-def _post(summary: str | None, request: Json, response: Json) -> Json:
-    error = {"description": "The error in one sentence.", "content": _content(Error)}
-    return {
-        "summary": " ".join((summary or "").split()),
-        "requestBody": {"required": True, "content": request},
-        "responses": {
-            "200": {"description": "The result.", "content": response},
-            **dict.fromkeys(("400", "413", "422"), error),
-        },
-    }
-
-
-def _content(model: type[BaseModel]) -> Json:
-    return {"application/json": {"schema": {"$ref": _REFERENCE.format(model=model.__name__)}}}
