@@ -31,7 +31,7 @@ import twinned
 from tests.cli.test_real_files import excel
 from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor, save
 from twinned.app.serve import make_app
-from twinned.app.serve.models import BadRequest
+from twinned.app.serve.models import BadRequest, Error, Explanations, Predictions
 from twinned.app.serve.service import BatchPredictions, MicroBatcher, PredictionService
 from twinned.datasets import make_wsb
 from twinned.exceptions import UnknownCategoryWarning
@@ -573,6 +573,24 @@ def test_openapi_description_names_the_columns(client):
     for path in ("/predict", "/explain"):
         reference = results[path]["content"]["application/json"]["schema"]["$ref"]
         assert "warnings" in schemas[reference.rsplit("/", 1)[1]]["properties"]
+
+
+def test_responses_are_those_that_are_described(client):
+    request = {"rows": [ROW, {**ROW, "material": "straw"}]}
+    for path, model in (("/predict", Predictions), ("/explain", Explanations)):
+        response = json_of(client.post(path, json=request))
+        assert response.keys() <= model.model_fields.keys()
+        model.model_validate(response)
+    reference = client.get("/openapi.json").json()["paths"]["/explain"]["post"]["responses"]["422"]
+    assert reference["content"]["application/json"]["schema"]["$ref"].endswith("/Error")
+    Error.model_validate(json_of(client.post("/predict", json={}), 422))
+
+
+def test_the_first_of_several_errors_is_reported(client):
+    rows = [{**ROW, "U": "high"}, {"U": 1}, 3]
+    assert "row 1: 'U'" in json_of(client.post("/predict", json={"rows": rows}), 422)["error"]
+    request = {"rows": rows[1:], "confidence": 7}
+    assert "confidence" in json_of(client.post("/predict", json=request), 422)["error"]
 
 
 anything = st.recursive(
