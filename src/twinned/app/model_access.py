@@ -42,7 +42,7 @@ def stored_intervals(twin: BaseTwin) -> StoredIntervals | None:
     return StoredIntervals(twin) if "intervals_" in vars(twin) else None
 
 
-def pack_trees(twin: BaseTwin) -> None:
+def prepare_trees(twin: BaseTwin) -> None:
     """Prepare the trees of a twin for many small predictions."""
     if isinstance(twin, TwinRegressor):
         twin._prepare_fast_path()

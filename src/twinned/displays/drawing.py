@@ -74,7 +74,7 @@ def draw_svg(draw, description, size, style, colors):
     svg = re.sub("#[0-9a-f]{6}", lambda color: colors.get(color[0], color[0]), svg)
     for pattern, replacement in _REPLACEMENTS:
         svg = re.sub(pattern, replacement, svg)
-    svg = _COORDINATES.sub(lambda found: _DECIMALS.sub(r"\1", found[0]), svg)
+    svg = _COORDINATES.sub(lambda attribute: _DECIMALS.sub(r"\1", attribute[0]), svg)
     for i, (_, texts) in enumerate(tooltips):
         svg = _add_tooltips(svg, f"tooltips-{i}", texts)
     label = escape(description)

@@ -347,8 +347,11 @@ def _differing_features(
     shown = differing[np.argsort(-sizes[differing], kind="stable")][:MAX_FEATURES]
     features: list[Content] = []
     for name, values, _ in (columns[j] for j in shown):
-        query, known = (_format_value(values[number]) for number in (row, anchor))
-        features.append({"name": name, "query": query, "anchor": known})
+        shown_values = {
+            "query": _format_value(values[row]),
+            "anchor": _format_value(values[anchor]),
+        }
+        features.append({"name": name, **shown_values})
     if adjustments is None:
         return {"features": features}
     for feature, j in zip(features, shown, strict=True):

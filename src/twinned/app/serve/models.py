@@ -227,7 +227,9 @@ class RequestSchema:
         date_of = {feature: date for date in self._dates for feature in date.feature_names}
         sources = (date_of.get(f.name, f) for f in self.features)
         markers = self._limits.values()
-        self.inputs = list({own.name: own for own in sources if own.name not in markers}.values())
+        self.inputs = list(
+            {each.name: each for each in sources if each.name not in markers}.values()
+        )
         self.is_all_numeric = all(feature.categories is None for feature in self.features)
         self.model = self._make_model()
 
@@ -254,7 +256,7 @@ class RequestSchema:
         for date in self._dates:
             example = "2024-01-31T12:30" if "hour" in date.features else "2024-01-31"
             properties[date.name] = {"type": "string", "examples": [example]}
-        schema["properties"] = {own.name: properties[own.name] for own in self.inputs}
+        schema["properties"] = {each.name: properties[each.name] for each in self.inputs}
         schema["required"] = list(schema["properties"])
 
     def parse_rows(
@@ -293,8 +295,8 @@ class RequestSchema:
             return BadRequest(f"{row} must be an object, not {shown}.")
         name = str(names[0])
         if kind == "missing":
-            source = next((own.name for own in self.inputs if name in own.feature_names), None)
-            needed = short_repr([own.name for own in self.inputs])
+            source = next((each.name for each in self.inputs if name in each.feature_names), None)
+            needed = short_repr([each.name for each in self.inputs])
             absent = source or tables.derived_from(name)[0]
             return BadRequest(f"{row} lacks {absent!r}; it must have {needed}.")
         reason = f"must be a number, not {shown}" + ("; write a decimal point" * ("," in shown))
@@ -366,15 +368,15 @@ class RequestSchema:
             if categories is None:
                 table[name] = table[name].astype(float)
             else:
-                known = [*categories, *new_categories(categories, table[name])]
-                table[name] = pd.Categorical(table[name], known)
+                all_categories = [*categories, *new_categories(categories, table[name])]
+                table[name] = pd.Categorical(table[name], all_categories)
         return table if self.named else table.to_numpy()
 
 
 def new_categories(categories: list[Any], values: Iterable[Value]) -> list[Value]:
     """Return the different categories of parsed values that are not known."""
-    known = {*categories, None}
-    return [value for value in dict.fromkeys(values) if value not in known]
+    known_values = {*categories, None}
+    return [value for value in dict.fromkeys(values) if value not in known_values]
 
 
 def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str, str]]:

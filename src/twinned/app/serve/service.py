@@ -66,7 +66,7 @@ class PredictionService:
             # arrays are validated faster than tables, and the columns are in the right order
             twin = copy.copy(twin)
             del twin.feature_names_in_
-        model_access.pack_trees(twin)
+        model_access.prepare_trees(twin)
         self._twin = twin
         self._intervals = model_access.stored_intervals(twin)
 
