@@ -11,9 +11,8 @@ import pytest
 
 from twinned import AutoTwinRegressor, diagnose
 from twinned.app.report import collect, render
-from twinned.app.report.charts import Chart, bar_chart, powers, ticks
+from twinned.app.report.render import draw_bars, draw_charts
 from twinned.datasets import make_wsb
-from twinned.rows.formatting import format_number
 
 SECTIONS = [
     "summary",
@@ -206,8 +205,9 @@ def test_coverage_and_importance_have_error_bars(report):
     expected = [np.sqrt(c * (1 - c) / 80) for c in coverage["confidence"]]
     assert coverage["standard_error"] == pytest.approx(expected)
     assert all(feature["standard_error"] > 0 for feature in report["importance"][:2])
-    n_bars = 3 + sum(feature["standard_error"] > 0 for feature in report["importance"])
-    assert render(report).count('class="error"') == n_bars
+    charts = draw_charts(report)
+    assert charts["comparison"].count("stroke: var(--ink)") == 3
+    assert charts["importance"].count("stroke: var(--ink)") == len(report["importance"])
 
 
 def test_page_of_a_subset_names_the_rows_of_the_table(table, monkeypatch):
@@ -243,20 +243,35 @@ def test_columns_of_arrays_have_names():
     assert report["importance"][0]["name"] == "x0"
 
 
-@pytest.mark.parametrize("limits", [(0.0, 1.0), (-3.0, 7e5), (1e-9, 2e-9), (5.0, 5.0)])
-def test_ticks_lie_within_the_axis(limits):
-    chart = Chart(limits, limits, "x", "y")
-    marks = ticks(*chart.y_range)
-    assert 2 <= len(marks) <= 8
-    assert all(chart.y_range[0] <= mark <= chart.y_range[1] for mark in marks)
-    assert "NaN" not in chart.svg("description")
+def test_charts_are_those_of_the_page(report):
+    """Each point has its text, all colors are variables of the page, and texts are no paths."""
+    charts = draw_charts(report)
+    assert set(charts) == {
+        "predictions", "residuals", "calibration", "comparison", "importance", "learning"
+    }  # fmt: skip
+    for chart in charts.values():
+        assert not re.search("#[0-9a-f]{6}|font-family", chart)
+        assert "<text" in chart
+        assert chart.startswith('<svg viewBox="0 0 520 ')
+    shown = report["predictions"]
+    for name in ("predictions", "residuals"):
+        texts = re.findall("<title>(.*?): known", charts[name])
+        assert sorted(texts) == sorted(shown["name"])
+    coverage = report["calibration"]["coverage"]
+    assert (
+        f"<title>confidence 50 %, coverage {100 * coverage[0]:.0f} %</title>"
+        in (charts["calibration"])
+    )
+    assert charts["learning"].count("<title>") == len(report["checks"]["learning"]["numbers"]["x"])
 
 
-def test_numbers_and_names_in_charts():
-    assert powers(0.9, 5000.0)[0] == 1.0
-    assert len(powers(1.0, 1e9)) <= 8
-    assert format_number(-0.0001234) == "-0.0001234"
-    assert "<b>" not in bar_chart(["<b>"], [1.0], "one <b>")
+def test_names_and_numbers_of_bars():
+    name = "<b> of $a very$ longer name"
+    chart = draw_bars([(name, 1.0, 0.1), ("東京", 12345.6, 0.0)], "RMSE")
+    assert ">&lt;b&gt; of $a very$ longe…<title>&lt;b&gt; of $a very$ longer name</title>" in chart
+    assert ">12,346</text>" in chart
+    assert ">東京</text>" in chart
+    assert "<b>" not in chart
 
 
 def test_nullable_columns_and_categories_of_digits():

@@ -31,9 +31,8 @@ import twinned
 from tests.cli.test_real_files import excel
 from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor, save
 from twinned.app.serve import make_app
-from twinned.app.serve.batching import MicroBatcher
-from twinned.app.serve.errors import BadRequest
-from twinned.app.serve.service import BatchPredictions, PredictionService
+from twinned.app.serve.models import BadRequest, Error, Explanations, Predictions
+from twinned.app.serve.service import BatchPredictions, MicroBatcher, PredictionService
 from twinned.datasets import make_wsb
 from twinned.exceptions import UnknownCategoryWarning
 
@@ -98,7 +97,7 @@ def post_concurrently(twin, requests):
 
 def parse_and_predict(model, rows):
     service = PredictionService(model, "m")
-    return service.predict(service.schema.parse_rows(rows))
+    return service.predict(service.schema.parse_rows({"rows": rows})[0])
 
 
 def test_intervals_and_comparables_of_a_blend():
@@ -262,8 +261,7 @@ def test_a_row_has_a_date_and_limits_instead_of_features_made_from_them(dated):
     rows = [{**own, "kind": "1,5"} for own in (parts, whole)]
     result = json_of(client.post("/predict", json={"rows": rows}))
     assert result["prediction"][0] == result["prediction"][1]
-    rows = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["requestBody"]
-    properties = rows["content"]["application/json"]["schema"]["properties"]["rows"]["items"]
+    properties = client.get("/openapi.json").json()["components"]["schemas"]["Row"]
     assert properties["required"] == ["lead", "sold", "kind"]
     assert properties["properties"]["sold"] == {"type": "string", "examples": ["2024-01-31"]}
     assert properties["properties"]["lead"] == {"type": ["number", "string"]}
@@ -420,7 +418,7 @@ def test_log_target_is_returned_in_units_of_y():
         inverse_func=np.exp,
     ).fit(X, np.exp(y))
     service = PredictionService(model, "m")
-    rows = service.schema.parse_rows([ROW])
+    rows, _ = service.schema.parse_rows({"rows": [ROW]})
     assert service.to_columns(service.predict(rows), None)["prediction"][0] > 0
     (comparables,) = service.explain(rows)
     assert comparables[0]["known"] == pytest.approx(np.exp(y.iloc[comparables[0]["anchor"]]))
@@ -558,8 +556,12 @@ def test_only_local_host_names_are_accepted(client):
 def test_openapi_description_names_the_columns(client):
     description = json_of(client.get("/openapi.json"))
     assert set(description["paths"]) == {"/about", "/predict", "/explain", "/batch"}
+    schemas = description["components"]["schemas"]
     content = description["paths"]["/predict"]["post"]["requestBody"]["content"]
-    row = content["application/json"]["schema"]["properties"]["rows"]["items"]
+    assert content["application/json"]["schema"] == {"$ref": "#/components/schemas/Request"}
+    assert schemas["Request"]["required"] == ["rows"]
+    assert schemas["Request"]["properties"]["rows"]["items"] == {"$ref": "#/components/schemas/Row"}
+    row = schemas["Row"]
     assert row["required"] == list(ROW)
     assert row["properties"]["material"]["anyOf"][0]["enum"] == ["brick", "wood"]
     results = {
@@ -569,7 +571,26 @@ def test_openapi_description_names_the_columns(client):
     }
     assert "X-Twinned-Warnings" in results["/batch"]["headers"]
     for path in ("/predict", "/explain"):
-        assert "warnings" in results[path]["content"]["application/json"]["schema"]["properties"]
+        reference = results[path]["content"]["application/json"]["schema"]["$ref"]
+        assert "warnings" in schemas[reference.rsplit("/", 1)[1]]["properties"]
+
+
+def test_responses_are_those_that_are_described(client):
+    request = {"rows": [ROW, {**ROW, "material": "straw"}]}
+    for path, model in (("/predict", Predictions), ("/explain", Explanations)):
+        response = json_of(client.post(path, json=request))
+        assert response.keys() <= model.model_fields.keys()
+        model.model_validate(response)
+    reference = client.get("/openapi.json").json()["paths"]["/explain"]["post"]["responses"]["422"]
+    assert reference["content"]["application/json"]["schema"]["$ref"].endswith("/Error")
+    Error.model_validate(json_of(client.post("/predict", json={}), 422))
+
+
+def test_the_first_of_several_errors_is_reported(client):
+    rows = [{**ROW, "U": "high"}, {"U": 1}, 3]
+    assert "row 1: 'U'" in json_of(client.post("/predict", json={"rows": rows}), 422)["error"]
+    request = {"rows": rows[1:], "confidence": 7}
+    assert "confidence" in json_of(client.post("/predict", json=request), 422)["error"]
 
 
 anything = st.recursive(
@@ -652,7 +673,7 @@ def test_adjustments_add_up_and_labels_are_retained():
     logarithm = TransformedTargetRegressor(tree, func=np.log, inverse_func=np.exp)
     for model, target in ((tree, y), (logarithm, np.exp(y))):
         service = PredictionService(model.fit(labelled, target), "m")
-        rows = service.schema.parse_rows([ROW])
+        rows, _ = service.schema.parse_rows({"rows": [ROW]})
         (comparables,) = service.explain(rows)
         for one in comparables:
             assert one["label"] == f"house {one['anchor']}"

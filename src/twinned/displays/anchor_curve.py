@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
-
 import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned.diagnostics.cross_validation import cross_validate_twin
 from twinned.diagnostics.twin_checks import (
-    Numbers,
     anchor_counts,
     anchor_curve,
     draw_curve,
     neighbor_curve,
 )
-from twinned.displays.axes import Options, make_axes
+from twinned.displays.drawing import make_axes
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.results import rmse_and_error
-from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 ORDERS = ("random", "nearest")
 
@@ -64,27 +56,12 @@ class AnchorCurveDisplay:
     [1, 2, 4, 8, 16, 32, 48]
     """
 
-    ax_: Axes
-    figure_: Figure | SubFigure
-
-    def __init__(
-        self, *, n_anchors: Any, rmse: Any, standard_error: Any, order: str = "random"
-    ) -> None:
+    def __init__(self, *, n_anchors, rmse, standard_error, order="random"):
         self.n_anchors, self.rmse, self.standard_error = n_anchors, rmse, standard_error
         self.order = order
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator: BaseTwin,
-        X: Any,
-        y: Any,
-        *,
-        order: str = "random",
-        random_state: int = 0,
-        ax: Axes | None = None,
-        errorbar_kwargs: Options = None,
-    ) -> Self:
+    def from_estimator(cls, estimator, X, y, *, order="random", random_state=0, **options):
         """Cross-validate a twin, and draw the mean error over five folds.
 
         Parameters
@@ -99,10 +76,8 @@ class AnchorCurveDisplay:
             Whether the anchors are random, or the nearest to each row.
         random_state : int, default=0
             Draws the folds.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        errorbar_kwargs : dict, default=None
-            Options of `Axes.errorbar`.
+        **options
+            `ax` and `errorbar_kwargs` of `plot`.
 
         Returns
         -------
@@ -115,26 +90,14 @@ class AnchorCurveDisplay:
             raise TypeError(f"estimator must be a twin, not {estimator!r}.")
         folds = cross_validate_twin(X, y, estimator, random_state=random_state)
         numbers = compute[order](X, y, estimator, cross_validation=folds).numbers
-        display = cls(
-            n_anchors=numbers["x"],
-            rmse=numbers["rmse"],
-            standard_error=numbers["standard_error"],
-            order=order,
-        )
-        return display.plot(ax, errorbar_kwargs=errorbar_kwargs)
+        rmse, standard_error = numbers["rmse"], numbers["standard_error"]
+        display = cls(n_anchors=numbers["x"], rmse=rmse, standard_error=standard_error, order=order)
+        return display.plot(**options)
 
     @classmethod
     def from_predictions(
-        cls,
-        y_true: Any,
-        estimates: Any,
-        *,
-        order: str = "random",
-        n_repeats: int = 10,
-        random_state: Any = 0,
-        ax: Axes | None = None,
-        errorbar_kwargs: Options = None,
-    ) -> Self:
+        cls, y_true, estimates, *, order="random", n_repeats=10, random_state=0, **options
+    ):
         """Draw the error of the means of the first 1, 2, 4, … estimates.
 
         Parameters
@@ -150,7 +113,7 @@ class AnchorCurveDisplay:
             Number of random orders.
         random_state : int, RandomState or None, default=0
             Draws these orders.
-        ax, errorbar_kwargs
+        **options
             As in `from_estimator`.
 
         Returns
@@ -167,20 +130,16 @@ class AnchorCurveDisplay:
             )
         rng, sizes = check_random_state(random_state), anchor_counts(values.shape[1])
         n_repeats = 1 if order == "nearest" else check_integer("n_repeats", n_repeats)
-        found = []
+        errors = []
         for _ in range(n_repeats):
             columns = slice(None) if order == "nearest" else rng.permutation(values.shape[1])
-            found.append(_errors(y, values[:, columns], sizes))
-        rmse, standard_error = np.mean(found, axis=0)
-        display = cls(
-            n_anchors=sizes,
-            rmse=rmse.tolist(),
-            standard_error=standard_error.tolist(),
-            order=order,
-        )
-        return display.plot(ax, errorbar_kwargs=errorbar_kwargs)
+            totals = np.cumsum(values[:, columns], axis=1)
+            errors.append([rmse_and_error(totals[:, k - 1] / k, y, None) for k in sizes])
+        rmse, standard_error = np.mean(errors, axis=0).T.tolist()
+        display = cls(n_anchors=sizes, rmse=rmse, standard_error=standard_error, order=order)
+        return display.plot(**options)
 
-    def plot(self, ax: Axes | None = None, *, errorbar_kwargs: Options = None) -> Self:
+    def plot(self, ax=None, *, errorbar_kwargs=None):
         """Draw the display.
 
         Parameters
@@ -196,7 +155,7 @@ class AnchorCurveDisplay:
         """
         self.ax_ = ax = make_axes(ax)
         self.figure_ = ax.figure
-        numbers: Numbers = {
+        numbers = {
             "x": self.n_anchors,
             "rmse": self.rmse,
             "standard_error": self.standard_error,
@@ -206,10 +165,3 @@ class AnchorCurveDisplay:
         self.errorbar_ = draw_curve(ax, numbers, **options)
         ax.legend()
         return self
-
-
-def _errors(y: Floats, estimates: Floats, sizes: list[int]) -> Floats:
-    """(2, size): RMSE, and its standard error, of the means of the first estimates."""
-    totals = np.cumsum(estimates, axis=1)
-    found = [rmse_and_error(totals[:, size - 1] / size, y, None) for size in sizes]
-    return np.array(found).T

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
-
 import numpy as np
-import pandas as pd
 
 from twinned._compat import safe_indexing
-from twinned.displays.axes import GUIDE, Options, make_axes, merge
+from twinned.displays.drawing import GUIDE, make_axes, merge
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
 from twinned.fitted.explanation import COLUMNS
 from twinned.rows.formatting import format_number, format_significant
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, count_rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 _TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
 _LEAST_SHARE = 0.01  # of the largest adjustment of an anchor, for one that is written
@@ -64,34 +57,14 @@ class ComparablesDisplay:
     4
     """
 
-    ax_: Axes
-    figure_: Figure | SubFigure
-
-    def __init__(
-        self,
-        *,
-        comparables: pd.DataFrame,
-        y_pred: float | None = None,
-        interval: Any = None,
-        target: str = "y",
-    ) -> None:
+    def __init__(self, *, comparables, y_pred=None, interval=None, target="y"):
         self.comparables, self.y_pred, self.target = comparables, y_pred, target
         self.interval = None if interval is None else np.asarray(interval, dtype=np.float64)
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        *,
-        query: int = 0,
-        n: int = 5,
-        adjustments: bool = True,
-        confidence: float = 0.9,
-        ax: Axes | None = None,
-        target: str = "y",
-        **options: Any,
-    ) -> Self:
+        cls, estimator, X, *, query=0, n=5, adjustments=True, confidence=0.9, target="y", **options
+    ):
         """Explain the prediction of one row, and draw it.
 
         Parameters
@@ -108,12 +81,10 @@ class ComparablesDisplay:
             Whether to write what the features add.
         confidence : float, default=0.9
             Confidence of the interval, where the twin stores a calibration.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
         target : str, default="y"
             Name of the target.
         **options
-            As those of `plot`.
+            `ax` and others of `plot`.
 
         Returns
         -------
@@ -122,29 +93,18 @@ class ComparablesDisplay:
         if check_integer("query", query, 0) >= count_rows(X):
             raise ValueError(f"query={query} must be less than the {count_rows(X)} rows of X.")
         row = safe_indexing(X, np.array([query]))
-        interval = None
-        if hasattr(unwrap(estimator)[0], "intervals_"):
-            interval = predict_interval(estimator, row, confidence)[0]
-        display = cls(
+        is_calibrated = "intervals_" in vars(unwrap(estimator)[0])
+        return cls(
             comparables=explain(estimator, row, n, adjustments=adjustments),
             y_pred=float(np.ravel(estimator.predict(row))[0]),
-            interval=interval,
+            interval=predict_interval(estimator, row, confidence)[0] if is_calibrated else None,
             target=target,
-        )
-        return display.plot(ax, **options)
+        ).plot(**options)
 
     @classmethod
     def from_predictions(
-        cls,
-        comparables: pd.DataFrame,
-        y_pred: float | None = None,
-        *,
-        query: Any = None,
-        interval: Any = None,
-        ax: Axes | None = None,
-        target: str = "y",
-        **options: Any,
-    ) -> Self:
+        cls, comparables, y_pred=None, *, query=None, interval=None, target="y", **options
+    ):
         """Draw the rows of one query in the table of `explain`.
 
         Parameters
@@ -157,7 +117,7 @@ class ComparablesDisplay:
             Which query, as in the column `query`; None is the first.
         interval : array of shape (2,), default=None
             Prediction interval of the query.
-        ax, target, **options
+        target, **options
             As in `from_estimator`.
 
         Returns
@@ -171,17 +131,11 @@ class ComparablesDisplay:
         if rows.empty:
             raise ValueError(f"query={query!r} is not in the column `query` of comparables.")
         display = cls(comparables=rows, y_pred=y_pred, interval=interval, target=target)
-        return display.plot(ax, **options)
+        return display.plot(**options)
 
     def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        max_features: int = 3,
-        scatter_kwargs: Options = None,
-        arrow_kwargs: Options = None,
-        line_kwargs: Options = None,
-    ) -> Self:
+        self, ax=None, *, max_features=3, scatter_kwargs=None, arrow_kwargs=None, line_kwargs=None
+    ):
         """Draw the display.
 
         Parameters
@@ -200,16 +154,24 @@ class ComparablesDisplay:
         table, position = self.comparables, np.arange(len(self.comparables))
         self.ax_ = ax = make_axes(ax, (7.0, 1.4 + 0.62 * len(table)))
         self.figure_ = ax.figure
-        known, estimates = (table[name].to_numpy() for name in ("anchor_y", "estimate"))
+        known_y, estimates = (table[name].to_numpy() for name in ("anchor_y", "estimate"))
         self._draw_prediction(ax, line_kwargs)
         arrow = merge({"arrowstyle": "->", "color": "0.5", "linewidth": 1.3}, arrow_kwargs)
-        for at, start, end in zip(position, known, estimates, strict=True):
+        for at, start, end in zip(position, known_y, estimates, strict=True):
             ax.annotate("", xy=(end, at), xytext=(start, at), arrowprops=arrow, zorder=2)
-        points = {"s": 34, "zorder": 3}
-        hollow = merge({**points, "facecolors": "none", "edgecolors": "C0"}, scatter_kwargs)
-        self.known_ = ax.scatter(known, position, **hollow, label="known value")
-        filled = merge({**points, "color": "C0"}, scatter_kwargs)
-        self.estimates_ = ax.scatter(estimates, position, **filled, label="adjusted: estimate")
+        hollow = {"facecolors": "none", "edgecolors": "C0"}
+        self.known_, self.estimates_ = (
+            ax.scatter(
+                values,
+                position,
+                **merge({"s": 34, "zorder": 3, **style}, scatter_kwargs),
+                label=label,
+            )
+            for values, style, label in (
+                (known_y, hollow, "known value"),
+                (estimates, {"color": "C0"}, "adjusted: estimate"),
+            )
+        )
         self._write_adjustments(ax, max_features)
         ax.set_yticks(position, self._labels())
         ax.set_ylim(len(table) - 0.35, -0.55)
@@ -219,7 +181,7 @@ class ComparablesDisplay:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         return self
 
-    def _draw_prediction(self, ax: Axes, line_kwargs: Options) -> None:
+    def _draw_prediction(self, ax, line_kwargs):
         self.line_ = None
         if self.interval is not None:
             ax.axvspan(*self.interval, color="C1", alpha=0.15, zorder=0, label="interval")
@@ -228,7 +190,7 @@ class ComparablesDisplay:
             style = {**GUIDE, "color": "C1", "label": f"prediction: {shown}"}
             self.line_ = ax.axvline(self.y_pred, **merge(style, line_kwargs))
 
-    def _labels(self) -> list[str]:
+    def _labels(self):
         """Name and weight of each anchor."""
         table = self.comparables
         labelled = "label" in table.columns
@@ -238,7 +200,7 @@ class ComparablesDisplay:
             for name, weight in zip(names, table["weight"], strict=True)
         ]
 
-    def _write_adjustments(self, ax: Axes, max_features: int) -> None:
+    def _write_adjustments(self, ax, max_features):
         table = self.comparables
         features = [name for name in table.columns if name not in (*COLUMNS, "label", "output")]
         middles = table[["anchor_y", "estimate"]].to_numpy().mean(axis=1)
@@ -246,9 +208,8 @@ class ComparablesDisplay:
         ax.set_xlim(low, high)
         # a text as wide as half of the axes stays within them
         middles = np.clip((middles - low) / (high - low), _TEXT_MARGIN, 1 - _TEXT_MARGIN)
-        for at, own in enumerate(table[features].to_numpy(dtype=np.float64)):
-            text = describe_adjustments(features, own, max_features)
-            if text:
+        for at, adjustments in enumerate(table[features].to_numpy(dtype=np.float64)):
+            if text := describe_adjustments(features, adjustments, max_features):
                 ax.annotate(
                     text,
                     xy=(middles[at], at),

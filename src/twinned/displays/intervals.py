@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
-
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
-from twinned.displays.axes import GUIDE, Options, make_axes, merge
+from twinned.displays.drawing import GUIDE, make_axes, merge
 from twinned.estimators.pipelines import predict_interval
-from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer, count_rows
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 KINDS = ("actual_vs_predicted", "residual_vs_predicted")
 
@@ -44,6 +38,8 @@ class PredictionIntervalDisplay:
 
     Attributes
     ----------
+    covered : ndarray of shape (n_samples,)
+        Whether the interval of each row covers its known value.
     coverage : float
         Share of the rows whose interval covers the known value.
     ax_ : matplotlib Axes
@@ -69,18 +65,7 @@ class PredictionIntervalDisplay:
     'predicted V'
     """
 
-    ax_: Axes
-    figure_: Figure | SubFigure
-
-    def __init__(
-        self,
-        *,
-        y_true: Any,
-        y_pred: Any,
-        intervals: Any,
-        confidence: float | None = None,
-        target: str = "y",
-    ) -> None:
+    def __init__(self, *, y_true, y_pred, intervals, confidence=None, target="y"):
         self.y_true = np.asarray(y_true, dtype=np.float64)
         self.y_pred = np.asarray(y_pred, dtype=np.float64)
         self.intervals = np.asarray(intervals, dtype=np.float64)
@@ -89,27 +74,18 @@ class PredictionIntervalDisplay:
     @property
     def coverage(self) -> float:
         """Share of the rows whose interval covers the known value."""
-        return float(self._covered().mean())
+        return float(self.covered.mean())
 
-    def _covered(self) -> Any:
+    @property
+    def covered(self) -> NDArray[np.bool_]:
+        """Whether the interval of each row covers its known value."""
         lower, upper = self.intervals.T
         return (lower <= self.y_true) & (self.y_true <= upper)
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        *,
-        confidence: float = 0.9,
-        kind: str = "actual_vs_predicted",
-        subsample: int | None = 300,
-        random_state: Any = None,
-        ax: Axes | None = None,
-        target: str | None = None,
-        **options: Options,
-    ) -> Self:
+        cls, estimator, X, y, *, confidence=0.9, subsample=300, random_state=None, **options
+    ):
         """Predict rows that were not fitted, with intervals, and draw them.
 
         Parameters
@@ -123,18 +99,12 @@ class PredictionIntervalDisplay:
             Their known values.
         confidence : float, default=0.9
             Confidence of the intervals.
-        kind : {"actual_vs_predicted", "residual_vs_predicted"}, default="actual_vs_predicted"
-            Whether to draw known values, or known minus predicted values.
         subsample : int or None, default=300
             Number of random rows; None is all.
         random_state : int, RandomState or None, default=None
             Draws these rows.
-        ax : matplotlib Axes, default=None
-            Axes to draw into; None makes a figure.
-        target : str, default=None
-            Name of the target; None is the name of the Series y, or "y".
         **options
-            As those of `plot`.
+            `target` of `from_predictions`, and those of `plot`: `ax`, `kind` and others.
 
         Returns
         -------
@@ -142,31 +112,24 @@ class PredictionIntervalDisplay:
         """
         check_consistent_length(X, y)
         rows = _sample(count_rows(X), subsample, random_state)
-        X, known = safe_indexing(X, rows), np.asarray(y, dtype=np.float64)[rows]
-        display = cls(
-            y_true=known,
-            y_pred=estimator.predict(X),
-            intervals=predict_interval(estimator, X, confidence),
-            confidence=confidence,
-            target=target or str(getattr(y, "name", None) or "y"),
-        )
-        return display.plot(ax, kind=kind, **options)
+        X, y = safe_indexing(X, rows), safe_indexing(y, rows)
+        intervals = predict_interval(estimator, X, confidence)
+        options = {"confidence": confidence, "subsample": None, **options}
+        return cls.from_predictions(y, estimator.predict(X), intervals, **options)
 
     @classmethod
     def from_predictions(
         cls,
-        y_true: Any,
-        y_pred: Any,
-        intervals: Any,
+        y_true,
+        y_pred,
+        intervals,
         *,
-        confidence: float | None = None,
-        kind: str = "actual_vs_predicted",
-        subsample: int | None = 300,
-        random_state: Any = None,
-        ax: Axes | None = None,
-        target: str | None = None,
-        **options: Options,
-    ) -> Self:
+        confidence=None,
+        subsample=300,
+        random_state=None,
+        target=None,
+        **options,
+    ):
         """Draw known and predicted values and intervals.
 
         Parameters
@@ -177,8 +140,12 @@ class PredictionIntervalDisplay:
             Lower and upper ends.
         confidence : float, default=None
             Confidence of the intervals, for the legend.
-        kind, subsample, random_state, ax, target, **options
+        subsample, random_state
             As in `from_estimator`.
+        target : str, default=None
+            Name of the target; None is the name of the Series y_true, or "y".
+        **options
+            Those of `plot`: `ax`, `kind` and others.
 
         Returns
         -------
@@ -189,24 +156,17 @@ class PredictionIntervalDisplay:
         ends = np.asarray(intervals, dtype=np.float64)
         if ends.ndim != 2 or ends.shape[1] != 2:
             raise ValueError(f"intervals must have the shape (n_samples, 2), not {ends.shape}.")
-        display = cls(
+        return cls(
             y_true=np.asarray(y_true)[rows],
             y_pred=np.asarray(y_pred)[rows],
             intervals=ends[rows],
             confidence=confidence,
             target=target or str(getattr(y_true, "name", None) or "y"),
-        )
-        return display.plot(ax, kind=kind, **options)
+        ).plot(**options)
 
     def plot(
-        self,
-        ax: Axes | None = None,
-        *,
-        kind: str = "actual_vs_predicted",
-        scatter_kwargs: Options = None,
-        interval_kwargs: Options = None,
-        line_kwargs: Options = None,
-    ) -> Self:
+        self, ax=None, *, kind=KINDS[0], scatter_kwargs=None, interval_kwargs=None, line_kwargs=None
+    ):
         """Draw the display.
 
         Parameters
@@ -233,9 +193,14 @@ class PredictionIntervalDisplay:
         bars = {"color": "C0", "alpha": 0.3, "linewidth": 2.0, "zorder": 2, "label": label}
         lower, upper = (end - shift for end in self.intervals.T)
         self.intervals_ = ax.vlines(self.y_pred, lower, upper, **merge(bars, interval_kwargs))
-        covered = self._covered()
-        self.covered_ = self._scatter(ax, covered, shift, "covered", "C0", scatter_kwargs)
-        self.missed_ = self._scatter(ax, ~covered, shift, "not covered", "C3", scatter_kwargs)
+        points = []
+        for name, rows, color in zip(
+            ("covered", "not covered"), (self.covered, ~self.covered), ("C0", "C3"), strict=True
+        ):
+            style = merge({"color": color, "s": 16, "zorder": 3}, scatter_kwargs)
+            style["label"] = f"{name}: {rows.mean():.0%} of {len(rows)}"
+            points.append(ax.scatter(self.y_pred[rows], (self.y_true - shift)[rows], **style))
+        self.covered_, self.missed_ = points
         ax.set_xlabel(f"predicted {self.target}")
         ax.set_ylabel(
             f"known {self.target}" if kind == KINDS[0] else "residual (known − predicted)"
@@ -243,17 +208,9 @@ class PredictionIntervalDisplay:
         ax.legend()
         return self
 
-    def _scatter(
-        self, ax: Axes, rows: Any, shift: Floats, label: str, color: str, given: Options
-    ) -> Any:
-        """Draw the points of these rows, with their share in the legend."""
-        style = {"color": color, "s": 16, "zorder": 3}
-        shown = merge(style, given) | {"label": f"{label}: {rows.mean():.0%} of {len(rows)}"}
-        return ax.scatter(self.y_pred[rows], (self.y_true - shift)[rows], **shown)
 
-
-def _sample(n: int, subsample: int | None, random_state: Any) -> Any:
-    """Indices of at most `subsample` random rows, in order."""
+def _sample(n, subsample, random_state):
+    """Return the indices of at most `subsample` random rows, in order."""
     if subsample is None or check_integer("subsample", subsample) >= n:
         return np.arange(n)
     return np.sort(check_random_state(random_state).permutation(n)[:subsample])

@@ -20,7 +20,6 @@ from twinned.fitted.explanation import explain, no_comparables
 from twinned.fitted.sampling import (
     error_features,
     predict_error,
-    predict_error_scale,
     predict_jointly,
     probability_positive,
 )
@@ -92,13 +91,20 @@ class TwinMethods(RegressorMixin):
             return predict_lazily(self, X, return_std, None if y.ndim == 1 else y.shape[1])
         queries = self.encode(X)
         if return_std and self._std_is_calibrated:
-            return predict_error(fitted, queries, self.calibration_)
+            return self.predict_error(X)
         mean, std = fitted.predict(queries, return_std=return_std)
         return (fitted.squeeze(mean), fitted.squeeze(std)) if return_std else fitted.squeeze(mean)
 
     def predict_error(self, X) -> tuple[Floats, Floats]:
         """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""
         return predict_error(self.fitted_, self.encode(X), self.calibration_)
+
+    def predict_error_scale(self, X) -> tuple[Floats, Floats, Floats]:
+        """(n_queries,) mean and std of `predict`, and the error scale of the stored intervals."""
+        fitted, queries, calibration = self.fitted_, self.encode(X), self.calibration_
+        mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
+        scale = calibration.error_scale(queries.matrix, mean, std)
+        return mean, calibration.std(scale) if self._std_is_calibrated else std, scale
 
     def predict_members(self, X) -> Floats:
         """Predict by each member of the model.
@@ -148,7 +154,7 @@ class TwinMethods(RegressorMixin):
             options = {"confidence": confidence, "X_shifted": X_shifted}
             return map_rows(self, "predict_interval", X, ["low", "high"], **options)
         queries = self.encode(X)
-        mean, scale = predict_error_scale(fitted, queries, calibration)
+        mean, _, scale = self.predict_error_scale(X)
         self.warn_of_shift(X)
         if X_shifted is None:
             return calibration.interval(mean, scale, confidence)

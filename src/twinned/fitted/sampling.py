@@ -121,14 +121,6 @@ def _kernel(first: Floats, second: Floats) -> Floats:
 # --- of a fitted twin -----------------------------------------------------------------------------
 
 
-def predict_error_scale(
-    fitted: FittedTwin, queries: Queries, calibration: Calibration
-) -> tuple[Floats, Floats]:
-    """(query,): the prediction, and the error scale of its calibration."""
-    mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
-    return mean, calibration.error_scale(queries.matrix, mean, std)
-
-
 def predict_error(
     fitted: FittedTwin, queries: Queries, calibration: Calibration | None
 ) -> tuple[Floats, Floats]:
@@ -136,11 +128,10 @@ def predict_error(
     targets = fitted.anchors.targets
     if fitted.anchors.y.ndim > 1:
         raise ValueError(f"Joint samples need a single output, but y has {targets.shape[1]}.")
-    if calibration is not None:
-        mean, scale = predict_error_scale(fitted, queries, calibration)
-        return mean, calibration.std(scale)
     mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
-    return mean, SPREAD_FACTOR * std
+    if calibration is None:
+        return mean, SPREAD_FACTOR * std
+    return mean, calibration.std(calibration.error_scale(queries.matrix, mean, std))
 
 
 def error_features(fitted: FittedTwin, queries: Queries) -> ErrorFeatures:

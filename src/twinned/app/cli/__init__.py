@@ -114,11 +114,10 @@ def serve_command(
     """
     with exit_on_bad_input():
         try:
-            from twinned.app.serve import make_app
-            from twinned.app.serve.server import make_server, open_listener
+            from twinned.app.serve.app import make_app, make_server, open_listener
         except ImportError as error:
             raise MissingExtraError(
-                "serve needs uvicorn and starlette: pip install 'twinned[serve]'."
+                "serve needs uvicorn, starlette and pydantic: pip install 'twinned[serve]'."
             ) from error
         service = make_app(load_twin(model, key_file), model.name)
         listener = open_listener(port)

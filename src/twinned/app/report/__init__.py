@@ -1,7 +1,7 @@
 """HTML report of `twinned advise`: collect, then render.
 
-`collect` turns a diagnosis into numbers and texts, `charts` draws them as SVG, and `render` writes
-one HTML page.
+`collect` turns a diagnosis into numbers and texts, and `render` draws charts of them and writes one
+HTML page.
 """
 
 from twinned.app.report.collect import collect

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from twinned._version import __version__
 from twinned.diagnostics import CheckResult, Diagnosis, Finding
+from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.estimators.blending.results import rmse_and_error
 from twinned.fitted.adjustments import from_logarithm, scale_to
 from twinned.fitted.applicability import LABELS
+from twinned.fitted.explanation import attribute_difference
 from twinned.fitted.known_values import TargetRange
 from twinned.rows.formatting import format_number
 from twinned.rows.neighbors import Indices
@@ -30,6 +32,13 @@ _QUERIES_PER_BLOCK = 8  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _LEAST_ROWS, _MOST_ROWS = 20, 500  # for the importance of features
 _MAX_IMPORTANCE = 40  # features whose importance is computed
+_PREDICTED_COLUMNS = {"truth": "y", "predicted": "prediction", "lower": "lower", "upper": "upper"}
+
+_STEP_OF_CONCLUSION = {
+    HELPS: "Keep the twins: they lower the error.",
+    HURTS: "Use models without twins: twins do not lower the error here.",
+    UNKNOWN: "Give more time (--budget), so that twins can be compared with the other models.",
+}
 
 
 def collect(
@@ -51,8 +60,8 @@ def collect(
     """
     rng = np.random.RandomState(random_state)
     names = feature_names(diagnosis.X)
-    rows = _identify_rows(diagnosis, labels, row_numbers)
-    twin, recommendation = diagnosis.twin, diagnosis.recommendation
+    identities = _identify_rows(diagnosis, labels, row_numbers)
+    twin, board = diagnosis.twin, diagnosis.leaderboard
     weights = zip(twin.member_names_, twin.member_weights_, strict=True)
     return {
         "title": title,
@@ -64,60 +73,52 @@ def collect(
         "columns": names,
         "log_target": diagnosis.log_target,
         "seconds": round(diagnosis.seconds, 1),
-        "conclusion": recommendation.conclusion,
+        "conclusion": diagnosis.recommendation.conclusion,
         "summary": diagnosis.summary,
         "recommended": {name: float(weight) for name, weight in weights},
-        "errors": diagnosis.errors._asdict(),
+        "errors": dict(zip(ErrorSummary.__annotations__, diagnosis.errors, strict=True)),
         "error_summary": diagnosis.describe_errors(target),
         "findings": [_finding_content(finding) for finding in diagnosis.findings],
-        "leaderboard": _leaderboard(diagnosis),
+        "leaderboard": board.astype(object).where(board.notna(), None).to_dict("records"),
         "code": diagnosis.code,
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
         "skipped": diagnosis.skipped,
         "notes": [*diagnosis.notes, *_range_note(diagnosis, target)],
-        "predictions": predictions(diagnosis, rows, rng),
+        "predictions": predictions(diagnosis, identities, rng),
         "calibration": calibration(diagnosis),
         "importance": importance(diagnosis, names, rng, seconds),
         "comparables_share": 100 * min(1.0, MAX_COMPARABLES / len(diagnosis.y)),
-        "comparables": comparables(diagnosis, names, rows, rng, seconds),
+        "comparables": comparable_rows(diagnosis, names, identities, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
 
 
-def _leaderboard(diagnosis: Diagnosis) -> list[Content]:
-    """Return the rows of the leaderboard; JSON has no NaN."""
+def _identify_rows(
+    diagnosis: Diagnosis, labels: list[str] | None, row_numbers: list[int] | None
+) -> list[Content]:
+    """Return the number of each fitted row in its file, and its name."""
+    rows = range(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows.tolist()
+    numbers = [row + 1 if row_numbers is None else row_numbers[row] for row in rows]
     return [
-        {str(name): None if value != value else value for name, value in row.items()}  # NaN
-        for row in diagnosis.leaderboard.to_dict("records")
+        {"row": number, "name": f"row {number}" if labels is None else labels[row]}
+        for row, number in zip(rows, numbers, strict=True)
     ]
 
 
 def _finding_content(finding: Finding) -> Content:
-    return {
-        "code": finding.code,
-        "level": finding.level,
-        "title": finding.title,
-        "message": finding.message,
-        "advice": finding.advice,
-        "about": finding.about,
-        "numbers": finding.numbers,
-        "link": finding.link,
-    }
+    about = {"level": finding.level, "title": finding.title, "about": finding.about}
+    return {**asdict(finding), **about, "link": finding.link}
 
 
 def _check_content(check: CheckResult) -> Content:
     """Return a check without its long lists."""
+    content = {"title": check.title, "model": check.model, "summary": check.summary}
     numbers = {
         name: value
         for name, value in check.numbers.items()
         if not (isinstance(value, list) and len(value) > _MAX_NUMBERS)
     }
-    return {
-        "title": check.title,
-        "model": check.model,
-        "summary": check.summary,
-        "numbers": numbers,
-    }
+    return {**content, "numbers": numbers}
 
 
 def _range_note(diagnosis: Diagnosis, target: str) -> list[str]:
@@ -131,27 +132,8 @@ def _range_note(diagnosis: Diagnosis, target: str) -> list[str]:
     return [f"{beyond}: cut them there (--bounds of twinned predict).{positive}"]
 
 
-class RowIdentity(NamedTuple):
-    """Number of a row in its file, and its name."""
-
-    row: int
-    name: str
-
-
-def _identify_rows(
-    diagnosis: Diagnosis, labels: list[str] | None, row_numbers: list[int] | None
-) -> list[RowIdentity]:
-    """Return the identity of each fitted row."""
-    fitted = range(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows.tolist()
-    numbers = [row + 1 if row_numbers is None else row_numbers[row] for row in fitted]
-    names = [f"row {number}" for number in numbers]
-    if labels is not None:
-        names = [labels[row] for row in fitted]
-    return [RowIdentity(*own) for own in zip(numbers, names, strict=True)]
-
-
 def predictions(
-    diagnosis: Diagnosis, identities: list[RowIdentity], rng: np.random.RandomState
+    diagnosis: Diagnosis, identities: list[Content], rng: np.random.RandomState
 ) -> Content:
     """Return out-of-fold predictions of the recommended model with their intervals."""
     table = diagnosis.out_of_fold
@@ -159,12 +141,11 @@ def predictions(
     shown = table.iloc[rows]
     return {
         "confidence": CONFIDENCE,
-        "row": [identities[row].row for row in rows],
-        "name": [identities[row].name for row in rows],
-        "truth": _rounded(shown["y"]),
-        "predicted": _rounded(shown["prediction"]),
-        "lower": _rounded(shown["lower"]),
-        "upper": _rounded(shown["upper"]),
+        **{key: [identities[row][key] for row in rows] for key in ("row", "name")},
+        **{
+            key: [_short(value) for value in shown[column]]
+            for key, column in _PREDICTED_COLUMNS.items()
+        },
         "mean_half_width": float(np.mean(table["upper"] - table["lower"]) / 2),
     }
 
@@ -188,14 +169,12 @@ def importance(
     Root mean square change over random rows, as a share of the change when all features are taken
     from that row. Of many features, those of largest relevance are compared.
     """
-    twin, relevance = diagnosis.twin, diagnosis.relevance
-    features = np.arange(len(names))
-    if relevance is not None:
-        features = np.argsort(-relevance, kind="stable")
-    features = features[:_MAX_IMPORTANCE]
-    used = np.flatnonzero(twin.member_weights_)
-    board = twin.leaderboard_.set_index("member")["predict_seconds"]
-    row_seconds = sum(board[twin.member_names_[i]] for i in used) / len(twin.anchors_y_)
+    twin = diagnosis.twin
+    relevance = np.zeros(len(names)) if diagnosis.relevance is None else diagnosis.relevance
+    features = np.argsort(-relevance, kind="stable")[:_MAX_IMPORTANCE]
+    predict_seconds = twin.leaderboard_.set_index("member")["predict_seconds"]
+    used = [twin.member_names_[i] for i in np.flatnonzero(twin.member_weights_)]
+    row_seconds = predict_seconds[used].sum() / len(twin.anchors_y_)
     most = seconds / max(row_seconds, 1e-9) / (len(features) + 2)
     n_rows = int(np.clip(most, _LEAST_ROWS, _MOST_ROWS))
     first, other = (twin.anchors_X_[rng.randint(len(twin.anchors_X_), size=n_rows)] for _ in "12")
@@ -204,9 +183,11 @@ def importance(
         mixed = first.copy()
         mixed[:, index] = other[:, index]
         variants.append(mixed)
-    predicted = twin._predict_by(np.concatenate(variants), used) @ twin.member_weights_[used]
+    # without known values of equal rows
+    members = twin.fitted_.model.predict_members(np.concatenate(variants))
+    predicted = members @ twin.member_weights_
     unchanged, *changed = predicted.reshape(len(variants), n_rows)
-    (whole, _), *changes = (rmse_and_error(own, unchanged, None) for own in changed)
+    (whole, _), *changes = (rmse_and_error(each, unchanged, None) for each in changed)
     whole = whole if whole > 0 else np.inf
     shares = [
         {
@@ -219,10 +200,10 @@ def importance(
     return sorted(shares, key=lambda feature: -feature["share"])
 
 
-def comparables(
+def comparable_rows(
     diagnosis: Diagnosis,
     names: list[str],
-    identities: list[RowIdentity],
+    identities: list[Content],
     rng: np.random.RandomState,
     seconds: float = 10.0,
 ) -> list[Content]:
@@ -241,31 +222,30 @@ def comparables(
     else:
         estimates = y[nearest] + predicted[rows, None] - predicted[nearest]
     adjustments = _adjustments(diagnosis, rows, nearest, y[nearest], estimates, seconds)
-    applicability, queries = _applicability_of_rows(diagnosis), []
-    for i, row in enumerate(rows):
-        anchors = [
-            {
-                **identities[anchor]._asdict(),
-                "known": _short(y[anchor]),
-                "difference": _short(estimate - y[anchor]),
-                "estimate": _short(estimate),
-                **_differing_features(columns, row, anchor, own),
-            }
-            for anchor, estimate, own in zip(nearest[i], estimates[i], adjustments[i], strict=True)
-        ]
-        queries.append(
-            {
-                **identities[row]._asdict(),
-                "truth": _short(y[row]),
-                "predicted": _short(predicted[row]),
-                "lower": _short(table["lower"][row]),
-                "upper": _short(table["upper"][row]),
-                "applicability": applicability.get(int(row)),
-                "anchors": anchors,
-                "values": [_format_value(column.values[row]) for column in columns],
-            }
-        )
-    return queries
+    applicability: dict[int, str] = {}
+    if diagnosis.relevance is not None:  # the metric was learned
+        domain = diagnosis.twin.fitted_.anchors.domain
+        classes = zip(domain.known_rows, domain.classify_known(), strict=True)
+        applicability = {int(row): LABELS[label] for row, label in classes}
+    return [
+        {
+            **identities[row],
+            **{key: _short(table[column][row]) for key, column in _PREDICTED_COLUMNS.items()},
+            "applicability": applicability.get(int(row)),
+            "anchors": [
+                {
+                    **identities[anchor],
+                    "known": _short(y[anchor]),
+                    "difference": _short(estimate - y[anchor]),
+                    "estimate": _short(estimate),
+                    **_differing_features(columns, row, anchor, parts),
+                }
+                for anchor, estimate, parts in zip(*of_query, strict=True)
+            ],
+            "values": [_format_value(column.values[row]) for column in columns],
+        }
+        for row, *of_query in zip(rows, nearest, estimates, adjustments, strict=True)
+    ]
 
 
 def _nearest_rows(features: Floats, row: int) -> Indices:
@@ -279,38 +259,30 @@ def _adjustments(
     diagnosis: Diagnosis,
     rows: Indices,
     nearest: Indices,
-    known: Floats,
+    known_y: Floats,
     estimates: Floats,
     seconds: float,
 ) -> list[list[Floats | None]]:
     """Return what each feature adds to each difference, or None where time did not suffice.
 
-    `nearest`, `known` and `estimates` are (query, anchor).
+    `nearest`, `known_y` and `estimates` are (query, anchor).
     """
-    found: list[list[Floats | None]] = []
-    end = time.perf_counter() + seconds
+    adjustments: list[list[Floats | None]] = []
+    end, fitted = time.perf_counter() + seconds, diagnosis.twin.fitted_
     for start in range(0, len(rows), _QUERIES_PER_BLOCK):
         block = slice(start, start + _QUERIES_PER_BLOCK)
         size = nearest[block].shape
         if time.perf_counter() > end:
-            found += [[None] * size[1] for _ in range(size[0])]
+            adjustments += [[None] * size[1] for _ in range(size[0])]
             continue
         pairs = np.repeat(rows[block], size[1]), nearest[block].ravel()
-        own = diagnosis.twin._adjustments_of_anchors(*pairs)
-        y, estimate = known[block].ravel(), estimates[block].ravel()
+        sides = (fitted.anchors.as_queries(indices) for indices in pairs)
+        parts = attribute_difference(fitted, *sides)[..., 0]
+        y, estimate = known_y[block].ravel(), estimates[block].ravel()
         if diagnosis.log_target:
-            own = from_logarithm(scale_to(own, np.log(estimate / y)), y, estimate)
-        found += [list(part) for part in scale_to(own, estimate - y).reshape(*size, -1)]
-    return found
-
-
-def _applicability_of_rows(diagnosis: Diagnosis) -> dict[int, str]:
-    """Return the label of each row beside the others, where the metric was learned."""
-    if diagnosis.relevance is None:
-        return {}
-    domain = diagnosis.twin.fitted_.anchors.domain
-    classes = zip(domain.known_rows, domain.classify_known(), strict=True)
-    return {int(row): LABELS[own] for row, own in classes}
+            parts = from_logarithm(scale_to(parts, np.log(estimate / y)), y, estimate)
+        adjustments += [list(each) for each in scale_to(parts, estimate - y).reshape(*size, -1)]
+    return adjustments
 
 
 def _comparable_features(diagnosis: Diagnosis) -> Floats:
@@ -318,105 +290,100 @@ def _comparable_features(diagnosis: Diagnosis) -> Floats:
 
     Where there was no time to learn the metric, features are standardized.
     """
-    features = diagnosis.twin._anchors.features
+    anchors = diagnosis.twin.fitted_.anchors
+    features = anchors.features
     if diagnosis.relevance is not None:
-        return diagnosis.twin.fitted_.anchors.metric.transform(features)
-    known = np.nan_to_num(features - np.nanmean(features, axis=0), nan=0.0)
-    std = known.std(axis=0)
-    return known / np.where(std > 0, std, 1.0)
+        return anchors.metric.transform(features)
+    centered = np.nan_to_num(features - np.nanmean(features, axis=0), nan=0.0)
+    std = centered.std(axis=0)
+    return centered / np.where(std > 0, std, 1.0)
 
 
-class Column(NamedTuple):
-    """A feature of all rows; `std` is None for a categorical feature."""
+class FeatureColumn(NamedTuple):
+    """The values of a feature; `std` is None where it is categorical."""
 
     name: str
-    values: NDArray[Any]
+    values: np.ndarray
     std: float | None
 
+    def difference(self, row: int, anchor: int) -> float:
+        """Return how much two rows differ: numbers by standard deviations.
 
-def _columns(X: Any, names: list[str]) -> list[Column]:
-    if not is_table(X):
-        values = list(np.asarray(X).T)
-    else:
-        values = [
+        Two categories, and a number and a missing value, differ by 1.
+        """
+        first, second = self.values[row], self.values[anchor]
+        if self.std is None:
+            return float(str(first) != str(second))
+        if self.std == 0:
+            return 0.0
+        if np.isnan(first) or np.isnan(second):
+            return float(np.isnan(first) != np.isnan(second))
+        return abs(float(first) - float(second)) / self.std
+
+
+def _columns(X: Any, names: list[str]) -> list[FeatureColumn]:
+    if is_table(X):
+        columns = [
             to_numeric(column, name)
             if is_numeric_dtype(column)
             else np.array(column.to_list(), dtype=object)
             for column, name in zip(*column_list(X), strict=True)
         ]
+    else:
+        columns = list(np.asarray(X).T)
+    is_number = [np.issubdtype(values.dtype, np.number) for values in columns]
     return [
-        Column(name, own, float(np.nanstd(own)) if np.issubdtype(own.dtype, np.number) else None)
-        for name, own in zip(names, values, strict=True)
+        FeatureColumn(name, values, float(np.nanstd(values)) if numeric else None)
+        for name, values, numeric in zip(names, columns, is_number, strict=True)
     ]
 
 
 def _differing_features(
-    columns: list[Column], row: int, anchor: int, adjustments: Floats | None
+    columns: list[FeatureColumn], row: int, anchor: int, adjustments: Floats | None
 ) -> Content:
     """Return the features in which an anchor differs from the query, and what the others add.
 
-    Shown are those of largest adjustment or, without adjustments, those that differ most: numbers
-    by standard deviations; two categories, and a number and a missing value, by 1.
+    Shown are those of largest adjustment or, without adjustments, those that differ most.
     """
-    found = []
-    for j, (_, values, std) in enumerate(columns):
-        value, other = values[row], values[anchor]
-        if std is None:
-            size = float(str(value) != str(other))
-        elif std == 0:
-            continue
-        elif np.isnan(value) or np.isnan(other):
-            size = float(np.isnan(value) != np.isnan(other))
-        else:
-            size = abs(float(value) - float(other)) / std
-        if size > 0:
-            if adjustments is not None:
-                size = abs(adjustments[j])
-            found.append((size, j))
-    found.sort(key=lambda feature: -feature[0])
+    sizes = np.array([column.difference(row, anchor) for column in columns])
+    differing = np.flatnonzero(sizes > 0)
+    if adjustments is not None:
+        sizes = np.abs(adjustments)
+    shown = differing[np.argsort(-sizes[differing], kind="stable")][:MAX_FEATURES]
     features: list[Content] = []
-    for _, j in found[:MAX_FEATURES]:
-        name, values, _ = columns[j]
-        query, known = (_format_value(values[number]) for number in (row, anchor))
-        feature: Content = {"name": name, "query": query, "anchor": known}
-        if adjustments is not None:
-            feature["adjustment"] = float(adjustments[j])
-        features.append(feature)
+    for name, values, _ in (columns[j] for j in shown):
+        shown_values = {
+            "query": _format_value(values[row]),
+            "anchor": _format_value(values[anchor]),
+        }
+        features.append({"name": name, **shown_values})
     if adjustments is None:
         return {"features": features}
-    others = float(adjustments.sum()) - sum(feature["adjustment"] for feature in features)
-    return {"features": features, "others": others if len(found) > MAX_FEATURES else 0.0}
+    for feature, j in zip(features, shown, strict=True):
+        feature["adjustment"] = float(adjustments[j])
+    others = float(adjustments.sum() - adjustments[shown].sum())
+    return {"features": features, "others": others if len(differing) > MAX_FEATURES else 0.0}
 
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:
     """Return recommendations, one sentence each."""
-    errors, steps = diagnosis.errors, []
+    errors, checks = diagnosis.errors, diagnosis.checks
+    advice = [(finding, f"{finding.code}: {finding.advice}") for finding in diagnosis.findings]
+    steps = ["Use the recommended model: the code above makes it, and -o saves it."]
     if errors.rmse >= errors.mean_rmse:
-        steps.append("Look for other features: with these, no model is better than the mean.")
-    else:
-        steps.append("Use the recommended model: the code above makes it, and -o saves it.")
-    steps += [f"{own.code}: {own.advice}" for own in diagnosis.findings if own.level == WARNING]
-    of_twins = {
-        HELPS: "Keep the twins: they lower the error.",
-        HURTS: "Use models without twins: twins do not lower the error here.",
-        UNKNOWN: "Give more time (--budget), so that twins can be compared with the other models.",
-    }
-    if diagnosis.recommendation.conclusion in of_twins:
-        steps.append(of_twins[diagnosis.recommendation.conclusion])
-    learning = diagnosis.checks.get("learning")
-    if learning is not None and learning.numbers["trend"] == "falls":
-        steps.append(f"Get more labels. {learning.summary} twinned.query selects which ones.")
-    multiplier = diagnosis.checks.get("multiplier")
-    if multiplier is not None and multiplier.numbers["trend"] == "grows":
-        steps.append(multiplier.summary)
-    steps += [f"{own.code}: {own.advice}" for own in diagnosis.findings if own.code == "TW304"]
+        steps = ["Look for other features: with these, no model is better than the mean."]
+    steps += [text for finding, text in advice if finding.level == WARNING]
+    if diagnosis.recommendation.conclusion in _STEP_OF_CONCLUSION:
+        steps.append(_STEP_OF_CONCLUSION[diagnosis.recommendation.conclusion])
+    if "learning" in checks and checks["learning"].numbers["trend"] == "falls":
+        summary = checks["learning"].summary
+        steps.append(f"Get more labels. {summary} twinned.query selects which ones.")
+    if "multiplier" in checks and checks["multiplier"].numbers["trend"] == "grows":
+        steps.append(checks["multiplier"].summary)
+    steps += [text for finding, text in advice if finding.code == "TW304"]
     if diagnosis.skipped:
         steps.append(f"Give more time (--budget) for: {', '.join(diagnosis.skipped)}.")
     return steps
-
-
-def _rounded(values: Any) -> list[float]:
-    return [_short(value) for value in values]
 
 
 def _short(value: Any) -> float:

@@ -1,16 +1,26 @@
-"""Report as one HTML page that loads nothing else."""
+"""Report as one HTML page that loads nothing else, with charts drawn by matplotlib."""
 
 from __future__ import annotations
 
 import json
+import re
+from html import escape
 from importlib.resources import files
 
-from twinned.app.report import charts
+import numpy as np
+
 from twinned.app.report.collect import Content
 from twinned.diagnostics.recommendation import describe_member
+from twinned.diagnostics.result import draw_curve
+from twinned.displays import PredictionIntervalDisplay
+from twinned.displays.drawing import GUIDE, draw_svg
 from twinned.rows.formatting import format_number, format_significant
 
 CURVES = ("learning", "multiplier", "anchors")
+WIDTH, HEIGHT, BAR_HEIGHT = 520, 340, 30
+_MAX_LETTERS = 21  # of a name beside a bar
+_MAX_BARS = 10  # of the importance of features
+_VARIABLE = r"(--\w+): (#[0-9a-f]{6})"  # of the style of the page
 
 
 def render(report: Content) -> str:
@@ -28,7 +38,7 @@ def render(report: Content) -> str:
         script=_read("page.js"),
         data=data,
         charts=draw_charts(report),
-        rows=leaderboard_rows(report),
+        rows=leaderboard_rows(report["leaderboard"]),
         curves=[key for key in CURVES if key in report["checks"]],
     )
 
@@ -37,91 +47,7 @@ def _read(name: str) -> str:
     return files("twinned.app.report").joinpath(name).read_text("utf-8")
 
 
-def draw_charts(report: Content) -> dict[str, str]:
-    """Return the SVG charts by name."""
-    curves = {key: check for key, check in report["checks"].items() if key in CURVES}
-    shares = [(feature["name"], feature["share"]) for feature in report["importance"][:10]]
-    listed_shares = ", ".join(f"{name} {share:.2f}" for name, share in shares)
-    return {
-        **{key: charts.curve(each["numbers"], each["summary"]) for key, each in curves.items()},
-        "predictions": _predictions(report),
-        "residuals": _residuals(report),
-        "calibration": _calibration(report["calibration"]),
-        "comparison": _comparison(report["leaderboard"]),
-        "importance": charts.bar_chart(
-            [name for name, _ in shares],
-            [share for _, share in shares],
-            f"Share of the change of predictions: {listed_shares}",
-            errors=[feature["standard_error"] for feature in report["importance"][:10]],
-        ),
-    }
-
-
-def _comparison(board: list[Content]) -> str:
-    listed = ", ".join(f"{row['model']} {format_number(row['rmse'])}" for row in board)
-    return charts.bar_chart(
-        [row["model"] for row in board],
-        [row["rmse"] for row in board],
-        f"RMSE of held-out rows: {listed}",
-        errors=[row["rmse_se"] for row in board],
-        marked=next(i for i, row in enumerate(board) if row["recommended"]),
-    )
-
-
-def _predictions(report: Content) -> str:
-    shown, target = report["predictions"], report["target"]
-    truth, predicted = shown["truth"], shown["predicted"]
-    limits = min(*truth, *predicted), max(*truth, *predicted)
-    chart = charts.Chart(limits, limits, f"known {target}", f"predicted {target}")
-    chart.line(limits, limits, "guide")
-    chart.intervals(truth, shown["lower"], shown["upper"])
-    parts = zip(shown["name"], truth, predicted, shown["lower"], shown["upper"], strict=True)
-    tips = [
-        "{}: known {}, predicted {} ({} to {})".format(name, *map(format_number, numbers))
-        for name, *numbers in parts
-    ]
-    chart.points(truth, predicted, tips)
-    return chart.svg(
-        f"Predictions of {len(truth)} held-out rows against their known values, with "
-        f"{shown['confidence']:.0%} intervals."
-    )
-
-
-def _residuals(report: Content) -> str:
-    shown, target = report["predictions"], report["target"]
-    predicted = shown["predicted"]
-    errors = [t - p for t, p in zip(shown["truth"], predicted, strict=True)]
-    limits = min(predicted), max(predicted)
-    chart = charts.Chart(limits, (min(errors), max(errors)), f"predicted {target}", "residual")
-    chart.line(limits, (0.0, 0.0), "guide")
-    chart.points(
-        predicted,
-        errors,
-        [f"{n}: {format_number(e)}" for n, e in zip(shown["name"], errors, strict=True)],
-    )
-    return chart.svg(f"Known minus predicted values of {len(errors)} held-out rows.")
-
-
-def _calibration(shown: Content) -> str:
-    confidence = [100 * level for level in shown["confidence"]]
-    coverage = [100 * share for share in shown["coverage"]]
-    chart = charts.Chart((45, 100), (45, 100), "confidence, %", "coverage, %")
-    chart.line((45, 100), (45, 100), "guide")
-    errors = [100 * error for error in shown["standard_error"]]
-    chart.intervals(
-        confidence,
-        [level - error for level, error in zip(coverage, errors, strict=True)],
-        [level + error for level, error in zip(coverage, errors, strict=True)],
-    )
-    chart.line(confidence, coverage)
-    tips = [
-        f"confidence {a:g} %, coverage {b:.0f} %" for a, b in zip(confidence, coverage, strict=True)
-    ]
-    chart.points(confidence, coverage, tips)
-    return chart.svg(f"Coverage of prediction intervals: {'; '.join(tips)}")
-
-
-def leaderboard_rows(report: Content) -> list[dict[str, str]]:
+def leaderboard_rows(board: list[Content]) -> list[dict[str, str]]:
     """Return a table row for each model: error, weight in the recommended model, and seconds."""
     return [
         {
@@ -132,5 +58,119 @@ def leaderboard_rows(report: Content) -> list[dict[str, str]]:
             "seconds": f"{row['fit_seconds']:.1f}",
             "mark": "recommended" if row["recommended"] else "",
         }
-        for row in report["leaderboard"]
+        for row in board
     ]
+
+
+def draw_charts(report: Content) -> dict[str, str]:
+    """Return the SVG charts by name."""
+    board, importance = report["leaderboard"], report["importance"][:_MAX_BARS]
+    checks = report["checks"]
+    return {
+        **{key: _draw_curve(checks[key]) for key in CURVES if key in checks},
+        "predictions": _draw_predictions(report, "actual_vs_predicted"),
+        "residuals": _draw_predictions(report, "residual_vs_predicted"),
+        "calibration": _draw_calibration(report["calibration"]),
+        "comparison": draw_bars(
+            [(row["model"], row["rmse"], row["rmse_se"]) for row in board],
+            "RMSE of held-out rows",
+            marked=[row["recommended"] for row in board].index(True),
+        ),
+        "importance": draw_bars(
+            [(row["name"], row["share"], row["standard_error"]) for row in importance],
+            "Share of the change of predictions",
+        ),
+    }
+
+
+def _draw_svg(draw, description, height=HEIGHT):
+    """Return a chart as an SVG element in the colors of the page; see `drawing.draw_svg`."""
+    light_mode = _read("page.css").partition("}")[0]
+    variables = {color: f"var({name})" for name, color in re.findall(_VARIABLE, light_mode)}
+    style = files("twinned.app.report").joinpath("charts.mplstyle")
+    return draw_svg(
+        draw, description, (WIDTH, height), style, {**variables, "#808080": "var(--soft)"}
+    )
+
+
+def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0) -> str:
+    """Return horizontal bars of (name, value, standard error), the first on top.
+
+    `marked` is the index of the emphasized bar.
+    """
+    names, values, errors = zip(*bars, strict=True)
+    numbers = [format_number(value) for value in values]
+    cut_names = [f"{name[:_MAX_LETTERS]}…" if name[_MAX_LETTERS:] else name for name in names]
+
+    def draw(ax):
+        position = np.arange(len(names))
+        colors = np.where(position == marked, "C0", "C2")
+        drawn = ax.barh(position, values, 0.66, xerr=errors, color=colors, ecolor="C4")
+        ax.bar_label(drawn, numbers, padding=6)
+        ax.set_yticks(position, cut_names, color="C4")
+        ax.tick_params(left=False, bottom=False, labelbottom=False)
+        ax.spines[:].set_visible(False)
+        ax.grid(False)
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.margins(x=0.15)
+        return []
+
+    listed = ", ".join(map(" ".join, zip(names, numbers, strict=True)))
+    svg = _draw_svg(draw, f"{title}: {listed}", BAR_HEIGHT * len(names) + 8)
+    for name, cut in zip(names, cut_names, strict=True):
+        if name != cut:
+            shown = f">{escape(cut, quote=False)}"
+            svg = svg.replace(f"{shown}</text>", f"{shown}<title>{escape(name)}</title></text>", 1)
+    return svg
+
+
+def _draw_curve(check: Content) -> str:
+    """Draw RMSE against a number of anchors, pairs or rows, with bars of standard errors."""
+    numbers = check["numbers"]
+    pairs = zip(numbers["x"], numbers["rmse"], strict=True)
+    texts = [f"{x}: {format_number(rmse)}" for x, rmse in pairs]
+    return _draw_svg(lambda ax: [(draw_curve(ax, numbers)[0], texts)], check["summary"])
+
+
+def _draw_predictions(report: Content, kind: str) -> str:
+    """Draw known values, or residuals, of held-out rows against their predictions."""
+    shown = report["predictions"]
+    display = PredictionIntervalDisplay(
+        y_true=shown["truth"],
+        y_pred=shown["predicted"],
+        intervals=np.column_stack([shown["lower"], shown["upper"]]),
+        confidence=shown["confidence"],
+        target=report["target"],
+    )
+    columns = (shown[name] for name in ("name", "truth", "predicted", "lower", "upper"))
+    texts = [
+        "{}: known {}, predicted {} ({} to {})".format(name, *map(format_number, numbers))
+        for name, *numbers in zip(*columns, strict=True)
+    ]
+
+    def draw(ax):
+        display.plot(ax, kind=kind)
+        points = (display.covered_, display.covered), (display.missed_, ~display.covered)
+        return [(artist, np.array(texts)[rows]) for artist, rows in points]
+
+    subject = "Known" if kind == "actual_vs_predicted" else "Known minus predicted"
+    intervals = f"{shown['confidence']:.0%} intervals"
+    return _draw_svg(
+        draw,
+        f"{subject} values of {len(texts)} held-out rows against predictions, with {intervals}.",
+    )
+
+
+def _draw_calibration(shown: Content) -> str:
+    confidence, coverage, errors = (
+        100 * np.array(shown[name]) for name in ("confidence", "coverage", "standard_error")
+    )
+    pairs = zip(confidence, coverage, strict=True)
+    texts = [f"confidence {a:g} %, coverage {b:.0f} %" for a, b in pairs]
+
+    def draw(ax):
+        ax.plot([45, 100], [45, 100], **GUIDE)
+        ax.set(xlabel="confidence, %", ylabel="coverage, %")
+        return [(ax.errorbar(confidence, coverage, errors, marker="o", capsize=3)[0], texts)]
+
+    return _draw_svg(draw, f"Coverage of prediction intervals: {'; '.join(texts)}")

@@ -1,4 +1,4 @@
-"""The ASGI application: a web page, its OpenAPI description, and the JSON and CSV endpoints.
+"""The ASGI application and its server: a web page, and the JSON and CSV endpoints.
 
 The service is meant for one machine. It accepts only requests to local host names, so that a
 foreign page cannot reach it by DNS rebinding, and bounds the size of a request and the time in
@@ -8,13 +8,17 @@ which it must arrive.
 from __future__ import annotations
 
 import asyncio
-import csv
 import io
 import json
+import os
+import socket
 from html import escape
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from zipfile import ZipFile
 
+import pandas as pd
+import uvicorn
 from sklearn.base import BaseEstimator
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -22,22 +26,30 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from twinned._compat import has_request_in_progress
 from twinned._version import __version__
-from twinned.app.serve.batching import MicroBatcher
-from twinned.app.serve.errors import BadRequest
-from twinned.app.serve.openapi import WARNINGS_HEADER, openapi_description
-from twinned.app.serve.requests import (
-    MAX_BODY_BYTES,
+from twinned.app.serve.models import (
+    BadRequest,
+    Json,
+    ParsedRows,
+    openapi_description,
     parse_confidence,
-    parse_json_body,
-    parse_table_body,
+    refuse_value_errors,
 )
-from twinned.app.serve.server import READ_SECONDS, RejectAmbiguousLength
-from twinned.app.serve.service import PredictionService
+from twinned.app.serve.service import MicroBatcher, PredictionService
+from twinned.app.tables import ReadOptions, Table, parse_table
+from twinned.exceptions import MissingExtraError
 from twinned.rows.formatting import number_text
 
-MAX_WARNINGS = 10  # in the header of a CSV response
+READ_SECONDS = 10.0
+"""Seconds in which a client must send the head of a request, and its body."""
+MAX_BODY_BYTES = 1_000_000
+_MAX_CELLS = 1_000_000  # of an Excel file
+_MAX_UNPACKED_BYTES = 10_000_000  # of the parts of an Excel file, which is a zip file
+WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
+MAX_WARNINGS = 10  # in the header of a CSV response: proxies refuse long ones
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
@@ -78,74 +90,66 @@ class _Endpoints:
     """One method per route of the application."""
 
     def __init__(self, service: PredictionService) -> None:
-        self._service = service
+        self._service, self._schema = service, service.schema
         self._batcher = MicroBatcher(service)
         self._page = _render_page(service.name)
-        self._openapi = json.dumps(openapi_description(service.name, service.schema))
+        self._openapi = openapi_description(service.name, service.schema)
 
     async def page(self, request: Request) -> Response:
         return HTMLResponse(self._page, headers=_PAGE_HEADERS)
 
     async def openapi(self, request: Request) -> Response:
-        return Response(self._openapi, media_type="application/json")
+        return _json_response(self._openapi)
 
     async def about(self, request: Request) -> Response:
         return _json_response(self._service.about())
 
     async def predict(self, request: Request) -> Response:
-        rows, confidence = parse_json_body(await _read_body(request))
-        parsed = self._service.schema.parse_rows(rows)
-        columns, warnings = await self._predict_columns(parsed, confidence)
-        return _json_response({**columns, **({"warnings": warnings} if warnings else {})})
+        rows, confidence = self._schema.parse_rows(_parse_json(await _read_body(request)))
+        columns = await self._predict_columns(rows, confidence)
+        return _json_response(columns, warnings=self._schema.warnings(rows))
 
     async def explain(self, request: Request) -> Response:
-        rows, _ = parse_json_body(await _read_body(request))
-        parsed = self._service.schema.parse_rows(rows)
-        comparables = await asyncio.to_thread(self._service.explain, parsed)
-        applicability = await asyncio.to_thread(self._service.applicability, parsed)
-        share = [sum(one["weight"] for one in own) for own in comparables]
-        content = {"comparables": comparables, "share": share, "applicability": applicability}
-        warnings = self._service.schema.warnings(parsed)
-        return _json_response({**content, **({"warnings": warnings} if warnings else {})})
+        rows, _ = self._schema.parse_rows(_parse_json(await _read_body(request)))
+        comparables = await asyncio.to_thread(self._service.explain, rows)
+        content = {
+            "comparables": comparables,
+            "share": [sum(case["weight"] for case in cases) for cases in comparables],
+            "applicability": await asyncio.to_thread(self._service.applicability, rows),
+        }
+        return _json_response(content, warnings=self._schema.warnings(rows))
 
     async def batch(self, request: Request) -> Response:
         confidence = parse_confidence(request.query_params.get("confidence"))
-        schema = self._service.schema
-        table = await asyncio.to_thread(parse_table_body, await _read_body(request))
-        parsed, notes = await asyncio.to_thread(schema.parse_table, table)
-        columns, warnings = await self._predict_columns(parsed, confidence)
-        warnings = notes + warnings
-        copied = schema.copied_columns(table)
+        table = await asyncio.to_thread(_parse_file, await _read_body(request))
+        rows, notes = await asyncio.to_thread(self._schema.parse_table, table)
+        columns = await self._predict_columns(rows, confidence)
+        copied = self._schema.copied_columns(table)
         if taken := [name for name in columns if name in copied]:
             raise BadRequest(f"the table has a column {taken[0]!r}, as the result has; rename it.")
-        texts = [
-            [one if isinstance(one, str) else number_text(one) for one in values]
-            for values in columns.values()
-        ]
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*copied, *columns])
-        writer.writerows(zip(*copied.values(), *texts, strict=True))
-        # proxies refuse long headers
-        headers = {WARNINGS_HEADER: json.dumps(warnings[:MAX_WARNINGS])} if warnings else None
-        return PlainTextResponse(
-            text.getvalue(), headers=headers, media_type="text/csv; charset=utf-8"
-        )
+        texts = {
+            name: [value if isinstance(value, str) else number_text(value) for value in values]
+            for name, values in columns.items()
+        }
+        text = pd.DataFrame({**copied, **texts}).to_csv(index=False, lineterminator="\n")
+        warnings = (notes + self._schema.warnings(rows))[:MAX_WARNINGS]
+        headers = {WARNINGS_HEADER: json.dumps(warnings)} if warnings else None
+        return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
 
     async def _predict_columns(
-        self, parsed: list[list[Any]], confidence: float | None
-    ) -> tuple[dict[str, list[Any]], list[str]]:
-        """Return the columns of predictions of parsed rows, and warnings.
+        self, rows: ParsedRows, confidence: float | None
+    ) -> dict[str, list[float] | list[str]]:
+        """Return the columns of predictions of parsed rows.
 
         With a confidence, rows are also classified as inside, at the edge or outside.
         """
         self._service.check_intervals_available(confidence)
-        predictions = await self._batcher.predict(parsed, intervals=confidence is not None)
-        columns: dict[str, list[Any]] = {**self._service.to_columns(predictions, confidence)}
-        if confidence is not None:
-            classified = await asyncio.to_thread(self._service.applicability, parsed)
-            columns["applicability"] = [one["label"] for one in classified]
-        return columns, self._service.schema.warnings(parsed)
+        predictions = await self._batcher.predict(rows, intervals=confidence is not None)
+        columns = self._service.to_columns(predictions, confidence)
+        if confidence is None:
+            return {**columns}
+        classified = await asyncio.to_thread(self._service.applicability, rows)
+        return {**columns, "applicability": [one["label"] for one in classified]}
 
 
 async def _read_body(request: Request) -> bytes:
@@ -163,10 +167,22 @@ async def _read_body(request: Request) -> bytes:
     return b"".join(parts)
 
 
-def _json_response(content: dict[str, Any], status: int = 200) -> Response:
-    text = json.dumps(content, allow_nan=False)
+def _parse_json(body: bytes) -> object:
+    def refuse_constant(text: str) -> None:
+        raise ValueError(text)  # NaN and Infinity are not JSON
+
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        raise BadRequest('the body must be JSON: {"rows": [{name: value, …}, …]}.', 400) from None
+
+
+def _json_response(content: Json, status: int = 200, warnings: list[str] | None = None) -> Response:
+    if warnings:
+        content = {**content, "warnings": warnings}
     # a rest of the body may still be under way
     headers = {"Connection": "close"} if status in (408, 413) else None
+    text = json.dumps(content, allow_nan=False)
     return Response(text, status, headers, media_type="application/json")
 
 
@@ -188,3 +204,107 @@ def _render_page(name: str) -> str:
     page = page.replace("{{style}}", read("twinned.app.report", "page.css"))
     page = page.replace("{{script}}", read("twinned.app.serve", "page.js"))
     return page.replace("{{name}}", escape(name)).replace("{{version}}", __version__)
+
+
+def _parse_file(body: bytes) -> Table:
+    """Return a CSV or Excel file as a table; its encoding and notation of numbers are detected."""
+    if body.startswith(b"PAR1"):
+        raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)
+    _check_unpacked_size(body)
+    try:
+        with refuse_value_errors():
+            return parse_table(Path("the table"), body, ReadOptions(), _MAX_CELLS)
+    except MissingExtraError as error:
+        raise BadRequest(str(error), 400) from None
+
+
+def _check_unpacked_size(body: bytes) -> None:
+    """Reject a small Excel file of much content, as its reader would need too much memory."""
+    if not body.startswith(b"PK\x03\x04"):
+        return
+    try:
+        with ZipFile(io.BytesIO(body)) as parts:
+            size = sum(part.file_size for part in parts.infolist())
+    except Exception:  # a damaged file may raise anything; its reader reports it
+        return
+    if size > _MAX_UNPACKED_BYTES:
+        raise BadRequest(
+            f"the table has {size / 1e6:,.0f} MB when it is unpacked; send a smaller one.", 413
+        )
+
+
+def open_listener(port: int, host: str = "127.0.0.1") -> socket.socket:
+    """A listening socket; port 0 is any free one.
+
+    A port can be used again directly after the service that used it has stopped.
+    """
+    listener = socket.socket()
+    if os.name == "posix":  # on Windows, the option would allow two services on one port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise OSError(f"port {port} is taken; choose another with --port.") from error
+    return listener
+
+
+def make_server(app: ASGIApp, read_seconds: float = READ_SECONDS) -> uvicorn.Server:
+    """The uvicorn server of an application, which closes connections that send no request."""
+    config = uvicorn.Config(app, log_level="warning")
+    config.load()
+    config.http_protocol_class = limit_read_time(config.http_protocol_class, read_seconds)
+    return uvicorn.Server(config)
+
+
+def limit_read_time(base: type, seconds: float) -> type[asyncio.Protocol]:
+    """A subclass of uvicorn's HTTP protocol that closes connections with incomplete heads.
+
+    uvicorn limits the time between two requests, but not that in which a client sends the head of
+    one. The time of the body is limited by the application.
+    """
+
+    class TimedProtocol(base):
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._start_timer(transport)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if has_request_in_progress(self):
+                self._cancel_timer()
+            elif self._timer is None:
+                self._start_timer(self.transport)
+
+        def _start_timer(self, transport: asyncio.Transport) -> None:
+            # of a connection that is closed by then, `abort` does nothing
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(seconds, transport.abort)
+
+        def _cancel_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    return TimedProtocol
+
+
+class RejectAmbiguousLength:
+    """Middleware that rejects requests with both Transfer-Encoding and Content-Length.
+
+    HTTP parsers differ in which of the two they follow, by which one request can hide another.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        names = {name.lower() for name, _ in scope.get("headers", ())}
+        if {b"transfer-encoding", b"content-length"} <= names:
+            response = Response("Invalid HTTP request received.", 400, {"Connection": "close"})
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import os
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.compose import TransformedTargetRegressor
 
-from twinned.app.serve.errors import BadRequest, value_error_as_bad_request
-from twinned.app.serve.inputs import InputDate, InputFeature
-from twinned.app.serve.schema import RequestSchema
+from twinned.app.serve.models import (
+    BadRequest,
+    InputDate,
+    InputFeature,
+    Json,
+    ParsedRows,
+    RequestSchema,
+    refuse_value_errors,
+)
 from twinned.app.tables import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
-from twinned.fitted.calibration import stored_calibration
 from twinned.fitted.explanation import comparable_cases
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
@@ -24,6 +32,7 @@ from twinned.rows.schema import Floats
 
 N_COMPARABLES = 8
 MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
+MAX_WORKERS = min(2, os.cpu_count() or 1)  # threads: the tree kernel releases the GIL
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 
 
@@ -44,14 +53,14 @@ class PredictionService:
     """A fitted twin prepared for serving, with the arguments of `make_app`."""
 
     def __init__(self, model: BaseEstimator, name: str) -> None:
-        twin = getattr(model, "regressor_", model)
         self.name = name
-        self._log_target = twin is not model
+        self._log_target = isinstance(model, TransformedTargetRegressor)
+        twin = model.regressor_ if self._log_target else model
         if self._log_target and (model.func is not np.log or model.inverse_func is not np.exp):
             raise ValueError(f"{name} transforms its target by other functions than log and exp.")
         if np.ndim(twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
-        self.schema = RequestSchema.from_twin(twin)
+        self.schema = RequestSchema(twin)
         self._named_twin = twin
         if self.schema.named and self.schema.is_all_numeric:
             # arrays are validated faster than tables, and the columns are in the right order
@@ -60,9 +69,9 @@ class PredictionService:
         if isinstance(twin, TwinRegressor):
             twin.prepare_fast_path()
         self._twin = twin
-        self._intervals = stored_calibration(twin) if hasattr(twin, "intervals_") else None
+        self._intervals = twin.calibration_
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Json:
         """Return the target, the number of anchors, whether there are intervals, and the features.
 
         `lower_bound` is 0 where no known value is negative, `upper_bound` 100 for a share in %, and
@@ -70,24 +79,10 @@ class PredictionService:
         as that of a blend. `columns` are the features, and `inputs` what a row must have: a date
         instead of its parts. `allow_missing` is whether values may be missing.
         """
-        target = getattr(self._twin, "target_name_", "y")
+        target = str(vars(self._twin).get("target_name_", "y"))
         possible = TargetRange.of(target, self._to_target(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
-        known = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
-        columns = [
-            {
-                "name": each.name,
-                "choices": each.labels,
-                "ordered": each.ordered,
-                "middle": _initial_value(each, known[each.name]),
-            }
-            for each in self.schema.features
-        ]
-        by_name = {own["name"]: own for own in columns}
-        inputs = [
-            _date_input(own, known) if isinstance(own, InputDate) else by_name[own.name]
-            for own in self.schema.inputs
-        ]
+        anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
         return {
             "name": self.name,
             "target": target,
@@ -97,8 +92,8 @@ class PredictionService:
             "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
             "calibrated_std": isinstance(self._twin, AutoTwinRegressor),
             "allow_missing": self.schema.allow_missing,
-            "columns": columns,
-            "inputs": inputs,
+            "columns": [_describe_input(each, anchors) for each in self.schema.features],
+            "inputs": [_describe_input(each, anchors) for each in self.schema.inputs],
         }
 
     def check_intervals_available(self, confidence: float | None) -> None:
@@ -107,17 +102,18 @@ class PredictionService:
             return
         if self._intervals is None:
             raise BadRequest(f"{self.name} stores no intervals; fit it with `twinned fit`.")
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             check_confidence(confidence, len(self._intervals.scores))
 
-    def predict(self, rows: list[list[Any]], intervals: bool = False) -> BatchPredictions:
+    def predict(self, rows: ParsedRows, intervals: bool = False) -> BatchPredictions:
         """Return the predictions of parsed rows, with the error scale if `intervals`."""
         X = self.schema.to_table(rows)
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             if not intervals or self._intervals is None:
                 mean, std = self._twin.predict(X, return_std=True)
                 return BatchPredictions(mean, std, None)
-            return BatchPredictions(*self._twin._predict_error_scale(X, self._intervals))
+            mean, std, scale = self._twin.predict_error_scale(X)
+            return BatchPredictions(mean, std, scale)
 
     def to_columns(
         self, predictions: BatchPredictions, confidence: float | None
@@ -133,13 +129,13 @@ class PredictionService:
         _check_finite(np.column_stack(list(columns.values())))
         return {name: values.tolist() for name, values in columns.items()}
 
-    def explain(self, rows: list[list[Any]]) -> list[list[dict[str, Any]]]:
+    def explain(self, rows: ParsedRows) -> list[list[Json]]:
         """Return, for each parsed row, its most important anchors and their estimates.
 
         Few rows also have `adjustments`: what each feature adds to the difference.
         """
         X = self.schema.to_table(rows, with_names=True)
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             comparables = comparable_cases(
                 self._named_twin,
                 X,
@@ -147,16 +143,16 @@ class PredictionService:
                 log_target=self._log_target,
                 adjustments=len(rows) <= MAX_ADJUSTED_ROWS,
             )
-        values = [(case.known, case.estimate) for own in comparables for case in own]
+        values = [(case.known, case.estimate) for cases in comparables for case in cases]
         _check_finite(np.array(values), np.repeat(np.arange(len(rows)), len(comparables[0])))
-        return [[case.as_dict() for case in own] for own in comparables]
+        return [[case.as_dict() for case in cases] for cases in comparables]
 
-    def applicability(self, rows: list[list[Any]]) -> list[dict[str, Any]]:
+    def applicability(self, rows: ParsedRows) -> list[Json]:
         """Return, for each parsed row, its score and label, and what is measured of its class.
 
         After a log-transformed target there is no error, as it would be that of the logarithm.
         """
-        with value_error_as_bad_request():
+        with refuse_value_errors():
             table = self._twin.applicability(self.schema.to_table(rows))
         if self._log_target:
             table = table.drop(columns="error", errors="ignore")
@@ -181,24 +177,81 @@ def _check_finite(values: Floats, rows: Indices | None = None) -> None:
         raise BadRequest(f"row {row}: the prediction is not a finite number.")
 
 
-def _date_input(date: InputDate, known: dict[str, Floats]) -> dict[str, Any]:
-    """Return the description of a date, with that of the median day as the initial value."""
-    days = known[date.features["days"]]
-    middle = EPOCH + timedelta(days=float(np.nanmedian(days)))
-    if date.has_time:
-        value = middle.isoformat(sep="T", timespec="minutes")
-    else:
-        value = middle.date().isoformat()
-    return {"name": date.name, "kind": "datetime" if date.has_time else "date", "middle": value}
+def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) -> Json:
+    """Return the description of an input, with an initial value for the form.
 
-
-def _initial_value(feature: InputFeature, known: Floats) -> float | str:
-    """Return an initial value for the form: the median of the anchors, or their commonest category.
-
-    `known` are the values of the anchors, categories as codes.
+    That is the median day of a date, the median of a number, or the commonest category. `anchors`
+    has the values (anchor,) of each feature, categories as codes.
     """
-    present = known[~np.isnan(known)]
-    if feature.labels is not None:
+    if isinstance(each, InputDate):
+        date = EPOCH + timedelta(days=float(np.nanmedian(anchors[each.features["days"]])))
+        if "hour" in each.features:
+            middle = date.isoformat(sep="T", timespec="minutes")
+            return {"name": each.name, "kind": "datetime", "middle": middle}
+        return {"name": each.name, "kind": "date", "middle": date.date().isoformat()}
+    values = anchors[each.name]
+    present = values[~np.isnan(values)]
+    labels = each.labels
+    initial: float | str
+    if labels is None:
+        initial = float(np.median(present)) if len(present) else 0.0
+    else:
         counts = np.bincount(present.astype(np.intp), minlength=1)
-        return feature.labels[int(np.argmax(counts))] if feature.labels else ""
-    return float(np.median(present)) if len(present) else 0.0
+        initial = labels[int(np.argmax(counts))] if labels else ""
+    return {"name": each.name, "choices": labels, "ordered": each.ordered, "middle": initial}
+
+
+class _PendingRequest(NamedTuple):
+    rows: ParsedRows
+    intervals: bool
+    result: asyncio.Future[BatchPredictions]
+
+
+class MicroBatcher:
+    """Collects the requests that arrive while the model is busy, and predicts them together.
+
+    A request never waits for others to arrive: it starts a worker where one is free. The gain is
+    that a tree in the processor's cache is evaluated for many rows.
+    """
+
+    def __init__(self, service: PredictionService) -> None:
+        self._service = service
+        self._pending: list[_PendingRequest] = []
+        self._n_workers = 0
+        self._tasks = set[asyncio.Task[None]]()
+
+    async def predict(self, rows: ParsedRows, intervals: bool) -> BatchPredictions:
+        """Return the predictions of parsed rows, with the error scale if `intervals`."""
+        result: asyncio.Future[BatchPredictions] = asyncio.get_running_loop().create_future()
+        self._pending.append(_PendingRequest(rows, intervals, result))
+        if self._n_workers < MAX_WORKERS:
+            self._n_workers += 1
+            task = asyncio.create_task(self._work())
+            self._tasks.add(task)  # the event loop holds only a weak reference
+            task.add_done_callback(self._tasks.discard)
+        return await result
+
+    async def _work(self) -> None:
+        while self._pending:
+            batch, self._pending = self._pending, []
+            await self._predict_batch(batch)
+        self._n_workers -= 1  # no await since the check: the next request starts a worker
+
+    async def _predict_batch(self, batch: list[_PendingRequest]) -> None:
+        rows = [row for request in batch for row in request.rows]
+        intervals = any(request.intervals for request in batch)
+        try:
+            predictions = await asyncio.to_thread(self._service.predict, rows, intervals)
+        except Exception as error:
+            if len(batch) > 1:
+                for request in batch:  # each alone, so that only the faulty ones fail
+                    await self._predict_batch([request])
+            elif not batch[0].result.done():
+                batch[0].result.set_exception(error)
+            return
+        start = 0
+        for request in batch:
+            stop = start + len(request.rows)
+            if not request.result.done():  # done if the client has disconnected
+                request.result.set_result(predictions.take(slice(start, stop)))
+            start = stop

@@ -1,0 +1,472 @@
+"""Requests and responses as pydantic models, which are made from the schema of a fitted twin."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from importlib.resources import files
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pydantic
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
+from pydantic_core import ErrorDetails, PydanticCustomError
+from sklearn.utils import get_tags
+
+from twinned._version import __version__
+from twinned.app import tables
+from twinned.app.tables import PARTS, Table, is_missing
+from twinned.estimators.base import BaseTwin
+from twinned.fitted.explanation import feature_labels
+from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
+
+MAX_ROWS = 1_000
+_MAX_ABSOLUTE_VALUE = 1e300
+_MAX_DAYS = 80_000  # from 1970, of a date
+_LOGGER = logging.getLogger("twinned")
+
+Value = float | str | int | None  # a number, a category, or None where the value is missing
+Label = Literal["inside", "edge", "outside"]
+ParsedRows = list[list[Value]]  # (row, feature)
+Json = dict[str, Any]
+
+
+class BadRequest(ValueError):
+    """A request that cannot be processed: an HTTP status and one sentence."""
+
+    def __init__(self, message: str, status: int = 422) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@contextmanager
+def refuse_value_errors() -> Iterator[None]:
+    """Report what a table or the model rejects, for instance a value too large, in one line."""
+    try:
+        yield
+    except ValueError as error:
+        _LOGGER.debug("A request was rejected.", exc_info=True)
+        raise BadRequest(" ".join(str(error).split())[:300]) from error
+
+
+def short_repr(value: object) -> str:
+    """Return the repr of a value, cut to 80 characters."""
+    text = repr(value[:60]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def _check_digits(value: object) -> object:
+    """Refuse digits that Python groups by underscores; neither JSON nor CSV has them."""
+    if isinstance(value, str) and "_" in value:
+        raise PydanticCustomError("number", "must be a number")
+    return value
+
+
+Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_check_digits)]
+Confidence = Annotated[Number, Field(gt=0, lt=1)]
+_CONFIDENCE = pydantic.TypeAdapter[float | None](Confidence | None)
+
+
+def parse_confidence(value: str | None) -> float | None:
+    """Return the confidence of a query string as a number, or None where there is none."""
+    try:
+        return _CONFIDENCE.validate_python(value)
+    except ValidationError:
+        raise _wrong_confidence(value) from None
+
+
+def _too_many_rows(count: int) -> BadRequest:
+    return BadRequest(f"{count:,} rows are too many; send at most {MAX_ROWS:,}.", 413)
+
+
+def _wrong_confidence(value: object) -> BadRequest:
+    return BadRequest(f"confidence must lie between 0 and 1, but is {short_repr(value)}.")
+
+
+class InputFeature(NamedTuple):
+    """A feature of the model, which is a column of the request."""
+
+    name: str
+    categories: list[Any] | None  # None for a numeric feature
+    ordered: bool  # whose categories are levels, so that a new one has no meaning
+    allow_missing: bool
+    allow_limits: bool  # such as <5
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [self.name]
+
+    @property
+    def labels(self) -> list[str] | None:
+        """The categories as text."""
+        return None if self.categories is None else [str(value) for value in self.categories]
+
+    def field_type(self) -> object:
+        """Return the type of the field of a pydantic model, with its description."""
+        if self.categories is None:
+            kind = ["number", "string"] if self.allow_limits else "number"
+            limits = Field(ge=-_MAX_ABSOLUTE_VALUE, le=_MAX_ABSOLUTE_VALUE)
+            before = BeforeValidator(self._prepare_number)
+            return Annotated[Number | None, limits, before, pydantic.WithJsonSchema({"type": kind})]
+        schema: Json = {"enum": self.labels}
+        if not self.ordered:
+            schema = {"anyOf": [schema, {"type": "string"}]}
+        return Annotated[
+            object, pydantic.PlainValidator(self._parse_category), pydantic.WithJsonSchema(schema)
+        ]
+
+    def _check_missing(self, value: object) -> bool:
+        """Return whether a value is missing, where the model accepts that."""
+        missing = value is None or (isinstance(value, str) and is_missing(value.strip()))
+        if missing and not self.allow_missing:
+            raise ValueError("has no value, and the model needs one")
+        return missing
+
+    def _prepare_number(self, value: object) -> object:
+        if self._check_missing(value):
+            return None
+        text = value.strip().lower() if isinstance(value, str) else ""
+        return {"true": 1.0, "false": 0.0}.get(text, value)
+
+    def _parse_category(self, value: object) -> object:
+        """Return a known category; a new one as text, as `predict` takes it; or None."""
+        text = str(value).strip()
+        for category in self.categories or ():  # one may be named "none"
+            if value == category or text == str(category):
+                return category
+        if self._check_missing(value):
+            return None
+        has_surrogate = any("\ud800" <= character <= "\udfff" for character in text)
+        if isinstance(value, str | int | float) and not self.ordered and not has_surrogate:
+            return text
+        allowed = ", ".join((self.labels or [])[:8])
+        raise ValueError(f"must be one of {allowed}, not {short_repr(value)}")
+
+
+class InputDate(NamedTuple):
+    """A date of the request, whose parts are features of the model."""
+
+    name: str
+    features: dict[str, str]  # the feature of each part
+
+    @property
+    def feature_names(self) -> list[str]:
+        return list(self.features.values())
+
+    def add_parts(self, rows: list[Json], allow_missing: bool) -> None:
+        """Add the features to rows that have the date instead; all rows have one notation."""
+        dated = {
+            number: str(row[self.name] or "").strip()
+            for number, row in enumerate(rows)
+            if isinstance(row, dict)
+            and self.name in row
+            and not row.keys() >= set(self.feature_names)
+        }
+        cells = list(dict.fromkeys(cell for cell in dated.values() if not is_missing(cell)))
+        date_of = dict(zip(cells, self._parse(cells, list(dated.items())), strict=True))
+        for number, cell in dated.items():
+            if cell not in date_of and not allow_missing:
+                place = f"row {number + 1}: {self.name!r}"
+                raise BadRequest(f"{place} has no value, and the model needs one.")
+            for part, feature in self.features.items():
+                rows[number][feature] = PARTS[part](date_of[cell]) if cell in date_of else None
+
+    def _parse(self, cells: list[str], dated: list[tuple[int, str]]) -> list[datetime]:
+        """Return the dates of different cells; `dated` has the row of each cell, for messages."""
+        try:
+            dates = tables.parse_dates(cells) if cells else []
+        except ValueError as error:
+            raise BadRequest(f"{self.name!r}: {error}; write 2024-01-31.") from None
+        if dates is not None:
+            return dates
+        wrong = tables.find_no_date(cells)
+        if wrong is None:
+            raise BadRequest(f"{self.name!r} has dates of several notations; write 2024-01-31.")
+        place = f"row {next(row for row, cell in dated if cell == wrong) + 1}: {self.name!r}"
+        shown = short_repr(wrong)
+        raise BadRequest(f"{place} must be a date such as 2024-01-31, not {shown}.")
+
+
+class RequestSchema:
+    """The features that each row of a request must have, in the order of a fitted twin.
+
+    A row may have a date instead of its parts; and a feature of limits follows from its column,
+    where a value may be a limit such as <5.
+
+    Attributes
+    ----------
+    features : list of InputFeature
+    inputs : list of InputFeature and InputDate
+        What a row must have: dates instead of their parts, and no features of limits.
+    model : pydantic model of the body of a request
+    """
+
+    def __init__(self, twin: BaseTwin) -> None:
+        fitted = twin.fitted_
+        table = fitted.anchors.schema
+        self.names = feature_labels(twin, table.n_features)
+        self.named = "feature_names_in_" in vars(twin)
+        # the metric of the anchors must take missing values, too
+        takes_missing = fitted.nearest is None or fitted.nearest[1] in ("nan_euclidean", "learned")
+        self.allow_missing = takes_missing and bool(get_tags(twin).input_tags.allow_nan)
+        columns = np.asarray(twin.anchors_X_, dtype=float).T
+        self._dates, self._limits = _find_sources(dict(zip(self.names, columns, strict=True)))
+        self.features = [
+            InputFeature(
+                name,
+                None if kind == NUMERIC else list(categories),
+                kind == ORDINAL,
+                self.allow_missing,
+                name in self._limits,
+            )
+            for name, kind, categories in zip(
+                self.names, table.kinds, table.categories, strict=True
+            )
+        ]
+        date_of = {feature: date for date in self._dates for feature in date.feature_names}
+        sources = (date_of.get(f.name, f) for f in self.features)
+        markers = self._limits.values()
+        self.inputs = list(
+            {each.name: each for each in sources if each.name not in markers}.values()
+        )
+        self.is_all_numeric = all(feature.categories is None for feature in self.features)
+        self.model = self._make_model()
+
+    def _make_model(self) -> type[BaseModel]:
+        fields: Json = {
+            f"feature_{i}": (feature.field_type(), Field(alias=feature.name))
+            for i, feature in enumerate(self.features)
+        }
+        row = pydantic.create_model(
+            "Row", __config__=pydantic.ConfigDict(json_schema_extra=self._describe_inputs), **fields
+        )
+        limits = Field(min_length=1, max_length=MAX_ROWS)
+        rows = Annotated[list[row], limits, BeforeValidator(self._add_features)]  # type: ignore[valid-type]
+        return pydantic.create_model(
+            "Request",
+            __config__=pydantic.ConfigDict(extra="forbid"),
+            confidence=(Confidence | None, None),
+            rows=(rows, ...),
+        )
+
+    def _describe_inputs(self, schema: Json) -> None:
+        """Replace the features of a row by the inputs that they are made from."""
+        properties = schema["properties"]
+        for date in self._dates:
+            example = "2024-01-31T12:30" if "hour" in date.features else "2024-01-31"
+            properties[date.name] = {"type": "string", "examples": [example]}
+        schema["properties"] = {each.name: properties[each.name] for each in self.inputs}
+        schema["required"] = list(schema["properties"])
+
+    def parse_rows(
+        self, content: object, row_names: list[str] | None = None
+    ) -> tuple[ParsedRows, float | None]:
+        """Return the values of each row in the order of the features, and the confidence.
+
+        `content` is {"rows": [{name: value}], "confidence": number}. Messages have the names of
+        the rows; by default they are counted.
+        """
+        try:
+            request: Any = self.model.model_validate(content)
+        except ValidationError as error:
+            raise self._to_bad_request(error.errors()[0], row_names) from None
+        return [list(vars(row).values()) for row in request.rows], request.confidence
+
+    def _to_bad_request(self, error: ErrorDetails, row_names: list[str] | None) -> BadRequest:
+        """Return an error of pydantic as one sentence."""
+        location, kind, value = error["loc"], error["type"], error["input"]
+        shown = short_repr(value)
+        if location[:1] == ("confidence",):
+            return _wrong_confidence(value)
+        if kind == "extra_forbidden":
+            unknown = short_repr(location[0])
+            return BadRequest(f'{unknown} is unknown; use "rows" and "confidence".')
+        if kind == "too_short":
+            return BadRequest("there are no rows.")
+        if kind == "too_long":
+            return _too_many_rows(len(value))
+        if len(location) < 2:
+            wrong_date = error.get("ctx", {}).get("error")
+            return wrong_date or BadRequest('the body must be an object with a list "rows".')
+        number, *names = location[1:]
+        row = f"row {int(number) + 1}" if row_names is None else row_names[int(number)]
+        if not names:
+            return BadRequest(f"{row} must be an object, not {shown}.")
+        name = str(names[0])
+        if kind == "missing":
+            source = next((each.name for each in self.inputs if name in each.feature_names), None)
+            needed = short_repr([each.name for each in self.inputs])
+            absent = source or tables.derived_from(name)[0]
+            return BadRequest(f"{row} lacks {absent!r}; it must have {needed}.")
+        reason = f"must be a number, not {shown}" + ("; write a decimal point" * ("," in shown))
+        if kind == "value_error":
+            reason = str(error["ctx"]["error"])
+        return BadRequest(f"{row}: {name!r} {reason}.")
+
+    def _add_features(self, rows: object) -> object:
+        """Return rows with the features that follow from limits and dates."""
+        if not isinstance(rows, list) or not (self._limits or self._dates):
+            return rows
+        rows = [self._split_limits(row) if isinstance(row, dict) else row for row in rows]
+        for date in self._dates:
+            date.add_parts(rows, self.allow_missing)
+        return rows
+
+    def _split_limits(self, row: Json) -> Json:
+        """Return a row with numbers in place of limits, and with the features that mark them."""
+        row = dict(row)
+        for name, marker in self._limits.items():
+            if name in row and marker not in row:
+                row[marker] = 0.0
+                if (limit := tables.parse_limit(str(row[name]).strip())) is not None:
+                    row[name], row[marker] = limit
+        return row
+
+    def parse_table(self, table: Table) -> tuple[ParsedRows, list[str]]:
+        """Return the values of each row of a file, as `parse_rows`, and notes on its notation."""
+        if len(table) > MAX_ROWS:
+            raise _too_many_rows(len(table))
+        with refuse_value_errors():
+            table.require(tables.source_columns(table, self.names), "features of the model")
+            X, notes = tables.prediction_frame(table, self.names, self._categories)
+        if table.detected:
+            notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
+        rows = X.astype(object).where(X.notna(), None).to_dict("records")
+        row_names = [table.row_name(row) for row in range(len(table))]
+        return self.parse_rows({"rows": rows}, row_names)[0], notes
+
+    def copied_columns(self, table: Table) -> dict[str, list[str]]:
+        """Return the columns of a file, those of numeric features with decimal points."""
+        return tables.copied_columns(table, self.names, self._categories)
+
+    @property
+    def _categories(self) -> list[list[Any] | None]:
+        return [feature.categories for feature in self.features]
+
+    def warnings(self, rows: ParsedRows) -> list[str]:
+        """Return one line for each feature of parsed rows with a category that is not known.
+
+        The lines are those that `twinned predict` prints.
+        """
+        return [
+            unknown_categories(feature.name, new)
+            for feature, values in zip(self.features, zip(*rows, strict=True), strict=True)
+            if feature.categories is not None
+            and (new := new_categories(feature.categories, values))
+        ]
+
+    def to_table(self, rows: ParsedRows, *, with_names: bool = False) -> np.ndarray | pd.DataFrame:
+        """Return parsed rows as the input of `predict`; a missing value becomes NaN.
+
+        Rows of numbers are an array, unless they are wanted with the names of the features.
+        """
+        if self.is_all_numeric and not (with_names and self.named):
+            return np.array(rows, dtype=float)
+        table = pd.DataFrame(rows, columns=self.names, dtype=object)
+        for name, categories, *_ in self.features:
+            if categories is None:
+                table[name] = table[name].astype(float)
+            else:
+                all_categories = [*categories, *new_categories(categories, table[name])]
+                table[name] = pd.Categorical(table[name], all_categories)
+        return table if self.named else table.to_numpy()
+
+
+def new_categories(categories: list[Any], values: Iterable[Value]) -> list[Value]:
+    """Return the different categories of parsed values that are not known."""
+    known_values = {*categories, None}
+    return [value for value in dict.fromkeys(values) if value not in known_values]
+
+
+def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str, str]]:
+    """Return the dates that features are parts of, and the features that mark limits of others.
+
+    `columns` has the values of each feature: a column of the user may have such a name, too.
+    """
+    parts_of: dict[str, dict[str, str]] = {}
+    limits: dict[str, str] = {}
+    for name, values in columns.items():
+        source, part = tables.derived_from(name)
+        if part == tables.LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
+            limits[source] = name
+        elif part in PARTS and source not in columns:
+            parts_of.setdefault(source, {})[part] = name
+    return [
+        InputDate(source, features)
+        for source, features in parts_of.items()
+        if _are_parts({part: columns[name] for part, name in features.items()})
+    ], limits
+
+
+def _are_parts(columns: dict[str, Floats]) -> bool:
+    """Return whether columns are the days and other parts of the same dates."""
+    if not {"days"} < columns.keys():
+        return False
+    days = columns["days"]
+    present = ~np.isnan(days)
+    if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
+        return False
+    dates = [tables.EPOCH + timedelta(days=float(day)) for day in days[present]]
+    return all(
+        np.allclose([PARTS[part](date) for date in dates], values[present], atol=0.02)
+        for part, values in columns.items()
+    )
+
+
+class Predictions(BaseModel):
+    """Predictions and raw standard deviations of all rows.
+
+    With a confidence also prediction intervals, where the model stores them, and whether a row is
+    inside, at the edge or outside of the known cases.
+    """
+
+    prediction: list[float]
+    std: list[float]
+    low: list[float] = []
+    high: list[float] = []
+    applicability: list[Label] = []
+    warnings: list[str] = []
+
+
+class Explanations(BaseModel):
+    """The comparable known cases of each row, and their share of the weight of the prediction.
+
+    Also whether the row is inside, at the edge or outside of the known cases.
+    """
+
+    comparables: list[list[dict[str, object]]]
+    share: list[float]
+    applicability: list[dict[str, float | Label]]
+    warnings: list[str] = []
+
+
+class Error(BaseModel):
+    """The error in one sentence."""
+
+    error: str
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: object) -> bool:
+        return False  # it would repeat the name
+
+
+def openapi_description(name: str, schema: RequestSchema) -> Json:
+    """Return the OpenAPI description of the service for a model with this input schema."""
+    _, definitions = models_json_schema(
+        [(model, "validation") for model in (schema.model, Predictions, Explanations, Error)],
+        ref_template="#/components/schemas/{model}",
+        schema_generator=_SchemaGenerator,
+    )
+    paths = files("twinned.app.serve").joinpath("paths.json").read_text("utf-8")
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": f"twinned: {name}", "version": __version__},
+        "paths": json.loads(paths),
+        "components": {"schemas": definitions["$defs"]},
+    }
