@@ -39,7 +39,6 @@ from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.replicates import ReplicateWeights, replicate_correlation
 from twinned.pairing.weights import UniformWeights, WeightStrategy
 from twinned.rows.formatting import ResultTable
-from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_integer,
@@ -177,7 +176,7 @@ class AutoTwinRegressor(BaseTwin):
         groups=None,
         y_lower=None,
         y_upper=None,
-    ) -> Self:
+    ):
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -202,7 +201,7 @@ class AutoTwinRegressor(BaseTwin):
         arguments = sample_weight, groups, y_lower, y_upper
         return self.fit_blend(X, y, *arguments)
 
-    def fit_blend(self, X, y, *arguments, calibrate: bool = True) -> Self:
+    def fit_blend(self, X, y, *arguments, calibrate=True):
         """`fit`; without calibration, `select_members` makes intervals."""
         start = time.perf_counter()
         # each task of the fit has a single thread
@@ -282,7 +281,7 @@ class AutoTwinRegressor(BaseTwin):
         self.out_of_fold_prediction_ = blend.nested_prediction[merged_into]
         anchors = rows.anchors
         self.replicate_correlation_ = replicate_correlation(
-            np.column_stack([anchors.matrix, known.fold[merged_into]]),
+            np.column_stack([anchors.matrix, rows.anchor_folds.astype(float)]),
             anchors.y - self.out_of_fold_prediction_,
             anchors.weight,
         )
@@ -376,7 +375,7 @@ class AutoTwinRegressor(BaseTwin):
 
     # --- prediction ---------------------------------------------------------------------------
 
-    def predict_members(self, X) -> Floats:
+    def predict_members(self, X):
         """Predict by each member.
 
         Returns
@@ -388,7 +387,7 @@ class AutoTwinRegressor(BaseTwin):
         with limit_threads(self.n_jobs):
             return self._make_model().predict_members(queries.matrix).T
 
-    def add_anchors(self, X, y) -> Self:
+    def add_anchors(self, X, y):
         """A new fitted blend with further anchors, which are also those of its twins.
 
         The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
@@ -403,6 +402,11 @@ class AutoTwinRegressor(BaseTwin):
         )
         extended.intervals_ = self.intervals_
         return extended
+
+    @property
+    def blend_model_(self) -> BlendModel:
+        """The difference model of the blend."""
+        return self._make_model()
 
     def _make_model(self) -> BlendModel:
         """The difference model; the same object as long as nothing has changed."""
@@ -420,7 +424,7 @@ class AutoTwinRegressor(BaseTwin):
 
         return self._reuse_model(lambda model: model.correlation == correlation, make)
 
-    def _weight_strategy(self) -> WeightStrategy:
+    def _weight_strategy(self) -> WeightStrategy | ReplicateWeights:
         return self._make_model().replicates or UniformWeights()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,12 +18,11 @@ from twinned.fitted.twin import FittedTwin
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import parse_memory_limit
 from twinned.pairing.anchors import as_anchor_strategy
+from twinned.pairing.replicates import ReplicateWeights
 from twinned.pairing.weights import WeightStrategy, as_weight_strategy
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats, TableSchema, row_labels, storable_labels
 from twinned.rows.validation import validate_table, validate_target
-
-Model = TypeVar("Model", bound=DifferenceModel)
 
 
 class BaseTwin(TwinMethods, BaseEstimator, ABC):
@@ -46,7 +45,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     def _make_model(self) -> DifferenceModel:
         """The fitted difference model, for the present parameters."""
 
-    def _reuse_model(self, is_current: Callable[[Any], bool], make: Callable[[], Model]) -> Model:
+    def _reuse_model(self, is_current: Callable[[Any], bool], make: Callable[[], Any]) -> Any:
         """The model that was last bound to the anchors, if it is current, or a new one."""
         models = self._anchors.models
         if not models or not is_current(models[0]):
@@ -62,7 +61,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """The scale of the features that the model is fitted to, or None."""
         return None
 
-    def _weight_strategy(self) -> WeightStrategy:
+    def _weight_strategy(self) -> WeightStrategy | ReplicateWeights:
         return as_weight_strategy(self.weights)
 
     @property
@@ -88,7 +87,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """Errors and coverage by class of applicability, where they have been measured."""
         return vars(self).get("applicability_")
 
-    def encode(self, X, schema: TableSchema | None = None) -> Queries:
+    def encode(self, X, schema=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
         check_is_fitted(self)
         matrix, schema = validate_table(
@@ -109,7 +108,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         other.symmetric = symmetric
         return other
 
-    def add_anchors(self, X, y) -> Self:
+    def add_anchors(self, X, y):
         """A new fitted twin with the same trained model and further anchors.
 
         The original is unchanged. The new anchors have weight 1 where the fit had sample weights.

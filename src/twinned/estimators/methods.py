@@ -12,7 +12,6 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
-from twinned.fitted.anchors import Queries
 from twinned.fitted.applicability import OUTSIDE
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.classification import applicability_columns, warn_of_shift
@@ -27,8 +26,8 @@ from twinned.fitted.twin import FittedTwin
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.resources import limit_threads
 from twinned.rows.dask import check_in_memory, explain_lazily, is_dask, map_rows, predict_lazily
-from twinned.rows.neighbors import LEARNED, Indices, check_metric
-from twinned.rows.schema import Floats, TableSchema, row_labels
+from twinned.rows.neighbors import LEARNED, check_metric
+from twinned.rows.schema import Floats, row_labels
 from twinned.rows.validation import check_bool, check_integer, check_real
 
 
@@ -56,7 +55,7 @@ class TwinMethods(RegressorMixin):
         """Errors and coverage by class of applicability, where they have been measured."""
 
     @abstractmethod
-    def encode(self, X, schema: TableSchema | None = None) -> Queries:
+    def encode(self, X, schema=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
 
     def feature_labels(self) -> list[str]:
@@ -95,18 +94,19 @@ class TwinMethods(RegressorMixin):
         mean, std = fitted.predict(queries, return_std=return_std)
         return (fitted.squeeze(mean), fitted.squeeze(std)) if return_std else fitted.squeeze(mean)
 
-    def predict_error(self, X) -> tuple[Floats, Floats]:
+    def predict_error(self, X):
         """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""
         return predict_error(self.fitted_, self.encode(X), self.calibration_)
 
-    def predict_error_scale(self, X) -> tuple[Floats, Floats, Floats]:
+    def predict_error_scale(self, X):
         """(n_queries,) mean and std of `predict`, and the error scale of the stored intervals."""
         fitted, queries, calibration = self.fitted_, self.encode(X), self.calibration_
         mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
+        assert calibration is not None, "the twin stores a calibration"
         scale = calibration.error_scale(queries.matrix, mean, std)
         return mean, calibration.std(scale) if self._std_is_calibrated else std, scale
 
-    def predict_members(self, X) -> Floats:
+    def predict_members(self, X):
         """Predict by each member of the model.
 
         Members are the networks of a neural twin, and those of a blend in the order of its
@@ -120,7 +120,7 @@ class TwinMethods(RegressorMixin):
         fitted = self.fitted_
         return fitted.squeeze(fitted.predict_members(self.encode(X)))
 
-    def predict_interval(self, X, confidence=0.9, X_shifted=None) -> Floats:
+    def predict_interval(self, X, confidence=0.9, X_shifted=None):
         """Prediction intervals, for a twin that stores its calibration.
 
         `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
@@ -182,7 +182,7 @@ class TwinMethods(RegressorMixin):
             std = self.with_symmetric(True).fitted_.predict_difference(first, second)[1]
         return fitted.squeeze(value), fitted.squeeze(std)
 
-    def predict_anchors(self, X) -> tuple[Indices, Floats]:
+    def predict_anchors(self, X):
         """Estimate y from each anchor.
 
         Returns
@@ -195,7 +195,7 @@ class TwinMethods(RegressorMixin):
         indices, estimates = fitted.predict_anchors(self.encode(X))
         return indices, fitted.squeeze(estimates)
 
-    def loop_inconsistency(self, X, n_loops=32, random_state=None) -> Floats:
+    def loop_inconsistency(self, X, n_loops=32, random_state=None):
         """Mean absolute sum of predicted differences around closed loops through each query.
 
         Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
@@ -207,7 +207,7 @@ class TwinMethods(RegressorMixin):
         rng = self._generator(random_state)
         return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
 
-    def explain(self, X, n=5, metric=LEARNED, adjustments=False) -> pd.DataFrame:
+    def explain(self, X, n=5, metric=LEARNED, adjustments=False):
         """Comparable anchors of each query.
 
         Parameters
@@ -260,7 +260,7 @@ class TwinMethods(RegressorMixin):
         anchors = self.fitted_.anchors
         return feature_relevance(anchors.metric, anchors.schema)
 
-    def score(self, X, y, sample_weight=None) -> float:
+    def score(self, X, y, sample_weight=None):
         """R² of the prediction; rows whose y is NaN are ignored."""
         y = np.asarray(y)
         if y.dtype.kind == "f" and np.isnan(y).any():
@@ -273,7 +273,7 @@ class TwinMethods(RegressorMixin):
 
     # --- applicability ------------------------------------------------------------------------
 
-    def applicability(self, X) -> pd.DataFrame:
+    def applicability(self, X):
         """Whether each row is inside, at the edge, or outside of the anchors.
 
         The expected error of a row is the standard deviation of a Gaussian process with the learned
@@ -301,12 +301,12 @@ class TwinMethods(RegressorMixin):
         columns = applicability_columns(anchors, self.encode(X), self.measured_applicability_)
         return pd.DataFrame(columns, index=index if isinstance(index, pd.Index) else None)
 
-    def outside_training_rows(self, X) -> NDArray[np.bool_]:
+    def outside_training_rows(self, X):
         """(n_queries,) whether each row is `"outside"` by `applicability`."""
         outside: NDArray[np.bool_] = (self.applicability(X)["label"] == OUTSIDE).to_numpy()
         return outside
 
-    def warn_of_shift(self, X) -> None:
+    def warn_of_shift(self, X):
         """Warn where more rows of X are outside than exchangeable rows would be."""
         anchors = self.fitted_.anchors
         names = list(getattr(self, "feature_names_in_", range(anchors.schema.n_features)))
@@ -314,7 +314,7 @@ class TwinMethods(RegressorMixin):
 
     # --- several rows at once -----------------------------------------------------------------
 
-    def sample(self, X, n_samples=1, random_state=None) -> Floats:
+    def sample(self, X, n_samples=1, random_state=None):
         """Draw joint samples of y, each of which is one function at all rows.
 
         The samples are normal. Their mean is the prediction, and their standard deviation that of
@@ -352,7 +352,7 @@ class TwinMethods(RegressorMixin):
             joint = predict_jointly(self.fitted_, self.encode(X), self.calibration_)
             return joint.sample(n_samples, self._generator(random_state))
 
-    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None) -> pd.DataFrame:
+    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None):
         """Rank rows by their predicted value, with the certainty of the ranks.
 
         Parameters
@@ -399,7 +399,7 @@ class TwinMethods(RegressorMixin):
         )
         return table.iloc[np.argsort(-sign * joint.mean, kind="stable")]
 
-    def probability_better(self, X, than, *, maximize=True) -> Floats:
+    def probability_better(self, X, than, *, maximize=True):
         """Probability that a measurement of each row is better than a value or other rows.
 
         Parameters
@@ -442,5 +442,5 @@ class TwinMethods(RegressorMixin):
         variance = np.maximum(std**2 + other_std**2 - 2 * covariance, 0.0)
         return probability_positive(sign * (mean - other_mean), np.sqrt(variance))
 
-    def _generator(self, random_state) -> np.random.RandomState:
+    def _generator(self, random_state):
         return check_random_state(self.random_state if random_state is None else random_state)

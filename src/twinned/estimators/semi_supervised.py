@@ -26,12 +26,11 @@ from twinned.estimators.methods import TwinMethods
 from twinned.estimators.training_pairs import max_pairs_in_memory
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
-from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin
 from twinned.pairing.differences import loop_sum
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.schema import Floats, Rows
 from twinned.rows.validation import (
     check_bool,
     check_integer,
@@ -293,7 +292,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
     def _count_loops(self, twin: TwinRegressor) -> int:
         """The number of loops; their pairs and the labelled ones must fit into the memory limit."""
         fitted = twin.fitted_
-        n_outputs, features = fitted.anchors.targets.shape[1], fitted.model.features
+        n_outputs, features = fitted.anchors.targets.shape[1], twin.pair_columns_
         max_pairs = max_pairs_in_memory(fitted.memory_limit, features, n_outputs, binned=False)
         available = (max_pairs - twin.n_pairs_) // 3
         n_loops = self.n_loops or max(1, min(twin.n_pairs_ // 3, available))
@@ -323,7 +322,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         """That of `twin_`."""
         return self.twin_.measured_applicability_
 
-    def encode(self, X, schema: TableSchema | None = None) -> Queries:
+    def encode(self, X, schema=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
         check_is_fitted(self)
         return self.twin_.encode(X, schema)
@@ -332,7 +331,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         """The fitted twin, evaluated in both orders of a pair or in one."""
         return self.twin_.with_symmetric(symmetric)
 
-    def add_anchors(self, X, y) -> SemiSupervisedTwinRegressor:
+    def add_anchors(self, X, y):
         """A new fitted estimator with further anchors; the original is unchanged."""
         check_is_fitted(self)
         extended = copy.copy(self)

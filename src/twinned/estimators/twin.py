@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -235,7 +234,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self.fit_pairs(X, y, sample_weight, groups, *bounds, X_val=X_val, y_val=y_val)
         return self
 
-    def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None) -> PairTrainingSet:
+    def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None):
         """`fit` that returns the training set of the base estimator."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
             rows = self._validate(X, y, *arguments)
@@ -244,7 +243,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 rows = replace(rows, y=imputed.y)
             return self._fit_rows(rows, X_val, y_val)
 
-    def fit_imputed(self, X, y, sample_weight, censored: NDArray[np.bool_]) -> TwinRegressor:
+    def fit_imputed(self, X, y, sample_weight, censored):
         """Fit to values of which those of `censored` rows are imputed; these are no anchors."""
         with restore_on_failure(self), limit_threads(self.n_jobs):
             rows = self._validate(X, y, sample_weight)
@@ -253,7 +252,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             self._fit_rows(replace(rows, bounds=bounds))
         return self
 
-    def _validate(self, X, y, *arguments) -> TrainingRows:
+    def _validate(self, X, y, *arguments):
         """Validate the parameters and the arguments of `fit`."""
         self.check_parameters()
         self._pair_dtype = pair_dtype(self._base_estimator(), X)
@@ -264,7 +263,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         weight = rows.weight
         return rows if weight is None else replace(rows, weight=normalize_weights(weight))
 
-    def _fit_rows(self, data: TrainingRows, X_val=None, y_val=None) -> PairTrainingSet:
+    def _fit_rows(self, data, X_val=None, y_val=None):
         """Fit to validated rows; the training set of the base estimator."""
         start, rng = time.perf_counter(), check_random_state(self.random_state)
         selected = self.selected_features_ = self._select_features(data)
@@ -444,6 +443,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             lambda model: model.estimator is self.estimator_ and model.symmetric == self.symmetric,
             lambda: SklearnDifferenceModel(*parts),
         )
+
+    @property
+    def pair_columns_(self) -> PairFeatures:
+        """The builder of the columns of pairs."""
+        return self._features
 
     def prepare_fast_path(self) -> None:
         """Read and pack trees now, for many small predictions to come."""

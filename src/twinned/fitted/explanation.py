@@ -40,7 +40,7 @@ def explain(
         table = comparables(block, targets[block.indices], n)
         return table.assign(query=table["query"] + rows.start)
 
-    tables = fitted.map_estimates(tabulate, queries, metric)
+    tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
     table = pd.concat(tables, ignore_index=True)
     adjustments = None
     if adjustment_names is not None:

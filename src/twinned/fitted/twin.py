@@ -99,7 +99,7 @@ class FittedTwin:
     model: DifferenceModel
     anchors: Anchors
     anchor_strategy: AnchorStrategy
-    weight_strategy: WeightStrategy
+    weight_strategy: WeightStrategy | GPWeights | ReplicateWeights
     memory_limit: int | None = None  # bytes
     n_jobs: int | None = None
 
@@ -154,7 +154,8 @@ class FittedTwin:
             block = queries.take(rows)
             estimates = self._estimate(block, selection, path)
             indices = self._indices(selection, len(block))
-            weights = distances = np.empty((0, 0))
+            weights: Floats = np.empty((0, 0))
+            distances: Floats = weights
             if metric is not None:
                 given = self._weigh(queries.matrix[rows], block, selection, estimates)
                 weights = np.ones(indices.shape) if given is None else given
@@ -167,9 +168,9 @@ class FittedTwin:
 
     def predict_anchors(self, queries: Queries) -> tuple[Indices, Floats]:
         """(query, anchor) indices and (query, anchor, output) estimates of the anchors."""
-        blocks = self.map_estimates(lambda _, block: (block.indices, block.estimates), queries)
-        indices, estimates = zip(*blocks, strict=True)
-        return np.concatenate(indices), np.concatenate(estimates)
+        blocks: list[AnchorEstimates] = self.map_estimates(lambda _, block: block, queries)
+        parts = (block.indices for block in blocks), (block.estimates for block in blocks)
+        return np.concatenate(list(parts[0])), np.concatenate(list(parts[1]))
 
     @_limited
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:

@@ -95,7 +95,7 @@ class PairTrainingSet(NamedTuple):
     first: Indices
     second: Indices
     y: Floats
-    groups: NDArray[np.generic] | None = None
+    groups: Indices | None = None
     n_constant: int = 0
 
     def hold_constant(self, n_columns: int) -> PairTrainingSet:

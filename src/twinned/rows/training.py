@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -100,7 +100,7 @@ class TrainingRows:
     bounds: TargetBounds | None = None  # (row,), where values are censored
     groups: NDArray[Any] | None = None  # (row,)
     fold: Indices | None = None  # (row,): the fold that holds out each row
-    table_rows: Indices | None = None  # (row,): indices in the table given
+    table_rows: Indices = field(default_factory=lambda: np.arange(0))  # (row,): of the table given
     labels: list[Any] | None = None  # (row,): those of the index of the table
     n_table_rows: int = 0
     unlabelled: Floats | None = None  # (row, feature): further rows of the table, without y
@@ -162,13 +162,16 @@ class TrainingRows:
             bounds=None if self.bounds is None else self.bounds.take(rows),
             groups=_take(self.groups, rows),
             fold=_take(self.fold, rows),
-            table_rows=_take(self.table_rows, rows),
+            table_rows=self.table_rows[rows] if len(self.table_rows) else self.table_rows,
             labels=labels,
         )
 
     def without(self, fold: int) -> Self:
         """The rows that a fold does not hold out; all where it is −1."""
-        return self if fold < 0 else self.take(self.fold != fold)
+        if fold < 0:
+            return self
+        assert self.fold is not None, "the rows have folds"
+        return self.take(self.fold != fold)
 
 
 def validate_training_rows(

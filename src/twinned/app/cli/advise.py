@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from twinned.app.report.collect import Content
-    from twinned.diagnostics.diagnose import Diagnosis
+    from twinned.diagnostics.diagnosis import Diagnosis
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -313,7 +313,7 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder
 
-    from twinned.diagnostics.baselines import plain_estimator
+    from twinned.diagnostics.cross_validation import plain_estimator
 
     plain = plain_estimator(twin, twin, len(twin.anchors_y_), options.seed)
     if options.model != "neural":
@@ -378,9 +378,10 @@ def _cross_validate(
     """
     import numpy as np
 
-    from twinned.diagnostics.baselines import describe, plain_estimator
+    from twinned.diagnostics.cross_validation import plain_estimator
     from twinned.diagnostics.errors import predict_mean
-    from twinned.fitted.conformal import calibrate_from_folds
+    from twinned.diagnostics.recommendation import describe_estimator
+    from twinned.fitted.conformal import CrossCalibrated
 
     censored, known = np.flatnonzero(np.isnan(data.y)), np.flatnonzero(~np.isnan(data.y))
     X, y = data.X.iloc[known], data.y[known]
@@ -402,10 +403,10 @@ def _cross_validate(
             errors["rmse_plain"].append(plain.predict(X.iloc[test]) - y[test])
         whole = fitted.regressor_ if options.log_target else fitted
         fitted_y = np.log(y) if options.log_target else y
-        calibrate_from_folds(twins, whole, X, fitted_y, folds).store_in()
+        CrossCalibrated(twins, whole, X, fitted_y, folds).store_in()
     errors["rmse_mean"] = [predict_mean(y) - y]  # the same as in `twinned advise`
     rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
-    plain = describe(plain_estimator(whole, whole, len(y), options.seed))
+    plain = describe_estimator(plain_estimator(whole, whole, len(y), options.seed))
     return {"folds": len(folds), "plain": plain} | {k: float(v) for k, v in rmse.items()}
 
 

@@ -184,7 +184,7 @@ def importance(
         mixed[:, index] = other[:, index]
         variants.append(mixed)
     # without known values of equal rows
-    members = twin.fitted_.model.predict_members(np.concatenate(variants))
+    members = twin.blend_model_.predict_members(np.concatenate(variants))
     predicted = members @ twin.member_weights_
     unchanged, *changed = predicted.reshape(len(variants), n_rows)
     (whole, _), *changes = (rmse_and_error(each, unchanged, None) for each in changed)
@@ -276,8 +276,8 @@ def _adjustments(
             adjustments += [[None] * size[1] for _ in range(size[0])]
             continue
         pairs = np.repeat(rows[block], size[1]), nearest[block].ravel()
-        sides = (fitted.anchors.as_queries(indices) for indices in pairs)
-        parts = attribute_difference(fitted, *sides)[..., 0]
+        first, second = (fitted.anchors.as_queries(indices) for indices in pairs)
+        parts = attribute_difference(fitted, first, second)[..., 0]
         y, estimate = known_y[block].ravel(), estimates[block].ravel()
         if diagnosis.log_target:
             parts = from_logarithm(scale_to(parts, np.log(estimate / y)), y, estimate)

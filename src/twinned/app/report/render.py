@@ -11,7 +11,7 @@ import numpy as np
 
 from twinned.app.report.collect import Content
 from twinned.diagnostics.recommendation import describe_member
-from twinned.diagnostics.result import draw_curve
+from twinned.diagnostics.twin_checks import draw_curve
 from twinned.displays import PredictionIntervalDisplay
 from twinned.displays.drawing import GUIDE, draw_svg
 from twinned.rows.formatting import format_number, format_significant

@@ -22,7 +22,6 @@ from twinned._version import __version__
 from twinned.app import tables
 from twinned.app.tables import PARTS, Table, is_missing
 from twinned.estimators.base import BaseTwin
-from twinned.fitted.explanation import feature_labels
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
 
 MAX_ROWS = 1_000
@@ -209,7 +208,7 @@ class RequestSchema:
     def __init__(self, twin: BaseTwin) -> None:
         fitted = twin.fitted_
         table = fitted.anchors.schema
-        self.names = feature_labels(twin, table.n_features)
+        self.names = twin.feature_labels()
         self.named = "feature_names_in_" in vars(twin)
         # the metric of the anchors must take missing values, too
         takes_missing = fitted.nearest is None or fitted.nearest[1] in ("nan_euclidean", "learned")

@@ -181,7 +181,7 @@ class AnchoredBlend:
         blend, matrix = self.blend, to_matrix(self.blend.schema, queries)
         members = np.arange(len(blend.members)) if variance else blend.used
         predicted = blend.predict_members(matrix, members)
-        mean = predicted @ blend.weights[members]
+        mean: Floats = predicted @ blend.weights[members]
         if blend.replicates is not None:
             mean = blend.replicates.combine_with_mean(mean, matrix, blend.anchors.y)
         if not variance:

@@ -82,7 +82,7 @@ def out_of_fold_table(record: FitRecord, prediction: Floats) -> pd.DataFrame:
         "y": rows.anchors.y,
         "prediction": prediction,
         "score": np.nan if record.scores is None else record.scores,
-        "fold": rows.known.fold[merged_into],
+        "fold": rows.anchor_folds,
     }
     return pd.DataFrame(blend | members)
 

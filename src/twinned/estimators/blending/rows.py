@@ -49,10 +49,15 @@ class BlendRows:
         return self.rows if self.rows.bounds is None else self.rows.take(self.rows.known)
 
     @property
+    def anchor_folds(self) -> Indices:
+        """(anchor,): the fold that holds out each anchor."""
+        assert self.rows.fold is not None, "the rows have folds"
+        return self.rows.fold[self.merged_into]
+
+    @property
     def folds(self) -> Folds:
         """Training rows and held-out rows of each fold, as anchors."""
-        assert self.rows.fold is not None, "the rows have folds"
-        fold = self.rows.fold[self.merged_into]
+        fold = self.anchor_folds
         numbers = range(self.rows.n_folds)
         return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in numbers]
 
@@ -145,7 +150,7 @@ def _append_censored(
         bounds=TargetBounds(np.append(rows.y, limits.lower), np.append(rows.y, limits.upper)),
         groups=groups,
         fold=np.append(rows.fold, censored_folds(n_censored, rows.n_folds, seed, fold_groups)),
-        table_rows=None,
+        table_rows=np.arange(0),
         labels=None,
     )
 

@@ -147,20 +147,20 @@ class NetworkCore(Core):
     def estimates(self, X: Singles) -> Singles:
         """(row, member × anchor): networks of the library, on columns as the C code computes."""
         from twinned.models.neural.device import on_device
-        from twinned.models.neural.inference import grid_differences, plain_outputs
+        from twinned.models.neural.inference import TrainedNetworks, anchor_differences, row_outputs
         from twinned.models.neural.padding import pad_to
 
         networks, shape = self.networks, self.networks.shape
-        parts = shape, networks.parameters, networks.gates
+        trained = TrainedNetworks(shape, networks.parameters, networks.gates)
 
         def inputs(rows: Singles) -> Singles:
             return pad_to(self.columns.encode(rows), len(rows), shape.n_features)
 
         with on_device(networks.device, networks.n_jobs):
             if self.anchors is None:
-                out = plain_outputs(*parts, inputs(X))
+                out = row_outputs(trained, inputs(X))
             else:
-                out = grid_differences(*parts, inputs(X), inputs(self.anchors))[..., 0]
+                out = anchor_differences(trained, inputs(X), inputs(self.anchors))[..., 0]
         estimates = out[self._used] + self.anchor_estimates
         return estimates.transpose(1, 0, 2).reshape(len(X), -1)
 

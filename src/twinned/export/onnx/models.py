@@ -175,7 +175,7 @@ def _add_blend(model: AutoTwinRegressor, matrix: Tensor, needs_std: bool) -> Pre
             "(replicate_correlation_ > 0)",
             "set model.replicate_correlation_ = 0.0 to predict them as other rows",
         )
-    blend = model.fitted_.model
+    blend = model.blend_model_
     weights, members, spread_weights = blend.weights, blend.members, blend.spread_weights
     needs_std = needs_std and len(members) > 1
     used = np.flatnonzero((weights != 0) | (needs_std & (spread_weights != 0)))

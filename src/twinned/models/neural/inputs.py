@@ -42,7 +42,7 @@ def make_training_rows(
         unlabelled=unlabelled,
     )
     labelled = ~np.isnan(given.outputs).any(axis=1)
-    present = labelled if given.weight is None else labelled & (given.weight > 0)
+    present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
     if present.sum() < 2:
         raise ValueError(
             f"y has {present.sum()} known values in {len(given)} rows; a twin needs two."
