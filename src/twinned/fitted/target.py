@@ -1,0 +1,115 @@
+"""Transformed targets: models that are fitted to the logarithm of y, and results in units of y.
+
+Such a model is a `TransformedTargetRegressor` around a twin, with log and exp. This module is the only
+one that knows the transformation: others split a model into its twin and its `TargetTransform`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
+
+from twinned.rows.schema import Floats
+from twinned.rows.training import validate_bounds
+
+
+class TargetTransform(NamedTuple):
+    """The transformation of the target of a fitted twin: its logarithm, or none."""
+
+    is_log: bool = False
+
+    def apply(self, y: Floats) -> Floats:
+        """Values of the fitted target."""
+        return np.log(y) if self.is_log else y
+
+    def invert(self, values: Floats) -> Floats:
+        """Values in units of y; an infinite value is one."""
+        if not self.is_log:
+            return values
+        with np.errstate(over="ignore"):
+            return np.exp(values)
+
+    def invert_std(self, mean: Floats, std: Floats) -> Floats:
+        """Standard deviations of predictions in units of y, by the delta method."""
+        return self.invert(mean) * std if self.is_log else std
+
+    def invert_adjustments(self, adjustments: Floats, known_y: Floats, estimates: Floats) -> Floats:
+        """(pair, feature) adjustments of y from those of the fitted target.
+
+        They sum to estimate − known value, (pair,) each in units of y: those of the logarithm are
+        multiplied by the logarithmic mean of the two.
+
+        >>> log = TargetTransform(is_log=True)
+        >>> log.invert_adjustments(np.log([[2.0, 2.0]]), np.array([1.0]), np.array([4.0]))
+        array([[1.5, 1.5]])
+        """
+        if not self.is_log:
+            return adjustments
+        with np.errstate(invalid="ignore"):
+            logarithm = np.log(estimates / known_y)
+            close = np.abs(logarithm) < 1e-9
+            mean = (estimates - known_y) / np.where(close, 1.0, logarithm)
+        return adjustments * np.where(close, known_y, mean)[:, None]
+
+    def fit_arguments(
+        self, y: Floats, y_lower: ArrayLike | None = None, y_upper: ArrayLike | None = None
+    ) -> tuple[Floats, dict[str, Floats]]:
+        """(row,) y and the bounds of it as arguments of `fit` of the wrapped model.
+
+        A `TransformedTargetRegressor` transforms y, but not its bounds, and takes no NaN. So the
+        bounds are those of the logarithm, and NaN where y is known, and y is a number within the
+        bounds where it is not known. A bound may be None or NaN, as in `validate_bounds`.
+
+        >>> log = TargetTransform(is_log=True)
+        >>> log.fit_arguments(np.array([2, 3, np.nan, np.nan]), [2, 3, 0, 10], [2, 3, 5, np.inf])[0]
+        array([ 2. ,  3. ,  2.5, 20. ])
+        """
+        given = {"y_lower": y_lower, "y_upper": y_upper}
+        if not self.is_log or (y_lower is None and y_upper is None):
+            return y, {name: bound for name, bound in given.items() if bound is not None}
+        bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
+        logarithms, censored = bounds.logarithm(), bounds.censored
+        least = np.maximum(bounds.lower, 0.0)
+        within = np.where(np.isposinf(bounds.upper), 2.0 * least, 0.5 * (least + bounds.upper))
+        return np.where(censored, within, bounds.lower), {
+            name: np.where(censored, bound, np.nan)
+            for name, bound in zip(given, logarithms, strict=True)
+        }
+
+    def wrap(self, regressor: BaseEstimator) -> BaseEstimator:
+        """A regressor of y, from one of the fitted target."""
+        if not self.is_log:
+            return regressor
+        return TransformedTargetRegressor(regressor, func=np.log, inverse_func=np.exp)
+
+    def wrap_fitted(self, twin: BaseEstimator, X: object, y: Floats) -> BaseEstimator:
+        """The fitted regressor of y around a twin that is fitted to the target; y is known."""
+        if not self.is_log:
+            return twin
+        wrapper = self.wrap(DummyRegressor()).fit(X, y)
+        wrapper.set_params(regressor=clone(twin))
+        wrapper.regressor_ = twin
+        if hasattr(twin, "feature_names_in_"):
+            wrapper.feature_names_in_ = twin.feature_names_in_
+        return wrapper
+
+
+def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
+    """The model inside a `TransformedTargetRegressor`, and its transformation.
+
+    Another model is returned itself. A ValueError names other transformations than the logarithm.
+    """
+    if not isinstance(model, TransformedTargetRegressor):
+        return model, TargetTransform()
+    if (
+        model.transformer is not None
+        or model.func is not np.log
+        or model.inverse_func is not np.exp
+    ):
+        raise ValueError("the target is transformed, but not by the logarithm.")
+    return model.regressor_, TargetTransform(is_log=True)
