@@ -33,11 +33,15 @@ from twinned.estimators.blending.results import (
 )
 from twinned.estimators.blending.rows import blend_rows, warn_of_unknown_features
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.anchors import Anchors
 from twinned.fitted.conformal import CrossCalibrated
+from twinned.fitted.twin import Anchors
 from twinned.models.resources import limit_threads, parse_memory_limit
-from twinned.pairing.replicates import ReplicateWeights, replicate_correlation
-from twinned.pairing.weights import UniformWeights, WeightStrategy
+from twinned.pairing.anchors import (
+    ReplicateWeights,
+    UniformWeights,
+    WeightStrategy,
+    replicate_correlation,
+)
 from twinned.rows.formatting import ResultTable
 from twinned.rows.training import TrainingRows, validate_training_rows
 from twinned.rows.validation import (

@@ -12,14 +12,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.methods import TwinMethods
-from twinned.fitted.anchors import Anchors, Queries, RowScale
 from twinned.fitted.calibration import Calibration, stored_calibration
-from twinned.fitted.twin import FittedTwin
+from twinned.fitted.twin import Anchors, FittedTwin, Queries, RowScale
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import parse_memory_limit
-from twinned.pairing.anchors import as_anchor_strategy
-from twinned.pairing.replicates import ReplicateWeights
-from twinned.pairing.weights import WeightStrategy, as_weight_strategy
+from twinned.pairing.anchors import (
+    ReplicateWeights,
+    WeightStrategy,
+    as_anchor_strategy,
+    as_weight_strategy,
+)
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats, TableSchema, row_labels, storable_labels
 from twinned.rows.validation import validate_table, validate_target

@@ -18,8 +18,13 @@ from twinned.models.sklearn import (
     supports_blocks,
 )
 from twinned.pairing.differences import difference
-from twinned.pairing.features import PairFeatures
-from twinned.pairing.pairs import AUTO_PAIRS, PairStrategy, check_drawn_pairs, draw_by_weight
+from twinned.pairing.pairs import (
+    AUTO_PAIRS,
+    PairFeatures,
+    PairStrategy,
+    check_drawn_pairs,
+    draw_by_weight,
+)
 from twinned.rows.folds import held_out_rows
 from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.schema import Floats

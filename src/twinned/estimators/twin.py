@@ -21,7 +21,7 @@ from twinned.estimators.training_pairs import (
     max_pairs_in_memory,
 )
 from twinned.exceptions import IgnoredValidationSetWarning, UnusedFeatureWarning
-from twinned.fitted.anchors import Anchors
+from twinned.fitted.twin import Anchors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -43,10 +43,8 @@ from twinned.models.sklearn import (
     target_unit,
 )
 from twinned.models.wide_tables import choose_pair_columns, important_features
-from twinned.pairing.anchors import as_anchor_strategy, check_stored
-from twinned.pairing.features import PairFeatures
-from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
-from twinned.pairing.weights import as_weight_strategy
+from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy, check_stored
+from twinned.pairing.pairs import HalfPairs, PairFeatures, PairStrategy, as_pair_strategy
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows

@@ -6,7 +6,7 @@ import numpy as np
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
-from twinned.fitted.anchors import Anchors
+from twinned.fitted.twin import Anchors
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.problem import Scale, TrainingProblem

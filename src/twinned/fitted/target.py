@@ -1,7 +1,7 @@
 """Transformed targets: models that are fitted to the logarithm of y, and results in units of y.
 
-Such a model is a `TransformedTargetRegressor` around a twin, with log and exp. Only this module knows
-the transformation: others split a model into its twin and its `TargetTransform`.
+Such a model is a `TransformedTargetRegressor` around a twin, with log and exp. Only this module
+knows the transformation: others split a model into its twin and its `TargetTransform`.
 """
 
 from __future__ import annotations

@@ -7,17 +7,25 @@ of the model or from pairs, adds the known values, and combines the estimates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.fitted.anchors import Anchors, Queries
+from twinned.fitted.applicability import ApplicabilityDomain
+from twinned.models.learned_metric import learn_metric
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
-from twinned.pairing.anchors import AllAnchors, AnchorStrategy
+from twinned.pairing.anchors import (
+    AllAnchors,
+    AnchorStrategy,
+    GPWeights,
+    ReplicateWeights,
+    UniformWeights,
+    WeightStrategy,
+)
 from twinned.pairing.differences import (
     check_anchor_weights,
     combine,
@@ -25,10 +33,8 @@ from twinned.pairing.differences import (
     estimate,
     loop_sum,
 )
-from twinned.pairing.replicates import ReplicateWeights
-from twinned.pairing.weights import GPWeights, UniformWeights, WeightStrategy
-from twinned.rows.neighbors import LEARNED, Indices, distance_matrix
-from twinned.rows.schema import Floats, Rows
+from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distance_matrix
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -37,6 +43,107 @@ _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
 _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 # Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
 _ROWS_PER_LOOP_DRAW = 4_096
+
+
+class RowScale(Protocol):
+    """Scale of encoded rows, for a model that is fitted to scaled features."""
+
+    def transform(self, rows: Rows) -> Rows: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Validated rows to predict, encoded block by block, as indicators take much memory."""
+
+    schema: TableSchema
+    scale: RowScale | None
+    matrix: Floats  # (query, feature), with categories as codes
+
+    def take(self, rows: slice | Indices) -> Rows:
+        """Encoded rows, as the model sees them."""
+        encoded = self.schema.to_rows(self.matrix[rows])
+        return encoded if self.scale is None else self.scale.transform(encoded)
+
+    def encode(self) -> Rows:
+        """All rows, encoded."""
+        return self.take(slice(None))
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Known rows from which queries are predicted; what is derived from them is made once."""
+
+    schema: TableSchema
+    X: Floats  # (anchor, feature), with categories as codes
+    y: Floats  # (anchor,) or (anchor, output)
+    weights: Floats | None = None  # (anchor,)
+    labels: list[str | int] | None = None  # of the rows in the training table
+    scale: RowScale | None = None
+    censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
+    fitted_metric: LearnedMetric | None = None  # learned in the fit, where a strategy needed it
+    n_jobs: int | None = None  # of neighbor searches
+    indices: dict[str, NeighborIndex] = field(default_factory=dict)  # by metric, as needed
+    models: list[DifferenceModel] = field(default_factory=list)  # the last one bound to them
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def targets(self) -> Floats:
+        """(anchor, output)."""
+        return self.y.reshape(len(self.y), -1)
+
+    def as_queries(self, rows: slice | Indices = slice(None)) -> Queries:
+        """Anchors as rows to predict."""
+        return Queries(self.schema, self.scale, self.X[rows])
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Encoded anchors, as the model sees them."""
+        return self.as_queries().encode()
+
+    @cached_property
+    def features(self) -> Floats:
+        """(anchor, encoded feature)."""
+        return self.rows.features
+
+    @property
+    def measured_features(self) -> Floats:
+        """(row, encoded feature): the anchors and, after them, censored rows of the fit."""
+        if self.censored_X is None:
+            return self.features
+        censored = Queries(self.schema, self.scale, self.censored_X).encode()
+        return np.concatenate([self.features, censored.features])
+
+    @cached_property
+    def metric(self) -> LearnedMetric:
+        """The learned metric, of the fit or else of the anchors."""
+        return self.fitted_metric or learn_metric(self.features, self.y, self.weights)
+
+    @property
+    def derived_metric(self) -> LearnedMetric | None:
+        """The metric that was learned from the anchors, if it has been."""
+        return None if self.fitted_metric is not None else vars(self).get("metric")
+
+    def set_metric(self, metric: LearnedMetric) -> None:
+        """Set the metric that was learned from these anchors before they were saved."""
+        vars(self)["metric"] = metric
+
+    @cached_property
+    def domain(self) -> ApplicabilityDomain:
+        """The applicability domain."""
+        categorical = self.schema.categorical
+        return ApplicabilityDomain(self.X, self.features, self.metric, self.y, categorical)
+
+    def index(self, metric: str) -> NeighborIndex:
+        """The neighbor index for a metric."""
+        if metric not in self.indices:
+            learned = self.metric if metric == LEARNED else None
+            self.indices[metric] = NeighborIndex(self.features, metric, self.n_jobs, learned)
+        return self.indices[metric]
 
 
 def _limited(method: Callable[Concatenate[FittedTwin, P], Result]) -> Callable[..., Result]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.resources import limit_threads
-from twinned.pairing.weights import GPWeights
+from twinned.pairing.anchors import GPWeights
 from twinned.rows.neighbors import LEARNED, LearnedMetric
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, TableSchema

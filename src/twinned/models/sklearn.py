@@ -23,8 +23,7 @@ from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, limit_threads, row_blocks
 from twinned.models.trees import AnchoredTrees, anchored_trees, enough_work
 from twinned.pairing.differences import both_orders
-from twinned.pairing.features import PairFeatures
-from twinned.pairing.pairs import pair_folds
+from twinned.pairing.pairs import PairFeatures, pair_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 from twinned.rows.validation import draw_seed

@@ -15,7 +15,7 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.rows import default_folds
-from twinned.fitted.error_scale import MAX_SPLIT_FEATURES
+from twinned.fitted.calibration import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
 from twinned.models.learned_metric import MAX_ROWS as RELEVANCE_ROWS
 from twinned.rows.training import TrainingRows

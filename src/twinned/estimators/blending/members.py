@@ -18,17 +18,16 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.features import FeaturePreparation
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
-from twinned.fitted.anchors import Queries
+from twinned.fitted.twin import Queries
 from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
     check_base_estimator,
     default_estimator,
     set_unset_seeds,
 )
-from twinned.pairing.anchors import AllAnchors
+from twinned.pairing.anchors import AllAnchors, UniformWeights
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import HalfPairs
-from twinned.pairing.weights import UniformWeights
 from twinned.rows.schema import Floats, Rows, TableSchema
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice

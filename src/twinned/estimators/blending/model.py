@@ -17,11 +17,10 @@ import numpy as np
 from twinned.estimators.blending.features import to_matrix
 from twinned.estimators.blending.members import FittedMember
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.anchors import Anchors
-from twinned.fitted.twin import FittedTwin
+from twinned.fitted.twin import Anchors, FittedTwin
 from twinned.models.protocol import AnchoredModel
+from twinned.pairing.anchors import ReplicateWeights
 from twinned.pairing.differences import difference
-from twinned.pairing.replicates import ReplicateWeights
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema
 

@@ -23,7 +23,7 @@ from twinned.models.trees.anchor_masks import (
 )
 from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble, count_trees, read_trees
 from twinned.pairing.differences import estimate
-from twinned.pairing.features import PairFeatures
+from twinned.pairing.pairs import PairFeatures
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 
