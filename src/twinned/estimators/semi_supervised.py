@@ -23,8 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
 from twinned.estimators.methods import TwinMethods
-from twinned.estimators.training_pairs import max_pairs_in_memory
-from twinned.estimators.twin import TwinRegressor
+from twinned.estimators.twin import TwinRegressor, max_pairs_in_memory
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin

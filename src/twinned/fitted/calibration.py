@@ -226,8 +226,8 @@ def numeric_columns(X: object) -> list[int]:
 
 def categorical_columns(model: object) -> Sequence[int]:
     """Indices of the columns that a fitted twin treats as categorical, whatever their type."""
-    fitted = getattr(model, "fitted_", None)
-    return () if fitted is None else fitted.anchors.schema.categorical
+    schema = getattr(model, "schema_", None)
+    return () if schema is None else schema.categorical
 
 
 def numeric_features(X: object, columns: list[int]) -> Floats:

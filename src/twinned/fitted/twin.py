@@ -85,8 +85,9 @@ class Anchors:
     censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
     fitted_metric: LearnedMetric | None = None  # learned in the fit, where a strategy needed it
     n_jobs: int | None = None  # of neighbor searches
-    indices: dict[str, NeighborIndex] = field(default_factory=dict)  # by metric, as needed
-    models: list[DifferenceModel] = field(default_factory=list)  # the last one bound to them
+    # neighbor indices by metric, as needed, and the model that was last bound to the anchors
+    indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
+    models: list[DifferenceModel] = field(default_factory=list, init=False)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -95,6 +96,16 @@ class Anchors:
     def targets(self) -> Floats:
         """(anchor, output)."""
         return self.y.reshape(len(self.y), -1)
+
+    def take(self, rows: Indices) -> Anchors:
+        """Some of the anchors."""
+        return replace(
+            self,
+            X=self.X[rows],
+            y=self.y[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            labels=None if self.labels is None else [self.labels[i] for i in rows],
+        )
 
     def as_queries(self, rows: slice | Indices = slice(None)) -> Queries:
         """Anchors as rows to predict."""
@@ -428,10 +439,10 @@ class FittedTwin:
     def _differences_to_anchors(self, block: Rows, indices: Indices | None) -> Floats:
         """(member, query, anchor, output) from pairs, in blocks of anchors where there are many."""
         rows = self.anchors.rows
-        anchors = rows.as_anchors() if indices is None else rows.take(indices)
+        anchors = rows.take(None if indices is None else indices)
         per_block = max(1, self._pairs_per_block() // len(block))
         parts = [
-            self.model.differences(block.as_queries(), anchors.slice_anchors(part))
+            self.model.differences(block.take(np.s_[:, None]), anchors.take(np.s_[:, part]))
             for part in row_blocks(anchors.numeric.shape[1], per_block)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)

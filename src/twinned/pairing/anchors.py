@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from twinned.rows.folds import distinct_rows
-from twinned.rows.neighbors import LearnedMetric, check_metric
+from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
 from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer
 
@@ -194,6 +194,15 @@ def as_weight_strategy(weights: object) -> WeightStrategy | GPWeights:
         return weights
     check_choice("weights", weights, ["uniform", "distance"], " or a strategy")
     return UniformWeights() if weights == "uniform" else DistanceWeights()
+
+
+def uses_learned_metric(*strategies: object) -> bool:
+    """Whether any of these strategies for pairs, anchors or weights needs the learned metric."""
+    return any(
+        isinstance(strategy, GPWeights)
+        or (isinstance(metric := getattr(strategy, "metric", None), str) and metric == LEARNED)
+        for strategy in strategies
+    )
 
 
 # --- replicates ---

@@ -355,14 +355,17 @@ class PairFeatures:
         self.kind = kind
         self.dtype = dtype
         self._selected = None if selected is None else schema.row_columns(selected)
-        example = self._select(schema.to_rows(np.zeros((2, schema.n_features))))
-        n_numeric, n_indicators, n_codes = (part.shape[1] for part in example)
-        self._n_encoded = n_numeric + n_indicators
+        example = schema.to_rows(np.zeros((2, schema.n_features)))
+        if self._selected is not None:
+            example = example.take_columns(*self._selected)
+        n_numeric, n_codes = example.numeric.shape[1], example.codes.shape[1]
+        self._n_encoded = n_numeric + example.one_hot.shape[1]
         if callable(kind):
             self.width = self._call(example, example).shape[1]
         else:
             self.width = 2 * self._n_encoded * ("concat" in kind)
             self.width += (n_numeric + n_codes) * ("difference" in kind)
+        self.bytes_per_pair = self.width * dtype.itemsize
 
     @property
     def n_concatenated(self) -> int:
@@ -370,13 +373,10 @@ class PairFeatures:
         is_concatenated = isinstance(self.kind, str) and "concat" in self.kind
         return 2 * self._n_encoded if is_concatenated else 0
 
-    @property
-    def bytes_per_pair(self) -> int:
-        return self.width * self.dtype.itemsize
-
     def build(self, first: Rows, second: Rows, out: Floats | None = None) -> Floats:
         """(..., width) in C order, for sides whose leading axes broadcast against each other."""
-        first, second = self._select(first), self._select(second)
+        if self._selected is not None:
+            first, second = (side.take_columns(*self._selected) for side in (first, second))
         leading = np.broadcast_shapes(first.codes.shape[:-1], second.codes.shape[:-1])
         if callable(self.kind):
             flat = [_flatten(side, leading) for side in (first, second)]
@@ -403,9 +403,6 @@ class PairFeatures:
             if first.codes.shape[-1]:
                 out[..., column + n_numeric :] = category_mismatch(first.codes, second.codes)
         return out
-
-    def _select(self, rows: Rows) -> Rows:
-        return rows if self._selected is None else rows.take_columns(*self._selected)
 
     def layout(self, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(width,) role of each pair column, and the index of the feature it is made of.

@@ -12,12 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows, TableSchema, row_labels, storable_labels
-from twinned.rows.validation import (
-    check_sample_weight,
-    validate_target,
-    validate_training_table,
-)
+from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
+from twinned.rows.validation import check_sample_weight, validate_table, validate_target
 
 _MIN_KNOWN = 2  # rows, of which a pair can be made
 
@@ -124,20 +120,14 @@ class TrainingRows:
         return self.y.reshape(len(self), -1)
 
     @property
-    def n_outputs(self) -> int:
-        return 1 if self.targets.ndim == 1 else self.targets.shape[1]
-
-    @property
     def censored(self) -> NDArray[np.bool_]:
         """(row,): whether the value is not known."""
-        if self.bounds is None:
-            return np.zeros(len(self), dtype=bool)
-        return self.bounds.censored
+        return np.zeros(len(self), bool) if self.bounds is None else self.bounds.censored
 
     @property
     def known(self) -> Indices:
         """Indices of the rows whose value is known, which may be anchors."""
-        return np.flatnonzero(~self.censored)
+        return np.arange(len(self)) if self.bounds is None else np.flatnonzero(~self.censored)
 
     @property
     def n_folds(self) -> int:
@@ -159,7 +149,7 @@ class TrainingRows:
             matrix=self.matrix[rows],
             y=self.y[rows],
             weight=_take(self.weight, rows),
-            bounds=None if self.bounds is None else self.bounds.take(rows),
+            bounds=self.bounds and self.bounds.take(rows),
             groups=_take(self.groups, rows),
             fold=_take(self.fold, rows),
             table_rows=self.table_rows[rows] if len(self.table_rows) else self.table_rows,
@@ -208,13 +198,7 @@ def validate_training_rows(
     TrainingRows
         `y` of a censored row is its limit.
     """
-    matrix, schema = validate_training_table(
-        estimator,
-        X,
-        estimator.categorical_features,
-        allow_nan=bool(estimator.__sklearn_tags__().input_tags.allow_nan),
-        pair_dtype=pair_dtype,
-    )
+    matrix, schema = validate_table(estimator, X, None, pair_dtype)
     weight = check_sample_weight(sample_weight, len(matrix))
     bounds = None
     if y_lower is None and y_upper is None:
@@ -232,7 +216,7 @@ def validate_training_rows(
         bounds,
         None if groups is None else np.asarray(groups),
         table_rows=np.arange(len(matrix)),
-        labels=storable_labels(row_labels(X)),
+        labels=storable_labels(row_labels(X)) if is_table(X) else None,
         n_table_rows=len(matrix),
     )
 
