@@ -561,42 +561,33 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         `rows` are those of the training table.
         """
         other = copy.copy(self)
-        other._store_anchors(anchors, rows)
+        known = TrainingRows(anchors.schema, anchors.X, anchors.y, anchors.weights, table_rows=rows)
+        other._set_anchors(replace(known, labels=anchors.labels), None, anchors.fitted_metric)
         return other
 
     # --- stored state -------------------------------------------------------------------------
 
     def _set_anchors(
-        self, known: TrainingRows, fitted: TrainingRows, metric: LearnedMetric | None = None
+        self,
+        known: TrainingRows,
+        fitted: TrainingRows | None = None,
+        metric: LearnedMetric | None = None,
     ) -> None:
-        """Store known rows as anchors, and beside them the censored ones of the fitted rows."""
-        anchors = Anchors(
-            known.schema,
-            known.matrix,
-            known.y,
-            known.weight,
-            known.labels,
-            self._row_scale(),
-            None if fitted.bounds is None else fitted.matrix[fitted.censored],
-            metric,
-            self.n_jobs,
-        )
-        self._store_anchors(anchors, known.table_rows)
-
-    def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
-        """Store the anchors, which are these rows of the training table."""
-        for measured in {"intervals_", "applicability_"} & vars(self).keys():
-            delattr(self, measured)  # which belong to other anchors
-        self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
-        self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels
-        self.anchor_rows_, self._schema = rows, anchors.schema
-        self._censored_X, metric = anchors.censored_X, anchors.fitted_metric
+        """Store known rows as anchors, and the censored ones of all rows that were fitted."""
+        # what belongs to other anchors
+        for name in ("intervals_", "applicability_", "_anchors", "_anchor_metric"):
+            vars(self).pop(name, None)
+        self.anchors_X_, self.anchors_y_ = known.matrix, known.y
+        self.anchor_weights_, self.anchor_labels_ = known.weight, known.labels
+        self.anchor_rows_, self._schema = known.table_rows, known.schema
         self._learned_metric = None if metric is None else tuple(metric)
-        self._anchors = anchors
+        if fitted is not None:
+            censored = None if fitted.bounds is None else fitted.matrix[fitted.censored]
+            self._censored_X = censored
 
     @cached_property
     def _anchors(self) -> Anchors:
-        """The anchors, from the stored state of a model that was copied, unpickled or loaded."""
+        """The anchors, from the stored state."""
         metric, derived = self._learned_metric, vars(self).pop("_anchor_metric", None)
         anchors = Anchors(
             self._schema,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
@@ -199,7 +199,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base = get_tags(self._base_estimator())
+        is_estimator = isinstance(self.estimator, BaseEstimator)
+        base = get_tags(self.estimator if is_estimator else self._base_estimator())
         tags.input_tags.allow_nan = base.input_tags.allow_nan
         # the default estimator is wrapped for several outputs
         tags.target_tags.multi_output = self.estimator is None or base.target_tags.multi_output
@@ -282,13 +283,16 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         """Fit to validated rows; the training set of the base estimator."""
         start, rng = time.perf_counter(), check_random_state(self.random_state)
         n_outputs = 1 if data.targets.ndim == 1 else data.targets.shape[1]
-        self.selected_features_ = np.arange(data.schema.n_features)
+        self.selected_features_ = np.arange(data.matrix.shape[1])
         if self.estimator is None and not callable(self.pair_features):
             self.selected_features_ = important_features(
                 data.matrix, data.y, MAX_FEATURES, data.weight
             )
         base = self._base_estimator(len(data), n_outputs, len(self.selected_features_))
-        self._features, self._y_unit = self._pair_features(data), target_unit(data.targets)
+        self._features = PairFeatures(
+            self.pair_features, data.schema, self._pair_dtype, self.selected_features_
+        )
+        self._y_unit = target_unit(data.targets)
         limit, binned = parse_memory_limit(self.memory_limit), supports_blocks(base)
         max_pairs = max_pairs_in_memory(limit, self._features, n_outputs, binned=binned)
         if X_val is not None:
@@ -310,7 +314,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             validation = None if given is None else (given, anchors)
         elif (fraction := early_stopping_fraction(base, len(pairs.first))) is not None:
             pairs, validation = builder.hold_out_rows(pairs, fraction)
-        builder = self._drop_unknown_features(builder, pairs)
+        if np.isnan(data.matrix).any() and not callable(self.pair_features):
+            builder = self._drop_unknown_features(builder, pairs)
         fit_params = {} if validation is None else builder.validation_pairs(*validation)
         training = builder.training_set(pairs, fit_params)
         if self.estimator is None and data.schema.n_features > MAX_FEATURES:
@@ -353,19 +358,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
 
-    def _pair_features(self, data: TrainingRows) -> PairFeatures:
-        """The builder of pairs of the selected features."""
-        selected = self.selected_features_
-        used = None if len(selected) == data.schema.n_features else selected
-        return PairFeatures(self.pair_features, data.schema, self._pair_dtype, used)
-
     def _drop_unknown_features(
         self, builder: TrainingPairBuilder, pairs: Pairs
     ) -> TrainingPairBuilder:
         """The builder without features that the training pairs hardly know."""
         data, selected = builder.data, self.selected_features_
-        if callable(self.pair_features) or not np.isnan(data.matrix).any():
-            return builder
         known = known_features(data.matrix, pairs)[selected]
         if known.all():
             return builder
@@ -382,7 +379,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             stacklevel=4,
         )
         self.selected_features_ = selected[known]
-        self._features = self._pair_features(data)
+        self._features = PairFeatures(
+            self.pair_features, data.schema, self._pair_dtype, self.selected_features_
+        )
         return replace(builder, features=self._features)
 
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:

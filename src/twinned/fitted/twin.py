@@ -114,7 +114,7 @@ class Anchors:
     @cached_property
     def rows(self) -> Rows:
         """Encoded anchors, as the model sees them."""
-        return self.as_queries().encode()
+        return Queries(self.schema, self.scale, self.X).take(slice(None))
 
     @cached_property
     def features(self) -> Floats:
@@ -186,9 +186,7 @@ class Selection(NamedTuple):
     distances: Floats | None = None
 
     def take(self, rows: slice) -> Selection:
-        if self.indices is None or self.distances is None:
-            return self
-        return Selection(self.indices[rows], self.distances[rows])
+        return Selection(*(None if part is None else part[rows] for part in self))
 
 
 class _FastPath(NamedTuple):
@@ -402,11 +400,15 @@ class FittedTwin:
         n_jobs = self.n_jobs if path.anchored is None else 1  # the fast path has its own threads
         results: list[Result] = []
         for searched in row_blocks(len(queries), per_search):
-            start, selection = searched.start, self._select(queries, searched)
+            start, selection = searched.start, Selection()
+            if self.nearest is not None:
+                k, metric = self.nearest
+                features = queries.take(searched).features
+                selection = Selection(*self.anchors.index(metric).kneighbors(features, k))
 
             def call(rows: slice, start: int = start, selection: Selection = selection) -> Result:
                 block = slice(start + rows.start, start + rows.stop)
-                return function(block, selection.take(rows))
+                return function(block, selection if self.nearest is None else selection.take(rows))
 
             results += map_row_blocks(call, searched.stop - start, per_block, n_jobs)
         return results
@@ -420,42 +422,36 @@ class FittedTwin:
         nearest = self.nearest
         return len(self.anchors) if nearest is None else nearest[0]
 
-    def _select(self, queries: Queries, rows: slice) -> Selection:
-        nearest = self.nearest
-        if nearest is None:
-            return Selection()
-        k, metric = nearest
-        return Selection(*self.anchors.index(metric).kneighbors(queries.take(rows).features, k))
-
     def _estimate(self, block: Rows, selection: Selection, path: _FastPath) -> Floats:
-        """(member, query, anchor, output): the estimate of each anchor by each member."""
-        indices, targets = selection.indices, self.anchors.targets
+        """(member, query, anchor, output): the estimate of each anchor by each member.
+
+        Where pairs are built, many anchors are split into blocks.
+        """
+        indices, targets, rows = selection.indices, self.anchors.targets, self.anchors.rows
         if path.anchored is not None and path.anchored.supports(block):
             differences = path.anchored.differences(block, indices, n_jobs=self.n_jobs)
         else:
-            differences = self._differences_to_anchors(block, indices)
+            anchors = rows.take(None if indices is None else indices)  # (1 or query, anchor, …)
+            per_block = max(1, self._pairs_per_block() // len(block))
+            parts = [
+                self.model.differences(block.take(np.s_[:, None]), anchors.take(np.s_[:, part]))
+                for part in row_blocks(anchors.numeric.shape[1], per_block)
+            ]
+            differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
         return estimate(differences, targets if indices is None else targets[indices])
-
-    def _differences_to_anchors(self, block: Rows, indices: Indices | None) -> Floats:
-        """(member, query, anchor, output) from pairs, in blocks of anchors where there are many."""
-        rows = self.anchors.rows
-        anchors = rows.take(None if indices is None else indices)
-        per_block = max(1, self._pairs_per_block() // len(block))
-        parts = [
-            self.model.differences(block.take(np.s_[:, None]), anchors.take(np.s_[:, part]))
-            for part in row_blocks(anchors.numeric.shape[1], per_block)
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
 
     def _weigh(
         self, matrix: Floats, block: Rows, selection: Selection, estimates: Floats
     ) -> Floats | None:
         """(query, anchor) weights, or None where all are equal."""
-        indices, strategy = self._indices(selection, len(block)), self.weight_strategy
-        weights = None
+        strategy, sample_weights = self.weight_strategy, self.anchors.weights
+        is_uniform = isinstance(strategy, UniformWeights)
+        if is_uniform and sample_weights is None:
+            return None
+        indices, weights = self._indices(selection, len(block)), None
         if isinstance(strategy, ReplicateWeights):
             weights = strategy.weigh(matrix, indices)
-        elif not isinstance(strategy, UniformWeights):
+        elif not is_uniform:
             mean = self.squeeze(self.mean_of_members(estimates))
             if isinstance(strategy, GPWeights):
                 metric = self.anchors.metric
@@ -464,12 +460,12 @@ class FittedTwin:
             else:
                 distances = self._distances(block, selection)
             weights = check_anchor_weights(strategy(distances, mean, indices), indices.shape)
-        if self.anchors.weights is None:
+        if sample_weights is None:
             return weights
-        sample_weights = self.anchors.weights[indices]
-        if weights is not None:
-            sample_weights = sample_weights * weights
-        return check_anchor_weights(sample_weights, indices.shape)
+        of_anchors = sample_weights[indices]
+        return check_anchor_weights(
+            of_anchors if weights is None else of_anchors * weights, indices.shape
+        )
 
     def _distances(self, block: Rows, selection: Selection, metric: str | None = None) -> Floats:
         """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""

@@ -354,8 +354,10 @@ class PairFeatures:
             check_choice("pair_features", kind, PAIR_FEATURES, " or a callable")
         self.kind = kind
         self.dtype = dtype
-        self._selected = None if selected is None else schema.row_columns(selected)
-        example = schema.to_rows(np.zeros((2, schema.n_features)))
+        n_features = len(schema.kinds)
+        is_complete = selected is None or len(selected) == n_features
+        self._selected = None if is_complete else schema.row_columns(selected)
+        example = schema.to_rows(np.zeros((2, n_features)))
         if self._selected is not None:
             example = example.take_columns(*self._selected)
         n_numeric, n_codes = example.numeric.shape[1], example.codes.shape[1]

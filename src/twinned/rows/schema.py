@@ -139,7 +139,7 @@ class TableSchema:
         array([[1.5, 1. , 0. ],
                [2.5, 0. , 1. ]])
         """
-        if self.is_all_numeric and not any(self.n_indicators):
+        if CATEGORICAL not in self.kinds and not any(self.n_indicators):
             empty = np.empty((len(matrix), 0))
             return Rows(matrix, empty, empty)
         indicators = [np.empty((len(matrix), 0))]

@@ -81,10 +81,6 @@ class TargetBounds(NamedTuple):
         return predicted - np.clip(predicted, self.lower, self.upper)
 
 
-def _take(values: Any, rows: Any) -> Any:
-    return None if values is None else values[rows]
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
     """Rows of a table with their targets: what every fit starts from."""
@@ -141,19 +137,15 @@ class TrainingRows:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
         """Some of the rows."""
-        labels = self.labels
-        if labels is not None:
-            labels = [labels[i] for i in np.arange(len(self))[rows]]
+        arrays = {name: vars(self)[name] for name in ("matrix", "y", "weight", "groups", "fold")}
+        taken = {name: None if part is None else part[rows] for name, part in arrays.items()}
+        table_rows, labels = self.table_rows, self.labels
         return replace(
             self,
-            matrix=self.matrix[rows],
-            y=self.y[rows],
-            weight=_take(self.weight, rows),
+            **taken,
             bounds=self.bounds and self.bounds.take(rows),
-            groups=_take(self.groups, rows),
-            fold=_take(self.fold, rows),
-            table_rows=self.table_rows[rows] if len(self.table_rows) else self.table_rows,
-            labels=labels,
+            table_rows=table_rows[rows] if len(table_rows) else table_rows,
+            labels=labels and [labels[i] for i in np.arange(len(self))[rows]],
         )
 
     def without(self, fold: int) -> Self:
@@ -199,8 +191,9 @@ def validate_training_rows(
         `y` of a censored row is its limit.
     """
     matrix, schema = validate_table(estimator, X, None, pair_dtype)
-    weight = check_sample_weight(sample_weight, len(matrix))
-    bounds = None
+    bounds = weight = None
+    if sample_weight is not None:
+        weight = check_sample_weight(sample_weight, len(matrix))
     if y_lower is None and y_upper is None:
         target = validate_target(
             estimator, y, len(matrix), multi_output=multi_output, unlabelled=unlabelled

@@ -171,10 +171,8 @@ def count_rows(X: object) -> int:
     return num_samples(X)
 
 
-def check_sample_weight(sample_weight: object, n_rows: int) -> Floats | None:
-    """Validate sample weights: (n,) float64, finite and not negative, or None."""
-    if sample_weight is None:
-        return None
+def check_sample_weight(sample_weight: object, n_rows: int) -> Floats:
+    """Validate sample weights: (n,) float64, finite and not negative."""
     if isinstance(sample_weight, numbers.Real) and not isinstance(sample_weight, bool):
         sample_weight = np.full(n_rows, float(sample_weight))
     weight = check_array(
