@@ -576,7 +576,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """Store known rows as anchors, and the censored ones of all rows that were fitted."""
         # what belongs to other anchors
         for name in ("intervals_", "applicability_", "_anchors", "_anchor_metric"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         self.anchors_X_, self.anchors_y_ = known.matrix, known.y
         self.anchor_weights_, self.anchor_labels_ = known.weight, known.labels
         self.anchor_rows_, self._schema = known.table_rows, known.schema
@@ -588,7 +588,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     @cached_property
     def _anchors(self) -> Anchors:
         """The anchors, from the stored state."""
-        metric, derived = self._learned_metric, vars(self).pop("_anchor_metric", None)
+        metric, derived = self._learned_metric, self.__dict__.pop("_anchor_metric", None)
         anchors = Anchors(
             self._schema,
             self.anchors_X_,

@@ -214,7 +214,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             # rows of the whole table, not of its labelled part
             self.twin_.anchor_rows_ = labelled[self.twin_.anchor_rows_]
             names = vars(self.twin_).keys() & {"n_features_in_", "feature_names_in_"}
-            vars(self).update({name: vars(self.twin_)[name] for name in names})
+            self.__dict__.update({name: vars(self.twin_)[name] for name in names})
         return self
 
     def _split(self, X, y, sample_weight):

@@ -270,7 +270,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             )
             if data.weight is not None:
                 data = data.of_positive_weight()
-                data = replace(data, weight=normalize_weights(data.weight))
+                data = replace(data, weight=normalize_weights(np.asarray(data.weight)))
             if imputed is not None:  # bounds that differ mark a row as censored
                 lower = np.where(imputed[data.table_rows], -np.inf, data.y)
                 data = replace(data, bounds=TargetBounds(lower, data.y))

@@ -6,7 +6,7 @@ of the model or from pairs, adds the known values, and combines the estimates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -80,7 +80,7 @@ class Anchors:
     X: Floats  # (anchor, feature), with categories as codes
     y: Floats  # (anchor,) or (anchor, output)
     weights: Floats | None = None  # (anchor,)
-    labels: list[str | int] | None = None  # of the rows in the training table
+    labels: list[Hashable] | None = None  # of the rows in the training table
     scale: RowScale | None = None
     censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
     fitted_metric: LearnedMetric | None = None  # learned in the fit, where a strategy needed it
@@ -186,7 +186,9 @@ class Selection(NamedTuple):
     distances: Floats | None = None
 
     def take(self, rows: slice) -> Selection:
-        return Selection(*(None if part is None else part[rows] for part in self))
+        if self.indices is None or self.distances is None:
+            return self
+        return Selection(self.indices[rows], self.distances[rows])
 
 
 class _FastPath(NamedTuple):

@@ -355,8 +355,9 @@ class PairFeatures:
         self.kind = kind
         self.dtype = dtype
         n_features = len(schema.kinds)
-        is_complete = selected is None or len(selected) == n_features
-        self._selected = None if is_complete else schema.row_columns(selected)
+        self._selected = None
+        if selected is not None and len(selected) < n_features:
+            self._selected = schema.row_columns(selected)
         example = schema.to_rows(np.zeros((2, n_features)))
         if self._selected is not None:
             example = example.take_columns(*self._selected)

@@ -137,13 +137,17 @@ class TrainingRows:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
         """Some of the rows."""
-        arrays = {name: vars(self)[name] for name in ("matrix", "y", "weight", "groups", "fold")}
-        taken = {name: None if part is None else part[rows] for name, part in arrays.items()}
+        optional: list[NDArray[Any] | None] = [self.weight, self.groups, self.fold]
+        weight, groups, fold = (None if part is None else part[rows] for part in optional)
         table_rows, labels = self.table_rows, self.labels
         return replace(
             self,
-            **taken,
+            matrix=self.matrix[rows],
+            y=self.y[rows],
+            weight=weight,
             bounds=self.bounds and self.bounds.take(rows),
+            groups=groups,
+            fold=fold,
             table_rows=table_rows[rows] if len(table_rows) else table_rows,
             labels=labels and [labels[i] for i in np.arange(len(self))[rows]],
         )

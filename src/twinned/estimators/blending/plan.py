@@ -167,7 +167,8 @@ class MemberFits:
     # --- order --------------------------------------------------------------------------------
 
     def _cost_model(self, n_jobs: int) -> CostModel:
-        return CostModel(*self.rows.matrix.shape, self.rows.n_folds, n_jobs)
+        n_rows, n_columns = self.rows.matrix.shape
+        return CostModel(n_rows, n_columns, self.rows.n_folds, n_jobs)
 
     def _without_needless(self, specs: list[MemberSpec]) -> list[MemberSpec]:
         """Ridge regression, or else the quickest member, where all values of y are equal.
@@ -279,15 +280,17 @@ class MemberFits:
         )
         with limit_threads(1):
             self._impute(spec for spec, _ in tasks)
-            pooled, alone = [], []
-            for spec, fold in tasks:
-                arguments = spec, self.context, self.rows, fold, self.imputed.get(fold)
-                (alone if spec.has_threads and not remote else pooled).append(arguments)
-            specs = {spec.label: spec for spec, _ in tasks}
-            for label, result in parallel(delayed(_run_task)(*each) for each in pooled):
+            shared, specs = (self.context, self.rows), {spec.label: spec for spec, _ in tasks}
+            results = parallel(
+                delayed(_run_task)(spec, fold, *shared, self.imputed.get(fold))
+                for spec, fold in tasks
+                if remote or not spec.has_threads
+            )
+            for label, result in results:
                 yield specs[label], result
-            for each in alone:
-                yield each[0], _run_task(*each)[1]
+            for spec, fold in tasks:
+                if spec.has_threads and not remote:
+                    yield spec, _run_task(spec, fold, *shared, self.imputed.get(fold))[1]
 
     def _join(self, spec: MemberSpec, parts: list[_TaskResult | str]) -> list[MemberResult]:
         """The result of a member from those of its fits; none where one has failed."""
@@ -308,7 +311,7 @@ class MemberFits:
 
 
 def _run_task(
-    spec: MemberSpec, context: FitContext, rows: TrainingRows, fold: int, imputed: Floats | None
+    spec: MemberSpec, fold: int, context: FitContext, rows: TrainingRows, imputed: Floats | None
 ) -> tuple[str, _TaskResult | str]:
     """The label of a member, and the result of its fit or the reason why it failed.
 
@@ -316,7 +319,8 @@ def _run_task(
     """
     try:
         with one_thread_if_remote(), limit_openmp(1):
-            start, prediction, share = time.perf_counter(), None, 1.0
+            start, share = time.perf_counter(), 1.0
+            prediction: Floats | None = None
             member = fit_member(spec, context, rows.without(fold), rows.n_folds, imputed)
             fitted = time.perf_counter()
             if spec.one_fit:

@@ -263,10 +263,10 @@ def twin_contribution(
     if others.all() or not others.any():
         return None
     without = fit_blend(predictions[:, others], known.y, known.weight, known.groups, seed)
-    errors = (part.nested_prediction - known.y for part in (blend, without))
+    errors, baseline = (part.nested_prediction - known.y for part in (blend, without))
     baseline_weights = np.zeros(len(results))
     baseline_weights[others] = without.weights
-    ratio = ratio_of_rmse(*errors, known.weight, known.groups, seed=seed)
+    ratio = ratio_of_rmse(errors, baseline, known.weight, known.groups, seed=seed)
     return {**ratio, "baseline_weights": baseline_weights}
 
 
