@@ -28,7 +28,7 @@ from twinned import AutoTwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.plan import MemberResult
-from twinned.estimators.blending.results import FitRecord
+from twinned.estimators.blending.weights import FitRecord
 
 BLEND, WITHOUT_TWINS = "blend", "blend without twins"
 CONFIDENCES = (80, 90, 95)

@@ -21,11 +21,11 @@ def measure_fit(kind):
     """Return the number of pairs, the memory in MB that `fit` adds, and its seconds."""
     import lightgbm
 
-    import twinned.estimators.training_pairs
+    import twinned.estimators.twin
     from twinned import TwinRegressor
 
     if kind == "whole":
-        twinned.estimators.training_pairs.supports_blocks = lambda base: False
+        twinned.estimators.twin.supports_blocks = lambda base: False
     rng = np.random.RandomState(0)
     X = rng.uniform(size=(N_POINTS, N_FEATURES))
     y = X[:, 0] + np.sin(6 * X[:, 1]) * X[:, 2] + 0.1 * rng.normal(size=N_POINTS)

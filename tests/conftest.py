@@ -57,7 +57,7 @@ def use_small_defaults(patch):
 
     patch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 30)
     patch.setattr("twinned.models.gaussian_process._COARSE_STEPS", 16)
-    patch.setattr("twinned.fitted.error_scale.ExtraTreesRegressor", five_trees)
+    patch.setattr("twinned.fitted.calibration.ExtraTreesRegressor", five_trees)
     patch.setattr("twinned.estimators.blending.weights._BAGS", 5)
     patch.setattr("twinned.estimators.blending.weights._NESTED_REPEATS", 1)
     patch.setattr("twinned.estimators.blending.weights._BOOTSTRAP_DRAWS", 200)

@@ -27,7 +27,7 @@ def _fast(without_catboost):
         patch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
         patch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=5))
         patch.setattr(
-            "twinned.fitted.error_scale.ExtraTreesRegressor",
+            "twinned.fitted.calibration.ExtraTreesRegressor",
             lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),
         )
         yield

@@ -23,7 +23,7 @@ def few_members(monkeypatch):
     monkeypatch.setattr("twinned.estimators.blending.members.AUTO", MEMBERS)
     monkeypatch.setitem(TWIN_SIZES, "fast", TWIN_SIZES["fast"]._replace(iterations=5))
     monkeypatch.setattr(
-        "twinned.fitted.error_scale.ExtraTreesRegressor",
+        "twinned.fitted.calibration.ExtraTreesRegressor",
         lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),
     )
 

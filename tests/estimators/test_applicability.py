@@ -121,7 +121,7 @@ def test_a_metric_that_was_learned_is_saved(table, tmp_path, monkeypatch, copy):
         loaded = pickle.loads(pickle.dumps(twin))
     extended = [own.add_anchors(X[:9], y[:9]).feature_relevance_ for own in (twin, loaded)]
     np.testing.assert_array_equal(*extended)  # of all anchors, as the metric of others is void
-    monkeypatch.setattr("twinned.fitted.anchors.learn_metric", None)
+    monkeypatch.setattr("twinned.fitted.twin.learn_metric", None)
     pd.testing.assert_frame_equal(loaded.applicability(X), expected)
 
 
@@ -133,7 +133,7 @@ def test_a_saved_model_with_intervals_has_its_metric(name, table, tmp_path, monk
     else:
         twin = cross_conformal(clone(MODELS[name]), X, y, cv=2).store_in()
     twinned.save(twin, tmp_path / "model.twin")
-    monkeypatch.setattr("twinned.fitted.anchors.learn_metric", None)
+    monkeypatch.setattr("twinned.fitted.twin.learn_metric", None)
     loaded = twinned.load(tmp_path / "model.twin")
     for name in ("predict_interval", "explain", "applicability"):
         np.testing.assert_array_equal(*(getattr(own, name)(X[:5]) for own in (loaded, twin)))

@@ -20,7 +20,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from twinned import AutoTwinRegressor, NeuralTraining, TwinRegressor
 from twinned.datasets import make_wsb
-from twinned.estimators.blending.costs import CostModel
 from twinned.estimators.blending.members import (
     AUTO,
     MEMBERS,
@@ -29,7 +28,7 @@ from twinned.estimators.blending.members import (
     FitContext,
     resolve_members,
 )
-from twinned.estimators.blending.plan import MemberFits
+from twinned.estimators.blending.plan import CostModel, MemberFits
 from twinned.estimators.blending.rows import blend_rows, default_folds
 from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
 from twinned.rows.schema import TableSchema

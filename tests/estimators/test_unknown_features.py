@@ -9,7 +9,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
 from twinned.diagnostics import diagnose
-from twinned.estimators.training_pairs import Pairs
+from twinned.estimators.twin import Pairs
 from twinned.exceptions import UnusedFeatureWarning
 
 SMALL = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5, early_stopping=False)
@@ -112,15 +112,11 @@ def test_diagnosis_where_a_fold_knows_nothing_of_a_feature():
 
 def test_known_features_count_pairs_with_two_known_rows():
     """Against a loop over pairs, for random tables and pairs."""
-    from twinned.estimators.training_pairs import TrainingPairBuilder
-    from twinned.rows.schema import TableSchema
-    from twinned.rows.training import TrainingRows
+    from twinned.estimators.twin import known_features
 
     rng = np.random.RandomState(1)
     for _ in range(20):
         matrix = np.where(rng.rand(12, 4) < 0.7, np.nan, 1.0)
-        data = TrainingRows(TableSchema.all_numeric(4), matrix, np.zeros(12))
-        builder = TrainingPairBuilder(None, None, data, 1.0, 100, rng)
         first, second = rng.randint(12, size=(2, 6))
         expected = [
             any(
@@ -129,4 +125,4 @@ def test_known_features_count_pairs_with_two_known_rows():
             )
             for k in range(4)
         ]
-        assert builder.known_features(Pairs(first, second, None)).tolist() == expected
+        assert known_features(matrix, Pairs(first, second, None)).tolist() == expected

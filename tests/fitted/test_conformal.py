@@ -27,8 +27,13 @@ from twinned import (
 )
 from twinned.datasets import make_wsb
 from twinned.exceptions import IntegrityError
-from twinned.fitted.calibration import Calibration, store_calibration
-from twinned.fitted.error_scale import ErrorScale, NeighborFeatures, numeric_columns
+from twinned.fitted.calibration import (
+    Calibration,
+    ErrorScale,
+    NeighborFeatures,
+    numeric_columns,
+    store_calibration,
+)
 
 X, y = (part.to_numpy() for part in make_wsb(200, random_state=0))
 FIT, CAL, TEST = slice(0, 60), slice(60, 160), slice(160, 200)

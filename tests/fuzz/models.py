@@ -156,6 +156,6 @@ def small_error_scale() -> Any:
     from unittest import mock
 
     return mock.patch(
-        "twinned.fitted.error_scale.ExtraTreesRegressor",
+        "twinned.fitted.calibration.ExtraTreesRegressor",
         lambda n_estimators, **options: ExtraTreesRegressor(2, **options),
     )

@@ -16,7 +16,8 @@ from twinned import (
 )
 from twinned.models import learned_metric
 from twinned.models.gaussian_process import fit_gaussian_process
-from twinned.models.learned_metric import learn_metric, uses_learned_metric
+from twinned.models.learned_metric import learn_metric
+from twinned.pairing.anchors import uses_learned_metric
 from twinned.rows.neighbors import LearnedMetric
 
 UNITS = np.array([1.0, 1000.0, 0.01])

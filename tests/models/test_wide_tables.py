@@ -16,7 +16,7 @@ from twinned.models.wide_tables import (
     held_out_error,
     important_features,
 )
-from twinned.pairing.features import PairFeatures
+from twinned.pairing.pairs import PairFeatures
 from twinned.rows.schema import TableSchema
 
 BOOSTING = HistGradientBoostingRegressor(max_iter=20, min_samples_leaf=5, early_stopping=False)

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from twinned import AllAnchors, DistanceWeights, NearestAnchors, RandomAnchors
-from twinned.pairing.anchors import as_anchor_strategy
+from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.pairing.differences import check_anchor_weights, combine
-from twinned.pairing.weights import as_weight_strategy
 
 numbers = st.floats(-1e6, 1e6)
 

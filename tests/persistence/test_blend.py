@@ -52,7 +52,7 @@ def two_trees():
     """Fit the error scale of the intervals with two trees: many tests load them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "twinned.fitted.error_scale.ExtraTreesRegressor",
+            "twinned.fitted.calibration.ExtraTreesRegressor",
             lambda n_estimators, **parameters: ExtraTreesRegressor(2, **parameters),
         )
         yield

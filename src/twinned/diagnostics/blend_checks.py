@@ -28,7 +28,7 @@ from twinned.diagnostics.twin_checks import (
     rank_correlation,
 )
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.costs import (
+from twinned.estimators.blending.plan import (
     affordable_rows,
     member_seconds,
     relevance_seconds,

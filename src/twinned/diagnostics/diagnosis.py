@@ -21,7 +21,7 @@ from twinned.diagnostics.findings import Finding
 from twinned.diagnostics.recommendation import Recommendation, python_code, recommend
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.results import LEADERBOARD_FORMATS
+from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
 from twinned.exceptions import SkippedMemberWarning
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.results import LEADERBOARD_FORMATS, rmse_and_error
-from twinned.estimators.blending.weights import ratio_of_rmse
+from twinned.estimators.blending.weights import LEADERBOARD_FORMATS, ratio_of_rmse, rmse_and_error
 from twinned.rows.formatting import ResultTable, format_significant, split_unit
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats

@@ -24,7 +24,7 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.neighbors import Indices, distance_matrix
 from twinned.rows.schema import CATEGORICAL, Floats, TableSchema, column_list, is_table
-from twinned.rows.validation import validate_training_table
+from twinned.rows.validation import validate_table
 
 PAGE = "docs/checks.md"
 WARNING, NOTE = "warning", "note"
@@ -106,9 +106,7 @@ class CheckedTable:
     @classmethod
     def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
         with ignore_table_warnings():
-            matrix, schema = validate_training_table(
-                TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
-            )
+            matrix, schema = validate_table(TwinRegressor(), X, None, np.dtype(np.float64))
         return cls(feature_names(X), schema, matrix, standardize(schema, matrix), y)
 
     @property

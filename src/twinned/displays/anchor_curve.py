@@ -14,7 +14,7 @@ from twinned.diagnostics.twin_checks import (
 )
 from twinned.displays.drawing import make_axes
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blending.results import rmse_and_error
+from twinned.estimators.blending.weights import rmse_and_error
 from twinned.rows.validation import check_choice, check_integer
 
 ORDERS = ("random", "nearest")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,35 +19,27 @@ from twinned.estimators.blending.members import (
     MemberSpec,
     resolve_members,
 )
-from twinned.estimators.blending.model import BlendModel, spread_around
+from twinned.estimators.blending.model import BlendModel
 from twinned.estimators.blending.plan import MemberFits, MemberResult
-from twinned.estimators.blending.results import (
+from twinned.estimators.blending.rows import blend_rows, warn_of_unknown_features
+from twinned.estimators.blending.weights import (
     LEADERBOARD_FORMATS,
     FitRecord,
     blend_members,
-    known_predictions,
     leaderboard,
-    out_of_fold_table,
     rmse_and_error,
+    spread_around,
     spread_weights,
     twin_contribution,
 )
-from twinned.estimators.blending.rows import blend_rows, warn_of_unknown_features
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.anchors import Anchors
 from twinned.fitted.conformal import CrossCalibrated
+from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import limit_threads, parse_memory_limit
-from twinned.pairing.replicates import ReplicateWeights, replicate_correlation
-from twinned.pairing.weights import UniformWeights, WeightStrategy
+from twinned.pairing.anchors import ReplicateWeights, replicate_correlation
 from twinned.rows.formatting import ResultTable
 from twinned.rows.training import TrainingRows, validate_training_rows
-from twinned.rows.validation import (
-    check_integer,
-    check_n_jobs,
-    check_real,
-    draw_seed,
-    restore_on_failure,
-)
+from twinned.rows.validation import check_n_jobs, check_real, draw_seed, restore_on_failure
 
 
 class AutoTwinRegressor(BaseTwin):
@@ -137,7 +130,6 @@ class AutoTwinRegressor(BaseTwin):
     anchors = "all"
     weights = "uniform"
     symmetric = True
-    _std_is_calibrated = True
     is_blend = True
 
     def __init__(
@@ -168,15 +160,7 @@ class AutoTwinRegressor(BaseTwin):
         tags.input_tags.allow_nan = True
         return tags
 
-    def fit(
-        self,
-        X,
-        y,
-        sample_weight=None,
-        groups=None,
-        y_lower=None,
-        y_upper=None,
-    ):
+    def fit(self, X, y, sample_weight=None, groups=None, y_lower=None, y_upper=None):
         """Cross-validate and fit the members, and fit the weights of the blend.
 
         Parameters
@@ -198,8 +182,7 @@ class AutoTwinRegressor(BaseTwin):
         -------
         self
         """
-        arguments = sample_weight, groups, y_lower, y_upper
-        return self.fit_blend(X, y, *arguments)
+        return self.fit_blend(X, y, sample_weight, groups, y_lower, y_upper)
 
     def fit_blend(self, X, y, *arguments, calibrate=True):
         """`fit`; without calibration, `select_members` makes intervals."""
@@ -232,7 +215,6 @@ class AutoTwinRegressor(BaseTwin):
         """Raise for invalid parameters."""
         check_n_jobs(self.n_jobs)
         parse_memory_limit(self.memory_limit)
-        check_integer("verbose", int(self.verbose), 0)
         if self.time_budget is not None and check_real("time_budget", self.time_budget) <= 0:
             raise ValueError(f"time_budget must be positive, not {self.time_budget!r}.")
         return resolve_members(self.members, self.effort)
@@ -240,18 +222,17 @@ class AutoTwinRegressor(BaseTwin):
     def _fit_members(
         self, specs: list[MemberSpec], rows: TrainingRows, seed: int, start: float
     ) -> list[MemberResult]:
-        specs = [spec.for_rows(rows) for spec in specs]
         known = rows.known
 
         def report(result: MemberResult) -> None:
             if self.verbose:
                 weight = None if rows.weight is None else rows.weight[known]
                 rmse, _ = rmse_and_error(result.prediction[known], rows.y[known], weight)
-                _print(
-                    f"{result.spec.label}: RMSE {rmse:.4g}, fitted in {result.fit_seconds:.1f} s"
-                )
+                seconds = f"fitted in {result.fit_seconds:.1f} s"
+                _print(f"{result.spec.label}: RMSE {rmse:.4g}, {seconds}")
 
         fits = MemberFits(rows, FitContext(seed, self.memory_limit, self.n_jobs), report)
+        specs = [spec.for_rows(rows) for spec in specs]
         if self.time_budget is None:
             results = fits.run(specs)
         else:
@@ -263,10 +244,11 @@ class AutoTwinRegressor(BaseTwin):
     def _set_blend(self, record: FitRecord) -> None:
         """Set the members, their weights, and what the out-of-fold predictions show."""
         self._record = record
-        results, rows, seed, _ = record
-        known, merged_into = rows.known, rows.merged_into
-        predictions = known_predictions(results, rows)
-        blend = blend_members(results, rows, seed % 2**16)
+        results, rows, seed = record.results, record.rows, record.seed % 2**16
+        known, merged_into, anchors = rows.known, rows.merged_into, rows.anchors
+        every = np.column_stack([result.prediction for result in results])
+        predictions = every[: len(known)]
+        blend = blend_members(every, rows, seed)
         self.members_ = {result.member.label: result.member.estimator for result in results}
         self._preparations = [result.member.preparation for result in results]
         self._anchor_predictions = predictions[merged_into]
@@ -279,44 +261,31 @@ class AutoTwinRegressor(BaseTwin):
         }
         self.plan_ = [result.spec.entry for result in results]
         self.out_of_fold_prediction_ = blend.nested_prediction[merged_into]
-        anchors = rows.anchors
         self.replicate_correlation_ = replicate_correlation(
             np.column_stack([anchors.matrix, rows.anchor_folds.astype(float)]),
             anchors.y - self.out_of_fold_prediction_,
             anchors.weight,
         )
-        self._leaderboard = leaderboard(results, rows, blend.weights)
-        self.contribution_ = twin_contribution(results, rows, blend, seed % 2**16)
-        censored = rows.rows.censored
-        self._set_anchors(
-            Anchors(
-                anchors.schema,
-                anchors.matrix,
-                anchors.y,
-                anchors.weight,
-                anchors.labels,
-                censored_X=rows.rows.matrix[censored] if censored.any() else None,
-                n_jobs=self.n_jobs,
-            ),
-            anchors.table_rows,
-        )
+        self._leaderboard = leaderboard(results, predictions, known, blend.weights)
+        self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
+        self._set_anchors(anchors, rows.rows)
 
     def _calibrate(self) -> None:
         """Store prediction intervals from the out-of-fold errors of the blend."""
-        _, rows, seed, _ = self._record
-        mean, folds = self.out_of_fold_prediction_, rows.folds
+        rows, mean = self._record.rows, self.out_of_fold_prediction_
         spread = spread_around(mean, self._anchor_predictions, self._spread_weights)
+        in_fold = [rows.anchor_folds == number for number in range(rows.rows.n_folds)]
         calibrated = CrossCalibrated(
-            [self] * len(folds),
+            [self] * len(in_fold),
             self,
             self.anchors_X_,
             self.anchors_y_,
-            folds,
-            random_state=seed,
-            predicted=[(mean[held_out], spread[held_out]) for _, held_out in folds],
+            [(np.flatnonzero(~mask), np.flatnonzero(mask)) for mask in in_fold],
+            random_state=self._record.seed,
+            predicted=[(mean[mask], spread[mask]) for mask in in_fold],
         )
         calibrated.store_in(self)
-        self._record = self._record._replace(scores=calibrated.out_of_fold()[1])
+        self._record = FitRecord(*self._record[:3], calibrated.out_of_fold()[1])
 
     # --- members ------------------------------------------------------------------------------
 
@@ -344,7 +313,15 @@ class AutoTwinRegressor(BaseTwin):
         DataFrame with the columns `y`, `prediction`, `score`, which is the absolute error divided
         by the error scale of the intervals, `fold`, and one for each member.
         """
-        return out_of_fold_table(self._fit_record(), self.out_of_fold_prediction_)
+        results, rows, _, scores = self._fit_record()
+        columns = {
+            "y": rows.anchors.y,
+            "prediction": self.out_of_fold_prediction_,
+            "score": np.nan if scores is None else scores,
+            "fold": rows.anchor_folds,
+        }
+        members = {result.spec.label: result.prediction[rows.merged_into] for result in results}
+        return pd.DataFrame(columns | members)
 
     def select_members(self, names: list[str]) -> Self:
         """A new fitted blend of some members, the same as a fit with only these entries of `plan_`.
@@ -408,11 +385,17 @@ class AutoTwinRegressor(BaseTwin):
         """The difference model of the blend."""
         return self._make_model()
 
+    @property
+    def fitted_(self) -> FittedTwin:
+        """The blend with its anchors, in which known values of replicates have more weight."""
+        fitted, replicates = super().fitted_, self._make_model().replicates
+        return fitted if replicates is None else replace(fitted, weight_strategy=replicates)
+
     def _make_model(self) -> BlendModel:
-        """The difference model; the same object as long as nothing has changed."""
-        correlation, anchors = self.replicate_correlation_, self._anchors
+        """The difference model; the same object as long as the anchors are the same."""
 
         def make() -> BlendModel:
+            correlation, anchors = self.replicate_correlation_, self._anchors
             return BlendModel(
                 self.fitted_members_,
                 self.member_weights_,
@@ -422,10 +405,7 @@ class AutoTwinRegressor(BaseTwin):
                 ReplicateWeights(correlation, anchors.X) if correlation > 0 else None,
             )
 
-        return self._reuse_model(lambda model: model.correlation == correlation, make)
-
-    def _weight_strategy(self) -> WeightStrategy | ReplicateWeights:
-        return self._make_model().replicates or UniformWeights()
+        return self._reuse_model(lambda model: True, make)
 
 
 def _print(text: str) -> None:

@@ -1,28 +1,455 @@
-"""BaseTwin: the fitted state of twins."""
+"""Base classes of twins: the methods of every fitted twin, and its stored state."""
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+import pandas as pd
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from twinned.estimators.methods import TwinMethods
-from twinned.fitted.anchors import Anchors, Queries, RowScale
+from twinned._compat import safe_indexing
+from twinned.fitted.applicability import OUTSIDE
 from twinned.fitted.calibration import Calibration, stored_calibration
-from twinned.fitted.twin import FittedTwin
+from twinned.fitted.classification import applicability_columns, warn_of_shift
+from twinned.fitted.explanation import explain, no_comparables
+from twinned.fitted.sampling import (
+    error_features,
+    predict_error,
+    predict_jointly,
+    probability_positive,
+)
+from twinned.fitted.twin import Anchors, FittedTwin, Queries, RowScale
+from twinned.models.learned_metric import feature_relevance
 from twinned.models.protocol import DifferenceModel
-from twinned.models.resources import parse_memory_limit
-from twinned.pairing.anchors import as_anchor_strategy
-from twinned.pairing.replicates import ReplicateWeights
-from twinned.pairing.weights import WeightStrategy, as_weight_strategy
-from twinned.rows.neighbors import Indices, LearnedMetric
-from twinned.rows.schema import Floats, TableSchema, row_labels, storable_labels
-from twinned.rows.validation import validate_table, validate_target
+from twinned.models.resources import limit_threads, parse_memory_limit
+from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
+from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
+from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
+from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels, storable_labels
+from twinned.rows.training import TrainingRows
+from twinned.rows.validation import (
+    check_bool,
+    check_integer,
+    check_real,
+    validate_table,
+    validate_target,
+)
+
+
+class TwinMethods(RegressorMixin):
+    """Methods of a fitted twin, each of which is a function of its `FittedTwin`."""
+
+    n_jobs: int | None
+    random_state: Any
+    # whether it is a blend: its model is bound to its own anchors, and its std is calibrated
+    is_blend = False
+    applicability_: dict[str, Any] | None = None  # set by `measure_applicability`
+
+    @property
+    @abstractmethod
+    def fitted_(self) -> FittedTwin:
+        """The difference model with its anchors, for the present parameters."""
+
+    @property
+    @abstractmethod
+    def calibration_(self) -> Calibration | None:
+        """The stored calibration of prediction intervals, or None."""
+
+    @abstractmethod
+    def encode(self, X, schema=None):
+        """Validated rows to predict; with a schema, new categories are added to it."""
+
+    @property
+    def schema_(self) -> TableSchema:
+        """Kinds and categories of the features."""
+        return self.fitted_.anchors.schema
+
+    def feature_labels(self) -> list[str]:
+        """Names of the features, or x0, x1, … where the training table had none."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            return [str(name) for name in names]
+        return [f"x{j}" for j in range(self.schema_.n_features)]
+
+    def predict(self, X, return_std=False):
+        """Predict by the weighted mean over anchors of predicted difference + known value.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy.
+        return_std : bool, default=False
+            Whether to return a standard deviation, too. That of `AutoTwinRegressor` is calibrated:
+            the error scale of `predict_interval` times the root mean square of the out-of-fold
+            scores. That of other twins is raw: of the estimates of all anchors by all members of
+            the model. Use `conformal` to calibrate it.
+
+        Returns
+        -------
+        y : ndarray of shape (n_queries,) or (n_queries, n_outputs)
+        std : ndarray of the same shape, only with `return_std`
+        """
+        check_bool("return_std", return_std)
+        fitted = self.fitted_
+        if is_dask(X):
+            y = fitted.anchors.y
+            return predict_lazily(self, X, return_std, None if y.ndim == 1 else y.shape[1])
+        if return_std and self.is_blend:
+            return self.predict_error(X)
+        mean, std = map(fitted.squeeze, fitted.predict(self.encode(X), return_std=return_std))
+        return (mean, std) if return_std else mean
+
+    def predict_error(self, X):
+        """(n_queries,) predictions, and the standard deviations of their errors (see `sample`)."""
+        return predict_error(self.fitted_, self.encode(X), self.calibration_)
+
+    def predict_error_scale(self, X):
+        """(n_queries,) mean and std of `predict`, and the error scale of the stored intervals."""
+        fitted, queries, calibration = self.fitted_, self.encode(X), self.calibration_
+        mean, std = (part[:, 0] for part in fitted.predict(queries, return_std=True))
+        assert calibration is not None, "the twin stores a calibration"
+        scale = calibration.error_scale(queries.matrix, mean, std)
+        return mean, calibration.std(scale) if self.is_blend else std, scale
+
+    def predict_members(self, X):
+        """Predict by each member of the model.
+
+        Members are the networks of a neural twin, and those of a blend in the order of its
+        `member_names_`, also those without weight. With a single model that is `symmetric`, they
+        are its predictions from F(x, anchor) and from −F(anchor, x).
+
+        Returns
+        -------
+        y : ndarray of shape (n_members, n_queries) or (n_members, n_queries, n_outputs)
+        """
+        fitted = self.fitted_
+        return fitted.squeeze(fitted.predict_members(self.encode(X)))
+
+    def predict_interval(self, X, confidence=0.9, X_shifted=None):
+        """Prediction intervals, for a twin that stores its calibration.
+
+        `twinned.cross_conformal(twin, X, y).store_in()` returns such a twin.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to predict. Of a Dask DataFrame or Array, the result is lazy, with the columns
+            `low` and `high`.
+        confidence : float, default=0.9
+            Probability with which an interval covers y.
+        X_shifted : table or array of shape (n, n_features), default=None
+            Rows of another distribution of features, for which intervals are to hold: usually all
+            rows that are to be predicted. Scores are weighted by a ratio of likelihoods, estimated
+            by logistic regression (weighted conformal prediction), and intervals are infinite where
+            too few calibration rows are alike. None is the distribution of the training rows.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_queries, 2)
+            Lower and upper ends.
+        """
+        fitted, calibration = self.fitted_, self.calibration_
+        if calibration is None:
+            raise AttributeError(
+                "This twin stores no calibration, which prediction intervals need; "
+                "twinned.cross_conformal(twin, X, y).store_in() returns a twin that does."
+            )
+        if is_dask(X):
+            check_in_memory(X_shifted, "X_shifted")
+            options = {"confidence": confidence, "X_shifted": X_shifted}
+            return map_rows(self, "predict_interval", X, ["low", "high"], **options)
+        mean, _, scale = self.predict_error_scale(X)
+        self.warn_of_shift(X)
+        if X_shifted is None:
+            return calibration.interval(mean, scale, confidence)
+        queries, shifted = (self.encode(rows).encode().features for rows in (X, X_shifted))
+        features = queries, fitted.anchors.features, shifted
+        return calibration.weighted_interval(mean, scale, confidence, features)
+
+    def predict_difference(self, A, B, return_std=False):
+        """F(a, b), the predicted y(a) − y(b), row by row.
+
+        Exactly antisymmetric if `symmetric`. With `return_std`, also the standard deviation over
+        the members of the model; of a single model, half the distance between F(a, b) and −F(b, a).
+        """
+        check_bool("return_std", return_std)
+        fitted = self.fitted_
+        first = self.encode(A, fitted.anchors.schema)
+        second = self.encode(B, first.schema)  # a new category has the same code on both sides
+        check_consistent_length(first.matrix, second.matrix)
+        value, std = fitted.predict_difference(first, second)
+        if not return_std:
+            return fitted.squeeze(value)
+        if len(fitted.model.member_weights) == 1:
+            std = self.with_symmetric(True).fitted_.predict_difference(first, second)[1]
+        return fitted.squeeze(value), fitted.squeeze(std)
+
+    def predict_anchors(self, X):
+        """Estimate y from each anchor.
+
+        Returns
+        -------
+        indices : ndarray of shape (n_queries, n_anchors_used)
+            Rows of `anchors_X_`.
+        estimates : ndarray of shape (n_queries, n_anchors_used) or (…, n_outputs)
+        """
+        fitted = self.fitted_
+        indices, estimates = fitted.predict_anchors(self.encode(X))
+        return indices, fitted.squeeze(estimates)
+
+    def loop_inconsistency(self, X, n_loops=32, random_state=None):
+        """Mean absolute sum of predicted differences around closed loops through each query.
+
+        Each of `n_loops` loops goes from the query over two random anchors and back; the mean of
+        |F(x, i) + F(i, j) + F(j, x)| is returned, (n_queries,) or (n_queries, n_outputs). Loops
+        are drawn by `random_state`, or by the estimator's own where that is None.
+        """
+        fitted, queries = self.fitted_, self.encode(X)
+        check_integer("n_loops", n_loops)
+        rng = self._generator(random_state)
+        return fitted.squeeze(fitted.loop_inconsistency(queries, n_loops, rng))
+
+    def explain(self, X, n=5, metric=LEARNED, adjustments=False):
+        """Comparable anchors of each query.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to explain. Of a Dask DataFrame or Array, the result is lazy and has its index.
+        n : int, default=5
+            Number of anchors per query.
+        metric : str, default="learned"
+            Metric of the distances: a name of scikit-learn's, or `"learned"`, in which features
+            count by their relevance and units do not matter (see `feature_relevance_`).
+        adjustments : bool, default=False
+            Whether to add one column for each feature, named as the feature: what its change from
+            the value of the anchor to that of the query adds. They sum to `difference`. A name that
+            the table has already is followed by `" (feature)"`.
+
+        Returns
+        -------
+        DataFrame with the columns `query, anchor, anchor_y, difference, estimate, weight,
+        distance`: for each query the `n` anchors of largest weight, nearest first among equals.
+        `query` is the label of the row in the index of X, or its number, and `anchor` the row of
+        `anchors_X_`; the weights of all anchors of a query sum to one, so that those of the table
+        are their share of the prediction. Where the training table had an index of its own, the
+        column `label` has the labels of the anchors. With several outputs, each has rows of its
+        own, with a column `output`.
+        """
+        fitted = self.fitted_
+        check_integer("n", n)
+        names = self.feature_labels() if check_bool("adjustments", adjustments) else None
+        if is_dask(X):
+            options = {"n": n, "metric": check_metric(metric), "adjustments": adjustments}
+            return explain_lazily(self, X, no_comparables(fitted.anchors, names), **options)
+        labels, queries = row_labels(X), self.encode(X)
+        return explain(
+            fitted, queries, n, check_metric(metric), query_labels=labels, adjustment_names=names
+        )
+
+    @property
+    def feature_relevance_(self) -> Floats:
+        """(n_features_in_,) relevance of the features for y, which sums to 1.
+
+        Root mean square slopes of a Gaussian process (Matérn 5/2), per standard deviation of each
+        feature. The process is fitted in `fit` where a strategy needs the learned metric, and else
+        to the anchors when it is first needed.
+        """
+        anchors = self.fitted_.anchors
+        return feature_relevance(anchors.metric, anchors.schema)
+
+    def score(self, X, y, sample_weight=None):
+        """R² of the prediction; rows whose y is NaN are ignored."""
+        y = np.asarray(y)
+        if y.dtype.kind == "f" and np.isnan(y).any():
+            labelled = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
+            if not labelled.any():
+                raise ValueError(f"y has no labelled row to score: all {len(y)} are NaN.")
+            X, y = safe_indexing(X, np.flatnonzero(labelled)), y[labelled]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[labelled]
+        return super().score(X, y, sample_weight)
+
+    # --- applicability ------------------------------------------------------------------------
+
+    def applicability(self, X):
+        """Whether each row is inside, at the edge, or outside of the anchors.
+
+        The expected error of a row is the standard deviation of a Gaussian process with the learned
+        length scales and noise, times the size of the errors of known rows near it; that of each
+        anchor is computed without itself. Rows up to the expected error of 70 % of the anchors are
+        `"inside"`, those beyond that of 97.5 % are `"outside"`, and others are at the `"edge"`. A
+        row with a feature beyond the range of the anchors, or that is missing where all anchors
+        have a value, is at least at the edge; one with a category that no anchor has, beyond the
+        range by more than its width, or without any feature that all anchors have, is outside.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_queries, n_features)
+            Rows to classify.
+
+        Returns
+        -------
+        DataFrame with the index of X and the columns `score`, the expected error in units of that
+        of the median anchor, and `label`. After `measure_applicability`, also `error` and
+        `coverage` of held-out rows of that class: their root mean square error, and the share of
+        them within their prediction interval. Both are NaN for a row with a new category, which no
+        held-out row has.
+        """
+        fitted, queries = self.fitted_, self.encode(X)
+        columns = applicability_columns(fitted.anchors, queries, self.applicability_)
+        return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
+
+    def outside_training_rows(self, X):
+        """(n_queries,) whether each row is `"outside"` by `applicability`."""
+        return (self.applicability(X)["label"] == OUTSIDE).to_numpy()
+
+    def warn_of_shift(self, X):
+        """Warn where more rows of X are outside than exchangeable rows would be."""
+        anchors = self.fitted_.anchors
+        names = list(getattr(self, "feature_names_in_", range(anchors.schema.n_features)))
+        warn_of_shift(anchors, self.encode(X), names, stacklevel=3)
+
+    # --- several rows at once -----------------------------------------------------------------
+
+    def sample(self, X, n_samples=1, random_state=None):
+        """Draw joint samples of y, each of which is one function at all rows.
+
+        The samples are normal. Their mean is the prediction, and their standard deviation that of
+        the errors: the error scale of the stored intervals times the root mean square of its
+        scores, where the twin stores a calibration, as `AutoTwinRegressor` does, and else twice the
+        raw standard deviation of `predict`, as the spread of the anchors is about half of the error
+        of held-out rows. Rows are correlated where the estimates of the anchors and members deviate
+        from their mean alike, and where they are near to each other in units of the learned length
+        scales; a third of the correlation is independence.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to sample, at most 5,000.
+        n_samples : int, default=1
+            Number of samples.
+        random_state : int, RandomState or None, default=None
+            Seed of the draws; None is that of the estimator. The first samples do not depend on
+            `n_samples`. Samples of different rows are different functions, even with the same seed.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_samples, n_rows)
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.sample([[0.5], [0.6]], 100, random_state=0).shape
+        (100, 2)
+        """
+        return self._sample_jointly(X, n_samples, random_state)[1]
+
+    def rank(self, X, *, maximize=True, n_samples=1000, random_state=None):
+        """Rank rows by their predicted value, with the certainty of the ranks.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to compare, at most 5,000.
+        maximize : bool, default=True
+            Whether the largest value is the best, or the smallest.
+        n_samples : int, default=1000
+            Number of joint samples from which ranks and probabilities are computed.
+        random_state : int, RandomState or None, default=None
+            As in `sample`.
+
+        Returns
+        -------
+        DataFrame with the index of X, the best prediction first, and the columns `row`, the number
+        of the row in X, `prediction`, `std`, `expected_rank`, the mean rank among the rows, which
+        begins with 1, and `probability_best`, the share of samples in which the row is the best.
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.rank([[0.5], [1.9], [0.1]])["row"].tolist()
+        [1, 0, 2]
+        """
+        sign = 1.0 if check_bool("maximize", maximize) else -1.0
+        joint, samples = self._sample_jointly(X, n_samples, random_state)
+        best_first = np.argsort(-sign * samples, axis=1, kind="stable")
+        n_rows = len(joint.mean)
+        table = pd.DataFrame(
+            {
+                "row": np.arange(n_rows),
+                "prediction": joint.mean,
+                "std": joint.std,
+                "expected_rank": 1.0 + np.argsort(best_first, axis=1).mean(axis=0),
+                "probability_best": np.bincount(best_first[:, 0], minlength=n_rows) / n_samples,
+            },
+            index=row_labels(X),
+        )
+        return table.iloc[np.argsort(-sign * joint.mean, kind="stable")]
+
+    def probability_better(self, X, than, *, maximize=True):
+        """Probability that a measurement of each row is better than a value or other rows.
+
+        Parameters
+        ----------
+        X : table or array of shape (n_rows, n_features)
+            Rows to compare.
+        than : float, or table or array of shape (n_rows or 1, n_features)
+            A value of y; or other rows, one for each row of X or one for all. Their errors are
+            correlated as in `sample`.
+        maximize : bool, default=True
+            Whether the larger value is better, or the smaller.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_rows,)
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import Ridge
+        >>> from twinned import TwinRegressor
+        >>> twin = TwinRegressor(Ridge()).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> twin.probability_better([[0.5], [1.9]], than=[[0.5]]).round(2)
+        array([0.5 , 0.99])
+        """
+        sign = 1.0 if check_bool("maximize", maximize) else -1.0
+        fitted, calibration, queries = self.fitted_, self.calibration_, self.encode(X)
+        mean, std = predict_error(fitted, queries, calibration)
+        if np.ndim(than) == 0 and not hasattr(than, "columns"):
+            return probability_positive(sign * (mean - check_real("than", than)), std)
+        others = self.encode(than)
+        other_mean, other_std = predict_error(fitted, others, calibration)
+        if len(others) not in (1, len(queries)):
+            raise ValueError(
+                f"than has {len(others)} rows and X has {len(mean)}; give one row, or as many."
+            )
+        first, second = (error_features(fitted, rows) for rows in (queries, others))
+        if len(others) == 1:
+            second = second.repeat(len(mean))
+        covariance = first.paired_correlation(second) * std * other_std
+        variance = np.maximum(std**2 + other_std**2 - 2 * covariance, 0.0)
+        return probability_positive(sign * (mean - other_mean), np.sqrt(variance))
+
+    def _sample_jointly(self, X, n_samples, random_state):
+        """The joint distribution of y, and (sample, row) draws from it."""
+        check_integer("n_samples", n_samples)
+        with limit_threads(self.n_jobs):
+            joint = predict_jointly(self.fitted_, self.encode(X), self.calibration_)
+            return joint, joint.sample(n_samples, self._generator(random_state))
+
+    def _generator(self, random_state):
+        return check_random_state(self.random_state if random_state is None else random_state)
 
 
 class BaseTwin(TwinMethods, BaseEstimator, ABC):
@@ -39,7 +466,6 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     _censored_X: Floats | None = None  # (row, feature): rows of fit whose value is not known
     anchor_labels_: list[Any] | None = None
     target_name_: str  # only of a model that the command line fitted
-    is_blend = False  # whether its model is bound to its own anchors
 
     @abstractmethod
     def _make_model(self) -> DifferenceModel:
@@ -57,12 +483,14 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """Whether y was one-dimensional in the fit."""
         return self.anchors_y_.ndim == 1
 
+    @property
+    def schema_(self) -> TableSchema:
+        """Kinds and categories of the features."""
+        return self._schema
+
     def _row_scale(self) -> RowScale | None:
         """The scale of the features that the model is fitted to, or None."""
         return None
-
-    def _weight_strategy(self) -> WeightStrategy | ReplicateWeights:
-        return as_weight_strategy(self.weights)
 
     @property
     def fitted_(self) -> FittedTwin:
@@ -72,7 +500,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             model=self._make_model(),
             anchors=self._anchors,
             anchor_strategy=as_anchor_strategy(self.anchors),
-            weight_strategy=self._weight_strategy(),
+            weight_strategy=as_weight_strategy(self.weights),
             memory_limit=parse_memory_limit(self.memory_limit),
             n_jobs=self.n_jobs,
         )
@@ -82,21 +510,12 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """The stored calibration of prediction intervals, or None."""
         return stored_calibration(self) if "intervals_" in vars(self) else None
 
-    @property
-    def measured_applicability_(self) -> dict[str, Any] | None:
-        """Errors and coverage by class of applicability, where they have been measured."""
-        return vars(self).get("applicability_")
-
     def encode(self, X, schema=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
         check_is_fitted(self)
+        is_extended, schema = schema is not None, schema or self._schema
         matrix, schema = validate_table(
-            self,
-            X,
-            self._schema if schema is None else schema,
-            allow_nan=bool(self.__sklearn_tags__().input_tags.allow_nan),
-            pair_dtype=self._pair_dtype,
-            learn_categories=schema is not None,
+            self, X, schema, self._pair_dtype, learn_categories=is_extended
         )
         return Queries(schema, self._row_scale(), matrix)
 
@@ -114,71 +533,63 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
         """
         check_is_fitted(self)
-        queries = self.encode(X, self._schema)
-        new_y = validate_target(self, y, len(queries), multi_output=self.anchors_y_.ndim == 2)
-        if new_y.shape[1:] != self.anchors_y_.shape[1:]:
+        queries, anchors = self.encode(X, self._schema), self._anchors
+        new_y = validate_target(self, y, len(queries), multi_output=anchors.y.ndim == 2)
+        if new_y.shape[1:] != anchors.y.shape[1:]:
             raise ValueError(
-                f"y has shape {new_y.shape}, but the twin was fitted on {self.anchors_y_.shape}."
+                f"y has shape {new_y.shape}, but the twin was fitted on {anchors.y.shape}."
             )
-        labels = self.anchor_labels_
+        labels, weights = anchors.labels, anchors.weights
         if labels is not None:
             labels = storable_labels(labels + (row_labels(X) or [""] * len(new_y)))
-        weights = self.anchor_weights_
-        return self.with_anchors(
-            np.concatenate([self.anchors_X_, queries.matrix]),
-            np.concatenate([self.anchors_y_, new_y]),
-            None if weights is None else np.concatenate([weights, np.ones(len(new_y))]),
-            np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)]),
-            labels,
-            queries.schema,
+        if weights is not None:
+            weights = np.concatenate([weights, np.ones(len(new_y))])
+        extended = replace(
+            anchors,
+            schema=queries.schema,
+            X=np.concatenate([anchors.X, queries.matrix]),
+            y=np.concatenate([anchors.y, new_y]),
+            weights=weights,
+            labels=labels,
         )
+        rows = np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)])
+        return self.with_anchors(extended, rows)
 
-    def with_anchors(
-        self,
-        X: Floats,
-        y: Floats,
-        weights: Floats | None,
-        rows: Indices,
-        labels: list[Any] | None = None,
-        schema: TableSchema | None = None,
-        metric: LearnedMetric | None = None,
-    ) -> Self:
+    def with_anchors(self, anchors: Anchors, rows: Indices) -> Self:
         """A new fitted twin with the same trained model and other anchors.
 
-        `X` (anchor, feature) has categories as codes, and `rows` are those of the training table.
+        `rows` are those of the training table.
         """
-        anchors = Anchors(
-            self._schema if schema is None else schema,
-            X,
-            y,
-            weights,
-            labels,
-            self._row_scale(),
-            self._censored_X,
-            metric or self._anchors.fitted_metric,
-            self.n_jobs,
-        )
         other = copy.copy(self)
-        other._set_anchors(anchors, rows)
+        known = TrainingRows(anchors.schema, anchors.X, anchors.y, anchors.weights, table_rows=rows)
+        other._set_anchors(replace(known, labels=anchors.labels), None, anchors.fitted_metric)
         return other
 
     # --- stored state -------------------------------------------------------------------------
 
-    def _set_anchors(self, anchors: Anchors, rows: Indices) -> None:
-        """Store the anchors, which are these rows of the training table."""
-        for measured in {"intervals_", "applicability_"} & vars(self).keys():
-            delattr(self, measured)  # which belong to other anchors
-        self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
-        self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels
-        self.anchor_rows_, self._schema = rows, anchors.schema
-        self._censored_X, metric = anchors.censored_X, anchors.fitted_metric
+    def _set_anchors(
+        self,
+        known: TrainingRows,
+        fitted: TrainingRows | None = None,
+        metric: LearnedMetric | None = None,
+    ) -> None:
+        """Store known rows as anchors, and the censored ones of all rows that were fitted."""
+        # what belongs to other anchors
+        for name in ("intervals_", "applicability_", "_anchors", "_anchor_metric"):
+            self.__dict__.pop(name, None)
+        self.anchors_X_, self.anchors_y_ = known.matrix, known.y
+        self.anchor_weights_, self.anchor_labels_ = known.weight, known.labels
+        self.anchor_rows_, self._schema = known.table_rows, known.schema
         self._learned_metric = None if metric is None else tuple(metric)
-        self._anchors = anchors
+        if fitted is not None:
+            censored = None if fitted.bounds is None else fitted.matrix[fitted.censored]
+            self._censored_X = censored
 
-    def restore_anchors(self) -> None:
-        """Make the anchors from the stored state, of a model that was unpickled or loaded."""
-        metric = self._learned_metric
-        self._anchors = Anchors(
+    @cached_property
+    def _anchors(self) -> Anchors:
+        """The anchors, from the stored state."""
+        metric, derived = self._learned_metric, self.__dict__.pop("_anchor_metric", None)
+        anchors = Anchors(
             self._schema,
             self.anchors_X_,
             self.anchors_y_,
@@ -189,8 +600,12 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             None if metric is None else LearnedMetric(*metric),
             self.n_jobs,
         )
-        if (derived := self.__dict__.pop("_anchor_metric", None)) is not None:
-            self._anchors.set_metric(LearnedMetric(*derived))
+        if derived is not None:
+            anchors.set_metric(LearnedMetric(*derived))
+        return anchors
+
+    def restore_anchors(self) -> None:
+        """Make the neighbor index of a model that was loaded, where its anchors need one."""
         if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
             self._anchors.index(nearest[1])
 
@@ -206,11 +621,6 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         if anchors is not None and (metric := anchors.derived_metric) is not None:
             state["_anchor_metric"] = tuple(metric)  # so that a copy need not learn it again
         return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "anchors_X_" in state:
-            self.restore_anchors()
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "anchors_X_")

@@ -15,8 +15,8 @@ from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.network import Shape
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
 from twinned.models.resources import limit_threads, map_row_blocks, parse_memory_limit
-from twinned.rows.dask import is_dask, predict_lazily
-from twinned.rows.schema import TableSchema
+from twinned.rows.dask import predict_lazily
+from twinned.rows.schema import TableSchema, is_dask
 from twinned.rows.validation import check_bool, restore_on_failure, validate_table
 
 
@@ -274,9 +274,7 @@ class NeuralRegressor(RegressorMixin, BaseNeural):
 
     def _map_members(self, function, X):
         """Apply a function to blocks (member, query, output) of the members' predictions."""
-        matrix, schema = validate_table(
-            self, X, self._schema, allow_nan=True, pair_dtype=np.dtype(np.float64)
-        )
+        matrix, schema = validate_table(self, X, self._schema, np.dtype(np.float64))
         networks = self.plain_networks()
 
         def one_block(rows):

@@ -22,9 +22,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.methods import TwinMethods
-from twinned.estimators.training_pairs import max_pairs_in_memory
-from twinned.estimators.twin import TwinRegressor
+from twinned.estimators.base import TwinMethods
+from twinned.estimators.twin import TwinRegressor, max_pairs_in_memory
 from twinned.exceptions import GrowingInconsistencyWarning, MemoryLimitError
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.twin import FittedTwin
@@ -37,6 +36,7 @@ from twinned.rows.validation import (
     check_real,
     check_sample_weight,
     count_rows,
+    draw_seed,
     restore_on_failure,
     validate_target,
 )
@@ -192,46 +192,44 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
             mean weight.
         """
         with restore_on_failure(self):
-            self._fit(X, y, sample_weight)
+            self.check_parameters()
+            data, labelled, X_unlabelled = self._split(X, y, sample_weight)
+            rng = check_random_state(self.random_state)
+            seed, trial_seed, split_seed = (draw_seed(rng) for _ in range(3))
+            self.n_unlabelled_ = len(data.y) - len(labelled)
+            self.n_rounds_ = self.n_rounds if self.n_unlabelled_ else 0
+            self.round_errors_ = None
+            if self.n_rounds_ > 1 and len(labelled) >= 5:
+                order = np.random.RandomState(split_seed).permutation(labelled)
+                n_held_out = max(1, round(_VALIDATION_FRACTION * len(order)))
+                held_out = data.take(np.sort(order[:n_held_out]))
+                training = data.take(np.sort(order[n_held_out:]))
+                rounds = self._fit_rounds(training, X_unlabelled, self.n_rounds, trial_seed)
+                residuals = [twin.predict(held_out.X) - held_out.y for twin, _ in rounds]
+                self.round_errors_ = np.array([np.sqrt(np.mean(part**2)) for part in residuals])
+                self.n_rounds_ = int(np.argmin(self.round_errors_))
+            rounds = self._fit_rounds(data.take(labelled), X_unlabelled, self.n_rounds_, seed)
+            twins, inconsistency = zip(*rounds, strict=True)
+            self.twin_, self.loop_inconsistency_ = twins[-1], np.array(inconsistency)
+            # rows of the whole table, not of its labelled part
+            self.twin_.anchor_rows_ = labelled[self.twin_.anchor_rows_]
+            names = vars(self.twin_).keys() & {"n_features_in_", "feature_names_in_"}
+            self.__dict__.update({name: vars(self.twin_)[name] for name in names})
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self.check_parameters()
-        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=3)
+    def _split(self, X, y, sample_weight):
+        """The validated samples, the numbers of the labelled ones, and the unlabelled rows of X."""
         n = count_rows(X)
         multi_output = self.__sklearn_tags__().target_tags.multi_output
         target = validate_target(self, y, n, multi_output=multi_output, unlabelled=True)
-        data = _Samples(X, target, check_sample_weight(sample_weight, n))
+        if sample_weight is not None:
+            sample_weight = check_sample_weight(sample_weight, n)
         is_labelled = ~np.isnan(target.reshape(n, -1)).any(axis=1)
         labelled, unlabelled = np.flatnonzero(is_labelled), np.flatnonzero(~is_labelled)
         if len(labelled) < 2 and len(unlabelled):
             raise ValueError(f"y has {len(labelled)} labelled rows of {n}; a twin needs two.")
         X_unlabelled = safe_indexing(X, unlabelled) if len(unlabelled) else None
-        self.n_unlabelled_, self.round_errors_ = len(unlabelled), None
-        self.n_rounds_ = self.n_rounds if len(unlabelled) else 0
-        if self.n_rounds_ > 1 and len(labelled) >= 5:
-            order = np.random.RandomState(seeds[2]).permutation(labelled)
-            n_held_out = max(1, round(_VALIDATION_FRACTION * len(order)))
-            held_out = data.take(np.sort(order[:n_held_out]))
-            training = data.take(np.sort(order[n_held_out:]))
-            errors = []
-            for twin, _ in self._fit_rounds(training, X_unlabelled, self.n_rounds, seeds[1]):
-                residuals = twin.predict(held_out.X) - held_out.y
-                errors.append(float(np.sqrt(np.mean(residuals**2))))
-            self.round_errors_ = np.array(errors)
-            self.n_rounds_ = int(np.argmin(errors))
-        inconsistency = []
-        for twin, mean in self._fit_rounds(
-            data.take(labelled), X_unlabelled, self.n_rounds_, seeds[0]
-        ):
-            self.twin_ = twin
-            inconsistency.append(mean)
-        self.loop_inconsistency_ = np.array(inconsistency)
-        # rows of the whole table, not of its labelled part
-        self.twin_.anchor_rows_ = labelled[self.twin_.anchor_rows_]
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.twin_, name):
-                setattr(self, name, getattr(self.twin_, name))
+        return _Samples(X, target, sample_weight), labelled, X_unlabelled
 
     def check_parameters(self) -> None:
         """Raise for invalid parameters."""
@@ -256,7 +254,7 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         rng = np.random.RandomState(seed)
         twin = clone(self._base_twin())
         if twin.random_state is None and self.random_state is not None:
-            twin.set_params(random_state=int(rng.randint(2**31 - 1)))
+            twin.set_params(random_state=draw_seed(rng))
         if twin.n_jobs is None:
             twin.set_params(n_jobs=self.n_jobs)
         if X_unlabelled is None:
@@ -317,10 +315,10 @@ class SemiSupervisedTwinRegressor(MetaEstimatorMixin, TwinMethods, BaseEstimator
         """That of `twin_`."""
         return self.twin_.calibration_
 
-    @property
-    def measured_applicability_(self) -> dict[str, Any] | None:
-        """That of `twin_`."""
-        return self.twin_.measured_applicability_
+    def applicability(self, X):
+        """As in `TwinRegressor`."""
+        check_is_fitted(self)
+        return self.twin_.applicability(X)
 
     def encode(self, X, schema=None):
         """Validated rows to predict; with a schema, new categories are added to it."""

@@ -4,55 +4,69 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from twinned._compat import raise_for_params, unwrap_search
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.training_pairs import (
-    Pairs,
-    TrainingPairBuilder,
-    check_memory,
-    max_pairs_in_memory,
+from twinned.exceptions import (
+    IgnoredValidationSetWarning,
+    MemoryLimitError,
+    UnusedFeatureWarning,
 )
-from twinned.exceptions import IgnoredValidationSetWarning, UnusedFeatureWarning
-from twinned.fitted.anchors import Anchors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
     default_estimator,
     default_n_pairs,
+    early_stopping_fraction,
     pair_dtype,
     supports_validation_set,
+    supports_weights,
 )
 from twinned.models.imputation import impute_target
-from twinned.models.learned_metric import learn_metric, uses_learned_metric
+from twinned.models.learned_metric import learn_metric
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.models.sklearn import (
     LazyPairMatrix,
     PairTrainingSet,
     SklearnDifferenceModel,
+    bytes_per_binned_pair,
     fit_on_pairs,
     normalize_weights,
     supports_blocks,
     target_unit,
 )
 from twinned.models.wide_tables import choose_pair_columns, important_features
-from twinned.pairing.anchors import as_anchor_strategy, check_stored
-from twinned.pairing.features import PairFeatures
-from twinned.pairing.pairs import HalfPairs, PairStrategy, as_pair_strategy
-from twinned.pairing.weights import as_weight_strategy
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows
+from twinned.pairing.anchors import (
+    as_anchor_strategy,
+    as_weight_strategy,
+    check_stored,
+    uses_learned_metric,
+)
+from twinned.pairing.differences import difference
+from twinned.pairing.pairs import (
+    AUTO_PAIRS,
+    HalfPairs,
+    MetricIndex,
+    PairFeatures,
+    PairStrategy,
+    as_pair_strategy,
+    check_drawn_pairs,
+    draw_by_weight,
+)
+from twinned.rows.folds import held_out_rows
+from twinned.rows.neighbors import NeighborIndex
+from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_bool,
-    check_integer,
     check_n_jobs,
     restore_on_failure,
     validate_table,
@@ -60,6 +74,10 @@ from twinned.rows.validation import (
 )
 
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
+_MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
+# A difference that fewer pairs know is not used: boosting cannot bin a column without any known
+# value, and finds its bins by a sample of the pairs. It is that of a feature known in 1 % of rows.
+_MIN_KNOWN_SHARE = 1e-4
 
 
 class TwinRegressor(MetaEstimatorMixin, BaseTwin):
@@ -181,7 +199,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base = get_tags(self._base_estimator())
+        is_estimator = isinstance(self.estimator, BaseEstimator)
+        base = get_tags(self.estimator if is_estimator else self._base_estimator())
         tags.input_tags.allow_nan = base.input_tags.allow_nan
         # the default estimator is wrapped for several outputs
         tags.target_tags.multi_output = self.estimator is None or base.target_tags.multi_output
@@ -229,64 +248,74 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         **params : dict
             With metadata routing enabled, `groups` of shape (n,) for a search as base estimator.
         """
-        groups = self._routed_groups(params)
+        groups = None
+        if params:
+            raise_for_params(params, self, "fit")  # unless routing is enabled
+            groups = process_routing(self, "fit", **params).estimator.fit.get("groups")
         bounds = y_lower, y_upper
         self.fit_pairs(X, y, sample_weight, groups, *bounds, X_val=X_val, y_val=y_val)
         return self
 
-    def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None):
-        """`fit` that returns the training set of the base estimator."""
+    def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None, imputed=None):
+        """`fit` that returns the training set of the base estimator.
+
+        `imputed` (n,) are rows whose y is imputed already; they are no anchors.
+        """
         with restore_on_failure(self), limit_threads(self.n_jobs):
-            rows = self._validate(X, y, *arguments)
-            if rows.bounds is not None:
-                imputed = impute_target(rows.rows.features, rows.bounds, rows.weight)
-                rows = replace(rows, y=imputed.y)
-            return self._fit_rows(rows, X_val, y_val)
+            self.check_parameters()
+            self._pair_dtype = pair_dtype(self._base_estimator(), X)
+            multi_output = self.__sklearn_tags__().target_tags.multi_output
+            data = validate_training_rows(
+                self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=multi_output
+            )
+            if data.weight is not None:
+                data = data.of_positive_weight()
+                data = replace(data, weight=normalize_weights(np.asarray(data.weight)))
+            if imputed is not None:  # bounds that differ mark a row as censored
+                lower = np.where(imputed[data.table_rows], -np.inf, data.y)
+                data = replace(data, bounds=TargetBounds(lower, data.y))
+            elif data.bounds is not None:
+                values = impute_target(data.rows.features, data.bounds, data.weight)
+                data = replace(data, y=values.y)
+            return self._fit_rows(data, X_val, y_val)
 
-    def fit_imputed(self, X, y, sample_weight, censored):
-        """Fit to values of which those of `censored` rows are imputed; these are no anchors."""
-        with restore_on_failure(self), limit_threads(self.n_jobs):
-            rows = self._validate(X, y, sample_weight)
-            # bounds that differ mark a row as censored
-            bounds = TargetBounds(np.where(censored[rows.table_rows], -np.inf, rows.y), rows.y)
-            self._fit_rows(replace(rows, bounds=bounds))
-        return self
-
-    def _validate(self, X, y, *arguments):
-        """Validate the parameters and the arguments of `fit`."""
-        self.check_parameters()
-        self._pair_dtype = pair_dtype(self._base_estimator(), X)
-        multi_output = self.__sklearn_tags__().target_tags.multi_output
-        rows = validate_training_rows(
-            self, X, y, *arguments, pair_dtype=self._pair_dtype, multi_output=multi_output
-        ).of_positive_weight()
-        weight = rows.weight
-        return rows if weight is None else replace(rows, weight=normalize_weights(weight))
-
-    def _fit_rows(self, data, X_val=None, y_val=None):
+    def _fit_rows(self, data, X_val, y_val):
         """Fit to validated rows; the training set of the base estimator."""
         start, rng = time.perf_counter(), check_random_state(self.random_state)
-        selected = self.selected_features_ = self._select_features(data)
-        base = self._base_estimator(len(data), data.n_outputs, len(selected))
-        self._features = self._pair_features(data)
+        n_outputs = 1 if data.targets.ndim == 1 else data.targets.shape[1]
+        self.selected_features_ = np.arange(data.matrix.shape[1])
+        if self.estimator is None and not callable(self.pair_features):
+            self.selected_features_ = important_features(
+                data.matrix, data.y, MAX_FEATURES, data.weight
+            )
+        base = self._base_estimator(len(data), n_outputs, len(self.selected_features_))
+        self._features = PairFeatures(
+            self.pair_features, data.schema, self._pair_dtype, self.selected_features_
+        )
         self._y_unit = target_unit(data.targets)
         limit, binned = parse_memory_limit(self.memory_limit), supports_blocks(base)
-        max_pairs = max_pairs_in_memory(limit, self._features, data.n_outputs, binned=binned)
+        max_pairs = max_pairs_in_memory(limit, self._features, n_outputs, binned=binned)
         if X_val is not None:
             max_pairs = max_pairs * 3 // 4  # the rest is for the validation pairs
+        learned = None
+        if uses_learned_metric(self.pairs, self.anchors, self.weights):
+            learned = learn_metric(data.rows.features, data.targets, data.weight)
         builder = TrainingPairBuilder(base, self._features, data, self._y_unit, max_pairs, rng)
-        every = self._all_as_anchors(data)
-        strategy, mirrored = self._pair_strategy(len(data), max_pairs)
-        pairs = builder.draw(strategy, every.index, mirrored=mirrored)
+        pairs = builder.draw(
+            *self._pair_strategy(len(data), max_pairs),
+            lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned),
+        )
         known = data.known
         stored = as_anchor_strategy(self.anchors).store(len(known), rng)
-        stored = known[check_stored(stored, len(known))]
+        anchors = data.take(known[check_stored(stored, len(known))])
         validation: tuple[TrainingRows, TrainingRows] | None = None
-        if X_val is None and y_val is None:
-            pairs, validation = builder.hold_out_rows(pairs)
-        elif (given := self._validate_validation_rows(base, X_val, y_val, data)) is not None:
-            validation = given, data.take(stored)
-        builder = self._drop_unknown_features(builder, pairs)
+        if X_val is not None or y_val is not None:
+            given = self._validate_validation_rows(base, X_val, y_val, data)
+            validation = None if given is None else (given, anchors)
+        elif (fraction := early_stopping_fraction(base, len(pairs.first))) is not None:
+            pairs, validation = builder.hold_out_rows(pairs, fraction)
+        if np.isnan(data.matrix).any() and not callable(self.pair_features):
+            builder = self._drop_unknown_features(builder, pairs)
         fit_params = {} if validation is None else builder.validation_pairs(*validation)
         training = builder.training_set(pairs, fit_params)
         if self.estimator is None and data.schema.n_features > MAX_FEATURES:
@@ -294,7 +323,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
-        self._store_anchors(every, data, stored)
+        self._set_anchors(anchors, data, learned)
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
@@ -323,67 +352,21 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         as_weight_strategy(self.weights)
         parse_memory_limit(self.memory_limit)
         check_n_jobs(self.n_jobs)
-        check_integer("verbose", int(self.verbose), 0)
-
-    def _routed_groups(self, params: dict[str, Any]) -> Any:
-        """The groups that metadata routing passes to a search as base estimator."""
-        raise_for_params(params, self, "fit")  # unless routing is enabled
-        if not params:
-            return None
-        return process_routing(self, "fit", **params).estimator.fit.get("groups")
 
     def _base_estimator(self, n_rows: int = 1, n_outputs: int = 1, n_features: int = 1) -> Any:
         if self.estimator is None:
             return default_estimator(n_rows, n_outputs, n_features)
         return check_base_estimator(self.estimator)
 
-    def _all_as_anchors(self, data: TrainingRows) -> Anchors:
-        """All training rows as anchors, with the learned metric where a strategy needs it."""
-        learned = None
-        if uses_learned_metric(self.pairs, self.anchors, self.weights):
-            learned = learn_metric(data.rows.features, data.targets, data.weight)
-        return Anchors(
-            data.schema,
-            data.matrix,
-            data.y,
-            data.weight,
-            data.labels,
-            fitted_metric=learned,
-            n_jobs=self.n_jobs,
-        )
-
-    def _store_anchors(self, every: Anchors, data: TrainingRows, stored: Indices) -> None:
-        """Store some training rows as anchors."""
-        if not np.array_equal(stored, np.arange(len(data))):
-            rows = data.take(stored)
-            every = replace(
-                every, X=rows.matrix, y=rows.y, weights=rows.weight, labels=rows.labels, indices={}
-            )
-        if data.bounds is not None:
-            every = replace(every, censored_X=data.matrix[data.censored])
-        self._set_anchors(every, data.table_rows[stored])
-
-    def _select_features(self, data: TrainingRows) -> Indices:
-        """The features that pairs are made of: of a wide table, the relevant ones."""
-        if self.estimator is not None or callable(self.pair_features):
-            return np.arange(data.schema.n_features)
-        return important_features(data.matrix, data.y, MAX_FEATURES, data.weight)
-
-    def _pair_features(self, data: TrainingRows) -> PairFeatures:
-        """The builder of pairs of the selected features."""
-        selected = self.selected_features_
-        used = None if len(selected) == data.schema.n_features else selected
-        return PairFeatures(self.pair_features, data.schema, self._pair_dtype, used)
-
     def _drop_unknown_features(
         self, builder: TrainingPairBuilder, pairs: Pairs
     ) -> TrainingPairBuilder:
         """The builder without features that the training pairs hardly know."""
-        selected = self.selected_features_
-        known = builder.known_features(pairs)[selected]
-        if callable(self.pair_features) or known.all():
+        data, selected = builder.data, self.selected_features_
+        known = known_features(data.matrix, pairs)[selected]
+        if known.all():
             return builder
-        names = list(getattr(self, "feature_names_in_", range(builder.data.schema.n_features)))
+        names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
         unknown = [names[j] for j in selected[~known]]
         if not known.any():
             raise ValueError(
@@ -396,7 +379,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             stacklevel=4,
         )
         self.selected_features_ = selected[known]
-        self._features = self._pair_features(builder.data)
+        self._features = PairFeatures(
+            self.pair_features, data.schema, self._pair_dtype, self.selected_features_
+        )
         return replace(builder, features=self._features)
 
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
@@ -408,7 +393,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)
         as_drawn = getattr(strategy, "both_orders", False) or getattr(strategy, "one_order", False)
         mirrored = self.symmetric and not as_drawn
-        check_memory(strategy.count(n_rows) * (2 if mirrored else 1), max_pairs, self, n_rows)
+        count = strategy.count(n_rows) * (2 if mirrored else 1)
+        if count > max_pairs:
+            partners = max_pairs // (n_rows * (2 if self.symmetric else 1))
+            fewer = f"pairs={partners} (random partners per row), pairs='auto' or "
+            raise MemoryLimitError(
+                f"{count:,} pairs of {n_rows:,} rows do not fit into memory_limit="
+                f"{self.memory_limit!r} (at most {max_pairs:,} do); use "
+                f"{fewer if partners else ''}a larger limit."
+            )
         return strategy, mirrored
 
     def _validate_validation_rows(
@@ -425,10 +418,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 stacklevel=4,
             )
             return None
-        allow_nan = bool(self.__sklearn_tags__().input_tags.allow_nan)
-        matrix, schema = validate_table(
-            self, X_val, data.schema, allow_nan=allow_nan, pair_dtype=self._pair_dtype
-        )
+        matrix, schema = validate_table(self, X_val, data.schema, self._pair_dtype)
         y = validate_target(self, y_val, len(matrix), multi_output=data.targets.ndim == 2)
         return TrainingRows(schema, matrix, y)
 
@@ -455,3 +445,105 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         trees = self._make_model().trees_at(fitted.anchors.rows, fitted.anchors.targets)
         if trees is not None:
             trees.pack_now()
+
+
+# --- training pairs ---
+
+
+class Pairs(NamedTuple):
+    """(n_pairs,) first rows, second rows and weights."""
+
+    first: Indices
+    second: Indices
+    weight: Floats | None
+
+    def take(self, chosen: Any) -> Pairs:
+        weight = None if self.weight is None else self.weight[chosen]
+        return Pairs(self.first[chosen], self.second[chosen], weight)
+
+
+@dataclass(frozen=True)
+class TrainingPairBuilder:
+    """Builder of the training set of a base estimator."""
+
+    base: Any  # the base estimator, not fitted
+    features: PairFeatures
+    data: TrainingRows
+    unit: float  # divisor of the targets (see `target_unit`)
+    max_pairs: int  # see `max_pairs_in_memory`
+    rng: np.random.RandomState
+
+    def draw(self, strategy: PairStrategy, mirrored: bool, make_index: MetricIndex) -> Pairs:
+        """Draw training pairs, in both orders if `mirrored`."""
+        n_rows, weight = len(self.data), self.data.weight
+        first, second = strategy.draw(n_rows, make_index, self.rng)
+        check_drawn_pairs(first, second, n_rows, strategy.count(n_rows))
+        if mirrored:
+            first, second = np.concatenate([first, second]), np.concatenate([second, first])
+        if weight is None:
+            return Pairs(first, second, None)
+        pair_weight = weight[first] * weight[second]
+        if supports_weights(self.base):
+            return Pairs(first, second, pair_weight)
+        most = min(self.max_pairs, max(AUTO_PAIRS, len(first)))
+        return Pairs(first, second, None).take(draw_by_weight(pair_weight, most, self.rng))
+
+    def hold_out_rows(
+        self, pairs: Pairs, fraction: float
+    ) -> tuple[Pairs, tuple[TrainingRows, TrainingRows]]:
+        """Pairs without the rows held out for early stopping, and these rows and the others."""
+        held_out = held_out_rows(len(self.data), fraction, self.rng)
+        pairs = pairs.take(~(held_out[pairs.first] | held_out[pairs.second]))
+        check_drawn_pairs(pairs.first, pairs.second, len(self.data), len(pairs.first))
+        return pairs, (self.data.take(held_out), self.data.take(~held_out))
+
+    def validation_pairs(self, validation: TrainingRows, anchors: TrainingRows) -> dict[str, Any]:
+        """Pairs of validation rows, each with all anchors or as many as fit, as fit parameters."""
+        n_rows, used = len(validation), np.arange(len(anchors))
+        n_used = max(1, self.max_pairs // 3 // n_rows)
+        if n_used < len(used):
+            used = self.rng.choice(used, size=n_used, replace=False)
+        first, second = np.repeat(np.arange(n_rows), len(used)), np.tile(used, n_rows)
+        pairs = LazyPairMatrix(self.features, validation.rows, anchors.rows, first, second)
+        return {
+            "X_val": np.asarray(pairs),
+            "y_val": difference(validation.targets[first], anchors.targets[second]) / self.unit,
+        }
+
+    def training_set(self, pairs: Pairs, fit_params: dict[str, Any]) -> PairTrainingSet:
+        """The training set; for LightGBM with a lazy pair matrix, where it is large."""
+        rows, y = self.data.rows, self.data.targets
+        matrix = LazyPairMatrix(self.features, rows, rows, pairs.first, pairs.second)
+        lazy = matrix.nbytes > _MAX_MATRIX_BYTES and supports_blocks(self.base)
+        if pairs.weight is not None:
+            fit_params = {**fit_params, "sample_weight": pairs.weight}
+        return PairTrainingSet(
+            pairs=matrix if lazy else np.asarray(matrix),
+            target=difference(y[pairs.first], y[pairs.second]) / self.unit,
+            fit_params=fit_params,
+            first=pairs.first,
+            second=pairs.second,
+            y=y,
+            groups=self.data.groups,
+        )
+
+
+def max_pairs_in_memory(
+    limit: int | None, features: PairFeatures, n_outputs: int, *, binned: bool
+) -> int:
+    """The number of pairs that fit into a limit, with their targets, indices and weights."""
+    if limit is None:
+        return 2**62
+    each = bytes_per_binned_pair(features.width) if binned else features.bytes_per_pair
+    return limit // (each + 8 * n_outputs + 3 * 8)
+
+
+def known_features(matrix: Floats, pairs: Pairs) -> NDArray[np.bool_]:
+    """(feature,): whether enough pairs have known values of two different rows."""
+    pairs = pairs.take(pairs.first != pairs.second)
+    known = ~np.isnan(matrix)
+    n_known = np.array(
+        [np.count_nonzero(column[pairs.first] & column[pairs.second]) for column in known.T]
+    )
+    enough: NDArray[np.bool_] = n_known >= max(1.0, _MIN_KNOWN_SHARE * len(pairs.first))
+    return enough | known.all(axis=0)

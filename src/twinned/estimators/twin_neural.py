@@ -6,7 +6,6 @@ import numpy as np
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
-from twinned.fitted.anchors import Anchors
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.problem import Scale, TrainingProblem
@@ -138,21 +137,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         n_known, rng = len(table.known), np.random.RandomState(problem.seed)
         stored = as_anchor_strategy(self.anchors).store(n_known, rng)
         rows = table.known[check_stored(stored, n_known)]
-        anchors, bounds = table.take(rows), table.bounds
-        self._set_anchors(
-            Anchors(
-                table.schema,
-                anchors.matrix,
-                anchors.y,
-                anchors.weight,
-                anchors.labels,
-                self._row_scale(),
-                None if bounds is None else table.matrix[bounds.censored],
-                problem.learned_metric,
-                self.n_jobs,
-            ),
-            anchors.table_rows,
-        )
+        self._set_anchors(table.take(rows), table, problem.learned_metric)
 
     def _make_model(self) -> NeuralDifferenceModel:
         return self.networks(NeuralDifferenceModel)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
-from twinned.models.greedy_selection import greedy_selection
-from twinned.pairing.weights import simplex_least_squares
+from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, count_rows, validate_target
@@ -89,15 +90,11 @@ def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floa
 
 def take_anchors(twin: BaseTwin, anchors: Indices, weights: Floats | None) -> BaseTwin:
     """A copy of the twin with some of its anchors, all of which are used for each query."""
-    labels = twin.anchor_labels_
-    return twin.with_anchors(
-        twin.anchors_X_[anchors],
-        twin.anchors_y_[anchors],
-        weights,
-        twin.anchor_rows_[anchors],
-        None if labels is None else [labels[i] for i in anchors],
-        metric=twin.fitted_.anchors.metric,  # learned from more rows than those that remain
-    ).set_params(anchors="all", weights="uniform")
+    every = twin.fitted_.anchors
+    # the metric is learned from more rows than those that remain
+    kept = replace(every.take(anchors), weights=weights, fitted_metric=every.metric)
+    thinned = twin.with_anchors(kept, twin.anchor_rows_[anchors])
+    return thinned.set_params(anchors="all", weights="uniform")
 
 
 def deviation_gram(twin: BaseTwin, X: object = None, y: object = None) -> tuple[Indices, Floats]:

@@ -2,27 +2,246 @@
 
 A twin stores it as a dict of plain parts, its attribute `intervals_`, which is saved with it. The
 known rows of its neighbor features are then the anchors.
+
+Scores are in units of the error scale, the expected size of the error of a prediction. Without
+observed errors it is the standard deviation of the model. With out-of-fold errors, extremely
+randomized trees are fitted to their size: from the features of a row, from the prediction and its
+standard deviation, and from neighbor features: the distances of the nearest known rows, the spread
+of their values, and the distance of these from the prediction. Features, regressor and the weight
+of the fitted size were chosen by the sparsification of out-of-fold errors, on the training rows of
+the paper's first splits.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
-from twinned.fitted.error_scale import ErrorScale, NeighborFeatures, scale_features
 from twinned.fitted.quantiles import (
     check_confidence,
     likelihood_ratio,
     quantile_rank,
     weighted_quantiles,
 )
-from twinned.rows.neighbors import Indices, LearnedMetric
-from twinned.rows.schema import Floats
+from twinned.models.learned_metric import learn_metric
+from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
+from twinned.rows.schema import (
+    Floats,
+    Indices,
+    column_list,
+    is_numeric_dtype,
+    is_table,
+    to_numeric,
+)
+from twinned.rows.validation import check_choice, count_rows
+
+WIDTHS = ["learned", "std", "constant"]
+# Of the mean standard deviation, added to each, so that no error scale is zero.
+RELATIVE_FLOOR = 0.05
+_FLOOR_OF_TARGET = 0.002  # the same, in units of the standard deviation of the known values
+N_NEIGHBORS = (3, 10, 20)
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+MAX_SPLIT_FEATURES = 30  # that are tried in a split of a tree, so that wide tables take no longer
+FITTED_EXPONENT = 2 / 3  # of the fitted error size in the geometric mean with the model's std
+
+
+class NeighborFeatures:
+    """Features of a row made from the nearest known rows X, with target values y (n,).
+
+    Only the numeric `columns` are used. Distances are Euclidean on standardized features, or those
+    of a learned metric.
+    """
+
+    def __init__(
+        self, X: object, y: Floats, columns: Sequence[int], learned: LearnedMetric | None = None
+    ) -> None:
+        self.columns = list(columns)
+        self.y = y
+        self.values = numeric_features(X, self.columns)
+        self.learned = learned
+        if not self.columns:
+            return
+        if learned is None:
+            with np.errstate(invalid="ignore"):  # a feature without values
+                self.scaler = StandardScaler().fit(self.values)
+        self._index = NeighborIndex(self._standardize(self.values))
+
+    @classmethod
+    def of(
+        cls, X: object, y: Floats, categorical: Sequence[int] = (), metric: str = "euclidean"
+    ) -> NeighborFeatures:
+        """By all numeric columns, by their type in the table, without those in `categorical`.
+
+        With `metric="learned"`, the metric is learned from these rows.
+        """
+        check_choice("metric", metric, ["euclidean", LEARNED])
+        columns = [j for j in numeric_columns(X) if j not in categorical]
+        if metric != LEARNED or not columns:
+            return cls(X, y, columns)
+        return cls(X, y, columns, learn_metric(numeric_features(X, columns), y))
+
+    def _standardize(self, values: Floats) -> Floats:
+        """Features for distances, with missing values replaced by the mean."""
+        if self.learned is not None:
+            return self.learned.transform(values)
+        return np.nan_to_num(self.scaler.transform(values))
+
+    def transform(self, X: object, mean: Floats) -> Floats:
+        """(n, feature) features of rows for which a model predicts `mean`.
+
+        The numeric features; the distances of the nearest and tenth nearest known row; the standard
+        deviation of y among the nearest 3, 10 and 20; the distances of the nearest y, and of the
+        mean of the nearest 5, from the prediction.
+        """
+        values = numeric_features(X, self.columns)
+        if not self.columns:
+            return values
+        k = min(max(N_NEIGHBORS), len(self.y))
+        rows, distances = self._index.kneighbors(self._standardize(values), k)
+        nearest_y = self.y[rows]
+        return np.column_stack(
+            [
+                values,
+                distances[:, 0],
+                distances[:, : N_NEIGHBORS[1]][:, -1],
+                *(nearest_y[:, :n].std(axis=1) for n in N_NEIGHBORS),
+                np.abs(nearest_y[:, 0] - mean),
+                np.abs(nearest_y[:, :5].mean(axis=1) - mean),
+            ]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorScale:
+    """Expected size of errors, up to a factor that calibration determines.
+
+    With a regressor, the geometric mean of its prediction and of the standard deviation.
+    """
+
+    width: str
+    floor: float
+    regressor: ExtraTreesRegressor | None = None  # of the size of errors
+    regressor_floor: float = 0.0
+
+    @classmethod
+    def fit(
+        cls, width: str, floor: float, features: Floats, errors: Floats, random_state: object
+    ) -> ErrorScale:
+        """Fit the regressor to `features` (see `scale_features`) and absolute `errors`."""
+        if width != "learned":
+            return cls(width, floor)
+        candidates = min(0.5, MAX_SPLIT_FEATURES / max(1, features.shape[1]))
+        regressor = ExtraTreesRegressor(
+            200, min_samples_leaf=5, max_features=candidates, random_state=random_state
+        ).fit(_within_float32(features), errors)
+        return cls(width, floor, regressor, RELATIVE_FLOOR * float(np.mean(errors)))
+
+    def predict(self, features: Floats) -> Floats:
+        """(row,): the error scale of rows with these features (see `scale_features`)."""
+        std = features[:, -1]
+        if self.width == "constant":
+            return np.ones_like(std)
+        if self.regressor is None:
+            return std
+        size = self.regressor.predict(_within_float32(features))
+        size = positive_scale(size, self.regressor_floor)
+        return size**FITTED_EXPONENT * std ** (1 - FITTED_EXPONENT)
+
+
+def scale_features(neighbor_features: Floats, mean: Floats, std: Floats, floor: float) -> Floats:
+    """(row, feature): neighbor features, predictions and their positive standard deviations."""
+    return np.column_stack([neighbor_features, mean, positive_scale(std, floor)])
+
+
+def _within_float32(features: Floats) -> Floats:
+    return np.clip(features, -MAX_FLOAT32, MAX_FLOAT32)
+
+
+def count_scale_features(n_columns: int) -> int:
+    """The number of features of the regressor, where so many columns of a table are numeric.
+
+    >>> count_scale_features(0), count_scale_features(3)
+    (2, 12)
+    """
+    return 2 + (n_columns + 4 + len(N_NEIGHBORS) if n_columns else 0)
+
+
+def predict_with_std(model, X):
+    """(n,) predictions of a single-output model and their standard deviations; ones without."""
+    if has_std(model):
+        mean, std = (np.asarray(part, dtype=float) for part in model.predict(X, return_std=True))
+    else:
+        mean = np.asarray(model.predict(X), dtype=float)
+        std = np.ones_like(mean)
+    if mean.ndim != 1:
+        raise ValueError(
+            f"Prediction intervals need a single output, but the model has {mean.shape[1]}."
+        )
+    return mean, std
+
+
+def has_std(model):
+    """Whether `predict` has the parameter `return_std`; of a pipeline, that of its last step."""
+    while isinstance(model, Pipeline):
+        model = model.steps[-1][1]
+    return "return_std" in inspect.signature(model.predict).parameters
+
+
+def std_floor(model: object, std: Floats) -> float:
+    """The constant that is added to every standard deviation.
+
+    For a twin, a small fraction of the standard deviation of its known values: it does not depend
+    on the calibration rows, so the coverage is exact. For another model, a small fraction of the
+    mean standard deviation.
+    """
+    known_y = getattr(getattr(model, "twin_", model), "anchors_y_", None)
+    if known_y is not None and np.std(known_y) > 0:
+        return _FLOOR_OF_TARGET * float(np.std(known_y))
+    return RELATIVE_FLOOR * float(np.mean(std))
+
+
+def positive_scale(std: Floats, floor: float) -> Floats:
+    """Standard deviations to divide by; ones where the floor is zero, as all of them are then."""
+    return std + floor if floor > 0 else np.ones_like(std)
+
+
+def numeric_columns(X: object) -> list[int]:
+    """Indices of the numeric columns, by their type in the whole table."""
+    if is_table(X):
+        return [j for j, column in enumerate(column_list(X)[0]) if is_numeric_dtype(column)]
+    try:
+        return list(range(np.asarray(X, dtype=float).shape[1]))
+    except (TypeError, ValueError):
+        return []
+
+
+def categorical_columns(model: object) -> Sequence[int]:
+    """Indices of the columns that a fitted twin treats as categorical, whatever their type."""
+    schema = getattr(model, "schema_", None)
+    return () if schema is None else schema.categorical
+
+
+def numeric_features(X: object, columns: list[int]) -> Floats:
+    """(n, column) float64: the values of these columns."""
+    if not columns:
+        return np.empty((count_rows(X), 0))
+    if not is_table(X):
+        return np.asarray(X, dtype=float)[:, columns]
+    values, names = column_list(X)
+    return np.column_stack([to_numeric(values[j], names[j]) for j in columns])
+
+
+# --- calibration ---
+
 
 Parts = dict[str, Any]  # of a calibration, as a twin stores them
 

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from twinned.exceptions import ShiftWarning
-from twinned.fitted.anchors import Anchors, Queries
 from twinned.fitted.applicability import LABELS, ROWS_PER_BLOCK, count_outside
 from twinned.fitted.known_values import is_unlikely
+from twinned.fitted.twin import Anchors, Queries
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 

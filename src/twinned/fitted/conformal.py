@@ -8,7 +8,7 @@ scale is unknown. On rows that were not used in the fit, |y − ŷ| / σ are *sc
 of constant width, have at least the stated coverage, however accurate the model is (split conformal
 prediction). `cross_conformal` needs no calibration set: it fits the model without each fold, whose
 rows so get scores, and once more to all rows. It can also fit σ to the size of the out-of-fold
-errors (see `twinned.fitted.error_scale`).
+errors (see `twinned.fitted.calibration`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.fitted.calibration import Calibration, store_calibration
-from twinned.fitted.error_scale import (
+from twinned.fitted.calibration import (
     RELATIVE_FLOOR,
     WIDTHS,
+    Calibration,
     ErrorScale,
     NeighborFeatures,
     categorical_columns,
     predict_with_std,
     scale_features,
     std_floor,
+    store_calibration,
 )
 from twinned.fitted.quantiles import half_widths
 from twinned.models.resources import one_thread_if_remote

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from twinned.fitted.adjustments import attribute, from_logarithm
-from twinned.fitted.anchors import Anchors, Queries
-from twinned.fitted.twin import AnchorEstimates, FittedTwin
+from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
 from twinned.pairing.differences import difference
 from twinned.rows.formatting import ResultTable
 from twinned.rows.schema import NUMERIC, Floats, TableSchema

@@ -18,9 +18,8 @@ from scipy.linalg import solve_triangular
 from scipy.spatial.distance import cdist
 from scipy.special import ndtr
 
-from twinned.fitted.anchors import Queries
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.twin import FittedTwin
+from twinned.fitted.twin import FittedTwin, Queries
 from twinned.models.gaussian_process import KERNELS
 from twinned.rows.neighbors import Indices, LearnedMetric
 from twinned.rows.schema import Floats

@@ -1,7 +1,7 @@
 """Transformed targets: models that are fitted to the logarithm of y, and results in units of y.
 
-Such a model is a `TransformedTargetRegressor` around a twin, with log and exp. Only this module knows
-the transformation: others split a model into its twin and its `TargetTransform`.
+Such a model is a `TransformedTargetRegressor` around a twin, with log and exp. Only this module
+knows the transformation: others split a model into its twin and its `TargetTransform`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class TargetTransform(NamedTuple):
         """
         given = {"y_lower": y_lower, "y_upper": y_upper}
         if not self.is_log or (y_lower is None and y_upper is None):
-            return y, {name: bound for name, bound in given.items() if bound is not None}
+            return y, {name: np.asarray(b) for name, b in given.items() if b is not None}
         bounds = validate_bounds(None, y, y_lower, y_upper, len(y), None)
         logarithms, censored = bounds.logarithm(), bounds.censored
         least = np.maximum(bounds.lower, 0.0)

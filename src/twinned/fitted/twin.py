@@ -6,18 +6,26 @@ of the model or from pairs, adds the known values, and combines the estimates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.fitted.anchors import Anchors, Queries
+from twinned.fitted.applicability import ApplicabilityDomain
+from twinned.models.learned_metric import learn_metric
 from twinned.models.protocol import AnchoredModel, DifferenceModel
 from twinned.models.resources import MemoryBudget, limit_threads, map_row_blocks, row_blocks
-from twinned.pairing.anchors import AllAnchors, AnchorStrategy
+from twinned.pairing.anchors import (
+    AllAnchors,
+    AnchorStrategy,
+    GPWeights,
+    ReplicateWeights,
+    UniformWeights,
+    WeightStrategy,
+)
 from twinned.pairing.differences import (
     check_anchor_weights,
     combine,
@@ -25,10 +33,8 @@ from twinned.pairing.differences import (
     estimate,
     loop_sum,
 )
-from twinned.pairing.replicates import ReplicateWeights
-from twinned.pairing.weights import GPWeights, UniformWeights, WeightStrategy
-from twinned.rows.neighbors import LEARNED, Indices, distance_matrix
-from twinned.rows.schema import Floats, Rows
+from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distance_matrix
+from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -37,6 +43,118 @@ _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
 _ROWS_PER_SEARCH = 65_536  # queries of one nearest-neighbor search
 # Queries whose loops are drawn at once: fixed, so that results do not depend on the memory limit.
 _ROWS_PER_LOOP_DRAW = 4_096
+
+
+class RowScale(Protocol):
+    """Scale of encoded rows, for a model that is fitted to scaled features."""
+
+    def transform(self, rows: Rows) -> Rows: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Validated rows to predict, encoded block by block, as indicators take much memory."""
+
+    schema: TableSchema
+    scale: RowScale | None
+    matrix: Floats  # (query, feature), with categories as codes
+
+    def take(self, rows: slice | Indices) -> Rows:
+        """Encoded rows, as the model sees them."""
+        encoded = self.schema.to_rows(self.matrix[rows])
+        return encoded if self.scale is None else self.scale.transform(encoded)
+
+    def encode(self) -> Rows:
+        """All rows, encoded."""
+        return self.take(slice(None))
+
+    def __len__(self) -> int:
+        return len(self.matrix)
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """Known rows from which queries are predicted; what is derived from them is made once."""
+
+    schema: TableSchema
+    X: Floats  # (anchor, feature), with categories as codes
+    y: Floats  # (anchor,) or (anchor, output)
+    weights: Floats | None = None  # (anchor,)
+    labels: list[Hashable] | None = None  # of the rows in the training table
+    scale: RowScale | None = None
+    censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
+    fitted_metric: LearnedMetric | None = None  # learned in the fit, where a strategy needed it
+    n_jobs: int | None = None  # of neighbor searches
+    # neighbor indices by metric, as needed, and the model that was last bound to the anchors
+    indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
+    models: list[DifferenceModel] = field(default_factory=list, init=False)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def targets(self) -> Floats:
+        """(anchor, output)."""
+        return self.y.reshape(len(self.y), -1)
+
+    def take(self, rows: Indices) -> Anchors:
+        """Some of the anchors."""
+        return replace(
+            self,
+            X=self.X[rows],
+            y=self.y[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            labels=None if self.labels is None else [self.labels[i] for i in rows],
+        )
+
+    def as_queries(self, rows: slice | Indices = slice(None)) -> Queries:
+        """Anchors as rows to predict."""
+        return Queries(self.schema, self.scale, self.X[rows])
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Encoded anchors, as the model sees them."""
+        return Queries(self.schema, self.scale, self.X).take(slice(None))
+
+    @cached_property
+    def features(self) -> Floats:
+        """(anchor, encoded feature)."""
+        return self.rows.features
+
+    @property
+    def measured_features(self) -> Floats:
+        """(row, encoded feature): the anchors and, after them, censored rows of the fit."""
+        if self.censored_X is None:
+            return self.features
+        censored = Queries(self.schema, self.scale, self.censored_X).encode()
+        return np.concatenate([self.features, censored.features])
+
+    @cached_property
+    def metric(self) -> LearnedMetric:
+        """The learned metric, of the fit or else of the anchors."""
+        return self.fitted_metric or learn_metric(self.features, self.y, self.weights)
+
+    @property
+    def derived_metric(self) -> LearnedMetric | None:
+        """The metric that was learned from the anchors, if it has been."""
+        return None if self.fitted_metric is not None else vars(self).get("metric")
+
+    def set_metric(self, metric: LearnedMetric) -> None:
+        """Set the metric that was learned from these anchors before they were saved."""
+        vars(self)["metric"] = metric
+
+    @cached_property
+    def domain(self) -> ApplicabilityDomain:
+        """The applicability domain."""
+        categorical = self.schema.categorical
+        return ApplicabilityDomain(self.X, self.features, self.metric, self.y, categorical)
+
+    def index(self, metric: str) -> NeighborIndex:
+        """The neighbor index for a metric."""
+        if metric not in self.indices:
+            learned = self.metric if metric == LEARNED else None
+            self.indices[metric] = NeighborIndex(self.features, metric, self.n_jobs, learned)
+        return self.indices[metric]
 
 
 def _limited(method: Callable[Concatenate[FittedTwin, P], Result]) -> Callable[..., Result]:
@@ -284,11 +402,15 @@ class FittedTwin:
         n_jobs = self.n_jobs if path.anchored is None else 1  # the fast path has its own threads
         results: list[Result] = []
         for searched in row_blocks(len(queries), per_search):
-            start, selection = searched.start, self._select(queries, searched)
+            start, selection = searched.start, Selection()
+            if self.nearest is not None:
+                k, metric = self.nearest
+                features = queries.take(searched).features
+                selection = Selection(*self.anchors.index(metric).kneighbors(features, k))
 
             def call(rows: slice, start: int = start, selection: Selection = selection) -> Result:
                 block = slice(start + rows.start, start + rows.stop)
-                return function(block, selection.take(rows))
+                return function(block, selection if self.nearest is None else selection.take(rows))
 
             results += map_row_blocks(call, searched.stop - start, per_block, n_jobs)
         return results
@@ -302,42 +424,36 @@ class FittedTwin:
         nearest = self.nearest
         return len(self.anchors) if nearest is None else nearest[0]
 
-    def _select(self, queries: Queries, rows: slice) -> Selection:
-        nearest = self.nearest
-        if nearest is None:
-            return Selection()
-        k, metric = nearest
-        return Selection(*self.anchors.index(metric).kneighbors(queries.take(rows).features, k))
-
     def _estimate(self, block: Rows, selection: Selection, path: _FastPath) -> Floats:
-        """(member, query, anchor, output): the estimate of each anchor by each member."""
-        indices, targets = selection.indices, self.anchors.targets
+        """(member, query, anchor, output): the estimate of each anchor by each member.
+
+        Where pairs are built, many anchors are split into blocks.
+        """
+        indices, targets, rows = selection.indices, self.anchors.targets, self.anchors.rows
         if path.anchored is not None and path.anchored.supports(block):
             differences = path.anchored.differences(block, indices, n_jobs=self.n_jobs)
         else:
-            differences = self._differences_to_anchors(block, indices)
+            anchors = rows.take(None if indices is None else indices)  # (1 or query, anchor, …)
+            per_block = max(1, self._pairs_per_block() // len(block))
+            parts = [
+                self.model.differences(block.take(np.s_[:, None]), anchors.take(np.s_[:, part]))
+                for part in row_blocks(anchors.numeric.shape[1], per_block)
+            ]
+            differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
         return estimate(differences, targets if indices is None else targets[indices])
-
-    def _differences_to_anchors(self, block: Rows, indices: Indices | None) -> Floats:
-        """(member, query, anchor, output) from pairs, in blocks of anchors where there are many."""
-        rows = self.anchors.rows
-        anchors = rows.as_anchors() if indices is None else rows.take(indices)
-        per_block = max(1, self._pairs_per_block() // len(block))
-        parts = [
-            self.model.differences(block.as_queries(), anchors.slice_anchors(part))
-            for part in row_blocks(anchors.numeric.shape[1], per_block)
-        ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
 
     def _weigh(
         self, matrix: Floats, block: Rows, selection: Selection, estimates: Floats
     ) -> Floats | None:
         """(query, anchor) weights, or None where all are equal."""
-        indices, strategy = self._indices(selection, len(block)), self.weight_strategy
-        weights = None
+        strategy, sample_weights = self.weight_strategy, self.anchors.weights
+        is_uniform = isinstance(strategy, UniformWeights)
+        if is_uniform and sample_weights is None:
+            return None
+        indices, weights = self._indices(selection, len(block)), None
         if isinstance(strategy, ReplicateWeights):
             weights = strategy.weigh(matrix, indices)
-        elif not isinstance(strategy, UniformWeights):
+        elif not is_uniform:
             mean = self.squeeze(self.mean_of_members(estimates))
             if isinstance(strategy, GPWeights):
                 metric = self.anchors.metric
@@ -346,12 +462,12 @@ class FittedTwin:
             else:
                 distances = self._distances(block, selection)
             weights = check_anchor_weights(strategy(distances, mean, indices), indices.shape)
-        if self.anchors.weights is None:
+        if sample_weights is None:
             return weights
-        sample_weights = self.anchors.weights[indices]
-        if weights is not None:
-            sample_weights = sample_weights * weights
-        return check_anchor_weights(sample_weights, indices.shape)
+        of_anchors = sample_weights[indices]
+        return check_anchor_weights(
+            of_anchors if weights is None else of_anchors * weights, indices.shape
+        )
 
     def _distances(self, block: Rows, selection: Selection, metric: str | None = None) -> Floats:
         """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""

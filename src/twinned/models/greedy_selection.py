@@ -1,8 +1,9 @@
-"""Greedy selection of models with replacement, from their errors on the same rows."""
+"""Weights of several models, from their errors on the same rows."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import nnls
 
 from twinned.rows.schema import Floats
 
@@ -53,3 +54,27 @@ def greedy_selection(
         elif stop_early:
             break
     return selected / selected.sum()
+
+
+def simplex_least_squares(errors: Floats) -> Floats:
+    """(model,) weights, not negative and of sum one, with the smallest squared error.
+
+    `errors` are (row, model): those of anchors, members or other models whose weighted mean
+    predicts. A penalty p·‖w − 1/n‖² that draws the weights to equal ones is the same as the
+    further rows √p · I, as ‖w − 1/n‖² and ‖w‖² differ by a constant where the weights sum to one.
+
+    For a direction w on the simplex with squared error q, the smallest value over t of
+    ‖t E w‖² + (1 − t)² is q / (1 + q), which grows with q. So the nonnegative least squares
+    solution of [E; 1] u = [0; 1] has the direction of the optimum.
+
+    >>> simplex_least_squares(np.array([[1.0, -3.0], [1.0, -3.0]]))
+    array([0.75, 0.25])
+    """
+    squares = (errors**2).sum(axis=0)
+    unit = np.sqrt(squares.min())
+    if not unit > 0:
+        return np.eye(len(squares))[np.argmin(squares)]
+    factor = np.linalg.qr(errors / unit, mode="r")
+    system = np.vstack([factor, np.ones(errors.shape[1])])
+    solution, _ = nnls(system, np.append(np.zeros(len(factor)), 1.0))
+    return solution / solution.sum()

@@ -14,8 +14,7 @@ import numpy as np
 
 from twinned.models.gaussian_process import fit_gaussian_process
 from twinned.models.resources import limit_threads
-from twinned.pairing.weights import GPWeights
-from twinned.rows.neighbors import LEARNED, LearnedMetric
+from twinned.rows.neighbors import LearnedMetric
 from twinned.rows.scaling import StandardScaling
 from twinned.rows.schema import Floats, TableSchema
 
@@ -139,12 +138,3 @@ def feature_relevance(metric: LearnedMetric, schema: TableSchema) -> Floats:
     relevance[schema.marked] = np.hypot(relevance[schema.marked], metric.slopes[start:])
     total = relevance.sum()
     return relevance / total if total > 0 else np.full(len(relevance), 1.0 / len(relevance))
-
-
-def uses_learned_metric(*strategies: object) -> bool:
-    """Whether any of these strategies for pairs, anchors or weights needs the learned metric."""
-    return any(
-        isinstance(strategy, GPWeights)
-        or (isinstance(metric := getattr(strategy, "metric", None), str) and metric == LEARNED)
-        for strategy in strategies
-    )

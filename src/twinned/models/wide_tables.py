@@ -21,7 +21,7 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from twinned.models.resources import limit_threads
 from twinned.models.sklearn import PairTrainingSet
-from twinned.pairing.features import PairFeatures
+from twinned.pairing.pairs import PairFeatures
 from twinned.rows.neighbors import Indices
 from twinned.rows.scaling import StandardScaling, merge_equal_rows
 from twinned.rows.schema import Floats

@@ -1,16 +1,32 @@
-"""Anchor strategies: which training rows are stored, and which are used for a query."""
+"""Anchors of a query: which training rows are stored, which are used, and their weights.
+
+The paper finds no weights that improve predictions; `benchmarks/anchor_weights.py` measures the
+strategies here.
+
+Replicates are queries that equal known rows. Rows with equal features are held out together, so
+out-of-fold predictions are those of new rows. Where the table has many replicates, the correlation
+of their out-of-fold errors shows how much the known values of a row are worth: near 1 if replicates
+have equal values that no model predicts, near 0 if their values differ as much as those of
+different rows do from their predictions.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
-from twinned.rows.neighbors import check_metric
-from twinned.rows.schema import Indices
+from twinned.rows.folds import distinct_rows
+from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
+from twinned.rows.schema import Floats, Indices
 from twinned.rows.validation import check_choice, check_integer
+
+_LEAST_REPLICATED = 20  # distinct rows that occur more than once
+WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
 
 
 @runtime_checkable
@@ -109,3 +125,183 @@ def check_stored(rows: ArrayLike, n_rows: int) -> Indices:
     if rows.min() < 0 or rows.max() >= n_rows:
         raise ValueError(f"an anchor strategy stored rows {rows!r} of {n_rows} rows.")
     return rows
+
+
+# --- weights ---
+
+
+class UniformWeights(BaseEstimator):
+    """Equal weights."""
+
+    def __call__(self, distances: Floats, estimates: Floats, anchor_indices: Indices) -> Floats:
+        return np.ones(anchor_indices.shape)
+
+
+class DistanceWeights(BaseEstimator):
+    """Inverse distances; an anchor at distance zero gets all the weight.
+
+    An anchor whose distance is undefined (no feature in common) gets weight zero, unless all
+    distances of the query are undefined: then the weights are equal.
+    """
+
+    def __call__(self, distances: Floats, estimates: Floats, anchor_indices: Indices) -> Floats:
+        """(query, anchor) weights.
+
+        >>> DistanceWeights()(np.array([[0.5, 2.0], [0.0, 3.0]]), None, None)
+        array([[2. , 0.5],
+               [1. , 0. ]])
+        """
+        undefined = np.isnan(distances)
+        all_undefined = undefined.all(axis=1, keepdims=True)
+        distances = np.where(undefined, np.where(all_undefined, 1.0, np.inf), distances)
+        exact = distances == 0
+        nearest = distances.min(axis=1, keepdims=True)
+        # in units of the nearest distance where its inverse would overflow: only ratios count
+        unit = np.where(nearest > 1e-300, 1.0, nearest)
+        inverse = np.divide(unit, distances, out=np.zeros_like(distances), where=~exact)
+        return np.where(exact.any(axis=1, keepdims=True), exact.astype(np.float64), inverse)
+
+
+class GPWeights(BaseEstimator):
+    """Inverse variance of y at the query, given the anchor alone, by a Gaussian process.
+
+    The process is the one that the learned metric comes from (see `feature_relevance_`); the paper
+    suggests its uncertainty as a weight. In units of its amplitude, the variance is
+    `1 + noise − k(r)² / (1 + noise)`, where r is the distance in length scales.
+    """
+
+    def bind(self, metric: LearnedMetric) -> WeightStrategy:
+        """The strategy for distances in length scales, with the noise of a fitted process."""
+        return partial(_inverse_process_variance, noise=metric.noise)
+
+
+def _inverse_process_variance(
+    distances: Floats, estimates: Floats, anchor_indices: Indices, *, noise: float
+) -> Floats:
+    """(query, anchor) inverse variances of y at the query, given the anchor.
+
+    >>> _inverse_process_variance(np.array([[0.0, 99.0]]), None, None, noise=0.5)
+    array([[1.2       , 0.66666667]])
+    """
+    root = np.sqrt(5.0) * distances
+    correlation = (1.0 + root + root**2 / 3.0) * np.exp(-root)
+    return 1.0 / (1.0 + noise - correlation**2 / (1.0 + noise))
+
+
+def as_weight_strategy(weights: object) -> WeightStrategy | GPWeights:
+    """The strategy of the parameter `weights`."""
+    if isinstance(weights, GPWeights) or (callable(weights) and not isinstance(weights, type)):
+        return weights
+    check_choice("weights", weights, ["uniform", "distance"], " or a strategy")
+    return UniformWeights() if weights == "uniform" else DistanceWeights()
+
+
+def uses_learned_metric(*strategies: object) -> bool:
+    """Whether any of these strategies for pairs, anchors or weights needs the learned metric."""
+    return any(
+        isinstance(strategy, GPWeights)
+        or (isinstance(metric := getattr(strategy, "metric", None), str) and metric == LEARNED)
+        for strategy in strategies
+    )
+
+
+# --- replicates ---
+
+
+def replicate_correlation(matrix: Floats, errors: Floats, weights: Floats | None = None) -> float:
+    """Correlation of the out-of-fold errors (row,) of rows of a matrix that are equal, or 0.
+
+    The mean product of the errors of two replicates, divided by their mean square. It is 0 where
+    fewer than 20 rows are replicated, if it would be negative, and with weights, which may stand
+    for repeated rows.
+
+    >>> rows = np.repeat(np.arange(25.0), 2)[:, None]
+    >>> replicate_correlation(rows, np.tile([1.0, 0.5], 25))
+    0.8
+    >>> replicate_correlation(rows[:30], np.ones(30))
+    0.0
+    """
+    codes = distinct_rows(matrix)[1]
+    counts = np.bincount(codes)
+    replicated = counts > 1
+    if weights is not None or replicated.sum() < _LEAST_REPLICATED:
+        return 0.0
+    sums, squares = (np.bincount(codes, weights=values) for values in (errors, errors**2))
+    # of the pairs of replicates, so that each row counts once
+    products = (sums**2 - squares)[replicated] / (counts[replicated] - 1)
+    total = float(squares[replicated].sum())
+    return float(np.clip(products.sum() / total, 0.0, 1.0)) if total > 0 else 0.0
+
+
+class ReplicateWeights:
+    """Equal weights of all anchors, and more for anchors that equal the query.
+
+    The m anchors that equal a query have together the additional weight m ρ / (1 + (m − 1) ρ), that
+    of their mean in the best linear prediction, where ρ is the `correlation` of replicates.
+
+    Parameters
+    ----------
+    correlation : float
+        Correlation of replicates.
+    matrix : ndarray of shape (n_anchors, n_features)
+        The anchors, with categories as codes.
+
+    Examples
+    --------
+    >>> weights = ReplicateWeights(0.5, np.array([[1.0], [1.0], [2.0]]))
+    >>> weights.weigh(np.array([[2.0], [7.0]]), np.array([[0, 1, 2], [0, 1, 2]])).round(3)
+    array([[0.167, 0.167, 0.667],
+           [0.333, 0.333, 0.333]])
+    """
+
+    def __init__(self, correlation: float, matrix: Floats) -> None:
+        self.correlation = correlation
+        self._n_anchors = len(matrix)
+        self._anchors: dict[bytes, list[int]] = {}
+        for anchor, key in enumerate(_row_keys(matrix)):
+            self._anchors.setdefault(key, []).append(anchor)
+
+    def match(self, matrix: Floats) -> tuple[Indices, Indices]:
+        """(match,): indices of queries and of the anchors that equal them."""
+        found = [
+            (query, anchor)
+            for query, key in enumerate(_row_keys(matrix))
+            for anchor in self._anchors.get(key, ())
+        ]
+        queries, anchors = np.array(found, dtype=np.intp).reshape(-1, 2).T
+        return queries, anchors
+
+    def weigh(self, matrix: Floats, indices: Indices) -> Floats:
+        """(query, anchor) weights of the anchors `indices` of each query."""
+        queries, anchors = self.match(matrix)
+        counts, share = self._shares(queries, len(matrix))
+        is_equal = np.zeros((len(matrix), self._n_anchors), dtype=bool)
+        is_equal[queries, anchors] = True
+        more = (
+            np.take_along_axis(is_equal, indices, axis=1) * (share / np.maximum(counts, 1))[:, None]
+        )
+        weights: Floats = (1 - share)[:, None] / self._n_anchors + more
+        return weights
+
+    def combine_with_mean(self, mean: Floats, matrix: Floats, y: Floats) -> Floats:
+        """(query,): the weighted mean, from the mean of the estimates of all anchors.
+
+        The estimates of anchors that equal the query are their values y (anchor,).
+        """
+        queries, anchors = self.match(matrix)
+        counts, share = self._shares(queries, len(matrix))
+        sums = np.bincount(queries, weights=y[anchors], minlength=len(matrix))
+        return mean + share * (sums / np.maximum(counts, 1) - mean)
+
+    def _shares(self, queries: Indices, n_queries: int) -> tuple[NDArray[np.intp], Floats]:
+        """(query,): the number of equal anchors, and their additional weight."""
+        counts = np.bincount(queries, minlength=n_queries)
+        return counts, counts * self.correlation / (
+            1 + np.maximum(counts - 1, 0) * self.correlation
+        )
+
+
+def _row_keys(matrix: Floats) -> list[bytes]:
+    """The bytes of each row; equal rows have equal bytes, missing values included."""
+    rows = np.where(np.isnan(matrix), np.nan, matrix + 0.0)  # one NaN, and no negative zero
+    return [row.tobytes() for row in rows]

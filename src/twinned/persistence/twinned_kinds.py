@@ -4,10 +4,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blending.features import FeaturePreparation
-from twinned.fitted.error_scale import count_scale_features
+from twinned.estimators.blending.members import FeaturePreparation
+from twinned.fitted.calibration import count_scale_features
 from twinned.models.gaussian_process import GaussianProcess
-from twinned.pairing.features import PairFeatures
+from twinned.pairing.pairs import PairFeatures
 from twinned.persistence.archive import feature_attributes
 from twinned.persistence.schema import RECORDS, At
 from twinned.persistence.sklearn_kinds import METRICS

@@ -8,17 +8,13 @@ worker that held it dies. Dask is imported only where an argument is one of its 
 from __future__ import annotations
 
 import pickle
-import sys
 from functools import partial
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import validate_data
 
-
-def is_dask(X: object) -> bool:
-    """Whether X is a Dask DataFrame or Array; Dask is not imported to find out."""
-    return _is_array(X) or _is_instance(X, "dask.dataframe", "DataFrame")
+from twinned.rows.schema import is_dask
 
 
 def predict_lazily(model, X, return_std, n_outputs):
@@ -150,11 +146,6 @@ def _check_features(model, X):
     validate_data(model, example, reset=False, skip_check_array=True)
 
 
-def _is_array(X: object) -> bool:
-    return _is_instance(X, "dask.array", "Array")
-
-
-def _is_instance(X: object, module: str, name: str) -> bool:
-    """Whether X is an instance of a class of a module, where that has been imported."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(X, vars(loaded).get(name, ()))
+def _is_array(X):
+    """Whether a Dask collection is an Array."""
+    return hasattr(X, "rechunk")

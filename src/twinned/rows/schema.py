@@ -9,6 +9,7 @@ any kind are NaN.
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -52,24 +53,12 @@ class Rows:
         return np.concatenate([self.numeric, self.one_hot], axis=-1)
 
     def take(self, rows: Any) -> Rows:
-        """The rows at an index, slice or mask of the first axis."""
+        """The rows at an index of the leading axes: `np.s_[:, None]` adds an axis for anchors."""
         return Rows(self.numeric[rows], self.one_hot[rows], self.codes[rows])
 
     def take_columns(self, *columns: Indices) -> Rows:
         """Some columns of each of the three arrays."""
         return Rows(*(part[..., chosen] for part, chosen in zip(self, columns, strict=True)))
-
-    def as_queries(self) -> Rows:
-        """(n, …) → (n, 1, …), to broadcast against `as_anchors` to all pairs."""
-        return Rows(*(part[:, None] for part in self))
-
-    def as_anchors(self) -> Rows:
-        """(n, …) → (1, n, …), to broadcast against `as_queries` to all pairs."""
-        return Rows(*(part[None] for part in self))
-
-    def slice_anchors(self, anchors: slice) -> Rows:
-        """A slice of the second axis, the anchors."""
-        return Rows(*(part[:, anchors] for part in self))
 
     def __iter__(self) -> Iterator[Floats]:
         return iter((self.numeric, self.one_hot, self.codes))
@@ -150,7 +139,7 @@ class TableSchema:
         array([[1.5, 1. , 0. ],
                [2.5, 0. , 1. ]])
         """
-        if not self.categorical and not self.marked:
+        if CATEGORICAL not in self.kinds and not any(self.n_indicators):
             empty = np.empty((len(matrix), 0))
             return Rows(matrix, empty, empty)
         indicators = [np.empty((len(matrix), 0))]
@@ -162,10 +151,37 @@ class TableSchema:
         one_hot = np.concatenate(indicators, axis=1)
         return Rows(matrix[:, self.numeric], one_hot, matrix[:, self.categorical])
 
+    def to_matrix(self, rows: Rows) -> Floats:
+        """(..., n_features): the encoded matrix from which `to_rows` made these rows.
+
+        >>> schema = TableSchema(["categorical", "numeric"], [["a", "b"], []], [2, 0])
+        >>> matrix = np.array([[1.0, 2.5], [0.0, 3.5]])
+        >>> np.array_equal(schema.to_matrix(schema.to_rows(matrix)), matrix)
+        True
+        """
+        matrix = np.empty((*rows.numeric.shape[:-1], self.n_features))
+        matrix[..., self.numeric] = rows.numeric
+        matrix[..., self.categorical] = rows.codes
+        return matrix
+
 
 def is_table(X: object) -> bool:
-    """Whether X is a data frame with named, typed columns (pandas, polars and others)."""
-    return isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame)
+    """Whether X is a data frame with named, typed columns (pandas, polars and others).
+
+    A lazy frame is refused.
+    """
+    if isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame):
+        return True
+    if hasattr(X, "collect_schema"):
+        raise TypeError(f"X is lazy ({type(X).__name__}); call .collect() first.")
+    return False
+
+
+def is_dask(X: object) -> bool:
+    """Whether X is a Dask DataFrame or Array; Dask is not imported to find out."""
+    kinds = ("dask.dataframe", "DataFrame"), ("dask.array", "Array")
+    loaded = [(sys.modules[module], name) for module, name in kinds if module in sys.modules]
+    return any(isinstance(X, vars(module).get(name, ())) for module, name in loaded)
 
 
 def column_list(X):
@@ -209,11 +225,10 @@ def learn_schema(columns: Iterable[Column], categorical: set[int]) -> TableSchem
     """
     schema = TableSchema([], [], [])
     for j, column in enumerate(columns):
-        levels = ordered_levels(column)
-        is_categorical, is_ordinal = j in categorical, levels is not None
+        levels, is_categorical = ordered_levels(column), j in categorical
         known = _new_categories(column, []) if is_categorical else levels or []
-        kind = CATEGORICAL if is_categorical else ORDINAL if is_ordinal else NUMERIC
-        schema.kinds.append(kind)
+        kind = NUMERIC if levels is None else ORDINAL
+        schema.kinds.append(CATEGORICAL if is_categorical else kind)
         schema.categories.append(known)
         schema.n_indicators.append(len(known) if is_categorical else 0)
     return schema
@@ -343,19 +358,16 @@ def to_numeric(column: Column, name: Hashable) -> Floats:
         raise ValueError(f"Complex data not supported: column {name!r}.")
     numbers = np.empty(len(column))
     for row, value in enumerate(values):
+        reason = f"Column {name!r} is not numeric: row {row} holds {value!r}"
         if isinstance(value, str | bytes):
             raise ValueError(
-                f"Column {name!r} is not numeric: row {row} holds {value!r}. Convert it, or make "
-                "it a category: give it the dtype 'category' (with categorical_features="
+                f"{reason}. Convert it, or give it the dtype 'category' (with categorical_features="
                 "'from_dtype'), or name it in the list categorical_features."
             )
         try:
             numbers[row] = to_number(value)
         except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"Column {name!r} is not numeric: row {row} holds {value!r} "
-                f"({error}; an argument must be a string or a number)."
-            ) from None
+            raise TypeError(f"{reason} ({error}; must be a string or a number).") from None
     return numbers
 
 

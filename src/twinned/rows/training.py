@@ -12,12 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, Rows, TableSchema, row_labels, storable_labels
-from twinned.rows.validation import (
-    check_sample_weight,
-    validate_target,
-    validate_training_table,
-)
+from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
+from twinned.rows.validation import check_sample_weight, validate_table, validate_target
 
 _MIN_KNOWN = 2  # rows, of which a pair can be made
 
@@ -85,10 +81,6 @@ class TargetBounds(NamedTuple):
         return predicted - np.clip(predicted, self.lower, self.upper)
 
 
-def _take(values: Any, rows: Any) -> Any:
-    return None if values is None else values[rows]
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
     """Rows of a table with their targets: what every fit starts from."""
@@ -124,20 +116,14 @@ class TrainingRows:
         return self.y.reshape(len(self), -1)
 
     @property
-    def n_outputs(self) -> int:
-        return 1 if self.targets.ndim == 1 else self.targets.shape[1]
-
-    @property
     def censored(self) -> NDArray[np.bool_]:
         """(row,): whether the value is not known."""
-        if self.bounds is None:
-            return np.zeros(len(self), dtype=bool)
-        return self.bounds.censored
+        return np.zeros(len(self), bool) if self.bounds is None else self.bounds.censored
 
     @property
     def known(self) -> Indices:
         """Indices of the rows whose value is known, which may be anchors."""
-        return np.flatnonzero(~self.censored)
+        return np.arange(len(self)) if self.bounds is None else np.flatnonzero(~self.censored)
 
     @property
     def n_folds(self) -> int:
@@ -151,19 +137,19 @@ class TrainingRows:
 
     def take(self, rows: Indices | NDArray[np.bool_]) -> Self:
         """Some of the rows."""
-        labels = self.labels
-        if labels is not None:
-            labels = [labels[i] for i in np.arange(len(self))[rows]]
+        optional: list[NDArray[Any] | None] = [self.weight, self.groups, self.fold]
+        weight, groups, fold = (None if part is None else part[rows] for part in optional)
+        table_rows, labels = self.table_rows, self.labels
         return replace(
             self,
             matrix=self.matrix[rows],
             y=self.y[rows],
-            weight=_take(self.weight, rows),
-            bounds=None if self.bounds is None else self.bounds.take(rows),
-            groups=_take(self.groups, rows),
-            fold=_take(self.fold, rows),
-            table_rows=self.table_rows[rows] if len(self.table_rows) else self.table_rows,
-            labels=labels,
+            weight=weight,
+            bounds=self.bounds and self.bounds.take(rows),
+            groups=groups,
+            fold=fold,
+            table_rows=table_rows[rows] if len(table_rows) else table_rows,
+            labels=labels and [labels[i] for i in np.arange(len(self))[rows]],
         )
 
     def without(self, fold: int) -> Self:
@@ -208,15 +194,10 @@ def validate_training_rows(
     TrainingRows
         `y` of a censored row is its limit.
     """
-    matrix, schema = validate_training_table(
-        estimator,
-        X,
-        estimator.categorical_features,
-        allow_nan=bool(estimator.__sklearn_tags__().input_tags.allow_nan),
-        pair_dtype=pair_dtype,
-    )
-    weight = check_sample_weight(sample_weight, len(matrix))
-    bounds = None
+    matrix, schema = validate_table(estimator, X, None, pair_dtype)
+    bounds = weight = None
+    if sample_weight is not None:
+        weight = check_sample_weight(sample_weight, len(matrix))
     if y_lower is None and y_upper is None:
         target = validate_target(
             estimator, y, len(matrix), multi_output=multi_output, unlabelled=unlabelled
@@ -232,7 +213,7 @@ def validate_training_rows(
         bounds,
         None if groups is None else np.asarray(groups),
         table_rows=np.arange(len(matrix)),
-        labels=storable_labels(row_labels(X)),
+        labels=storable_labels(row_labels(X)) if is_table(X) else None,
         n_table_rows=len(matrix),
     )
 

@@ -85,39 +85,28 @@ def check_n_jobs(n_jobs: object) -> None:
         raise ValueError("n_jobs must not be 0; use None or 1 for a single thread.")
 
 
-def validate_training_table(
-    estimator: Any, X: object, categorical_features: Any, *, allow_nan: bool, pair_dtype: np.dtype
-) -> tuple[Floats, TableSchema]:
-    """Validate and encode a training table: the (n, n_features) float64 matrix and its schema."""
-    _refuse_lazy(X)
-    declared = _declared_indices(X, categorical_features)
-    schema = learn_schema(column_list(X)[0], declared) if declared or is_table(X) else None
-    matrix, schema = validate_table(
-        estimator, X, schema, allow_nan=allow_nan, pair_dtype=pair_dtype, is_training=True
-    )
-    return matrix, schema
-
-
 def validate_table(
-    estimator: object,
+    estimator: Any,
     X: object,
     schema: TableSchema | None,
-    *,
-    allow_nan: bool,
     pair_dtype: np.dtype,
+    *,
     learn_categories: bool = False,
-    is_training: bool = False,
 ) -> tuple[Floats, TableSchema]:
     """Validate and encode a table by the schema of the training table.
 
-    Returns the (n, n_features) float64 matrix and the schema, which with `learn_categories`
-    includes new categories. The schema of an array without categories need not be given.
+    Without a schema, X is the training table: the schema is learned, by the parameter
+    `categorical_features` of the estimator. Returns the (n, n_features) float64 matrix and the
+    schema, which with `learn_categories` includes new categories.
     """
-    _refuse_lazy(X)
+    names, is_training = None, schema is None
+    if is_training:
+        declared = _declared_indices(X, estimator.categorical_features)
+        if declared or is_table(X):
+            schema = learn_schema(column_list(X)[0], declared)
     # non-finite values are refused below, with their row and column
     options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": False}
     options["ensure_min_samples"] = 2 if is_training else 1
-    names = None
     if schema is not None and (is_table(X) or not schema.is_all_numeric):
         values, names = column_list(X)
         validate_data(estimator, X, reset=is_training, skip_check_array=True)
@@ -127,6 +116,8 @@ def validate_table(
     else:
         matrix = validate_data(estimator, X, reset=is_training, **options)
         schema = schema or TableSchema.all_numeric(matrix.shape[1])
+    has_missing = bool(np.isnan(matrix).any())
+    allow_nan = has_missing and bool(estimator.__sklearn_tags__().input_tags.allow_nan)
     check_finite(matrix, names, allow_nan, pair_dtype)
     return matrix, schema
 
@@ -139,9 +130,8 @@ def validate_target(
     With `unlabelled`, rows that are NaN in all outputs are allowed.
     """
     if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
-        )
+        name = type(estimator).__name__
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
     if is_table(y):
         y = np.column_stack([np.asarray(column.to_numpy()) for column in column_list(y)[0]])
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
@@ -157,8 +147,7 @@ def validate_target(
     y = y.astype(np.float64)
     bad = ~np.isfinite(y)
     if unlabelled:
-        is_labelled = ~np.isnan(y.reshape(len(y), -1)).all(axis=1)
-        bad[~is_labelled] = False
+        bad[np.isnan(y.reshape(len(y), -1)).all(axis=1)] = False
     if bad.any():
         where = _first_index(bad)
         what = "NaN" if np.isnan(y[where]) else "infinity"
@@ -178,14 +167,12 @@ def validate_target(
 
 def count_rows(X: object) -> int:
     """The number of rows of a table or array."""
-    _refuse_lazy(X)
+    is_table(X)  # which refuses a lazy one
     return num_samples(X)
 
 
-def check_sample_weight(sample_weight: object, n_rows: int) -> Floats | None:
-    """Validate sample weights: (n,) float64, finite and not negative, or None."""
-    if sample_weight is None:
-        return None
+def check_sample_weight(sample_weight: object, n_rows: int) -> Floats:
+    """Validate sample weights: (n,) float64, finite and not negative."""
     if isinstance(sample_weight, numbers.Real) and not isinstance(sample_weight, bool):
         sample_weight = np.full(n_rows, float(sample_weight))
     weight = check_array(
@@ -198,10 +185,9 @@ def check_sample_weight(sample_weight: object, n_rows: int) -> Floats | None:
     if (weight < 0).any():
         row = int(np.argmax(weight < 0))
         raise ValueError(f"sample_weight[{row}] = {weight[row]} is negative.")
-    if (weight > 0).sum() < 2:
+    if (n_positive := int((weight > 0).sum())) < 2:
         raise ValueError(
-            f"sample_weight is zero for all but {int((weight > 0).sum())} of {n_rows} rows; a pair "
-            "needs two rows of positive weight."
+            f"sample_weight is positive for {n_positive} of {n_rows} rows; a pair needs two."
         )
     _check_size("sample_weight", weight, np.dtype(np.float64))
     return weight
@@ -217,11 +203,6 @@ def restore_on_failure(estimator: object) -> Iterator[None]:
         estimator.__dict__.clear()
         estimator.__dict__.update(before)
         raise
-
-
-def _refuse_lazy(X: object) -> None:
-    if not is_table(X) and hasattr(X, "collect_schema"):
-        raise TypeError(f"X is lazy ({type(X).__name__}); call .collect() first.")
 
 
 def _declared_indices(X: Any, categorical_features: Any) -> set[int]:

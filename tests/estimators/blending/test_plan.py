@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from twinned import AutoTwinRegressor
 from twinned.datasets import make_wsb
 from twinned.estimators.blending import plan
-from twinned.estimators.blending.costs import CostModel
 from twinned.estimators.blending.members import AUTO, FitContext, resolve_members
-from twinned.estimators.blending.plan import MemberFits
+from twinned.estimators.blending.plan import CostModel, MemberFits
 from twinned.estimators.blending.rows import blend_rows
 from twinned.rows.schema import TableSchema
 from twinned.rows.training import TrainingRows

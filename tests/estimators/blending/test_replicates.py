@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from twinned import AutoTwinRegressor, load, save
-from twinned.pairing.replicates import ReplicateWeights, replicate_correlation
+from twinned.pairing.anchors import ReplicateWeights, replicate_correlation
 
 
 @given(st.integers(0, 2**16), st.integers(20, 30))

@@ -23,7 +23,7 @@ from twinned import NearestAnchors, RandomAnchors, TwinRegressor, load, save
 from twinned.models.trees import packing, predictor
 from twinned.models.trees.predictor import AnchoredTrees, anchored_trees
 from twinned.models.trees.reader import FLOAT32, FLOAT64, Tree, TreeEnsemble
-from twinned.pairing.features import PairFeatures
+from twinned.pairing.pairs import PairFeatures
 from twinned.rows.schema import TableSchema
 
 

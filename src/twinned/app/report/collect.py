@@ -13,7 +13,7 @@ from twinned.diagnostics import CheckResult, Diagnosis, Finding
 from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
-from twinned.estimators.blending.results import rmse_and_error
+from twinned.estimators.blending.weights import rmse_and_error
 from twinned.fitted.adjustments import from_logarithm, scale_to
 from twinned.fitted.applicability import LABELS
 from twinned.fitted.explanation import attribute_difference

@@ -1,35 +1,41 @@
-"""Members of `AutoTwinRegressor`: their estimators, and how each is fitted and predicts."""
+"""Members of `AutoTwinRegressor`: their features, estimators, fits and predictions.
+
+Features are made from one encoded table, of the kind that a member can take. `"encoded"` are those
+of the table with codes of categories and missing values as NaN. `"complete"` has no missing values:
+numeric ones are replaced by the median and marked by indicator columns, and missing categories are
+a category of their own. `"dense"` has one indicator for each category instead of codes, too, and
+all columns are standardized.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.utils.validation import has_fit_parameter
 
 from twinned.estimators.base import BaseTwin
-from twinned.estimators.blending.features import FeaturePreparation
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import MissingExtraError
-from twinned.fitted.anchors import Queries
+from twinned.fitted.twin import Queries
 from twinned.models.base_estimator import (
     DEFAULT_PAIRS,
     check_base_estimator,
     default_estimator,
     set_unset_seeds,
 )
-from twinned.pairing.anchors import AllAnchors
+from twinned.pairing.anchors import AllAnchors, UniformWeights
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import HalfPairs
-from twinned.pairing.weights import UniformWeights
-from twinned.rows.schema import Floats, Rows, TableSchema
+from twinned.rows.schema import Floats, Rows, TableSchema, known_medians
 from twinned.rows.training import TrainingRows
 from twinned.rows.validation import check_choice
 
@@ -37,6 +43,77 @@ EFFORTS = ["fast", "balanced", "thorough"]
 SMALL = "small"  # a further effort of the members that are compared first, for short budgets
 _SMALL_MEMBERS = ("boosting", "tree_twin")
 _MAX_BOOSTING_CATEGORIES = 255  # of a categorical feature of HistGradientBoostingRegressor
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturePreparation:
+    """Imputation, indicators and scaling, fitted to the training rows of a member."""
+
+    kind: str
+    n_features: int
+    categorical: list[int]  # columns of codes in the encoded table
+    n_categories: list[int]  # of each of them; a missing value has this code, a new one the next
+    empty: list[int]  # numeric features without any known value
+    medians: Floats  # (feature,): of the numeric features
+    marked: list[int]  # numeric features with an indicator of missing values
+    center: Floats  # (column,) of the dense features
+    spread: Floats
+
+    @classmethod
+    def fit(cls, kind: str, schema: TableSchema, matrix: Floats) -> Self:
+        """Fit to encoded training rows (n, n_features)."""
+        missing = np.isnan(matrix)
+        known: NDArray[np.bool_] = np.asarray(~missing.all(axis=0))
+        n_scaled = int(kind == "dense")
+        prepared = cls(
+            kind=kind,
+            n_features=matrix.shape[1],
+            categorical=schema.categorical,
+            n_categories=[schema.n_indicators[j] for j in schema.categorical],
+            empty=[j for j in schema.numeric if not known[j]],
+            medians=known_medians(matrix),
+            marked=[j for j in schema.numeric if missing[:, j].any() and known[j]],
+            center=np.zeros(n_scaled),
+            spread=np.ones(n_scaled),
+        )
+        if kind != "dense":
+            return prepared
+        dense = prepared.transform(matrix)
+        center, spread = dense.mean(axis=0), dense.std(axis=0)
+        constant = spread <= 1e-12 * np.maximum(1.0, np.abs(center))
+        return replace(prepared, center=center, spread=np.where(constant, 1.0, spread))
+
+    @property
+    def categorical_columns(self) -> list[int] | None:
+        """The columns of codes after `transform`; None where there are none."""
+        return None if self.kind == "dense" or not self.categorical else self.categorical
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns after `transform`."""
+        marked = len(self.marked) if self.kind == "complete" else 0
+        return len(self.center) if self.kind == "dense" else self.n_features + marked
+
+    def transform(self, matrix: Floats) -> Floats:
+        """(n, n_features) encoded rows → (n, column) features of the member."""
+        missing, filled = np.isnan(matrix), matrix
+        if self.empty:  # zeros in the features that had no known value
+            filled = matrix.copy()
+            filled[:, self.empty] = 0.0
+        if self.kind == "encoded":
+            return filled
+        fill = self.medians.copy()
+        fill[self.categorical] = self.n_categories
+        filled = np.where(missing, fill, filled)
+        categories = list(zip(self.categorical, self.n_categories, strict=True))
+        for j, n in categories:
+            filled[~missing[:, j] & (filled[:, j] >= n), j] = n + 1
+        complete = np.column_stack([filled, missing[:, self.marked].astype(float)])
+        if self.kind == "complete":
+            return complete
+        indicators = [(complete[:, [j]] == np.arange(n + 1)).astype(float) for j, n in categories]
+        dense = np.column_stack([np.delete(complete, self.categorical, axis=1), *indicators])
+        return (dense - self.center) / self.spread
 
 
 class MemberSettings(NamedTuple):
@@ -151,21 +228,20 @@ class FittedMember:
 
     def differences(self, first: Floats, second: Floats) -> Floats:
         """(...,): F(first, second) of encoded rows (..., feature) whose leading axes broadcast."""
-        sides = [matrix.reshape(-1, matrix.shape[-1]) for matrix in (first, second)]
+        sides = first, second
+        flat = [matrix.reshape(-1, matrix.shape[-1]) for matrix in sides]
+        shapes = [matrix.shape[:-1] for matrix in sides]
         if not self.has_equal_anchors:
-            predicted = [
-                self.predict(side).reshape(matrix.shape[:-1])
-                for side, matrix in zip(sides, (first, second), strict=True)
-            ]
-            return difference(*predicted)
-        fitted = self.estimator.fitted_
-        queries = self.encode(sides[0], fitted.anchors.schema)
-        # a new category has the same code on both sides
-        others = self.encode(sides[1], queries.schema)
-        rows = [
-            Rows(*(part.reshape(*matrix.shape[:-1], -1) for part in side.encode()))
-            for side, matrix in zip((queries, others), (first, second), strict=True)
-        ]
+            predicted = [self.predict(rows) for rows in flat]
+            return difference(
+                *(y.reshape(shape) for y, shape in zip(predicted, shapes, strict=True))
+            )
+        fitted, rows = self.estimator.fitted_, []
+        schema = fitted.anchors.schema
+        for matrix, shape in zip(flat, shapes, strict=True):
+            queries = self.encode(matrix, schema)
+            schema = queries.schema  # a new category has the same code on both sides
+            rows.append(Rows(*(part.reshape(*shape, -1) for part in queries.encode())))
         return fitted.mean_of_members(fitted.model.differences(*rows))[..., 0]
 
 
@@ -277,12 +353,9 @@ def resolve_members(members: Any, effort: str) -> list[MemberSpec]:
     if isinstance(members, str):
         check_choice("members", members, ["auto"], ", or a list of members")
         members = AUTO
-    try:
-        specs = [_resolve(entry, effort) for entry in members]
-    except TypeError as error:
-        if "iterable" not in str(error):
-            raise
-        raise TypeError(f"members must be 'auto' or a list, not {members!r}.") from None
+    if not isinstance(members, Iterable):
+        raise TypeError(f"members must be 'auto' or a list, not {members!r}.")
+    specs = [_resolve(entry, effort) for entry in members]
     names = [spec.name for spec in specs]
     if not names:
         raise ValueError("members must have at least one member, but is empty.")
@@ -299,18 +372,18 @@ def efforts_of(name: str) -> list[str]:
 
 def _resolve(entry: Any, effort: str) -> MemberSpec:
     if isinstance(entry, str):
-        name, _, own_effort = entry.partition(":")
+        name, _, member_effort = entry.partition(":")
+        effort = member_effort or effort
         check_choice("a member", name, list(MEMBERS), " or a tuple (name, estimator)")
-        check_choice(f"the effort of {name}", own_effort or effort, efforts_of(name))
+        check_choice(f"the effort of {name}", effort, efforts_of(name))
         one_fit = name in ("neural", "neural_twin", "gp_matern", "gp_rbf")
-        return MemberSpec(entry, own_effort or effort, *MEMBERS[name], entry, one_fit)
+        return MemberSpec(entry, effort, *MEMBERS[name], entry, one_fit)
     if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], str):
         raise TypeError(f"a member must be a name or a tuple (name, estimator), not {entry!r}.")
     name, estimator = entry
     if name in MEMBERS or not name or ":" in name:
         raise ValueError(
-            f"{name!r} is not a valid name of a member with an estimator: it is the name of a "
-            "built-in member, or empty, or has a colon."
+            f"{name!r} is not a valid name of a member: it is built-in, empty, or has a colon."
         )
     check_base_estimator(estimator)
 
@@ -351,14 +424,13 @@ def fit_member(
     estimator = spec.make(MemberSettings(spec.effort, seed, *shared))
     features = preparation.transform(rows.matrix)
     weight, bounds = rows.weight, rows.bounds
+    y = rows.y if imputed is None else imputed
     if bounds is not None and supports_bounds(estimator):
         y = np.where(bounds.censored, np.nan, bounds.lower)
         limits = {"y_lower": bounds.lower, "y_upper": bounds.upper}
         estimator.fit_with_folds(features, y, weight, rows.fold, **limits)
-        return FittedMember(spec.label, estimator, preparation)
-    y = rows.y if imputed is None else imputed
-    if bounds is not None and isinstance(estimator, TwinRegressor):
-        estimator.fit_imputed(features, y, weight, bounds.censored)
+    elif bounds is not None and isinstance(estimator, TwinRegressor):
+        estimator.fit_pairs(features, y, weight, imputed=bounds.censored)
     elif bounds is None and spec.one_fit:
         estimator.fit_with_folds(features, y, weight, rows.fold)
     elif weight is not None and has_fit_parameter(estimator, "sample_weight"):

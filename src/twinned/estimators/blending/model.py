@@ -14,14 +14,13 @@ from functools import cached_property
 
 import numpy as np
 
-from twinned.estimators.blending.features import to_matrix
 from twinned.estimators.blending.members import FittedMember
+from twinned.estimators.blending.weights import spread_around
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.anchors import Anchors
-from twinned.fitted.twin import FittedTwin
+from twinned.fitted.twin import Anchors, FittedTwin
 from twinned.models.protocol import AnchoredModel
+from twinned.pairing.anchors import ReplicateWeights
 from twinned.pairing.differences import difference
-from twinned.pairing.replicates import ReplicateWeights
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema
 
@@ -47,11 +46,6 @@ class BlendModel:
     @property
     def schema(self) -> TableSchema:
         return self.anchors.schema
-
-    @property
-    def correlation(self) -> float:
-        """That of replicates."""
-        return 0.0 if self.replicates is None else self.replicates.correlation
 
     @property
     def used(self) -> Indices:
@@ -104,7 +98,7 @@ class BlendModel:
 
     def differences(self, first: Rows, second: Rows) -> Floats:
         """(used member, ..., 1): F(first, second), for sides whose leading axes broadcast."""
-        sides = [to_matrix(self.schema, rows) for rows in (first, second)]
+        sides = [self.schema.to_matrix(rows) for rows in (first, second)]
         with ignore_table_warnings():
             parts = [self.members[i].differences(*sides) for i in self.used]
         return np.stack(parts)[..., None]
@@ -178,7 +172,7 @@ class AnchoredBlend:
         self, queries: Rows, weights: Floats | None, *, variance: bool, n_jobs: int | None
     ) -> tuple[Floats, Floats | None]:
         """The prediction, and the spread of the members around it as variance."""
-        blend, matrix = self.blend, to_matrix(self.blend.schema, queries)
+        blend, matrix = self.blend, self.blend.schema.to_matrix(queries)
         members = np.arange(len(blend.members)) if variance else blend.used
         predicted = blend.predict_members(matrix, members)
         mean: Floats = predicted @ blend.weights[members]
@@ -189,17 +183,5 @@ class AnchoredBlend:
         return mean[:, None], spread_around(mean, predicted, blend.spread_weights)[:, None] ** 2
 
     def differences(self, queries: Rows, indices: Indices | None, *, n_jobs: int | None) -> Floats:
-        matrix = to_matrix(self.blend.schema, queries)
+        matrix = self.blend.schema.to_matrix(queries)
         return self.blend.differences_to_anchors(matrix, indices)[..., None]
-
-
-def spread_around(mean: Floats, predictions: Floats, weights: Floats) -> Floats:
-    """(row,): weighted standard deviation of (row, member) predictions around the blend.
-
-    >>> spread_around(np.zeros(2), np.array([[1.0, -1.0], [0.0, 2.0]]), np.array([0.5, 0.5]))
-    array([1.        , 1.41421356])
-    """
-    if predictions.shape[1] == 1:
-        return np.zeros(len(mean))  # without rounding errors, of which none may be a scale
-    spread: Floats = np.sqrt((predictions - mean[:, None]) ** 2 @ weights)
-    return spread

@@ -22,16 +22,22 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from twinned._compat import is_remote_backend
-from twinned.estimators.blending.costs import CostModel, finishing_seconds
 from twinned.estimators.blending.members import (
+    SIZES,
+    TWIN_SIZES,
     FitContext,
     FittedMember,
     MemberSpec,
+    TwinSizes,
     efforts_of,
     fit_member,
+    resolve_members,
 )
-from twinned.estimators.blending.rows import impute_folds
+from twinned.estimators.blending.rows import default_folds, impute_folds
 from twinned.exceptions import SkippedMemberWarning
+from twinned.fitted.calibration import MAX_SPLIT_FEATURES
+from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
+from twinned.models.learned_metric import MAX_ROWS as RELEVANCE_ROWS
 from twinned.models.resources import limit_openmp, limit_threads, one_thread_if_remote
 from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows
@@ -58,6 +64,12 @@ _COMPARISON, _LEAST_EFFORT_SHARE = {"boosting": 0.1, "tree_twin": 0.3}, 0.7
 # is often among the best.
 _NEXT_TO_NO_TIME = 0.02  # of the remaining time
 _FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
+_NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step takes no longer
+# Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
+# more; with fewer rows per feature, the search in a fold does not start from that of all rows.
+_COARSE_STEPS, _FINE_STEPS, _COARSE_ROWS, _ROWS_PER_FEATURE = 180, 30, 250, 15
+# Of the time budget: fewer rows are fitted where boosting and the calibration take longer.
+_SUBSET_SHARE, _LEAST_SUBSET = 0.5, 1000
 
 
 class MemberResult(NamedTuple):
@@ -68,9 +80,6 @@ class MemberResult(NamedTuple):
     prediction: Floats  # known rows, then censored ones
     fit_seconds: float  # of all folds and of the final fit
     predict_seconds: float  # of as many rows as were fitted
-
-
-_Arguments = tuple[MemberSpec, FitContext, TrainingRows, int, Floats | None]  # of `_run_task`
 
 
 class _TaskResult(NamedTuple):
@@ -99,30 +108,18 @@ class MemberFits:
     too_slow: set[str] = field(default_factory=set)  # labels whose first fold took too long
     imputed: dict[int, Floats] = field(default_factory=dict)  # of the training rows of each fold
 
-    def _impute(self, specs: Iterable[MemberSpec]) -> None:
-        """Impute censored values, where members need them that are not fitted to bounds."""
-        needed = any(not spec.one_fit for spec in specs)
-        if self.rows.bounds is not None and needed and not self.imputed:
-            with limit_threads(1):
-                self.imputed = impute_folds(self.rows)
-
     def run(self, specs: list[MemberSpec]) -> list[MemberResult]:
         """Fit all members, as tasks of one pool of threads; the results have the same order."""
         specs = self._without_needless(specs)
-        cost = CostModel.of(self.rows, 1)
-        longest_first = sorted(specs, key=cost.seconds, reverse=True)
+        longest_first = sorted(specs, key=self._cost_model(1).seconds, reverse=True)
         tasks = [(spec, fold) for spec in longest_first for fold in self._folds(spec)]
-        parts: dict[str, list[_TaskResult]] = {spec.label: [] for spec in specs}
-        results: dict[str, MemberResult] = {}
+        parts: dict[str, list[_TaskResult | str]] = {spec.label: [] for spec in specs}
+        results: dict[str, list[MemberResult]] = {}
         for spec, part in self._run_tasks(tasks):
-            own = parts[spec.label]
-            if isinstance(part, str):
-                self.skipped.setdefault(spec.label, part)
-                continue
-            own.append(part)
-            if len(own) == len(self._folds(spec)):
-                results[spec.label] = self._join(spec, own)
-        return [results[spec.label] for spec in specs if spec.label in results]
+            parts[spec.label].append(part)
+            if len(parts[spec.label]) == len(self._folds(spec)):
+                results[spec.label] = self._join(spec, parts[spec.label])
+        return [result for spec in specs for result in results[spec.label]]
 
     def run_within(
         self, specs: list[MemberSpec], budget: float, start: float
@@ -130,56 +127,78 @@ class MemberFits:
         """Fit members one after another; the blend ends `budget` seconds after `start`."""
         specs = self._without_needless(specs)
         finishing = finishing_seconds(*self.rows.matrix.shape)
-        clock = _Clock(
-            start + budget,
-            finishing,
-            CostModel.of(self.rows, effective_n_jobs(self.context.n_jobs)),
-        )
+        model = self._cost_model(effective_n_jobs(self.context.n_jobs))
+        clock = _Clock(start + budget, finishing, model)
         results: list[MemberResult] = []
         pending = sorted(specs, key=clock.seconds_per_gain)
-        for spec in specs if budget < _SHORT_BUDGET else []:
-            if spec.name == "ridge" and clock.fits(spec, _NEXT_TO_NO_TIME):
-                results += self._run_one(spec, clock, required=True)
-                pending.remove(spec)
-        for spec in self._comparison(specs) if budget < _SHORT_BUDGET else []:
-            limits = dict.fromkeys(self._efforts(spec), _COMPARISON[spec.name])
-            limits[self._efforts(spec)[-1]] = _LEAST_EFFORT_SHARE
-            if any(clock.fits(own, share) for own, share in limits.items()):
+        first = self._first_members(specs) if budget < _SHORT_BUDGET else []
+        # then those that leave time for others
+        shares = [(spec, share) for share in (_FIRST_SHARE, 1.0) for spec in pending]
+        others = [dict.fromkeys(self._efforts(spec), share) for spec, share in shares]
+        for limits in first + others:
+            spec = next(iter(limits))  # with the largest effort
+            if spec in pending and any(clock.fits(*limit) for limit in limits.items()):
                 results += self._run_largest(limits, clock, required=not results)
                 pending.remove(spec)
-        for share in (_FIRST_SHARE, 1.0):  # first those that leave time for others
-            waiting, pending = pending, []
-            for spec in waiting:
-                limits = dict.fromkeys(self._efforts(spec), share)
-                if any(clock.fits(own, share) for own in limits):
-                    results += self._run_largest(limits, clock, required=not results)
-                else:
-                    pending.append(spec)
         self._raise_efforts(specs, results, clock)
         least = {spec.label: clock.expected(self._efforts(spec)[-1]) for spec in pending}
         pending.sort(key=lambda spec: least[spec.label])
         while pending and not results:  # at least one member is fitted
             results += self._run_one(self._efforts(pending.pop(0))[-1], clock, required=True)
+        remaining = max(clock.remaining, 0)
         for spec in pending:
             self.skipped[spec.label] = (
-                f"expected to take {least[spec.label]:.0f} s of the remaining "
-                f"{max(clock.remaining, 0):.0f} s"
+                f"expected to take {least[spec.label]:.0f} s of the remaining {remaining:.0f} s"
             )
         return results
+
+    def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
+        """Warn of members that were not fitted; raise an error where none was."""
+        names: dict[str, list[str]] = {}
+        for name, reason in self.skipped.items():
+            names.setdefault(reason, []).append(name)
+        reasons = "; ".join(f"{', '.join(labels)} ({reason})" for reason, labels in names.items())
+        if n_fitted == 0:
+            raise ValueError(f"No member could be fitted: {reasons}.")
+        if reasons:
+            message = f"Members that were not fitted: {reasons}."
+            warnings.warn(message, SkippedMemberWarning, stacklevel=stacklevel + 1)
+
+    # --- order --------------------------------------------------------------------------------
+
+    def _cost_model(self, n_jobs: int) -> CostModel:
+        n_rows, n_columns = self.rows.matrix.shape
+        return CostModel(n_rows, n_columns, self.rows.n_folds, n_jobs)
 
     def _without_needless(self, specs: list[MemberSpec]) -> list[MemberSpec]:
         """Ridge regression, or else the quickest member, where all values of y are equal.
 
         All members would predict the same.
         """
-        y = self.rows.y
+        y, cost = self.rows.y, self._cost_model(1)
         if self.rows.bounds is not None or np.ptp(y) > 0:
             return specs
-        cost = CostModel.of(self.rows, 1)
         chosen = min(specs, key=lambda spec: (spec.name != "ridge", cost.seconds(spec)))
         reason = f"all values of y are {y[0]:g}"
         self.skipped |= {spec.label: reason for spec in specs if spec is not chosen}
         return [chosen]
+
+    def _first_members(self, specs: list[MemberSpec]) -> list[dict[MemberSpec, float]]:
+        """Ridge regression and the plain model and twin that are compared, with their limits."""
+        by_name = {spec.name: spec for spec in specs if isinstance(spec.entry, str)}
+        first = [{spec: _NEXT_TO_NO_TIME} for spec in specs if spec.name == "ridge"]
+        for name, share in _COMPARISON.items() if by_name.keys() >= _COMPARISON.keys() else ():
+            efforts = self._efforts(by_name[name])
+            first.append({**dict.fromkeys(efforts, share), efforts[-1]: _LEAST_EFFORT_SHARE})
+        return first
+
+    def _efforts(self, spec: MemberSpec) -> list[MemberSpec]:
+        """A built-in member with its own effort and with each smaller one, largest first."""
+        if not isinstance(spec.entry, str):
+            return [spec]
+        efforts = efforts_of(spec.name)
+        smaller = efforts[: efforts.index(spec.effort)]
+        return [spec, *(spec.with_effort(effort) for effort in reversed(smaller))]
 
     def _run_largest(
         self, limits: dict[MemberSpec, float], clock: _Clock, *, required: bool
@@ -189,11 +208,11 @@ class MemberFits:
         `limits` has the shares of all efforts, largest first. Where the first fold takes longer
         than expected, less effort follows.
         """
-        for own, share in limits.items():
-            if not clock.fits(own, share):
+        for spec, share in limits.items():
+            if not clock.fits(spec, share):
                 continue
-            results = self._run_one(own, clock, required=required)
-            if results or own.label not in self.too_slow:
+            results = self._run_one(spec, clock, required=required)
+            if results or spec.label not in self.too_slow:
                 for other in limits if results else ():
                     self.skipped.pop(other.label, None)
                 return results
@@ -205,31 +224,21 @@ class MemberFits:
         """Fit members of less effort again with more, where the remaining time is enough."""
         efforts = {spec.name: self._efforts(spec) for spec in specs}
         for i in sorted(range(len(results)), key=lambda i: clock.seconds_per_gain(results[i].spec)):
-            own = results[i].spec
-            labels = [other.label for other in efforts[own.name]]
-            larger = efforts[own.name][: labels.index(own.label)]
-            fitting = [
-                other
-                for other in larger
-                if other.label not in self.too_slow and clock.fits(other, 1.0)
-            ]
-            if fitting:
-                results[i : i + 1] = self._run_one(fitting[0], clock, required=False) or [
-                    results[i]
-                ]
-                self.skipped.pop(fitting[0].label, None)  # one of them is fitted
+            fitted = results[i].spec
+            for larger in efforts[fitted.name]:
+                if larger.label == fitted.label:
+                    break
+                if larger.label not in self.too_slow and clock.fits(larger, 1.0):
+                    again = self._run_one(larger, clock, required=False)
+                    results[i] = again[0] if again else results[i]
+                    self.skipped.pop(larger.label, None)  # one of them is fitted
+                    break
 
-    def report_skipped(self, n_fitted: int, stacklevel: int) -> None:
-        """Warn of members that were not fitted; raise an error where none was."""
-        names: dict[str, list[str]] = {}
-        for name, reason in self.skipped.items():
-            names.setdefault(reason, []).append(name)
-        reasons = "; ".join(f"{', '.join(own)} ({reason})" for reason, own in names.items())
-        if n_fitted == 0:
-            raise ValueError(f"No member could be fitted: {reasons}.")
-        if reasons:
-            message = f"Members that were not fitted: {reasons}."
-            warnings.warn(message, SkippedMemberWarning, stacklevel=stacklevel + 1)
+    # --- fits ---------------------------------------------------------------------------------
+
+    def _folds(self, spec: MemberSpec) -> list[int]:
+        """The fits of a member; −1 is that of all rows."""
+        return [-1] if spec.one_fit else [*range(self.rows.n_folds), -1]
 
     def _run_one(self, spec: MemberSpec, clock: _Clock, *, required: bool) -> list[MemberResult]:
         """Fit one member; its first fold alone, to stop where the others would take too long."""
@@ -237,41 +246,25 @@ class MemberFits:
         begin = time.perf_counter()
         first, *others = [(spec, fold) for fold in self._folds(spec)]
         parts = [part for _, part in self._run_tasks([first])]
-        if isinstance(parts[0], str):
-            self.skipped[spec.label] = parts[0]
-            return []
         seconds = time.perf_counter() - begin
         n_rounds = -(-len(others) // effective_n_jobs(self.context.n_jobs))
-        if not required and n_rounds * seconds > clock.remaining:
-            self.skipped[spec.label] = (
-                f"its first fold took {seconds:.1f} s, and the others would exceed the time budget"
-            )
-            self.too_slow.add(spec.label)
-            return []
-        parts += [part for _, part in self._run_tasks(others)]
-        clock.calibrate(spec, time.perf_counter() - begin)
-        if failures := [part for part in parts if isinstance(part, str)]:
-            self.skipped[spec.label] = failures[0]
-            return []
-        return [self._join(spec, [part for part in parts if isinstance(part, _TaskResult)])]
+        if not isinstance(parts[0], str):
+            if not required and n_rounds * seconds > clock.remaining:
+                self.too_slow.add(spec.label)
+                self.skipped[spec.label] = (
+                    f"its first fold took {seconds:.1f} s, and the others would exceed the budget"
+                )
+                return []
+            parts += [part for _, part in self._run_tasks(others)]
+            clock.calibrate(spec, time.perf_counter() - begin)
+        return self._join(spec, parts)
 
-    def _folds(self, spec: MemberSpec) -> list[int]:
-        """The fits of a member; −1 is that of all rows."""
-        return [-1] if spec.one_fit else [*range(self.rows.n_folds), -1]
-
-    def _comparison(self, specs: list[MemberSpec]) -> list[MemberSpec]:
-        """The plain model and the twin that are compared first; none where one is missing."""
-        by_name = {spec.name: spec for spec in specs if isinstance(spec.entry, str)}
-        pair = [by_name[name] for name in _COMPARISON if name in by_name]
-        return pair if len(pair) == len(_COMPARISON) else []
-
-    def _efforts(self, spec: MemberSpec) -> list[MemberSpec]:
-        """A built-in member with its own effort and with each smaller one, largest first."""
-        if not isinstance(spec.entry, str):
-            return [spec]
-        efforts = efforts_of(spec.name)
-        smaller = efforts[: efforts.index(spec.effort)]
-        return [spec, *(spec.with_effort(effort) for effort in reversed(smaller))]
+    def _impute(self, specs: Iterable[MemberSpec]) -> None:
+        """Impute censored values, where members need them that are not fitted to bounds."""
+        needed = any(not spec.one_fit for spec in specs)
+        if self.rows.bounds is not None and needed and not self.imputed:
+            with limit_threads(1):
+                self.imputed = impute_folds(self.rows)
 
     def _run_tasks(
         self, tasks: list[tuple[MemberSpec, int]]
@@ -282,81 +275,67 @@ class MemberFits:
         threads of their own follow one by one, unless the tasks run on a cluster.
         """
         remote = is_remote_backend()
-        pooled = [task for task in tasks if remote or not task[0].has_threads]
-        specs = {spec.label: spec for spec, _ in tasks}
         parallel = Parallel(
             n_jobs=self.context.n_jobs, prefer="threads", return_as="generator_unordered"
         )
         with limit_threads(1):
             self._impute(spec for spec, _ in tasks)
-            results = parallel(delayed(_run_task)(*self._arguments(*task)) for task in pooled)
+            shared, specs = (self.context, self.rows), {spec.label: spec for spec, _ in tasks}
+            results = parallel(
+                delayed(_run_task)(spec, fold, *shared, self.imputed.get(fold))
+                for spec, fold in tasks
+                if remote or not spec.has_threads
+            )
             for label, result in results:
                 yield specs[label], result
-            for task in tasks:
-                if task[0].has_threads and not remote:
-                    label, result = _run_task(*self._arguments(*task))
-                    yield specs[label], result
+            for spec, fold in tasks:
+                if spec.has_threads and not remote:
+                    yield spec, _run_task(spec, fold, *shared, self.imputed.get(fold))[1]
 
-    def _arguments(self, spec: MemberSpec, fold: int) -> _Arguments:
-        return spec, self.context, self.rows, fold, self.imputed.get(fold)
-
-    def _join(self, spec: MemberSpec, parts: list[_TaskResult]) -> MemberResult:
+    def _join(self, spec: MemberSpec, parts: list[_TaskResult | str]) -> list[MemberResult]:
+        """The result of a member from those of its fits; none where one has failed."""
+        fits = [part for part in parts if isinstance(part, _TaskResult)]
+        if len(fits) < len(parts):
+            self.skipped[spec.label] = next(part for part in parts if isinstance(part, str))
+            return []
         prediction = np.empty(len(self.rows))
-        member: FittedMember | None = None
-        for part in parts:
-            held_out = slice(None) if spec.one_fit else self.rows.fold == part.fold
+        for part in fits:
             if part.prediction is not None:
+                held_out = slice(None) if spec.one_fit else self.rows.fold == part.fold
                 prediction[held_out] = part.prediction
-            member = part.member or member
-        assert member is not None, "the fit of all rows is among the parts"
-        result = MemberResult(
-            spec,
-            member,
-            prediction,
-            sum(part.fit_seconds for part in parts),
-            sum(part.predict_seconds for part in parts),
-        )
+        (member,) = (part.member for part in fits if part.member is not None)
+        seconds = [(part.fit_seconds, part.predict_seconds) for part in fits]
+        result = MemberResult(spec, member, prediction, *np.sum(seconds, axis=0).tolist())
         self.report(result)
-        return result
+        return [result]
 
 
 def _run_task(
-    spec: MemberSpec, context: FitContext, rows: TrainingRows, fold: int, imputed: Floats | None
+    spec: MemberSpec, fold: int, context: FitContext, rows: TrainingRows, imputed: Floats | None
 ) -> tuple[str, _TaskResult | str]:
-    """The label of a member, and the result of its fit or the reason why it failed."""
+    """The label of a member, and the result of its fit or the reason why it failed.
+
+    It is fitted without a fold, or to all rows (fold −1), and predicts the held-out rows.
+    """
     try:
         with one_thread_if_remote(), limit_openmp(1):
-            return spec.label, _fit_fold(spec, context, rows, fold, imputed)
+            start, share = time.perf_counter(), 1.0
+            prediction: Floats | None = None
+            member = fit_member(spec, context, rows.without(fold), rows.n_folds, imputed)
+            fitted = time.perf_counter()
+            if spec.one_fit:
+                prediction = np.asarray(member.estimator.out_of_fold_prediction_, np.float64)
+                member.predict(rows.matrix[:_TIMED_ROWS])
+                share = min(_TIMED_ROWS, len(rows)) / len(rows)
+            elif fold >= 0:
+                prediction = member.predict(rows.matrix[rows.fold == fold])
+            if prediction is not None and not np.isfinite(prediction).all():
+                raise ValueError("its out-of-fold predictions are not finite")
+            seconds = fitted - start, (time.perf_counter() - fitted) / share
+            kept = member if fold < 0 else None
+            return spec.label, _TaskResult(fold, kept, prediction, *seconds)
     except _FAILURES as error:
         return spec.label, f"failed: {error}"
-
-
-def _fit_fold(
-    spec: MemberSpec, context: FitContext, rows: TrainingRows, fold: int, imputed: Floats | None
-) -> _TaskResult:
-    """Fit a member without a fold, or to all rows (fold −1), and predict the held-out rows."""
-    start = time.perf_counter()
-    member = fit_member(spec, context, rows.without(fold), rows.n_folds, imputed)
-    fitted = time.perf_counter()
-    prediction: Floats | None = None
-    n_predicted = 1
-    if spec.one_fit:
-        prediction = np.asarray(member.estimator.out_of_fold_prediction_, dtype=np.float64)
-        member.predict(rows.matrix[:_TIMED_ROWS])
-        n_predicted = min(_TIMED_ROWS, len(rows))
-    elif fold >= 0:
-        prediction = member.predict(rows.matrix[rows.fold == fold])
-        n_predicted = len(prediction)
-    if prediction is not None and not np.isfinite(prediction).all():
-        raise ValueError("its out-of-fold predictions are not finite")
-    share = n_predicted / len(rows) if spec.one_fit else 1.0
-    return _TaskResult(
-        fold,
-        member if fold < 0 else None,
-        prediction,
-        fitted - start,
-        (time.perf_counter() - fitted) / share,
-    )
 
 
 class _Clock:
@@ -388,3 +367,111 @@ class _Clock:
     def calibrate(self, spec: MemberSpec, seconds: float) -> None:
         self._expected += self._model.seconds(spec)
         self._actual += seconds
+
+
+# --- expected times ---
+
+
+class CostModel(NamedTuple):
+    """Expected seconds of the fits of a member on a recent machine."""
+
+    n_rows: int
+    n_columns: int
+    n_folds: int
+    n_jobs: int
+
+    def seconds(self, spec: MemberSpec) -> float:
+        """Expected seconds of all fits of a member, with `n_jobs`."""
+        if spec.name in ("neural", "neural_twin"):
+            return self._networks(spec)
+        if spec.name in ("gp_matern", "gp_rbf"):
+            return self._gaussian_processes(SIZES[spec.effort].gp_rows)
+        if spec.one_fit:
+            return self._one_fit(spec) * (1 + self.n_folds / 2)
+        n_fits = self.n_folds + 1
+        return self._one_fit(spec) * -(-n_fits // self.n_jobs) + 0.05
+
+    def _one_fit(self, spec: MemberSpec) -> float:
+        n, p, sizes = self.n_rows, self.n_columns, SIZES[spec.effort]
+        if spec.name == "ridge":
+            return 8e-9 * n * p**2 + 0.02
+        if spec.name == "extra_trees":
+            return sizes.trees * (2e-8 * n * np.log2(n + 1) * p + 1.2e-3)
+        if spec.name == "boosting":
+            return sizes.boosting_iterations * (4e-8 * n * p + 1e-4 * p + 1e-3)
+        if spec.name == "tree_twin":
+            twin = TWIN_SIZES.get(spec.effort)
+            if twin is None or p > twin.max_features:
+                p = min(p, MAX_FEATURES)
+                twin = TwinSizes(default_iterations(n), default_n_pairs(p), p)
+            pairs, iterations = min(twin.pairs, n * n / 2), twin.iterations
+            return iterations * (6e-9 * pairs * 3 * p + 2e-3) + 2e-6 * n * n
+        if spec.name == "catboost":
+            return 0.8 + (0.1 + 2e-4 * n) * p
+        return 1e-6 * n * p + 0.5
+
+    def _gaussian_processes(self, max_rows: int) -> float:
+        """A process of all rows, and one of each fold, whose search starts there."""
+        n, p = self.n_rows, self.n_columns
+        in_fold = int(n * (1 - 1 / self.n_folds))
+        if in_fold < _ROWS_PER_FEATURE * p:
+            fold = gp_seconds(in_fold, p)
+        else:
+            fold = _FINE_STEPS * _likelihood_seconds(min(in_fold, 1000), p)
+        predicting = 2 * _likelihood_seconds(min(n, max_rows), p)
+        return gp_seconds(n, p) + self.n_folds * fold + (1 + self.n_folds) * predicting
+
+    def _networks(self, spec: MemberSpec) -> float:
+        from twinned.models.neural.parameters import EFFORTS as NEURAL_EFFORTS
+
+        sizes = NEURAL_EFFORTS[spec.effort]
+        fold_steps = int(sizes.blend_fold_share * sizes.max_steps)
+        n_steps = sizes.blend_members * sizes.max_steps
+        n_steps += sizes.n_settings * self.n_folds * fold_steps
+        per_step = (1.7e-5 if spec.name == "neural_twin" else 1e-5) * sizes.batch_size
+        per_step *= 1 + min(self.n_columns, _NEURAL_FEATURES) / 30
+        return 10.0 + n_steps * per_step / self.n_jobs
+
+
+def gp_seconds(n_rows: int, n_columns: int) -> float:
+    """Expected seconds of the search for the hyperparameters of a Gaussian process."""
+    seconds = _COARSE_STEPS * _likelihood_seconds(min(n_rows, _COARSE_ROWS), n_columns)
+    if n_rows > _COARSE_ROWS:
+        seconds += _FINE_STEPS * _likelihood_seconds(min(n_rows, 1000), n_columns)
+    return seconds
+
+
+def _likelihood_seconds(n_rows: int, n_columns: int) -> float:
+    """Expected seconds of a likelihood and its gradient."""
+    return 2.1e-11 * n_rows**3 + (1e-7 + 7e-10 * n_columns) * n_rows**2
+
+
+def finishing_seconds(n_rows: int, n_columns: int) -> float:
+    """Expected seconds of the blend and of the calibration of intervals."""
+    features = min(n_columns + 7, 2 * MAX_SPLIT_FEATURES)
+    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * features
+
+
+def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | None) -> int:
+    """How many of `n_rows` rows can be fitted and calibrated within `seconds`, at least 1,000."""
+    least = min(n_rows, _LEAST_SUBSET)
+    (spec,) = resolve_members(["boosting:fast"], "fast")
+    size = n_rows
+    while size > least:
+        cost = CostModel(size, n_columns, 5, effective_n_jobs(n_jobs))
+        if finishing_seconds(size, n_columns) + cost.seconds(spec) <= _SUBSET_SHARE * seconds:
+            break
+        size = max(least, int(0.8 * size))
+    return size
+
+
+def relevance_seconds(n_rows: int, n_columns: int) -> float:
+    """Expected seconds of the Gaussian process from which the relevance of features is learned."""
+    return gp_seconds(min(n_rows, RELEVANCE_ROWS), n_columns)
+
+
+def member_seconds(name: str, n_rows: int, n_columns: int, n_jobs: int | None) -> float:
+    """Expected seconds of all fits of a member of a blend of these rows."""
+    (spec,) = resolve_members([name], "balanced")
+    n_folds = default_folds(n_rows, "balanced")
+    return CostModel(n_rows, n_columns, n_folds, effective_n_jobs(n_jobs)).seconds(spec)

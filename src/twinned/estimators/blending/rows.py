@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 
 from twinned.exceptions import UnusedFeatureWarning
 from twinned.models.imputation import Imputation, impute_target
-from twinned.rows.folds import Folds, distinct_rows, encode_groups, equal_features, row_folds
+from twinned.rows.folds import distinct_rows, encode_groups, equal_features, row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.training import TargetBounds, TrainingRows
@@ -26,40 +26,26 @@ _FOLDS_OF_FEW_ROWS, _FOLDS = 10, 5
 MIN_ROWS = 4  # so that at least two rows remain in each fold
 
 
+@dataclass(frozen=True, eq=False)
 class BlendRows:
-    """Rows that the members of a blend are fitted to, with their folds.
+    """Rows that the members of a blend are fitted to, with their folds."""
 
-    Parameters
-    ----------
-    anchors : TrainingRows
-        The rows whose value is known.
-    rows : TrainingRows
-        The same rows, of which equal ones are merged, and then the censored rows, with their folds;
-        `groups` are codes of rows that no fold splits, or None.
-    merged_into : ndarray of shape (n_anchors,)
-        The row that each anchor became.
-    """
-
-    def __init__(self, anchors: TrainingRows, rows: TrainingRows, merged_into: Indices) -> None:
-        self.anchors, self.rows, self.merged_into = anchors, rows, merged_into
+    anchors: TrainingRows  # the rows whose value is known
+    # The same rows, of which equal ones are merged, and then the censored rows, with their folds;
+    # `groups` are codes of rows that no fold splits, or None.
+    rows: TrainingRows
+    merged_into: Indices  # (anchor,): the row that each anchor became
 
     @cached_property
     def known(self) -> TrainingRows:
         """The rows whose value is known, of which equal ones are merged."""
         return self.rows if self.rows.bounds is None else self.rows.take(self.rows.known)
 
-    @property
+    @cached_property
     def anchor_folds(self) -> Indices:
         """(anchor,): the fold that holds out each anchor."""
         assert self.rows.fold is not None, "the rows have folds"
         return self.rows.fold[self.merged_into]
-
-    @property
-    def folds(self) -> Folds:
-        """Training rows and held-out rows of each fold, as anchors."""
-        fold = self.anchor_folds
-        numbers = range(self.rows.n_folds)
-        return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in numbers]
 
 
 def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows:
@@ -80,10 +66,8 @@ def blend_rows(data: TrainingRows, cv: Any, effort: str, seed: int) -> BlendRows
     rows, merged_into = merge_rows(anchors, None if given is None else given[known])
     if given is None:
         n_folds = default_folds(len(rows), effort) if cv is None else check_integer("cv", cv, 2)
-        fold = np.empty(len(rows), dtype=np.intp)
-        for number, (_, held_out) in enumerate(row_folds(len(rows), n_folds, seed, rows.groups)):
-            fold[held_out] = number
-        rows = replace(rows, fold=fold)
+        folds = row_folds(len(rows), n_folds, seed, rows.groups)
+        rows = replace(rows, fold=_fold_numbers([held_out for _, held_out in folds]))
     elif rows.n_folds == 1:
         raise ValueError("cv has only one fold with rows of positive weight; use two or more.")
     if len(known) < len(data):
@@ -107,15 +91,13 @@ def merge_rows(rows: TrainingRows, given: Indices | None) -> tuple[TrainingRows,
     total = np.bincount(merged_into, weights=rows.weight).astype(np.float64)
     total = total / total.mean()
     merged = rows.take(first)
-    return (
-        replace(
-            merged,
-            weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
-            groups=equal_features(merged.matrix) if merged.groups is None else merged.groups,
-            fold=None if given is None else np.unique(given[first], return_inverse=True)[1],
-        ),
-        merged_into,
+    merged = replace(
+        merged,
+        weight=None if np.allclose(total, 1.0, rtol=1e-12) else total,
+        groups=equal_features(merged.matrix) if merged.groups is None else merged.groups,
+        fold=None if given is None else np.unique(given[first], return_inverse=True)[1],
     )
+    return merged, merged_into
 
 
 def _append_censored(
@@ -173,10 +155,7 @@ def impute_folds(rows: TrainingRows) -> dict[int, Floats]:
 
 
 def censored_folds(
-    n_rows: int,
-    n_folds: int,
-    seed: int,
-    groups: tuple[Indices, Indices, Indices] | None = None,
+    n_rows: int, n_folds: int, seed: int, groups: tuple[Indices, Indices, Indices] | None = None
 ) -> Indices:
     """(row,): random folds of censored rows; those of a group with known rows are in its fold.
 
@@ -225,7 +204,10 @@ def given_folds(cv: Any, rows: TrainingRows) -> Indices | None:
         raise ValueError(
             f"cv={cv!r} must hold out each of the {n_rows} rows once, in at least two folds."
         )
-    fold = np.empty(n_rows, dtype=np.intp)
-    for number, held_out in enumerate(parts):
-        fold[held_out] = number
-    return fold
+    return _fold_numbers(parts)
+
+
+def _fold_numbers(parts: list[Indices]) -> Indices:
+    """(row,): the number of the part that has each row."""
+    numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return numbers[np.argsort(np.concatenate(parts))]

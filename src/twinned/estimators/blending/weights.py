@@ -1,4 +1,4 @@
-"""Blend weights of several models, from their out-of-fold predictions.
+"""What the out-of-fold predictions of the members of a blend show: weights, errors and spread.
 
 Two methods give weights that are not negative and sum to one: bagged greedy selection, and least
 squares on the simplex. Which one is used is decided by its *nested* error: the weights are fitted
@@ -8,22 +8,32 @@ several times.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from twinned.models.greedy_selection import greedy_selection
-from twinned.pairing.weights import simplex_least_squares
-from twinned.rows.folds import Folds, row_folds
-from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats
+from twinned.estimators.blending.plan import MemberResult
+from twinned.estimators.blending.rows import BlendRows
+from twinned.models.greedy_selection import greedy_selection, simplex_least_squares
+from twinned.rows.folds import row_folds
+from twinned.rows.schema import Floats, Indices
+from twinned.rows.training import TrainingRows
 
 _GREEDY_ROUNDS = 41
 _GREEDY_GAIN = 1e-4  # relative fall of the squared error below which greedy selection ends
 _BAGS = 20
 _NESTED_FOLDS, _NESTED_REPEATS = 5, 4
 _BOOTSTRAP_DRAWS = 1000
+# of the numbers of a leaderboard in notebooks
+LEADERBOARD_FORMATS = {
+    "weight": ".2f",
+    "fit_seconds": ".1f",
+    "predict_seconds": ".2g",
+    "bytes": ",",
+    "rmse_se": ".2g",
+}
 
 WeightMethod = Callable[[Floats], Floats]  # (row, model) weighted errors → (model,) weights
 
@@ -50,7 +60,8 @@ def bagged_greedy_selection(errors: Floats) -> Floats:
     rng = np.random.RandomState(0)
     samples = [errors[rng.randint(len(errors), size=len(errors))] for _ in range(_BAGS)]
     selected = [
-        greedy_selection(own, _GREEDY_ROUNDS, _GREEDY_GAIN, stop_early=True) for own in samples
+        greedy_selection(sample, _GREEDY_ROUNDS, _GREEDY_GAIN, stop_early=True)
+        for sample in samples
     ]
     weights: Floats = np.mean(selected, axis=0)
     return weights / weights.sum()
@@ -99,12 +110,16 @@ def fit_blend(
     share = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
     errors = predictions - y[:, None]
     weighted = errors * np.sqrt(share)[:, None]
-    folds = nested_folds(len(y), groups, seed)
-    nested = {
-        name: _nested_errors(errors, weighted, method, folds) for name, method in METHODS.items()
-    }
+    # (row, repeat): errors of the blend with weights fitted to the other folds
+    nested = {name: np.empty((len(y), _NESTED_REPEATS)) for name in METHODS}
+    for repeat in range(_NESTED_REPEATS):
+        # a few rows are enough for a few weights
+        folds = row_folds(len(y), min(_NESTED_FOLDS, len(y)), seed + repeat, groups, min_rows=1)
+        for training, held_out in folds:
+            for name, method in METHODS.items():
+                nested[name][held_out, repeat] = errors[held_out] @ method(weighted[training])
     # of all repeats: the mean of their squared errors, not the error of their mean
-    rmse = {name: float(np.sqrt((share @ own**2).mean())) for name, own in nested.items()}
+    rmse = {name: float(np.sqrt((share @ values**2).mean())) for name, values in nested.items()}
     chosen = min(METHODS, key=lambda name: rmse[name])
     return Blend(
         method=chosen,
@@ -112,25 +127,6 @@ def fit_blend(
         nested_prediction=y + nested[chosen].mean(axis=1),
         nested_rmse=rmse,
     )
-
-
-def nested_folds(n_rows: int, groups: Indices | None, seed: int) -> list[Folds]:
-    """Several divisions of the rows into folds for the nested error."""
-    n_folds = min(_NESTED_FOLDS, n_rows)
-    repeats = range(_NESTED_REPEATS)
-    # a few rows are enough for a few weights
-    return [row_folds(n_rows, n_folds, seed + number, groups, min_rows=1) for number in repeats]
-
-
-def _nested_errors(
-    errors: Floats, weighted: Floats, method: WeightMethod, repeats: list[Folds]
-) -> Floats:
-    """(row, repeat): errors of the blend with weights fitted to the other folds."""
-    nested = np.empty((len(errors), len(repeats)))
-    for repeat, folds in enumerate(repeats):
-        for training, held_out in folds:
-            nested[held_out, repeat] = errors[held_out] @ method(weighted[training])
-    return nested
 
 
 def ratio_of_rmse(
@@ -158,7 +154,7 @@ def ratio_of_rmse(
     weight = np.ones(len(errors)) if weight is None else weight
     unit = np.arange(len(errors)) if groups is None else groups
     squares: Floats = np.column_stack(
-        [np.bincount(unit, weight * own**2) for own in (errors, baseline_errors)]
+        [np.bincount(unit, weight * values**2) for values in (errors, baseline_errors)]
     ).astype(np.float64)
     n_units, rng = len(squares), np.random.RandomState(seed)
     draws: list[Floats] = [
@@ -166,7 +162,7 @@ def ratio_of_rmse(
         for _ in range(_BOOTSTRAP_DRAWS)
     ]
     tail = (1 - confidence) / 2
-    lower, upper = np.quantile([_root_ratio(own) for own in draws], [tail, 1 - tail])
+    lower, upper = np.quantile([_root_ratio(draw) for draw in draws], [tail, 1 - tail])
     rmse, baseline_rmse = np.sqrt(squares.sum(axis=0) / weight.sum())
     return {
         "ratio": _root_ratio(squares.sum(axis=0)),
@@ -181,3 +177,120 @@ def _root_ratio(squares: Floats) -> float:
     """Root of the first over the second; 1 where both are zero."""
     first, second = np.sqrt(squares)
     return float(first / second) if second > 0 else (1.0 if first == 0 else np.inf)
+
+
+# --- results of a fit ---
+
+
+class FitRecord(NamedTuple):
+    """Results of the fit of a blend that a saved blend does not have."""
+
+    results: list[MemberResult]
+    rows: BlendRows
+    seed: int
+    scores: Floats | None = None  # (row of positive weight,): of the intervals
+
+
+def rmse_and_error(predicted: Floats, y: Floats, weight: Floats | None) -> tuple[float, float]:
+    """Root mean squared error of (row,) predictions, and its standard error.
+
+    >>> rmse_and_error(np.array([1.0, -1.0]), np.zeros(2), None)
+    (1.0, 0.0)
+    """
+    share = np.full(len(y), 1.0 / len(y)) if weight is None else weight / weight.sum()
+    squares = (predicted - y) ** 2
+    mean = float(share @ squares)
+    if mean == 0:
+        return 0.0, 0.0
+    # the standard error of the mean square, through the derivative of the root
+    error = np.sqrt((share**2) @ (squares - mean) ** 2)
+    return float(np.sqrt(mean)), float(error / (2 * np.sqrt(mean)))
+
+
+def blend_members(predictions: Floats, shared: BlendRows, seed: int) -> Blend:
+    """Blend weights by (row, member) out-of-fold predictions of known and of censored rows.
+
+    The error of a censored row is the distance to its bounds. The nested predictions and errors of
+    the result are those of the known rows.
+    """
+    rows, known = shared.rows, shared.known
+    if rows.bounds is None:
+        return fit_blend(predictions, rows.y, rows.weight, rows.groups, seed)
+    # with the limit for predictions within bounds, errors are the distances to the bounds
+    limits = rows.bounds.limits()
+    comparable = np.column_stack([limits + rows.bounds.errors(part) for part in predictions.T])
+    blend = fit_blend(comparable, limits, rows.weight, rows.groups, seed)
+    nested = blend.nested_prediction[: len(known)]
+    rmse, _ = rmse_and_error(nested, known.y, known.weight)
+    return Blend(blend.method, blend.weights, nested, {blend.method: rmse})
+
+
+def leaderboard(
+    results: list[MemberResult], predictions: Floats, known: TrainingRows, weights: Floats
+) -> dict[str, Any]:
+    """Columns of a table with one row for each member, the one with the smallest error first.
+
+    `predictions` (known row, member) are out of fold.
+    """
+    errors = [rmse_and_error(part, known.y, known.weight) for part in predictions.T]
+    rmse, error = np.array(errors).T
+    order = np.argsort(rmse, kind="stable")
+    columns = {
+        "rmse": rmse,
+        "rmse_se": error,
+        "weight": weights,
+        "fit_seconds": np.array([result.fit_seconds for result in results]),
+        "predict_seconds": np.array([result.predict_seconds for result in results]),
+        "bytes": np.array([_pickled_size(result.member.estimator) for result in results]),
+    }
+    names = [results[i].spec.label for i in order]
+    return {"member": names, **{name: values[order] for name, values in columns.items()}}
+
+
+def _pickled_size(estimator: Any) -> int:
+    """Bytes of the pickled estimator; 0 where it cannot be pickled, as with a local function."""
+    try:
+        return len(pickle.dumps(estimator))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return 0
+
+
+def twin_contribution(
+    results: list[MemberResult], predictions: Floats, known: TrainingRows, blend: Blend, seed: int
+) -> dict[str, Any] | None:
+    """Ratio of the errors of the blend with and without twins; None where one has no member."""
+    others = np.array([not result.member.is_twin for result in results])
+    if others.all() or not others.any():
+        return None
+    without = fit_blend(predictions[:, others], known.y, known.weight, known.groups, seed)
+    errors, baseline = (part.nested_prediction - known.y for part in (blend, without))
+    baseline_weights = np.zeros(len(results))
+    baseline_weights[others] = without.weights
+    ratio = ratio_of_rmse(errors, baseline, known.weight, known.groups, seed=seed)
+    return {**ratio, "baseline_weights": baseline_weights}
+
+
+def spread_weights(predictions: Floats, rows: TrainingRows, weights: Floats) -> Floats:
+    """(member,) weights of the spread of (row, member) predictions around the blend.
+
+    Half of them are the weights of the blend, half are in inverse proportion to the mean squared
+    errors: so a member that is far worse does not dominate the spread, and the spread does not
+    vanish where a single member has all the weight.
+    """
+    squares = [rmse_and_error(part, rows.y, rows.weight)[0] ** 2 for part in predictions.T]
+    smallest = max(min(squares), np.finfo(float).tiny)
+    inverse = smallest / np.maximum(squares, smallest)
+    shares: Floats = 0.5 * weights + 0.5 * inverse / inverse.sum()
+    return shares
+
+
+def spread_around(mean: Floats, predictions: Floats, weights: Floats) -> Floats:
+    """(row,): weighted standard deviation of (row, member) predictions around the blend.
+
+    >>> spread_around(np.zeros(2), np.array([[1.0, -1.0], [0.0, 2.0]]), np.array([0.5, 0.5]))
+    array([1.        , 1.41421356])
+    """
+    if predictions.shape[1] == 1:
+        return np.zeros(len(mean))  # without rounding errors, of which none may be a scale
+    spread: Floats = np.sqrt((predictions - mean[:, None]) ** 2 @ weights)
+    return spread

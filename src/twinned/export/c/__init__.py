@@ -22,11 +22,11 @@ from twinned.export.c.pairs import PairCore, check_single_output
 from twinned.export.members import describe_alternatives
 from twinned.export.model_parts import read_schema
 from twinned.export.thinning import thin
-from twinned.fitted.error_scale import RELATIVE_FLOOR, positive_scale
+from twinned.fitted.calibration import RELATIVE_FLOOR, positive_scale
 from twinned.fitted.quantiles import quantile_rank
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
-from twinned.pairing.weights import UniformWeights
+from twinned.pairing.anchors import UniformWeights
 from twinned.persistence.archive import write_atomically
 from twinned.rows.schema import CATEGORICAL, Floats
 from twinned.rows.validation import validate_target

@@ -16,7 +16,7 @@ from twinned.export.model_parts import read_linear, read_scaler
 from twinned.fitted.twin import FittedTwin
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
-from twinned.pairing.features import PairColumn
+from twinned.pairing.pairs import PairColumn
 from twinned.rows.schema import Floats, TableSchema
 
 _LEAF = 0xFFFF  # in place of a column

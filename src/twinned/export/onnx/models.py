@@ -34,11 +34,11 @@ from twinned.export.onnx.twins import (
     add_twin,
     weighted_moments,
 )
-from twinned.fitted.calibration import Calibration
-from twinned.fitted.error_scale import (
+from twinned.fitted.calibration import (
     FITTED_EXPONENT,
     MAX_FLOAT32,
     N_NEIGHBORS,
+    Calibration,
     NeighborFeatures,
 )
 from twinned.rows.schema import NUMERIC

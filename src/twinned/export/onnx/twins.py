@@ -25,9 +25,9 @@ from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
 from twinned.models.sklearn import SklearnDifferenceModel
+from twinned.pairing.anchors import DistanceWeights, GPWeights, UniformWeights
 from twinned.pairing.differences import both_orders
-from twinned.pairing.features import PairColumn
-from twinned.pairing.weights import DistanceWeights, GPWeights, UniformWeights
+from twinned.pairing.pairs import PairColumn
 from twinned.rows.neighbors import LEARNED
 from twinned.rows.schema import Floats, TableSchema
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.models.resources import parse_memory_limit
-from twinned.pairing.weights import as_weight_strategy
+from twinned.pairing.anchors import as_weight_strategy
 from twinned.rows.validation import check_choice, check_integer, check_n_jobs, check_real
 
 _MAX_FREQUENCIES = 16  # per feature

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.imputation import finite_bounds
-from twinned.models.learned_metric import MetricCache, uses_learned_metric
+from twinned.models.learned_metric import MetricCache
 from twinned.models.neural.inputs import (
     FLOAT64,
     NetworkInputs,
@@ -19,7 +19,7 @@ from twinned.models.neural.inputs import (
     selects_features,
 )
 from twinned.models.neural.parameters import NetworkOptions, resolve_options
-from twinned.pairing.anchors import as_anchor_strategy
+from twinned.pairing.anchors import as_anchor_strategy, uses_learned_metric
 from twinned.pairing.pairs import as_pair_strategy
 from twinned.rows.folds import equal_features, row_folds
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
@@ -292,7 +292,7 @@ def scale_validation_rows(estimator, X_val, y_val, table, scale):
     if X_val is None or y_val is None:
         missing = "X_val" if X_val is None else "y_val"
         raise ValueError(f"X_val and y_val must be given together, but {missing} is None.")
-    matrix, _ = validate_table(estimator, X_val, table.schema, allow_nan=True, pair_dtype=FLOAT64)
+    matrix, _ = validate_table(estimator, X_val, table.schema, FLOAT64)
     y = validate_target(estimator, y_val, len(matrix), multi_output=table.y.ndim == 2)
     features = scale.transform(table.schema.to_rows(matrix)).features
     return features, y.reshape(len(y), -1)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.pairing.features import PairColumn
+from twinned.pairing.pairs import PairColumn
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 

@@ -21,9 +21,9 @@ from twinned.models.trees.anchor_masks import (
     row_matrix,
     select_anchors,
 )
-from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble, count_trees, read_trees
+from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble, read_trees
 from twinned.pairing.differences import estimate
-from twinned.pairing.features import PairFeatures
+from twinned.pairing.pairs import PairFeatures
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 
@@ -279,14 +279,6 @@ def anchored_trees(
         trees, features, anchors, anchors_y, unit, symmetric=symmetric, cache_bytes=cache_bytes
     )
     return anchored if anchored.supports(anchors) else None
-
-
-def enough_work(estimator: BaseEstimator, n_pairs: int) -> bool:
-    """Whether predicting so many pairs takes long enough to load the kernel.
-
-    Known without reading the trees.
-    """
-    return n_pairs * count_trees(estimator) >= MIN_WORK
 
 
 def _yield_and_store(
