@@ -7,8 +7,7 @@ import pytest
 from twinned import NeuralTraining, TwinNeuralRegressor
 from twinned.datasets import make_tf
 from twinned.models.neural import training
-from twinned.models.neural.network import Network, Shape, initial_parameters
-from twinned.models.neural.padding import fold_in, integers
+from twinned.models.neural.network import Network, Shape, fold_in, initial_parameters, integers
 
 X, y = (part.to_numpy() for part in make_tf(160, random_state=0))
 SMALL = {

@@ -18,14 +18,18 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from twinned.models.greedy_selection import greedy_selection
-from twinned.models.neural.batch import NO_STOP, EnsembleMember, TrainingRun, stack_problems
 from twinned.models.neural.device import on_device, platform
-from twinned.models.neural.inference import MemberParameters, TrainedNetworks
-from twinned.models.neural.network import Shape
-from twinned.models.neural.padding import round_up
+from twinned.models.neural.difference_model import MemberParameters, TrainedNetworks
+from twinned.models.neural.network import Shape, round_up
 from twinned.models.neural.parameters import Setting, settings_of_wide_table
 from twinned.models.neural.problem import TrainingProblem
-from twinned.models.neural.training import TrainingConfig
+from twinned.models.neural.training import (
+    NO_STOP,
+    EnsembleMember,
+    TrainingConfig,
+    TrainingRun,
+    stack_problems,
+)
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
