@@ -76,7 +76,7 @@ def limited_device(n_threads: int) -> jax.Device | None:
 def _make_device(n_threads: int) -> jax.Device | None:
     try:
         return _make_client(n_threads).local_devices()[0]
-    except (AttributeError, ImportError, TypeError, RuntimeError) as error:
+    except (AttributeError, ImportError, OSError, TypeError, RuntimeError) as error:
         _LOGGER.warning("JAX uses all cores, not %d threads (%s)", n_threads, error)
         return None
 
@@ -98,11 +98,8 @@ def _make_client(n_threads):
 
 
 def _thread_ids() -> set[int]:
-    """The threads of this process, where the system lists them."""
-    try:
-        return {int(name) for name in os.listdir("/proc/self/task")}
-    except OSError:
-        return set()
+    """The threads of this process."""
+    return {int(name) for name in os.listdir("/proc/self/task")}
 
 
 # --- forked processes ---------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.network import Network, Parameters, Shape, pad_rows, pad_to, round_up
 from twinned.models.neural.problem import Scale
 from twinned.models.resources import MemoryBudget, map_row_blocks
+from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 
@@ -493,9 +494,5 @@ class AnchoredNetworks:
         precision the order of a sum changes its last digits.
         """
         scaled_y = self.model.scale.transform_y(self.anchors_y)
-        rows, inverse = np.unique(
-            np.column_stack([scaled_y, self._matrix]), axis=0, return_inverse=True
-        )
-        n_outputs = scaled_y.shape[1]
-        features = rows[:, n_outputs:].astype(self._matrix.dtype)
-        return features, rows[:, :n_outputs], inverse.ravel()
+        first, merged_into = distinct_rows(np.column_stack([scaled_y, self._matrix]))
+        return self._matrix[first], scaled_y[first], merged_into

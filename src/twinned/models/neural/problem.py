@@ -18,7 +18,7 @@ from twinned.models.neural.parameters import NetworkOptions, resolve_options
 from twinned.models.wide_tables import distinct_features, important_features
 from twinned.pairing.anchors import as_anchor_strategy
 from twinned.pairing.pairs import as_pair_strategy
-from twinned.rows.folds import equal_features, row_folds
+from twinned.rows.folds import distinct_rows, equal_features, row_folds
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats, Rows, known_medians, mark_missing
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
@@ -139,15 +139,16 @@ def _select_columns(
     schema, most = table.schema, options.max_features
     features = relevant = np.arange(schema.n_features)
     if most is not None and selects_features(options, len(features)):
-        matrix, y = table.matrix[rows], table.outputs[rows]
-        weight = None if table.weight is None else table.weight[rows]
+        part = table.take(rows)
         if len(features) > most:
-            features = important_features(matrix, y, most, weight)
+            features = important_features(part.matrix, part.outputs, most, part.weight)
         else:
-            features = distinct_features(matrix)
+            features = distinct_features(part.matrix)
             features = features if len(features) else np.arange(1)  # a network needs one
-        most_relevant = important_features(matrix[:, features], y, MAX_RELEVANT_FEATURES, weight)
-        relevant = features[most_relevant]
+        matrix = part.matrix[:, features]
+        relevant = features[
+            important_features(matrix, part.outputs, MAX_RELEVANT_FEATURES, part.weight)
+        ]
     columns = schema.encoded_columns(features)
     return features, columns, np.isin(columns, schema.encoded_columns(relevant))
 
@@ -310,7 +311,11 @@ def build_problem(
     fold = None if fold_of_row is None else fold_of_row[table.table_rows]
     scale, rows, bounds, merged_into = _scale_rows(table, fold)
     learned = _learn_metric(estimator, options, rows, table, learn)
-    partners = _partner_table(estimator.pairs, rows.X, rng, learned) if options.twin else None
+    partners = None
+    if options.twin and (pairs := draw_pairs(estimator.pairs, rows.X, rng, learned)) is not None:
+        # both points of a pair may be the one that is drawn
+        both = np.concatenate(pairs), np.concatenate(pairs[::-1])
+        partners = tabulate_partners(*both, len(rows.X))
     if X_val is None and y_val is None:
         folds = _make_folds(options, rows.X, bounds, seed, fold, merged_into)
     else:
@@ -341,35 +346,21 @@ def build_problem(
 def _scale_rows(
     table: TrainingRows, fold: Indices | None
 ) -> tuple[Scale, WeightedRows, TargetBounds | None, Indices]:
-    """Scale the training rows, and merge equal ones of a fold; also the row that each became."""
-    n_rows = len(table.matrix)
-    weight = np.ones(n_rows) if table.weight is None else table.weight / table.weight.mean()
-    rows = table.schema.to_rows(table.matrix)
-    scale = Scale.fit(rows, table.outputs, weight)
-    fold = np.zeros(n_rows, dtype=np.intp) if fold is None else fold
-    bounds = None if table.bounds is None else finite_bounds(rows.features, table.bounds, weight)
-    y = table.outputs if bounds is None else np.column_stack([table.outputs, *bounds])
-    scaled = WeightedRows(scale.transform(rows).features, y, weight)
-    merged, merged_into = _merge_equal_rows(scaled, fold)
-    if bounds is None:
-        return scale, merged, None, merged_into
-    y, lower, upper = merged.y.T
-    merged = WeightedRows(merged.X, y[:, None], merged.weight)
-    return scale, merged, TargetBounds(lower, upper), merged_into
-
-
-def _merge_equal_rows(rows: WeightedRows, fold: Indices) -> tuple[WeightedRows, Indices]:
-    """Merge equal rows of a fold into one with the sum of their weights, ordered by their values.
+    """Scale the training rows, and merge equal ones of a fold; also the row that each became.
 
     So a repeated row is the same as a weight, to the last bit; and no row is both trained on and
     held out, which would favor members that memorize.
     """
-    X, y, weight = rows
-    distinct, merged_into = np.unique(np.column_stack([X, y, fold]), axis=0, return_inverse=True)
-    merged_into = merged_into.ravel()
+    weight = np.ones(len(table)) if table.weight is None else table.weight / table.weight.mean()
+    rows, y = table.rows, table.outputs
+    scale = Scale.fit(rows, y, weight)
+    X = scale.transform(rows).features
+    bounds = None if table.bounds is None else finite_bounds(rows.features, table.bounds, weight)
+    keys = [X, y, *(bounds or ()), *([] if fold is None else [fold])]
+    first, merged_into = distinct_rows(np.column_stack(keys))
     total = np.bincount(merged_into, weights=weight)
-    X, y = np.split(distinct[:, :-1], [X.shape[1]], axis=1)
-    return WeightedRows(X, y, total / total.mean()), merged_into
+    merged = WeightedRows(X[first], y[first], total / total.mean())
+    return scale, merged, None if bounds is None else bounds.take(first), merged_into
 
 
 def _make_folds(
@@ -443,15 +434,6 @@ def scale_validation_rows(estimator, X_val, y_val, table, scale):
     y = validate_target(estimator, y_val, len(matrix), multi_output=table.y.ndim == 2)
     features = scale.transform(table.schema.to_rows(matrix)).features
     return features, y.reshape(len(y), -1)
-
-
-def _partner_table(pairs, X, rng, learned):
-    """(row, partner) for random or nearest pairs; None where every pair may be drawn."""
-    drawn = draw_pairs(pairs, X, rng, learned)
-    if drawn is None:
-        return None
-    # both points of a pair may be the one that is drawn
-    return tabulate_partners(np.concatenate(drawn), np.concatenate(drawn[::-1]), len(X))
 
 
 def draw_pairs(pairs, X, rng, learned=None):

@@ -4,6 +4,7 @@
 builds bit masks of the anchors, `kernel` adds up leaf values, and `predictor` combines all of it.
 """
 
-from twinned.models.trees.predictor import AnchoredTrees, anchored_trees, enough_work
+from twinned.models.trees.predictor import AnchoredTrees, enough_work
+from twinned.models.trees.reader import read_trees
 
-__all__ = ["AnchoredTrees", "anchored_trees", "enough_work"]
+__all__ = ["AnchoredTrees", "enough_work", "read_trees"]

@@ -20,27 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.trees.anchor_masks import (
-    CATEGORY,
-    COLUMN_FIELDS,
-    DECREASING,
-    FIRST_LEVEL,
-    FIRST_MASK,
-    GRID_SCALE,
-    GRID_SIZE,
-    GRID_START,
-    KIND,
-    MASK_WORDS,
-    MAX_ANCHORS,
-    MISSING_OFFSET,
-    N_LEVELS,
-    QUERY_ONLY,
-    ROW_COLUMN,
-    SCALE_FIELDS,
-    SIGN,
-    VALUE_COLUMN,
-    AnchorMasks,
-)
+from twinned.models.trees import anchor_masks as field
+from twinned.models.trees.anchor_masks import MASK_WORDS, MAX_ANCHORS, AnchorMasks
 from twinned.models.trees.compilation import (
     compiled,
     copy_mask,
@@ -201,21 +182,21 @@ def _encoded_mask(anchors, first_column, term, split, threshold, compare_type):
     """
     all_left = 2 * (len(anchors.masks) - 1)
     column, missing_right = first_column + (split >> SPLIT_FLAG_BITS), split & 1
-    record = COLUMN_FIELDS * column
-    kind = load(anchors.columns, record + KIND)
+    record = field.COLUMN_FIELDS * column
+    kind = load(anchors.columns, record + field.KIND)
     if term != term:
         return all_left + missing_right
-    if kind == QUERY_ONLY:
+    if kind == field.QUERY_ONLY:
         return all_left + (_rounded(term, compare_type) > threshold)
-    if kind == CATEGORY:
+    if kind == field.CATEGORY:
         rank = _category_rank(anchors, record, term, threshold)
     else:
         rank = _level_rank(anchors, column, term, threshold, compare_type)
     # the first levels go left if the column increases with the anchor's value, else right
-    decreasing = np.int64(kind == DECREASING)
+    decreasing = np.int64(kind == field.DECREASING)
     with_missing = (1 - missing_right) ^ decreasing
-    row = load(anchors.columns, record + FIRST_MASK) + rank
-    row += with_missing * load(anchors.columns, record + MISSING_OFFSET)
+    row = load(anchors.columns, record + field.FIRST_MASK) + rank
+    row += with_missing * load(anchors.columns, record + field.MISSING_OFFSET)
     return 2 * row + decreasing
 
 
@@ -228,8 +209,8 @@ def _category_rank(anchors, record, category, threshold):
     if threshold >= 1:
         return 1
     if threshold >= 0:
-        start = load(anchors.columns, record + FIRST_LEVEL)
-        for i in range(load(anchors.columns, record + N_LEVELS)):
+        start = load(anchors.columns, record + field.FIRST_LEVEL)
+        for i in range(load(anchors.columns, record + field.N_LEVELS)):
             if load(anchors.levels, start + i) == category:
                 return 2 + i
     return 0
@@ -246,15 +227,15 @@ def _precedes(levels, index, term, sign, threshold, compare_type):
 def _level_rank(anchors, column, term, threshold, compare_type):
     """Return how many levels precede the threshold: approximately by the grid, then exactly."""
     levels = anchors.levels
-    record, scale = COLUMN_FIELDS * column, SCALE_FIELDS * column
-    sign = load(anchors.scales, scale + SIGN)
-    start = load(anchors.columns, record + FIRST_LEVEL)
-    cell = sign * (threshold - term) - load(anchors.scales, scale + GRID_START)
-    cell *= load(anchors.scales, scale + GRID_SCALE)
+    record, scale = field.COLUMN_FIELDS * column, field.SCALE_FIELDS * column
+    sign = load(anchors.scales, scale + field.SIGN)
+    start = load(anchors.columns, record + field.FIRST_LEVEL)
+    cell = sign * (threshold - term) - load(anchors.scales, scale + field.GRID_START)
+    cell *= load(anchors.scales, scale + field.GRID_SCALE)
     # an infinite threshold may give NaN here, which is neither above 0 nor below the last cell
     cell = cell if cell > 0.0 else 0.0
-    cell = cell if cell < GRID_SIZE - 1.0 else GRID_SIZE - 1.0
-    first_cell = GRID_SIZE * load(anchors.columns, record + ROW_COLUMN)
+    cell = cell if cell < field.GRID_SIZE - 1.0 else field.GRID_SIZE - 1.0
+    first_cell = field.GRID_SIZE * load(anchors.columns, record + field.ROW_COLUMN)
     low = np.int64(load(anchors.grid, first_cell + np.int64(cell)))
     index = start + low
     # four independent comparisons, which the processor executes at once, suffice in most cases
@@ -264,7 +245,7 @@ def _level_rank(anchors, column, term, threshold, compare_type):
     third = _precedes(levels, index + 2, term, sign, threshold, compare_type)
     if before and not third:
         return low + first + second
-    low, high = 0, load(anchors.columns, record + N_LEVELS)
+    low, high = 0, load(anchors.columns, record + field.N_LEVELS)
     while low < high:
         middle = (low + high) >> 1
         if _precedes(levels, start + middle, term, sign, threshold, compare_type):
@@ -324,8 +305,8 @@ def _classify_sets(trees, anchors, n_columns, current, n_sets, work):
         column = load(work.set_order, i) * n_columns + max(split >> SPLIT_FLAG_BITS, 0)
         leaf = split < 0
         small = (load(work.set_size, i) <= _SMALL_SET) & (not leaf)
-        query_only = load(anchors.columns, COLUMN_FIELDS * column + KIND) == QUERY_ONLY
-        unsplit = query_only & (not leaf) & (not small)
+        kind = load(anchors.columns, field.COLUMN_FIELDS * column + field.KIND)
+        unsplit = (kind == field.QUERY_ONLY) & (not leaf) & (not small)
         store(work.pending, _LEAVES + n_leaves, i)
         n_leaves += leaf
         store(work.pending, _SMALL + n_small, i)
@@ -444,13 +425,14 @@ def _descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_ty
             split, child = np.int64(load(nodes, 4 * node)), np.int64(load(nodes, 4 * node + 1))
             threshold = load(trees.thresholds, 2 * node + 1)
             column = (anchor_order & 1) * n_columns + (split >> SPLIT_FLAG_BITS)
-            value_column = load(columns, COLUMN_FIELDS * column + VALUE_COLUMN)
+            record = field.COLUMN_FIELDS * column
+            value_column = load(columns, record + field.VALUE_COLUMN)
             other = load(anchors.values, (anchor_order >> 1) * n_values + value_column)
-            value = load(terms, column) + load(anchors.scales, SCALE_FIELDS * column + SIGN) * other
-            value = _rounded(value, compare_type)
+            sign = load(anchors.scales, field.SCALE_FIELDS * column + field.SIGN)
+            value = _rounded(load(terms, column) + sign * other, compare_type)
             right = value > threshold
             if has_special:
-                if load(columns, COLUMN_FIELDS * column + KIND) == CATEGORY and value == value:
+                if load(columns, record + field.KIND) == field.CATEGORY and value == value:
                     right = (0.0 if value == 0 else 1.0) > threshold
                 right |= (value != value) & (split & 1 == 1)
             following = child + right
