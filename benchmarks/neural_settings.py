@@ -19,7 +19,8 @@ from sklearn.datasets import load_diabetes, make_friedman1, make_friedman2, make
 from paper import harness
 from paper.data import rmse, training_and_test_rows
 from twinned.datasets import KEYS
-from twinned.models.neural.parameters import SETTINGS, Setting, greedy_selection
+from twinned.models.greedy_selection import greedy_selection
+from twinned.models.neural.parameters import SETTINGS, Setting
 
 N_ROWS, MAX_HELD_OUT = 300, 300  # of generated data sets; of any
 # the settings in use, and those that were compared with them

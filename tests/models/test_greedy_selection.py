@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.models.neural.parameters import greedy_selection
+from twinned.models.greedy_selection import greedy_selection
 
 
 def one_by_one(errors, max_rounds, least_gain, stop_early):

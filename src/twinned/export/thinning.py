@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
-from twinned.models.neural.parameters import greedy_selection
+from twinned.models.greedy_selection import greedy_selection
 from twinned.pairing.weights import simplex_least_squares
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats

@@ -21,7 +21,8 @@ from twinned._compat import is_search, set_booster
 from twinned.models.base_estimator import set_unset_seeds
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, limit_threads, row_blocks
-from twinned.models.trees import AnchoredTrees, enough_work, read_trees
+from twinned.models.trees import AnchoredTrees, predictor
+from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import both_orders
 from twinned.pairing.features import PairFeatures
 from twinned.pairing.pairs import pair_folds
@@ -269,7 +270,8 @@ class SklearnDifferenceModel:
         """The trees of the estimator bound to the anchors, where it has trees and it pays."""
         n_evaluations = n_pairs * len(self.member_weights)
         is_bound = self._anchored is not None and self._anchored[0] is anchors
-        if not is_bound and not enough_work(self.estimator, n_evaluations):
+        n_steps = n_evaluations * count_trees(self.estimator)
+        if not is_bound and n_steps < predictor.MIN_WORK:
             return None
         trees = self.trees_at(anchors, anchors_y)
         if trees is None or not (trees.is_packed or trees.worthwhile(n_evaluations)):

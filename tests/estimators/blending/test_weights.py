@@ -12,7 +12,7 @@ from twinned.estimators.blending.weights import (
     ratio_of_rmse,
     simplex_least_squares,
 )
-from twinned.models.neural.parameters import greedy_selection
+from twinned.models.greedy_selection import greedy_selection
 
 pytestmark = pytest.mark.usefixtures("shipped_defaults")
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twinned.models.neural.parameters import greedy_selection
+from twinned.models.greedy_selection import greedy_selection
 from twinned.pairing.weights import simplex_least_squares
 from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices

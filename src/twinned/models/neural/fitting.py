@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from twinned.models.greedy_selection import greedy_selection
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.difference_model import MemberParameters, TrainedNetworks
 from twinned.models.neural.network import Shape, round_up
-from twinned.models.neural.parameters import Setting, greedy_selection, settings_of_wide_table
+from twinned.models.neural.parameters import Setting, settings_of_wide_table
 from twinned.models.neural.problem import TrainingProblem
 from twinned.models.neural.training import (
     NO_STOP,

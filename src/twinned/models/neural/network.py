@@ -68,7 +68,7 @@ def pad_rows(values: NDArray, n_rows: int) -> NDArray[np.float32]:
 
 def stack_fields(items):
     """Stack the fields of named tuples of one type along a new leading axis."""
-    return type(items[0])(*(np.stack(field) for field in zip(*items, strict=True)))
+    return jax.tree.map(lambda *values: np.stack(values), *items)
 
 
 def mix(x: JaxArrayLike) -> Array:

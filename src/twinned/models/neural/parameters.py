@@ -1,16 +1,16 @@
-"""Parameters of neural estimators: efforts, settings of members, and the selection of settings."""
+"""Parameters of neural estimators: efforts, settings of members, and the options of a training."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from twinned.models.resources import parse_memory_limit
 from twinned.pairing.weights import as_weight_strategy
-from twinned.rows.schema import Floats
 from twinned.rows.validation import check_choice, check_integer, check_n_jobs, check_real
 
 _MAX_FREQUENCIES = 16  # per feature
@@ -51,8 +51,7 @@ EFFORTS = {
 }
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """The hyperparameters of a member."""
 
     learning_rate: float
@@ -277,7 +276,7 @@ def _resolve_settings(training, n_settings):
         given["frequency_scale"] = _check_number("embedding", training.embedding)
     if (relevance := _SCALINGS[training.scaling]) is not None:
         given["relevance"] = relevance
-    return tuple(replace(setting, **given) for setting in SETTINGS[:n_settings])
+    return tuple(setting._replace(**given) for setting in SETTINGS[:n_settings])
 
 
 def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:
@@ -288,7 +287,7 @@ def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:
     all; those with dropout, which is best on most tables, are tried with few features, too.
     """
     few = [setting for setting in settings if setting.relevance and setting.dropout > 0]
-    return [replace(setting, all_features=setting.relevance) for setting in settings] + few
+    return [setting._replace(all_features=setting.relevance) for setting in settings] + few
 
 
 def _check_number(name, value, below=np.inf):
@@ -314,51 +313,3 @@ def _check_hidden_sizes(hidden_sizes):
     if not sizes:
         raise ValueError("hidden_sizes must have at least one layer, not ().")
     return sizes
-
-
-def greedy_selection(
-    errors: Floats, max_rounds: int = 20, least_gain: float = 1e-9, *, stop_early: bool = False
-) -> Floats:
-    """Weights of models by greedy selection with replacement.
-
-    The first round selects the best model. Each further one counts the model once more that lowers
-    the squared error of the mean most.
-
-    Parameters
-    ----------
-    errors : ndarray of shape (n_rows, n_models)
-        Out-of-fold errors, each multiplied by the square root of the weight of its row.
-    max_rounds : int, default=20
-        Maximum number of rounds.
-    least_gain : float, default=1e-9
-        Relative decrease of the squared error below which a round does not count as better.
-    stop_early : bool, default=False
-        Whether the first round that is not better ends the selection. Otherwise a later one may
-        still be the best of all.
-
-    Returns
-    -------
-    weights : ndarray of shape (n_models,)
-        Shares of the models in the counts after the best round; they sum to 1.
-
-    Examples
-    --------
-    >>> errors = np.array([[1.0, -1.0, 9.0], [1.0, -1.0, -9.0]])
-    >>> greedy_selection(errors, 10, 1e-4, stop_early=True)
-    array([0.5, 0.5, 0. ])
-    """
-    gram = errors.T @ errors
-    unit = np.eye(len(gram))
-    counts = selected = unit[np.argmin(np.diag(gram))]
-    best = float(np.diag(gram).min())
-    for _ in range(max_rounds - 1):
-        trials = counts + unit
-        trials /= trials.sum(axis=1, keepdims=True)
-        squares = np.einsum("ts,sr,tr->t", trials, gram, trials)
-        added = int(np.argmin(squares))
-        counts = counts + unit[added]
-        if squares[added] < best * (1.0 - least_gain):
-            best, selected = float(squares[added]), counts
-        elif stop_early:
-            break
-    return selected / selected.sum()

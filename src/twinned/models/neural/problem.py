@@ -34,17 +34,9 @@ def make_training_rows(
     estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, unlabelled=False
 ):
     """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
+    arguments = (X, y, sample_weight, None, y_lower, y_upper)
     given = validate_training_rows(
-        estimator,
-        X,
-        y,
-        sample_weight,
-        None,
-        y_lower,
-        y_upper,
-        pair_dtype=FLOAT64,
-        multi_output=True,
-        unlabelled=unlabelled,
+        estimator, *arguments, pair_dtype=FLOAT64, multi_output=True, unlabelled=unlabelled
     )
     labelled = ~np.isnan(given.outputs).any(axis=1)
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))

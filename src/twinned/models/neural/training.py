@@ -17,6 +17,7 @@ distributed over `n_jobs` threads.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
@@ -89,11 +90,7 @@ class MemberArrays(NamedTuple):
     held_out: AnyArray  # (row,) int32; the first n_held_out are not padding
     n_held_out: AnyArray
     last_check: AnyArray  # up to which parameters are taken
-    learning_rate: AnyArray
-    dropout: AnyArray
-    weight_decay: AnyArray
-    gate: AnyArray  # 1.0 with periodic embedding, 0.0 without
-    frequency_scale: AnyArray
+    setting: Setting  # of arrays
     n_features: AnyArray  # () without padding
     columns: AnyArray  # (feature,) int32: its features among the columns of X
     feature_scale: AnyArray  # (feature,) factors of the features: ones, or their relevance
@@ -147,9 +144,8 @@ def initial_state(
     """The state of all members of all problems before their first step."""
 
     def one(problem: ProblemArrays, member: MemberArrays) -> TrainingState:
-        parameters = initial_parameters(
-            config.shape, fold_in(member.key, 0), member.n_features, member.frequency_scale
-        )
+        key, scale = fold_in(member.key, 0), member.setting.frequency_scale
+        parameters = initial_parameters(config.shape, key, member.n_features, scale)
         momentum = _OPTIMIZER.init(parameters)
         return TrainingState(parameters, momentum, parameters, jnp.float32(jnp.inf))
 
@@ -196,15 +192,15 @@ class MemberTask(NamedTuple):
         self, state: TrainingState, check: Array, steps: Array, total_steps: Array
     ) -> tuple[TrainingState, Check]:
         """Train from one check to the next, and predict the held-out rows."""
-        member = self.member
+        member, setting = self.member, self.member.setting
 
         def step(number, carry):
             parameters, momentum = carry
             key = fold_in(member.key, number + 1)
             gradient = jax.grad(self.loss)(parameters, key)
             update, momentum = _OPTIMIZER.update(gradient, momentum, parameters)
-            rate = member.learning_rate * _rate_factor(number.astype(jnp.float32) / total_steps)
-            return _descend(parameters, update, rate, member.weight_decay), momentum
+            rate = setting.learning_rate * _rate_factor(number.astype(jnp.float32) / total_steps)
+            return _descend(parameters, update, rate, setting.weight_decay), momentum
 
         parameters, momentum = jax.lax.fori_loop(
             check * steps, (check + 1) * steps, step, (state.parameters, state.momentum)
@@ -218,15 +214,12 @@ class MemberTask(NamedTuple):
         # without held-out rows the error is 0 at every check, and the last parameters are the best
         better = (error <= state.best_error) & (check <= member.last_check)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), parameters, state.best)
-        return TrainingState(
-            parameters,
-            momentum,
-            best,
-            jnp.where(better, error, state.best_error),
-        ), Check(error, predicted)
+        best_error = jnp.where(better, error, state.best_error)
+        return TrainingState(parameters, momentum, best, best_error), Check(error, predicted)
 
     def network(self, parameters: Parameters) -> Network:
-        return Network(self.config.shape, parameters, self.member.gate)
+        gate = jnp.float32(self.member.setting.frequency_scale > 0)
+        return Network(self.config.shape, parameters, gate)
 
     def features(self, rows: Array) -> Array:
         """(..., feature): the features of rows, scaled by their relevance or not; 0 for padding."""
@@ -301,13 +294,9 @@ class MemberTask(NamedTuple):
         """One mask per layer and point, shared by all pairs with this first point."""
         if not self.config.dropout:
             return None
-        keep, n_points = 1.0 - self.member.dropout, self.config.batch_points
+        keep, n_points = 1.0 - self.member.setting.dropout, self.config.batch_points
         return [
-            jnp.where(
-                uniform(fold_in(key, layer), n_points, size) < keep,
-                1 / keep,
-                0,
-            )
+            jnp.where(uniform(fold_in(key, layer), n_points, size) < keep, 1 / keep, 0)
             for layer, size in enumerate(self.config.shape.hidden_sizes)
         ]
 
@@ -463,8 +452,7 @@ def _problem_arrays(group: list[TrainingProblem], n_rows: int) -> list[ProblemAr
 def _member_arrays(
     problem: TrainingProblem, member: EnsembleMember, n_rows: int, n_held_out: int, n_features: int
 ) -> MemberArrays:
-    setting, fold = member.setting, member.held_out(problem)
-    loop_weight = problem.options.loop_weight
+    fold, loop_weight = member.held_out(problem), problem.options.loop_weight
     training_rows = np.setdiff1d(np.arange(problem.n_train), fold)
     is_censored = problem.is_censored[training_rows]
     training_rows = training_rows[np.argsort(is_censored, kind="stable")]  # known rows first
@@ -482,11 +470,7 @@ def _member_arrays(
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),
         last_check=np.int32(member.last_check),
-        learning_rate=np.float32(setting.learning_rate),
-        dropout=np.float32(setting.dropout),
-        weight_decay=np.float32(setting.weight_decay),
-        gate=np.float32(setting.frequency_scale > 0),
-        frequency_scale=np.float32(setting.frequency_scale),
+        setting=Setting(*map(np.float32, member.setting)),
         n_features=np.int32(member.n_features(problem)),
         columns=pad_to(member.inputs(problem).columns, n_features, dtype=np.int32),
         feature_scale=pad_to(member.feature_scale(problem), n_features),
@@ -496,6 +480,7 @@ def _member_arrays(
     )
 
 
+@dataclass(eq=False)
 class TrainingRun:
     """Training of all members of a group of problems, from one check to the next.
 
@@ -503,30 +488,26 @@ class TrainingRun:
     once.
     """
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        problems: ProblemArrays,
-        members: MemberArrays,
-        schedule: tuple[int, int],
-        n_jobs: int | None = None,
-    ) -> None:
-        self._config, self._n_problems, self._n_jobs = config, len(members.key), n_jobs
-        self._parts = _split(config, problems, members)
-        self._states = _run_parts(
-            lambda *part: initial_state(config, *part), self._parts, n_jobs, compiled=False
-        )
-        self._schedule = np.array(schedule, np.int32)
+    config: TrainingConfig
+    problems: ProblemArrays
+    members: MemberArrays
+    schedule: tuple[int, int]
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        start = partial(initial_state, self.config)
+        self._parts = _split(self.config, self.problems, self.members)
+        self._states = _run_parts(start, self._parts, self.n_jobs, compiled=False)
 
     def advance(self, check: int) -> Check:
         """Train up to the next check; leading axes problem and member."""
 
         def one(problem, member, state):
-            number = np.int32(check)
-            return train_to_check(self._config, problem, member, state, number, self._schedule)
+            when = np.int32(check), np.array(self.schedule, np.int32)
+            return train_to_check(self.config, problem, member, state, *when)
 
         parts = [(*part, state) for part, state in zip(self._parts, self._states, strict=True)]
-        results = _run_parts(one, parts, self._n_jobs, compiled=check > 0)
+        results = _run_parts(one, parts, self.n_jobs, compiled=check > 0)
         self._states = [state for state, _ in results]
         return self._join([of_part for _, of_part in results])
 
@@ -537,12 +518,12 @@ class TrainingRun:
 
     def _join(self, results):
         """Join the results of all parts; leading axes problem and member."""
-        if not self._config.one_member:
+        if not self.config.one_member:
             return jax.tree.map(np.asarray, results[0])
 
         def join(*values):
             joined = np.stack([np.asarray(value) for value in values])
-            return joined.reshape(self._n_problems, -1, *values[0].shape)
+            return joined.reshape(len(self.members.key), -1, *values[0].shape)
 
         return jax.tree.map(join, *results)
 

@@ -4,7 +4,6 @@
 builds bit masks of the anchors, `kernel` adds up leaf values, and `predictor` combines all of it.
 """
 
-from twinned.models.trees.predictor import AnchoredTrees, enough_work
-from twinned.models.trees.reader import read_trees
+from twinned.models.trees.predictor import AnchoredTrees
 
-__all__ = ["AnchoredTrees", "enough_work", "read_trees"]
+__all__ = ["AnchoredTrees"]

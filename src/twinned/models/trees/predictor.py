@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from twinned.models.resources import count_threads, row_blocks
 from twinned.models.trees.anchor_masks import (
@@ -22,14 +20,13 @@ from twinned.models.trees.anchor_masks import (
     row_matrix,
     select_anchors,
 )
-from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble, count_trees
+from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble
 from twinned.pairing.differences import estimate
 from twinned.pairing.features import PairFeatures
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 
 if TYPE_CHECKING:  # which load numba
-    from twinned.models.trees.kernel import QueryBatch
     from twinned.models.trees.packing import PackedTrees
 
 # For fewer pairs times trees, pairs are built: that takes a second or less, as long as loading the
@@ -178,7 +175,7 @@ class AnchoredTrees:
         With `per_anchor`, each member has a slot and each anchor of a query its own sum; else all
         are added up.
         """
-        from twinned.models.trees.kernel import LeafSums, add_tree_sums
+        from twinned.models.trees.kernel import LeafSums, QueryBatch, add_tree_sums
 
         values = row_matrix(queries)
         terms = query_terms(values, self._layout)
@@ -196,9 +193,7 @@ class AnchoredTrees:
             or np.isnan(self._anchors).any()
         )
 
-        def add_rows(
-            rows: slice, trees: PackedTrees, anchors: AnchorMasks, batch: QueryBatch
-        ) -> None:
+        def add_rows(rows, trees, anchors, batch):
             out, compare_type = LeafSums(sums[rows], signs, slots), self._value_type.type(0)
             add_tree_sums(trees, anchors, batch.take(rows), out, has_special, compare_type)
 
@@ -207,25 +202,16 @@ class AnchoredTrees:
             step = max(_MIN_QUERIES_PER_TASK, -(-len(terms) // (4 * n_threads)))
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
             for trees in self._packed_groups():
-                for anchors, batch in self._chunks(terms, indices, per_anchor=per_anchor):
+                start = 0
+                for anchors in self._anchor_masks():
+                    n = len(anchors.values)
+                    selected = select_anchors(indices, start, n, per_anchor=per_anchor)
+                    start, batch = start + n, QueryBatch(terms, *selected)
                     parallel(
                         delayed(add_rows)(rows, trees, anchors, batch)
                         for rows in row_blocks(len(terms), step)
                     )
         return sums
-
-    def _chunks(
-        self, terms: NDArray[np.float64], indices: Indices | None, *, per_anchor: bool
-    ) -> Iterator[tuple[AnchorMasks, QueryBatch]]:
-        """Yield the anchors in chunks, each with the queries and their anchors in it."""
-        from twinned.models.trees.kernel import QueryBatch
-
-        start = 0
-        for anchors in self._anchor_masks():
-            n = len(anchors.values)
-            selected = select_anchors(indices, start, n, per_anchor=per_anchor)
-            yield anchors, QueryBatch(terms, *selected)
-            start += n
 
     def _packed_groups(self) -> Iterator[PackedTrees]:
         """Yield the packed trees: stored ones, or one group after the other."""
@@ -251,14 +237,6 @@ class AnchoredTrees:
             max_bytes = self.cache_bytes - self.cached_bytes if self.is_packed else 0
             return _yield_and_store(masks, max_bytes, self, "masks")
         return iter(self.masks)
-
-
-def enough_work(estimator: BaseEstimator, n_pairs: int) -> bool:
-    """Whether predicting so many pairs takes long enough to load the kernel.
-
-    Known without reading the trees.
-    """
-    return n_pairs * count_trees(estimator) >= MIN_WORK
 
 
 def _yield_and_store(

@@ -352,16 +352,9 @@ def _read_treelite(convert, booster, comparison, adjust=np.asarray):
         is_other = tree.get_field("cmp")[left >= 0] != comparison
         if tree.get_field("has_categorical_split")[0] or np.any(is_other):
             return None, offset
-        trees.append(
-            Tree(
-                tree.get_field("split_index").copy(),
-                adjust(tree.get_field("threshold").astype(np.float64)),
-                left,
-                tree.get_field("cright").copy(),
-                tree.get_field("default_left").astype(bool),
-                tree.get_field("leaf_value").astype(np.float64)[:, None],
-                scale,
-                int(output),
-            )
-        )
+        right, feature = tree.get_field("cright").copy(), tree.get_field("split_index").copy()
+        threshold = adjust(tree.get_field("threshold").astype(np.float64))
+        missing_left = tree.get_field("default_left").astype(bool)
+        value = tree.get_field("leaf_value").astype(np.float64)[:, None]
+        trees.append(Tree(feature, threshold, left, right, missing_left, value, scale, int(output)))
     return trees, offset

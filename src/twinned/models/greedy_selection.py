@@ -1,0 +1,55 @@
+"""Greedy selection of models with replacement, from their errors on the same rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twinned.rows.schema import Floats
+
+
+def greedy_selection(
+    errors: Floats, max_rounds: int = 20, least_gain: float = 1e-9, *, stop_early: bool = False
+) -> Floats:
+    """Weights of models by greedy selection with replacement.
+
+    The first round selects the best model. Each further one counts the model once more that lowers
+    the squared error of the mean most.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (n_rows, n_models)
+        Out-of-fold errors, each multiplied by the square root of the weight of its row.
+    max_rounds : int, default=20
+        Maximum number of rounds.
+    least_gain : float, default=1e-9
+        Relative decrease of the squared error below which a round does not count as better.
+    stop_early : bool, default=False
+        Whether the first round that is not better ends the selection. Otherwise a later one may
+        still be the best of all.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_models,)
+        Shares of the models in the counts after the best round; they sum to 1.
+
+    Examples
+    --------
+    >>> errors = np.array([[1.0, -1.0, 9.0], [1.0, -1.0, -9.0]])
+    >>> greedy_selection(errors, 10, 1e-4, stop_early=True)
+    array([0.5, 0.5, 0. ])
+    """
+    gram = errors.T @ errors
+    unit = np.eye(len(gram))
+    counts = selected = unit[np.argmin(np.diag(gram))]
+    best = float(np.diag(gram).min())
+    for _ in range(max_rounds - 1):
+        trials = counts + unit
+        trials /= trials.sum(axis=1, keepdims=True)
+        squares = np.einsum("ts,sr,tr->t", trials, gram, trials)
+        added = int(np.argmin(squares))
+        counts = counts + unit[added]
+        if squares[added] < best * (1.0 - least_gain):
+            best, selected = float(squares[added]), counts
+        elif stop_early:
+            break
+    return selected / selected.sum()
