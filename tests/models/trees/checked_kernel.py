@@ -56,9 +56,9 @@ def check_intrinsics():
     from twinned.models.trees.compilation import (
         compiled,
         copy_mask,
-        load,
         nonzero_words,
         prefetch,
+        read,
         split_half_mask,
         split_mask,
         store,
@@ -66,7 +66,7 @@ def check_intrinsics():
 
     array = np.zeros((3, MASK_WORDS), dtype=np.uint64)
     for access in (
-        lambda masks, i: load(masks, i * MASK_WORDS),
+        lambda masks, i: read(masks, i * MASK_WORDS),
         lambda masks, i: store(masks, i * MASK_WORDS, np.uint64(0)),
         lambda masks, i: prefetch(masks, i * MASK_WORDS),
         lambda masks, i: nonzero_words(masks, i),

@@ -141,7 +141,7 @@ class _CompilationCache:
     def __enter__(self) -> None:
         with self._lock:
             self._n_open += 1
-            if self._n_open > 1 or jax.config.jax_compilation_cache_dir:
+            if self._n_open > 1 or getattr(jax.config, _CACHE_OPTIONS[0]):
                 return
             root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
             folder = os.path.join(root, "twinned", "compiled")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.network import Network, Parameters, Shape, pad_rows, pad_to, round_up
 from twinned.models.neural.problem import Scale
-from twinned.models.resources import MemoryBudget, map_row_blocks
+from twinned.models.resources import MemoryBudget, map_row_blocks, row_blocks
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
@@ -459,28 +459,19 @@ class AnchoredNetworks:
 
         def one_block(rows: slice) -> Floats:
             block = model.matrix(queries.take(rows))
-            step = max(1, most_pairs // len(block))
-            parts = [
-                self._block(block, None if indices is None else indices[rows], slice(i, i + step))
-                for i in range(0, n_anchors, step)
-            ]
+            parts = []
+            for columns in row_blocks(n_anchors, max(1, most_pairs // len(block))):
+                anchors, positions = self._matrix[columns], None
+                if indices is not None:
+                    used, positions = np.unique(indices[rows, columns], return_inverse=True)
+                    anchors, positions = self._matrix[used], positions.reshape(len(block), -1)
+                with on_device(model.device, model.n_jobs):
+                    parts.append(anchor_differences(model.networks, block, anchors, positions))
             out = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
             return out.astype(np.float64) * model.scale.y_spread
 
         blocks = map_row_blocks(one_block, len(queries), n_rows, n_jobs)
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
-
-    def _block(
-        self, queries: Matrix, indices: Indices | None, columns: slice
-    ) -> NDArray[np.float32]:
-        """(member, query, anchor, output) for columns of the anchors, in units of scaled y."""
-        model = self.model
-        with on_device(model.device, model.n_jobs):
-            if indices is None:
-                return anchor_differences(model.networks, queries, self._matrix[columns])
-            distinct, inverse = np.unique(indices[:, columns], return_inverse=True)
-            inverse = inverse.reshape(len(queries), -1)
-            return anchor_differences(model.networks, queries, self._matrix[distinct], inverse)
 
     @cached_property
     def _matrix(self) -> Matrix:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -51,7 +50,8 @@ EFFORTS = {
 }
 
 
-class Setting(NamedTuple):
+@dataclass(frozen=True)
+class Setting:
     """The hyperparameters of a member."""
 
     learning_rate: float
@@ -276,7 +276,7 @@ def _resolve_settings(training, n_settings):
         given["frequency_scale"] = _check_number("embedding", training.embedding)
     if (relevance := _SCALINGS[training.scaling]) is not None:
         given["relevance"] = relevance
-    return tuple(setting._replace(**given) for setting in SETTINGS[:n_settings])
+    return tuple(replace(setting, **given) for setting in SETTINGS[:n_settings])
 
 
 def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:
@@ -287,7 +287,7 @@ def settings_of_wide_table(settings: Iterable[Setting]) -> list[Setting]:
     all; those with dropout, which is best on most tables, are tried with few features, too.
     """
     few = [setting for setting in settings if setting.relevance and setting.dropout > 0]
-    return [setting._replace(all_features=setting.relevance) for setting in settings] + few
+    return [replace(setting, all_features=setting.relevance) for setting in settings] + few
 
 
 def _check_number(name, value, below=np.inf):

@@ -64,6 +64,7 @@ class TrainingConfig(NamedTuple):
 
 
 Targets = tuple[Array, ...]  # (…, output): y alone, or its lower and its upper bounds
+jax.tree_util.register_dataclass(Setting)
 AnyArray = Any  # an array of JAX while training, of numpy while it is assembled
 
 
@@ -90,7 +91,7 @@ class MemberArrays(NamedTuple):
     held_out: AnyArray  # (row,) int32; the first n_held_out are not padding
     n_held_out: AnyArray
     last_check: AnyArray  # up to which parameters are taken
-    setting: Setting  # of arrays
+    setting: AnyArray  # a `Setting` of arrays
     n_features: AnyArray  # () without padding
     columns: AnyArray  # (feature,) int32: its features among the columns of X
     feature_scale: AnyArray  # (feature,) factors of the features: ones, or their relevance
@@ -470,7 +471,7 @@ def _member_arrays(
         held_out=pad_to(fold, n_held_out, dtype=np.int32),
         n_held_out=np.int32(len(fold)),
         last_check=np.int32(member.last_check),
-        setting=Setting(*map(np.float32, member.setting)),
+        setting=jax.tree.map(np.float32, member.setting),
         n_features=np.int32(member.n_features(problem)),
         columns=pad_to(member.inputs(problem).columns, n_features, dtype=np.int32),
         feature_scale=pad_to(member.feature_scale(problem), n_features),
