@@ -38,9 +38,9 @@ def training_loops(estimator, X, y, lengths):
     A loop has `advance(check)`. The loop is internal to the estimator: `fit` also prepares the
     rows and selects members, which a measurement of one step must not include.
     """
-    from twinned.models.neural.batch import EnsembleMember, TrainingRun, stack_problems
     from twinned.models.neural.fitting import training_config
     from twinned.models.neural.problem import build_problem
+    from twinned.models.neural.training import EnsembleMember, TrainingRun, stack_problems
 
     problem = build_problem(estimator, X, y)
     settings = problem.options.settings

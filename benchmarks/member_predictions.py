@@ -23,8 +23,13 @@ from benchmarks.tables import split_table
 from paper import harness
 from twinned import AutoTwinRegressor
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.estimators.blending.members import FeaturePreparation
-from twinned.estimators.blending.members import AUTO, MemberSpec, TrainingRows, member_context
+from twinned.estimators.blending.members import (
+    AUTO,
+    FeaturePreparation,
+    MemberSpec,
+    TrainingRows,
+    member_context,
+)
 from twinned.estimators.blending.plan import MemberFits
 from twinned.estimators.blending.rows import SharedRows
 

@@ -16,8 +16,15 @@ from jax import Array
 from numpy.typing import NDArray
 
 from twinned.models.neural.fitting import show_progress
-from twinned.models.neural.network import Network, Parameters, Shape, initial_parameters
-from twinned.models.neural.padding import fold_in, integers, random_bits
+from twinned.models.neural.network import (
+    Network,
+    Parameters,
+    Shape,
+    fold_in,
+    initial_parameters,
+    integers,
+    random_bits,
+)
 
 EPOCHS_AT_ONCE = 8  # between two checks whether all members have stopped
 LEAST_FALL = 1e-4  # Keras: a smaller fall of the training loss counts as none, whatever its size

@@ -58,38 +58,33 @@ def fit_many(estimator, problems):
         if not 2 <= len(problem) <= 7:
             raise ValueError(f"a problem has 2 to 7 parts (X, y, …), not {len(problem)}.")
     pairs = list(zip(each, problems, strict=True))
-    if not pairs or not is_remote_backend():
+    if not pairs:
+        return []
+    if not is_remote_backend():
         return _fit_together(pairs)
     n_tasks = min(len(pairs), effective_n_jobs(each[0].n_jobs))
     fitted = [None] * len(pairs)
-    results = Parallel()(delayed(_fit_share)(pairs[i::n_tasks]) for i in range(n_tasks))
+    results = Parallel()(delayed(_fit_together)(pairs[i::n_tasks]) for i in range(n_tasks))
     for i, models in enumerate(results):
         fitted[i::n_tasks] = models
     return fitted
 
 
-def _fit_share(pairs):
-    with one_thread_if_remote():
-        return _fit_together(pairs)
-
-
+@one_thread_if_remote()
 def _fit_together(pairs):
     """Fit clones of the estimators to their problems, by as few compiled programs as possible.
 
     Equal data are prepared by one process, which learns their relevance once.
     """
-    n_jobs = pairs[0][0].n_jobs if pairs else None
-    groups: dict[str, list[int]] = {}
-    for i, (_, problem) in enumerate(pairs):
-        key = joblib.hash(problem) if effective_n_jobs(n_jobs) > 1 else ""
-        groups.setdefault(key, []).append(i)
-    results = Parallel(n_jobs=n_jobs)(
-        delayed(_build)([pairs[i] for i in group]) for group in groups.values()
-    )
-    order = [i for group in groups.values() for i in group]
-    built = dict(zip(order, chain.from_iterable(results), strict=True))
-    models, problems = ([built[i][part] for i in range(len(pairs))] for part in (0, 1))
-    for model, problem, ensemble in zip(models, problems, fit_problems(problems), strict=True):
+    n_jobs = pairs[0][0].n_jobs
+    separate = effective_n_jobs(n_jobs) > 1
+    keys = [joblib.hash(problem) if separate else "" for _, problem in pairs]
+    groups = [[i for i, key in enumerate(keys) if key == one] for one in dict.fromkeys(keys)]
+    results = Parallel(n_jobs=n_jobs)(delayed(_build)([pairs[i] for i in own]) for own in groups)
+    built = dict(zip(chain(*groups), chain(*results), strict=True))
+    models, problems = zip(*(built[i] for i in range(len(pairs))), strict=True)
+    ensembles = fit_problems(list(problems))
+    for model, problem, ensemble in zip(models, problems, ensembles, strict=True):
         model.set_networks(problem, ensemble)
     return list(models)
 

@@ -16,8 +16,7 @@ from twinned.models.base_estimator import (
     default_estimator,
     default_n_pairs,
 )
-from twinned.models.neural import inputs
-from twinned.models.neural.padding import round_up
+from twinned.models.neural.network import round_up
 from twinned.models.neural.parameters import resolve_options
 from twinned.models.neural.problem import build_problem
 
@@ -122,7 +121,7 @@ def test_networks_of_a_wide_table(rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [TwinNeuralRegressor, NeuralRegressor])
 def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
-    monkeypatch.setattr(inputs, "MAX_RELEVANT_FEATURES", 5)
+    monkeypatch.setattr("twinned.models.neural.problem.MAX_RELEVANT_FEATURES", 5)
     X, y = rng.uniform(size=(60, 12)), rng.normal(size=60)
     X[:, 3] = 1.0
     X[:, 8] = -X[:, 7]
@@ -149,7 +148,7 @@ def test_settings_of_few_and_of_all_features(estimator, monkeypatch, rng):
 
 
 def test_all_features_are_used_without_a_maximum(monkeypatch, rng):
-    monkeypatch.setattr(inputs, "MAX_RELEVANT_FEATURES", 5)
+    monkeypatch.setattr("twinned.models.neural.problem.MAX_RELEVANT_FEATURES", 5)
     model = TwinNeuralRegressor(
         (4,), n_members=1, training=NeuralTraining(max_features=None), random_state=0
     )

@@ -6,14 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from twinned.models.censoring import (
-    TargetBounds,
-    log_target_arguments,
-    truncated_moments,
-    validate_bounds,
-)
+from twinned.fitted.target import TargetTransform
+from twinned.models.imputation import truncated_moments
+from twinned.rows.training import TargetBounds, validate_bounds
 
 NAN, INF = np.nan, np.inf
+
+
+def log_target_arguments(y, lower, upper):
+    y, bounds = TargetTransform(is_log=True).fit_arguments(y, lower, upper)
+    return y, bounds["y_lower"], bounds["y_upper"]
 
 
 def bounds_of(y, lower=None, upper=None, weight=None):

@@ -12,8 +12,7 @@ from paper import published, published_training
 from paper.published import PublishedNetwork, PublishedTwin
 from twinned import NearestAnchors, NearestPairs
 from twinned.datasets import make_tf
-from twinned.models.neural.network import Shape
-from twinned.models.neural.padding import pad_to
+from twinned.models.neural.network import Shape, pad_to
 
 X, y = (part.to_numpy() for part in make_tf(90, random_state=0))
 LEARN, VALIDATE, TEST = slice(0, 64), slice(64, 76), slice(76, 90)

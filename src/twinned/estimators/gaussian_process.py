@@ -30,7 +30,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     process_ : GaussianProcess
-        The fitted process, with its length scales and leave-one-out predictions.
+        The fitted process, with its length scales.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 

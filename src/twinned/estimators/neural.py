@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, asdict, dataclass
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -13,6 +14,7 @@ from twinned.fitted.twin import check_predictions
 from twinned.models.neural.difference_model import PlainNetworks
 from twinned.models.neural.fitting import TrainedEnsemble, fit_problems
 from twinned.models.neural.network import Shape
+from twinned.models.neural.parameters import NeuralTraining
 from twinned.models.neural.problem import Scale, TrainingProblem, build_problem
 from twinned.models.resources import limit_threads, map_row_blocks, parse_memory_limit
 from twinned.rows.dask import predict_lazily
@@ -20,35 +22,23 @@ from twinned.rows.schema import TableSchema, is_dask
 from twinned.rows.validation import check_bool, restore_on_failure, validate_table
 
 
+@dataclass(eq=False, repr=False)
 class BaseNeural(BaseEstimator):
     """An ensemble of networks, of differences or of y itself: what both estimators share."""
 
     is_twin = False
 
-    def __init__(
-        self,
-        hidden_sizes=(128, 128),
-        *,
-        effort="balanced",
-        n_members=None,
-        training=None,
-        categorical_features="from_dtype",
-        device="auto",
-        n_jobs=None,
-        memory_limit="512MB",
-        random_state=None,
-        verbose=0,
-    ):
-        self.hidden_sizes = hidden_sizes
-        self.effort = effort
-        self.n_members = n_members
-        self.training = training
-        self.categorical_features = categorical_features
-        self.device = device
-        self.n_jobs = n_jobs
-        self.memory_limit = memory_limit
-        self.random_state = random_state
-        self.verbose = verbose
+    hidden_sizes: Sequence[int] = (128, 128)
+    _: KW_ONLY
+    effort: str = "balanced"
+    n_members: int | None = None
+    training: NeuralTraining | None = None
+    categorical_features: str | Sequence[int | str] | None = "from_dtype"
+    device: str = "auto"
+    n_jobs: int | None = None
+    memory_limit: int | str | None = "512MB"
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

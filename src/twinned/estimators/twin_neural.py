@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 
 from twinned.estimators.base import BaseTwin
@@ -9,9 +11,12 @@ from twinned.estimators.neural import BaseNeural
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.problem import Scale, TrainingProblem
-from twinned.pairing.anchors import as_anchor_strategy, check_stored
+from twinned.pairing.anchors import AnchorStrategy, as_anchor_strategy, check_stored
+from twinned.pairing.pairs import PairStrategy
+from twinned.pairing.weights import WeightStrategy
 
 
+@dataclass(eq=False, repr=False)
 class TwinNeuralRegressor(BaseNeural, BaseTwin):
     """An ensemble of networks that predict differences between points.
 
@@ -93,40 +98,11 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
     symmetric = True
     is_twin = True
 
-    def __init__(
-        self,
-        hidden_sizes=(128, 128),
-        *,
-        effort="balanced",
-        n_members=None,
-        pairs="auto",
-        anchors="all",
-        weights="uniform",
-        loop_weight=0.0,
-        training=None,
-        categorical_features="from_dtype",
-        device="auto",
-        n_jobs=None,
-        memory_limit="512MB",
-        random_state=None,
-        verbose=0,
-    ):
-        super().__init__(
-            hidden_sizes,
-            effort=effort,
-            n_members=n_members,
-            training=training,
-            categorical_features=categorical_features,
-            device=device,
-            n_jobs=n_jobs,
-            memory_limit=memory_limit,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.pairs = pairs
-        self.anchors = anchors
-        self.weights = weights
-        self.loop_weight = loop_weight
+    _: KW_ONLY
+    pairs: str | int | PairStrategy = "auto"
+    anchors: str | AnchorStrategy = "all"
+    weights: str | WeightStrategy = "uniform"
+    loop_weight: float = 0.0
 
     def set_networks(self, problem: TrainingProblem, ensemble: TrainedEnsemble) -> None:
         """Set the fitted attributes from trained networks, and store the anchors."""

@@ -123,15 +123,6 @@ class GaussianProcess:
                 std[block] = np.sqrt(variance)[:, None] * self.scale
         return (self._squeeze(mean), self._squeeze(std)) if return_std else self._squeeze(mean)
 
-    def leave_one_out(self) -> Floats:
-        """Predictions of each row from all others, with the mean estimated again without it."""
-        inverse = _inverse(self._factor)
-        inverse += np.tril(inverse, -1).T
-        sums = inverse.sum(axis=1)
-        inverse -= np.outer(sums, sums / sums.sum())  # which maps constants to 0
-        errors = inverse @ self.target / np.diag(inverse)[:, None]
-        return self._squeeze((self.target - errors) * self.scale + self.mean)
-
     def root_mean_square_slopes(self) -> Floats:
         """(n_features,) slopes of the mean at the rows, of standardized y per unit of X."""
         rows = self._scaled(self.X)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.special import log_ndtr
 
-from twinned.models.censoring import truncated_moments
 from twinned.models.gaussian_process import (
     KERNELS,
     GaussianProcess,
@@ -36,6 +36,7 @@ _ADDED_VARIANCE, _LEAST_VARIANCE = 1e-6, 1e-12
 _MOST_DEVIATIONS = 5.0  # of an expected value beyond its bounds; else its variance is too small
 _SWEEPS, _STEP, _TOLERANCE = 50, 0.7, 1e-3  # of expectation propagation
 _LEAST_PRECISION, _MOST_PRECISION = 1e-10, 1e6  # of a factor, relative to that of the row
+_LEAST_SHARE = 1e-8  # of the variance within bounds in that without; rounding may leave less
 
 
 class Imputation(NamedTuple):
@@ -264,3 +265,36 @@ def _posterior(
     residual = shift - precision * mean
     posterior = mean + covariance @ residual - (covariance * root) @ (explained @ residual)
     return posterior, np.maximum(variance, 1e-12 * np.diag(covariance))
+
+
+def truncated_moments(mean: Floats, std: Floats, bounds: TargetBounds) -> tuple[Floats, Floats]:
+    """Mean and variance of normal variables, given that they lie between bounds.
+
+    >>> bounds = TargetBounds(np.array([0.0, -1.0]), np.array([np.inf, 1.0]))
+    >>> mean, variance = truncated_moments(np.zeros(2), np.ones(2), bounds)
+    >>> mean.round(3), variance.round(3)
+    (array([0.798, 0.   ]), array([0.363, 0.291]))
+    """
+    lower, upper = (bounds.lower - mean) / std, (bounds.upper - mean) / std
+    # Mirrored, so that the lower tail, which is accurate, has the interval.
+    mirrored = lower > 0
+    lower, upper = np.where(mirrored, -upper, lower), np.where(mirrored, -lower, upper)
+    log_lower, log_upper = log_ndtr(lower), log_ndtr(upper)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        log_mass = log_upper + np.log1p(-np.exp(log_lower - log_upper))
+        at_lower, at_upper = (
+            np.exp(-0.5 * end**2 - log_mass) / np.sqrt(2 * np.pi) for end in (lower, upper)
+        )
+        ends = [
+            np.where(np.isfinite(end), end, 0.0) * density
+            for end, density in ((lower, at_lower), (upper, at_upper))
+        ]
+        shift = at_lower - at_upper
+        variance = 1.0 + ends[0] - ends[1] - shift**2
+    # An interval so narrow or so far away that its mass is rounding error: its nearest end.
+    failed = ~np.isfinite(shift) | ~np.isfinite(variance)
+    shift = np.where(failed, np.clip(0.0, lower, upper), shift)
+    variance = np.where(failed, 0.0, variance)
+    shift = np.where(mirrored, -shift, shift)
+    inside = np.clip(mean + std * shift, bounds.lower, bounds.upper)
+    return inside, std**2 * np.clip(variance, _LEAST_SHARE, 1.0)

@@ -21,8 +21,8 @@ from twinned._compat import is_search, set_booster
 from twinned.models.base_estimator import set_unset_seeds
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, limit_threads, row_blocks
-from twinned.models.trees import AnchoredTrees, anchored_trees, predictor
-from twinned.models.trees.reader import count_trees
+from twinned.models.trees import AnchoredTrees, predictor
+from twinned.models.trees.reader import count_trees, read_trees
 from twinned.pairing.differences import both_orders
 from twinned.pairing.pairs import PairFeatures, pair_folds
 from twinned.rows.neighbors import Indices
@@ -280,14 +280,13 @@ class SklearnDifferenceModel:
     def trees_at(self, anchors: Rows, anchors_y: Floats) -> AnchoredTrees | None:
         """The trees bound to the anchors, read once; None where the estimator has none."""
         if self._anchored is None or self._anchored[0] is not anchors:
-            trees = anchored_trees(
-                self.estimator,
-                self.features,
-                anchors,
-                anchors_y,
-                self.unit,
-                symmetric=self.symmetric,
-                cache_bytes=self.cache_bytes,
-            )
-            self._anchored = anchors, trees
+            self._anchored = anchors, self._bind_trees(anchors, anchors_y)
         return self._anchored[1]
+
+    def _bind_trees(self, anchors: Rows, anchors_y: Floats) -> AnchoredTrees | None:
+        features, options = self.features, (self.unit, self.symmetric, self.cache_bytes)
+        trees = None if callable(features.kind) else read_trees(self.estimator)
+        if trees is None or trees.n_features > features.width:
+            return None
+        anchored = AnchoredTrees(trees, features, anchors, anchors_y, *options)
+        return anchored if anchored.supports(anchors) else None

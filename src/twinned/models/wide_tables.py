@@ -141,10 +141,8 @@ def choose_pair_columns(
     is_boosting = isinstance(base, HistGradientBoostingRegressor)
     if not is_boosting or not 0 < n_concatenated < n_columns or len(training.y) < 10 * _N_FOLDS:
         return training
-    is_known = _known_rows(training)
     every, differences = (
-        held_out_error(base, training, is_known, np.arange(start, n_columns), n_jobs)
-        for start in (0, n_concatenated)
+        held_out_error(base, training, start, n_jobs) for start in (0, n_concatenated)
     )
     if not differences < (1.0 - _LEAST_GAIN) * every:
         return training
@@ -157,21 +155,19 @@ def choose_pair_columns(
 
 
 def held_out_error(
-    base: BaseEstimator,
-    training: PairTrainingSet,
-    is_known: NDArray[np.bool_],
-    columns: Indices,
-    n_jobs: int | None,
+    base: BaseEstimator, training: PairTrainingSet, start: int, n_jobs: int | None
 ) -> float:
-    """The error of the other rows, predicted after a few iterations on pairs of the known ones.
+    """The error of held-out rows, predicted after a few iterations on pairs of the other ones.
 
-    NaN where there are no pairs of known rows, or none of a known row and another one.
+    The columns of pairs from `start` on are used. NaN where there are no pairs of known rows, or
+    none of a known row and another one.
     """
+    is_known = _known_rows(training)
     first, second = is_known[training.first], is_known[training.second]
     train, test = np.flatnonzero(first & second), np.flatnonzero(first != second)
     if not len(train) or not len(test):
         return np.nan
-    pairs = np.asarray(training.pairs)[:, columns]
+    pairs = np.asarray(training.pairs)[:, start:]
     weight = training.fit_params.get("sample_weight")
     trial = clone(base).set_params(max_iter=min(_TRIAL_ITERATIONS, base.max_iter), random_state=0)
     with limit_threads(n_jobs):

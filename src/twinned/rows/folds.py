@@ -74,8 +74,9 @@ def distinct_rows(matrix: Floats) -> tuple[Indices, Indices]:
     (array([1, 0]), array([1, 0, 1]))
     """
     missing = np.isnan(matrix)
-    both = np.column_stack([np.where(missing, 0.0, matrix), missing])
-    _, first, inverse = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    if missing.any():
+        matrix = np.column_stack([np.where(missing, 0.0, matrix), missing])
+    _, first, inverse = np.unique(matrix, axis=0, return_index=True, return_inverse=True)
     return first, inverse.ravel()
 
 

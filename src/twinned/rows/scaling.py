@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
@@ -84,9 +85,7 @@ def merge_equal_rows(X: Floats, y: Floats, weight: Floats | None = None) -> tupl
     """
     weight = np.ones(len(X)) if weight is None else weight
     positive = np.flatnonzero(weight > 0)
-    # missing values first, as -inf: NaN is not equal to itself
-    columns = [np.where(np.isnan(X), -np.inf, X), y.reshape(len(y), -1)]
-    both = np.concatenate(columns, axis=1)[positive]
-    _, first, merged_into = np.unique(both, axis=0, return_index=True, return_inverse=True)
-    sums = np.bincount(merged_into.ravel(), weights=weight[positive])
+    both = np.column_stack([X, y])[positive]
+    first, merged_into = distinct_rows(both)
+    sums = np.bincount(merged_into, weights=weight[positive])
     return positive[first], sums.astype(np.float64)

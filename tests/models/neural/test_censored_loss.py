@@ -9,8 +9,8 @@ from sklearn.base import clone
 from tests.models.neural.conftest import initial_parameters
 from twinned import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
 from twinned.models.neural import training
-from twinned.models.neural.network import Network, Shape
-from twinned.models.neural.padding import fold_in, integers
+from twinned.models.neural.network import Network, Shape, fold_in, integers
+from twinned.models.neural.parameters import Setting
 from twinned.models.neural.problem import build_problem
 
 INF = np.inf
@@ -58,11 +58,11 @@ def test_loss_is_the_mean_square_of_distances_to_bounds(twin, bounds, rng):
     )
     empty = training.MemberArrays(*[None] * len(training.MemberArrays._fields))
     member = empty._replace(
+        setting=Setting(0.0, 0.0, 0.0, 0.0),
         rows=jnp.arange(20),
         n_rows=jnp.int32(20),
         columns=jnp.arange(3),
         feature_scale=jnp.ones(3),
-        gate=jnp.float32(0),
     )
     problem = problem._replace(X=jnp.asarray(X))
     loss = jax.jit(training.MemberTask(config, problem, member).loss)(parameters, key)

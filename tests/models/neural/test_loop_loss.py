@@ -7,8 +7,8 @@ import pytest
 from twinned import NeuralTraining, TwinNeuralRegressor
 from twinned.datasets import make_tf
 from twinned.models.neural import training
-from twinned.models.neural.network import Network, Shape, initial_parameters
-from twinned.models.neural.padding import fold_in, integers
+from twinned.models.neural.network import Network, Shape, fold_in, initial_parameters, integers
+from twinned.models.neural.parameters import Setting
 
 X, y = (part.to_numpy() for part in make_tf(160, random_state=0))
 SMALL = {
@@ -40,11 +40,11 @@ def test_loop_loss_is_the_mean_square_of_sums_around_loops():
     loop_rows = jnp.arange(20, dtype=jnp.int32)
     empty = training.MemberArrays(*[None] * len(training.MemberArrays._fields))
     member = empty._replace(
+        setting=Setting(0.0, 0.0, 0.0, 0.0),
         columns=jnp.arange(4)[::-1],
         feature_scale=jnp.ones(4),
         loop_rows=loop_rows,
         n_loop_rows=jnp.int32(20),
-        gate=jnp.float32(0),
     )
     fast = training.MemberTask(config, problem, member).loop_loss(parameters, key)
 

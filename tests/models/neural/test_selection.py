@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 
 from tests.models.neural.conftest import initial_parameters
 from twinned import NeuralTraining, TwinNeuralRegressor
-from twinned.models.neural.batch import NO_STOP, EnsembleMember
+from twinned.models.neural.difference_model import TrainedNetworks, row_outputs
 from twinned.models.neural.fitting import (
     TrainedMembers,
     allocate_members,
     include_scale,
     weigh_settings,
 )
-from twinned.models.neural.inference import TrainedNetworks, row_outputs
-from twinned.models.neural.inputs import NetworkInputs
 from twinned.models.neural.network import Shape
 from twinned.models.neural.parameters import SETTINGS, settings_of_wide_table
-from twinned.models.neural.problem import build_problem
+from twinned.models.neural.problem import NetworkInputs, build_problem
+from twinned.models.neural.training import NO_STOP, EnsembleMember
 
 N_ROWS, N_CHECKS = 12, 4
 
@@ -30,7 +29,7 @@ def problem(rng):
     folds = [np.arange(0, 4), np.arange(4, 8), np.arange(8, 12)]
     y = rng.normal(size=(N_ROWS, 1))
     return SimpleNamespace(
-        options=SimpleNamespace(selection="greedy"),
+        options=SimpleNamespace(selection="greedy", effort=SimpleNamespace(n_members=10)),
         folds=folds,
         y=y,
         row_weight=rng.uniform(0.5, 2, N_ROWS),

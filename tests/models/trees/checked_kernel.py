@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.multioutput import MultiOutputRegressor
 
-from twinned.models.trees import anchored_trees
+from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.anchor_masks import MASK_WORDS, MAX_ANCHORS
 from twinned.pairing.pairs import PairFeatures
 from twinned.rows.schema import TableSchema
@@ -31,9 +31,8 @@ def check_predictions():
         features.build(anchors.take(first), anchors.take(second)),
         np.column_stack([target, target**2]),
     )
-    trees = anchored_trees(
-        estimator, features, anchors, np.zeros(n_anchors), 1.0, symmetric=True, cache_bytes=10**8
-    )
+    model = SklearnDifferenceModel(estimator, features, 1.0, True, 10**8)
+    trees = model.trees_at(anchors, np.zeros(n_anchors))
     one, many = rng.randint(0, n_anchors, (n_queries, 1)), np.arange(7 * 40).reshape(7, 40)
     for indices in (one, many, None):
         across = anchors.as_anchors() if indices is None else anchors.take(indices)
@@ -46,9 +45,9 @@ def check_predictions():
     mean, _ = trees.moments(queries, None, variance=False, n_jobs=1)
     np.testing.assert_allclose(mean, found.mean(axis=(0, 2)), atol=1e-12)
     print("equal")
-    trees._packed[0].nodes[0, 1] = len(trees._packed[0].nodes) + 5  # the children of the first root
+    trees.packed[0].nodes[0, 1] = len(trees.packed[0].nodes) + 5  # the children of the first root
     print_error(lambda: trees.differences(queries, None, n_jobs=1))
-    trees._packed[0].inner_nodes[0, 1] = 10**6
+    trees.packed[0].inner_nodes[0, 1] = 10**6
     print_error(lambda: trees.moments(queries, None, variance=False, n_jobs=1))
 
 
@@ -57,9 +56,9 @@ def check_intrinsics():
     from twinned.models.trees.compilation import (
         compiled,
         copy_mask,
-        load,
         nonzero_words,
         prefetch,
+        read,
         split_half_mask,
         split_mask,
         store,
@@ -67,7 +66,7 @@ def check_intrinsics():
 
     array = np.zeros((3, MASK_WORDS), dtype=np.uint64)
     for access in (
-        lambda masks, i: load(masks, i * MASK_WORDS),
+        lambda masks, i: read(masks, i * MASK_WORDS),
         lambda masks, i: store(masks, i * MASK_WORDS, np.uint64(0)),
         lambda masks, i: prefetch(masks, i * MASK_WORDS),
         lambda masks, i: nonzero_words(masks, i),

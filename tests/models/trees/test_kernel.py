@@ -20,8 +20,9 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import NearestAnchors, RandomAnchors, TwinRegressor, load, save
+from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees import packing, predictor
-from twinned.models.trees.predictor import AnchoredTrees, anchored_trees
+from twinned.models.trees.predictor import AnchoredTrees
 from twinned.models.trees.reader import FLOAT32, FLOAT64, Tree, TreeEnsemble
 from twinned.pairing.pairs import PairFeatures
 from twinned.rows.schema import TableSchema
@@ -230,11 +231,10 @@ def test_values_beyond_float32_are_not_supported(rng):
     X, y, queries = problem(rng)
     schema = TableSchema.all_numeric(3)
     features = PairFeatures("difference", schema, FLOAT64)
-    options = {"symmetric": True, "cache_bytes": 0}
     anchors = schema.to_rows(X)
     for name, supported in (("tree", False), ("histograms", True)):
         estimator = clone(BASES[name]).fit(features.build(anchors, anchors), y)
-        trees = anchored_trees(estimator, features, anchors, y, 1.0, **options)
+        trees = SklearnDifferenceModel(estimator, features, 1.0, True, 0).trees_at(anchors, y)
         assert trees.supports(schema.to_rows(queries))
         queries[0, 0] = 1e39
         assert trees.supports(schema.to_rows(queries)) == supported
@@ -254,11 +254,11 @@ def test_more_anchors_than_a_mask_has_bits_and_several_groups(rng, choose_kernel
     queries = queries[4:12]
     twin = TwinRegressor(BASES["extra trees"], pairs=2, random_state=0).fit(X, y)
     check_same(twin, queries, choose_kernel)
-    assert len(choose_kernel.used[-1]._packed) == 1
+    assert len(choose_kernel.used[-1].packed) == 1
     monkeypatch.setattr(packing, "GROUP_NODES", 3000)
     nearest = clone(twin).set_params(anchors=NearestAnchors(150)).fit(X, y)
     check_same(nearest, queries, choose_kernel)
-    assert len(choose_kernel.used[-1]._packed) > 1
+    assert len(choose_kernel.used[-1].packed) > 1
 
 
 def test_unevenly_distributed_values(rng, choose_kernel):
@@ -282,7 +282,7 @@ def test_distinct_splits_evaluated_beforehand_or_node_by_node(
         monkeypatch.setattr(packing, "_REACHED_NODES", reached)
         twin = TwinRegressor(BASES[name], random_state=0).fit(X, y)
         found.append(twin.predict(queries, return_std=True))
-        assert (len(choose_kernel.used[-1]._packed[0].split_id) > 0) == (reached > 0)
+        assert (len(choose_kernel.used[-1].packed[0].split_id) > 0) == (reached > 0)
     np.testing.assert_array_equal(*found)
 
 
@@ -350,9 +350,8 @@ def test_stored_trees_and_masks_stay_within_cache_bytes(rng):
     estimator = BASES["tree"].fit(features.build(anchors, anchors), y)
 
     def after_two_calls(cache_bytes):
-        trees = anchored_trees(
-            estimator, features, anchors, y, 1.0, symmetric=True, cache_bytes=cache_bytes
-        )
+        model = SklearnDifferenceModel(estimator, features, 1.0, True, cache_bytes)
+        trees = model.trees_at(anchors, y)
         calls = [trees.differences(rows, None, n_jobs=None) for _ in range(2)]
         np.testing.assert_array_equal(*calls)
         assert trees.cached_bytes <= cache_bytes
@@ -360,14 +359,14 @@ def test_stored_trees_and_masks_stay_within_cache_bytes(rng):
 
     both, expected = after_two_calls(10**9)
     assert both.is_packed
-    assert both._masks is not None
-    packed_bytes = sum(part.nbytes for part in both._packed)
+    assert both.masks is not None
+    packed_bytes = sum(part.nbytes for part in both.packed)
     for cache_bytes in (0, packed_bytes - 1, packed_bytes, both.cached_bytes - 1):
         trees, found = after_two_calls(cache_bytes)
         np.testing.assert_array_equal(found, expected)
         assert trees.is_packed == (cache_bytes >= packed_bytes)
-        assert trees._masks is None
-    assert after_two_calls(both.cached_bytes)[0]._masks is not None
+        assert trees.masks is None
+    assert after_two_calls(both.cached_bytes)[0].masks is not None
 
 
 # --- random trees and data ------------------------------------------------------------------------
@@ -489,11 +488,11 @@ def counted_mean(anchored, queries):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "_SPLITS_PER_NODE", 2)
         patch.setattr(packing, "_REACHED_NODES", 10**6)
-        anchored._packed = None
+        anchored.packed = None
         anchored.pack_now()
     repeated = queries.take(np.repeat(np.arange(len(queries)), 2))
     mean, _ = anchored.moments(repeated, None, variance=False, n_jobs=None)
-    packed = anchored._packed[0]
+    packed = anchored.packed[0]
     n_inner = np.maximum(np.diff(packed.roots, append=len(packed.nodes)) // 2, 1)
     assert len(packed.inner_nodes) == (packed.nodes[:, 0] >= 0).any() * n_inner.sum()
     np.testing.assert_array_equal(mean[::2], mean[1::2])
@@ -508,7 +507,7 @@ def test_masks_of_half_their_words(n_anchors, rng, choose_kernel):
     expected = twin.predict(X[:9])
     choose_kernel(True)
     np.testing.assert_allclose(twin.predict(X[:9]), expected, atol=1e-9)
-    assert len(choose_kernel.used[-1]._packed[0].inner_nodes)
+    assert len(choose_kernel.used[-1].packed[0].inner_nodes)
 
 
 @pytest.mark.parametrize("n_leaves", [1, 256, 257])
@@ -529,7 +528,7 @@ def test_trees_of_any_size_are_counted_or_descended(n_leaves, rng, monkeypatch):
     mean, _ = anchored.moments(rows, None, variance=False, n_jobs=None)
     expected = predict_pairs(ensemble, pairs).reshape(300, 300).mean(axis=1)
     np.testing.assert_allclose(mean[:, 0], expected, atol=1e-12)
-    assert (len(anchored._packed[0].inner_nodes) > 0) == (n_leaves <= 256)
+    assert (len(anchored.packed[0].inner_nodes) > 0) == (n_leaves <= 256)
 
 
 def test_nodes_that_no_path_reaches_are_not_counted():

@@ -147,8 +147,12 @@ class NetworkCore(Core):
     def estimates(self, X: Singles) -> Singles:
         """(row, member × anchor): networks of the library, on columns as the C code computes."""
         from twinned.models.neural.device import on_device
-        from twinned.models.neural.inference import TrainedNetworks, anchor_differences, row_outputs
-        from twinned.models.neural.padding import pad_to
+        from twinned.models.neural.difference_model import (
+            TrainedNetworks,
+            anchor_differences,
+            row_outputs,
+        )
+        from twinned.models.neural.network import pad_to
 
         networks, shape = self.networks, self.networks.shape
         trained = TrainedNetworks(shape, networks.parameters, networks.gates)

@@ -76,7 +76,7 @@ def limited_device(n_threads: int) -> jax.Device | None:
 def _make_device(n_threads: int) -> jax.Device | None:
     try:
         return _make_client(n_threads).local_devices()[0]
-    except (AttributeError, ImportError, TypeError, RuntimeError) as error:
+    except (AttributeError, ImportError, OSError, TypeError, RuntimeError) as error:
         _LOGGER.warning("JAX uses all cores, not %d threads (%s)", n_threads, error)
         return None
 
@@ -98,11 +98,8 @@ def _make_client(n_threads):
 
 
 def _thread_ids() -> set[int]:
-    """The threads of this process, where the system lists them."""
-    try:
-        return {int(name) for name in os.listdir("/proc/self/task")}
-    except OSError:
-        return set()
+    """The threads of this process."""
+    return {int(name) for name in os.listdir("/proc/self/task")}
 
 
 # --- forked processes ---------------------------------------------------------------------------
@@ -139,17 +136,16 @@ class _CompilationCache:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._n_open = 0
-        self._previous: dict[str, object] | None = None
+        self._previous: tuple[object, ...] | None = None
 
     def __enter__(self) -> None:
         with self._lock:
             self._n_open += 1
-            if self._n_open > 1 or getattr(jax.config, _CACHE_OPTIONS[0], None):
+            if self._n_open > 1 or getattr(jax.config, _CACHE_OPTIONS[0]):
                 return
             root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
             folder = os.path.join(root, "twinned", "compiled")
-            self._previous = {name: getattr(jax.config, name) for name in _CACHE_OPTIONS}
-            self._configure(dict(zip(_CACHE_OPTIONS, (folder, _MIN_COMPILE_SECONDS), strict=True)))
+            self._previous = self._configure((folder, _MIN_COMPILE_SECONDS))
 
     def __exit__(self, *exception: object) -> None:
         with self._lock:
@@ -162,9 +158,12 @@ class _CompilationCache:
                 compilation_cache.reset_cache()
 
     @staticmethod
-    def _configure(options: dict[str, object]) -> None:
-        for name, value in options.items():
+    def _configure(values: tuple[object, ...]) -> tuple[object, ...]:
+        """Set the options, and return their previous values."""
+        previous = tuple(getattr(jax.config, name) for name in _CACHE_OPTIONS)
+        for name, value in zip(_CACHE_OPTIONS, values, strict=True):
             jax.config.update(name, value)
+        return previous
 
 
 _compilation_cache = _CompilationCache()

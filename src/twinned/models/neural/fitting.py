@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +18,18 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from twinned.models.greedy_selection import greedy_selection
-from twinned.models.neural.batch import NO_STOP, EnsembleMember, TrainingRun, stack_problems
 from twinned.models.neural.device import on_device, platform
-from twinned.models.neural.inference import MemberParameters, TrainedNetworks
-from twinned.models.neural.network import Shape
-from twinned.models.neural.padding import round_up
+from twinned.models.neural.difference_model import MemberParameters, TrainedNetworks
+from twinned.models.neural.network import Shape, round_up
 from twinned.models.neural.parameters import Setting, settings_of_wide_table
 from twinned.models.neural.problem import TrainingProblem
-from twinned.models.neural.training import TrainingConfig
+from twinned.models.neural.training import (
+    NO_STOP,
+    EnsembleMember,
+    TrainingConfig,
+    TrainingRun,
+    stack_problems,
+)
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
@@ -99,7 +103,6 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     if not refits:
         weights = [selection.of_fold_members() for selection in selections]
     else:
-        selections = [selection.allocate(n_members) for selection in selections]
         members = [
             [
                 EnsembleMember(settings[i], None, len(fold_members) + number, selection.stops[i])
@@ -244,7 +247,7 @@ class SettingSelection:
     problem: TrainingProblem
     predicted: Floats  # (setting, row, output): predictions of the rows of all folds, in order
     converged: NDArray[np.bool_]  # (setting, fold)
-    weights: Floats  # (setting,), sum to one
+    weights: Floats  # (setting,), sum to one; with several folds, multiples of 1 / n_members
     weights_without: Floats  # (fold, setting): selected without the rows of each fold
     stops: list[int]  # (setting,): the check at which members that train on all rows stop
 
@@ -252,19 +255,6 @@ class SettingSelection:
         """(member,): weights of the networks of all settings and folds that converged."""
         weights: Floats = (self.weights[:, None] * self.converged).ravel()
         return weights / weights.sum()
-
-    def allocate(self, n_members: int) -> SettingSelection:
-        """Return the selection with weights that are multiples of 1 / `n_members`."""
-
-        def rounded(weights: Floats) -> Floats:
-            settings = allocate_members(weights, n_members)
-            return np.bincount(settings, minlength=len(weights)) / n_members
-
-        return replace(
-            self,
-            weights=rounded(self.weights),
-            weights_without=np.stack([rounded(weights) for weights in self.weights_without]),
-        )
 
     def out_of_fold(self) -> Floats:
         """(table row, output) in units of y; NaN for rows without a label or a weight.
@@ -308,6 +298,7 @@ def weigh_settings(
     hold out, so that its predictions do not depend on the rows that it predicts.
     """
     n_folds, rows = len(problem.folds), np.concatenate(problem.folds)
+    n_members = problem.options.effort.n_members
     each_converged = converged(trained).reshape(n_settings, n_folds)
     # (setting, fold, check, held-out row, output)
     held_out = trained.predicted.reshape(n_settings, n_folds, *trained.predicted.shape[1:])
@@ -337,7 +328,10 @@ def weigh_settings(
             errors = predicted[complete][:, used] - problem.y[rows[used]]
             errors = (errors * np.sqrt(share)[:, None]).reshape(len(errors), -1)
             weights[complete] = greedy_selection(errors.T)
-        return weights
+        if n_folds == 1:
+            return weights
+        settings = allocate_members(weights, n_members)
+        return np.bincount(settings, minlength=n_settings) / n_members
 
     fold_of_row = np.repeat(np.arange(n_folds), [len(fold) for fold in problem.folds])
     return SettingSelection(

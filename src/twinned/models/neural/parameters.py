@@ -78,6 +78,7 @@ SETTINGS = (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NeuralTraining(BaseEstimator):
     """Details of the training of `TwinNeuralRegressor` and `NeuralRegressor`.
 
@@ -139,38 +140,20 @@ class NeuralTraining(BaseEstimator):
     NeuralTraining(learning_rate=0.001, max_steps=500)
     """
 
-    def __init__(
-        self,
-        *,
-        max_steps=None,
-        batch_size=None,
-        n_folds=None,
-        fold_steps=None,
-        activation="silu",
-        embedding="auto",
-        n_frequencies=None,
-        max_features=240,
-        learning_rate=None,
-        dropout=None,
-        weight_decay=None,
-        scaling="auto",
-        selection="greedy",
-        validation_fraction=0.1,
-    ):
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.n_folds = n_folds
-        self.fold_steps = fold_steps
-        self.activation = activation
-        self.embedding = embedding
-        self.n_frequencies = n_frequencies
-        self.max_features = max_features
-        self.learning_rate = learning_rate
-        self.dropout = dropout
-        self.weight_decay = weight_decay
-        self.scaling = scaling
-        self.selection = selection
-        self.validation_fraction = validation_fraction
+    max_steps: int | None = None
+    batch_size: int | None = None
+    n_folds: int | None = None
+    fold_steps: int | None = None
+    activation: str = "silu"
+    embedding: str | float | None = "auto"
+    n_frequencies: int | None = None
+    max_features: int | None = 240
+    learning_rate: float | None = None
+    dropout: float | None = None
+    weight_decay: float | None = None
+    scaling: str = "auto"
+    selection: str = "greedy"
+    validation_fraction: float = 0.1
 
 
 @dataclass(frozen=True)

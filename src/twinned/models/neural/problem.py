@@ -1,31 +1,158 @@
-"""A training problem: a table that is scaled and split into folds, with partners for its rows."""
+"""A training problem: a table that is scaled and split into folds, with the inputs of each network.
+
+What a network that holds out a fold sees of its features does not depend on the rows that it
+predicts: both the features of a wide table and their relevance are learned without these rows.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twinned.models.imputation import finite_bounds
-from twinned.models.learned_metric import MetricCache
-from twinned.models.neural.inputs import (
-    FLOAT64,
-    NetworkInputs,
-    WeightedRows,
-    make_training_rows,
-    select_inputs,
-    selects_features,
-)
+from twinned.models.learned_metric import MetricCache, metric_factors
 from twinned.models.neural.parameters import NetworkOptions, resolve_options
+from twinned.models.wide_tables import distinct_features, important_features
 from twinned.pairing.anchors import as_anchor_strategy, uses_learned_metric
 from twinned.pairing.pairs import as_pair_strategy
-from twinned.rows.folds import equal_features, row_folds
+from twinned.rows.folds import distinct_rows, equal_features, row_folds
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
-from twinned.rows.schema import Floats, Rows, known_medians
-from twinned.rows.training import TargetBounds, TrainingRows
+from twinned.rows.schema import Floats, Rows, known_medians, mark_missing
+from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import draw_seed, validate_table, validate_target
+
+MAX_RELEVANT_FEATURES = 60
+"""Number of features of a wide table that the settings without `all_features` use."""
+
+FLOAT64 = np.dtype(np.float64)
+
+
+def make_training_rows(
+    estimator, X, y, sample_weight=None, y_lower=None, y_upper=None, unlabelled=False
+):
+    """Return the `TrainingRows` of the arguments of `fit`; `unlabelled` allows NaN in y."""
+    arguments = (X, y, sample_weight, None, y_lower, y_upper)
+    given = validate_training_rows(
+        estimator, *arguments, pair_dtype=FLOAT64, multi_output=True, unlabelled=unlabelled
+    )
+    labelled = ~np.isnan(given.outputs).any(axis=1)
+    present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
+    if present.sum() < 2:
+        raise ValueError(
+            f"y has {present.sum()} known values in {len(given)} rows; a twin needs two."
+        )
+    rows = given.take(present)
+    return replace(
+        rows,
+        # rows of weight 0 are as if they were not there
+        schema=mark_missing(given.schema, given.of_positive_weight().matrix),
+        unlabelled=given.matrix[~labelled],
+        bounds=rows.bounds if rows.censored.any() else None,
+    )
+
+
+class NetworkInputs(NamedTuple):
+    """The encoded columns of networks, and the factors of these.
+
+    The factors of settings with the most relevant features of a wide table come first, those of
+    settings with all features second.
+    """
+
+    columns: Indices
+    used: Floats  # (2, column): 1, or 0 for those that are not used
+    relevance: Floats  # (2, column): their learned relevance; `used` where no setting needs it
+
+
+def selects_features(options: NetworkOptions, n_features: int) -> bool:
+    """Whether some of so many features are dropped, by all networks or by some settings."""
+    limit = options.max_features
+    return limit is not None and n_features > min(limit, MAX_RELEVANT_FEATURES)
+
+
+def select_inputs(
+    options: NetworkOptions,
+    rows: MergedRows,
+    folds: list[Indices],
+    learned: LearnedMetric | None,
+    learn: MetricCache,
+) -> tuple[Indices, Indices, list[NetworkInputs]]:
+    """The selected features, and the columns and inputs of the networks of each fold and of all.
+
+    Features are those selected on all rows. Columns are those that any network uses, and inputs
+    refer to them. `learned` is the metric of all rows and columns, where it is known; `learn`
+    learns others. Where the networks of a single fold are the members, all have the same features.
+    """
+    table, merged_into = rows.table, rows.merged_into
+    every, in_table = np.arange(merged_into.max() + 1), np.arange(len(merged_into))
+    training = [*(np.setdiff1d(every, fold) for fold in folds), every]
+    of_all = _select_columns(options, table, in_table)
+    selections = [of_all] * len(training)
+    if len(folds) > 1:
+        row_sets = [in_table[np.isin(merged_into, own)] for own in training[:-1]]
+        selections = [*(_select_columns(options, table, own) for own in row_sets), of_all]
+    inputs = []
+    for _, columns, is_relevant in selections:
+        used = np.stack([is_relevant, np.ones_like(is_relevant)]).astype(np.float64)
+        inputs.append(NetworkInputs(columns, used, used.copy()))
+    if options.uses_relevance:
+        for kind in (0, 1):
+            columns_used = [own.columns[own.used[kind] > 0] for own in inputs]
+            factors = _learn_factors(rows, columns_used, training, learned, learn)
+            for own, factor in zip(inputs, factors, strict=True):
+                own.relevance[kind, own.used[kind] > 0] = factor
+    every_column = np.unique(np.concatenate([own.columns for own in inputs]))
+    inputs = [NetworkInputs(np.searchsorted(every_column, own[0]), *own[1:]) for own in inputs]
+    return of_all[0], every_column, inputs
+
+
+def _select_columns(
+    options: NetworkOptions, table: TrainingRows, rows: Indices
+) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """The features selected on some rows, their encoded columns, and which are most relevant.
+
+    At most `max_features` distinct features are selected.
+    """
+    schema, most = table.schema, options.max_features
+    features = relevant = np.arange(schema.n_features)
+    if most is not None and selects_features(options, len(features)):
+        part = table.take(rows)
+        if len(features) > most:
+            features = important_features(part.matrix, part.outputs, most, part.weight)
+        else:
+            features = distinct_features(part.matrix)
+            features = features if len(features) else np.arange(1)  # a network needs one
+        matrix = part.matrix[:, features]
+        relevant = features[
+            important_features(matrix, part.outputs, MAX_RELEVANT_FEATURES, part.weight)
+        ]
+    columns = schema.encoded_columns(features)
+    return features, columns, np.isin(columns, schema.encoded_columns(relevant))
+
+
+def _learn_factors(
+    rows: MergedRows,
+    columns: list[Indices],
+    training: list[Indices],
+    learned: LearnedMetric | None,
+    learn: MetricCache,
+) -> list[Floats]:
+    """(column,) factors of the columns of each set of training rows, learned from these rows."""
+    if learned is None or len(columns[-1]) < rows.X.shape[1]:
+        learned = rows.learn_metric(learn, training[-1], columns[-1])
+    factors = []
+    for own, indices in zip(columns, training, strict=True):
+        metric = learned
+        if len(indices) < len(training[-1]):
+            similar = learned if np.array_equal(own, columns[-1]) else None
+            metric = rows.learn_metric(learn, indices, own, similar)
+        factors.append(metric_factors(1.0 / metric.length_scales))
+    return factors
+
+
+# --- the problem ----------------------------------------------------------------------------------
 
 
 class Scale(NamedTuple):
@@ -71,6 +198,42 @@ class Scale(NamedTuple):
 def one_if_constant(spread: Floats, mean: Floats) -> Floats:
     """The spread of columns, and 1 for columns that are constant to rounding."""
     return np.where(spread > 1e-12 * np.maximum(1.0, np.abs(mean)), spread, 1.0)
+
+
+class MergedRows(NamedTuple):
+    """The scaled training rows, equal ones of a fold merged into one with the sum of their weights.
+
+    So a repeated row is the same as a weight, to the last bit; and no row is both trained on and
+    held out, which would favor members that memorize.
+    """
+
+    table: TrainingRows
+    scale: Scale
+    X: Floats  # (row, column), scaled
+    y: Floats  # (row, output)
+    weight: Floats  # (row,)
+    merged_into: Indices  # (table row,)
+    bounds: TargetBounds | None  # (row,), finite
+    fold: Indices | None  # (row,), where folds are given
+
+    @classmethod
+    def of(cls, table: TrainingRows, fold: Indices | None) -> MergedRows:
+        weight = np.ones(len(table)) if table.weight is None else table.weight / table.weight.mean()
+        rows, y, bounds = table.rows, table.outputs, table.bounds
+        scale = Scale.fit(rows, y, weight)
+        X = scale.transform(rows).features
+        bounds = None if bounds is None else finite_bounds(rows.features, bounds, weight)
+        keys = [X, y, *(bounds or ()), *([] if fold is None else [fold])]
+        first, merged_into = distinct_rows(np.column_stack(keys))
+        total = np.bincount(merged_into, weights=weight)
+        bounds = None if bounds is None else bounds.take(first)
+        fold = None if fold is None else fold[first]
+        total = total / total.mean()
+        return cls(table, scale, X[first], y[first], total, merged_into, bounds, fold)
+
+    def learn_metric(self, learn, rows=slice(None), columns=slice(None), similar=None):
+        """The metric of some rows and columns, by a `MetricCache`."""
+        return learn(self.X[rows][:, columns], self.y[rows], self.weight[rows], similar)
 
 
 @dataclass(frozen=True)
@@ -161,116 +324,60 @@ def build_problem(
         # draws nothing that is used: an invalid strategy is refused before training
         as_anchor_strategy(estimator.anchors).store(len(table.known), np.random.RandomState(0))
     fold = None if fold_of_row is None else fold_of_row[table.table_rows]
-    scale, rows, bounds, merged_into = _scale_rows(table, fold)
-    learned = _learn_metric(estimator, options, rows, table, learn)
+    rows = MergedRows.of(table, fold)
+    scale, parts = rows.scale, [(rows.X, rows.y, rows.weight)]
+    learned = _learn_metric(estimator, options, rows, learn)
     partners = _partner_table(estimator.pairs, rows.X, rng, learned) if options.twin else None
     if X_val is None and y_val is None:
-        folds = _make_folds(options, rows.X, bounds, seed, fold, merged_into)
+        folds = _make_folds(options, rows, seed)
     else:
-        X_added, y_added = scale_validation_rows(estimator, X_val, y_val, table, scale)
-        folds = [len(rows.X) + np.arange(len(X_added))]
-        rows = rows.append(X_added, y_added, 1.0)
-    selected, inputs = select_inputs(options, table, rows, merged_into, folds, learned, learn)
-    rows, inputs = _drop_unused_columns(_append_unlabelled(rows, table, scale), inputs)
+        added = scale_validation_rows(estimator, X_val, y_val, table, scale)
+        folds = [len(rows.X) + np.arange(len(added[0]))]
+        parts.append((*added, np.ones(len(added[0]))))
+    selected, columns, inputs = select_inputs(options, rows, folds, learned, learn)
+    # the y of unlabelled rows has weight 0, and its value is arbitrary
+    others = scale.transform(table.schema.to_rows(table.unlabelled)).features
+    parts.append((others, np.tile(scale.y_mean, (len(others), 1)), np.zeros(len(others))))
+    every_X, every_y, row_weight = (np.concatenate(part) for part in zip(*parts, strict=True))
     return TrainingProblem(
         options=options,
         table=table,
         scale=scale,
         selected=selected,
-        X=rows.X,
-        y=scale.transform_y(rows.y),
-        row_weight=rows.weight,
-        merged_into=merged_into,
+        X=every_X[:, columns],
+        y=scale.transform_y(every_y),
+        row_weight=row_weight,
+        merged_into=rows.merged_into,
         folds=folds,
-        unlabelled=np.arange(len(rows.X) - len(table.unlabelled), len(rows.X)),
+        unlabelled=np.arange(len(every_X) - len(others), len(every_X)),
         partners=partners,
         learned_metric=learned,
         inputs=inputs,
         seed=seed,
-        bounds=None if bounds is None else _scale_bounds(bounds, scale, rows.y),
+        bounds=None if rows.bounds is None else _scale_bounds(rows.bounds, scale, every_y),
     )
 
 
-def _scale_rows(
-    table: TrainingRows, fold: Indices | None
-) -> tuple[Scale, WeightedRows, TargetBounds | None, Indices]:
-    """Scale the training rows, and merge equal ones of a fold; also the row that each became."""
-    n_rows = len(table.matrix)
-    weight = np.ones(n_rows) if table.weight is None else table.weight / table.weight.mean()
-    rows = table.schema.to_rows(table.matrix)
-    scale = Scale.fit(rows, table.outputs, weight)
-    fold = np.zeros(n_rows, dtype=np.intp) if fold is None else fold
-    bounds = None if table.bounds is None else finite_bounds(rows.features, table.bounds, weight)
-    y = table.outputs if bounds is None else np.column_stack([table.outputs, *bounds])
-    scaled = WeightedRows(scale.transform(rows).features, y, weight)
-    merged, merged_into = _merge_equal_rows(scaled, fold)
-    if bounds is None:
-        return scale, merged, None, merged_into
-    y, lower, upper = merged.y.T
-    merged = WeightedRows(merged.X, y[:, None], merged.weight)
-    return scale, merged, TargetBounds(lower, upper), merged_into
-
-
-def _merge_equal_rows(rows: WeightedRows, fold: Indices) -> tuple[WeightedRows, Indices]:
-    """Merge equal rows of a fold into one with the sum of their weights, ordered by their values.
-
-    So a repeated row is the same as a weight, to the last bit; and no row is both trained on and
-    held out, which would favor members that memorize.
-    """
-    X, y, weight = rows
-    distinct, merged_into = np.unique(np.column_stack([X, y, fold]), axis=0, return_inverse=True)
-    merged_into = merged_into.ravel()
-    total = np.bincount(merged_into, weights=weight)
-    X, y = np.split(distinct[:, :-1], [X.shape[1]], axis=1)
-    return WeightedRows(X, y, total / total.mean()), merged_into
-
-
-def _make_folds(
-    options: NetworkOptions,
-    X: Floats,
-    bounds: TargetBounds | None,
-    seed: int,
-    fold: Indices | None,
-    merged_into: Indices,
-) -> list[Indices]:
+def _make_folds(options: NetworkOptions, rows: MergedRows, seed: int) -> list[Indices]:
     """The held-out rows of each fold; a single fold has the `validation_fraction`.
 
-    `fold` (table row,) are given folds; equal rows that were merged are in the fold of the last.
-    Otherwise, rows with equal features are held out together. Known and censored rows are drawn
-    apart, so that all folds have known rows.
+    Where folds are not given, rows with equal features are held out together. Known and censored
+    rows are drawn apart, so that all folds have known rows.
     """
+    X, bounds, fold = rows.X, rows.bounds, rows.fold
     n_folds = min(options.effort.n_folds, len(X))
     if fold is not None:
-        merged_fold = np.empty(len(X), dtype=np.intp)
-        merged_fold[merged_into] = fold
-        return [np.flatnonzero(merged_fold == number) for number in np.unique(merged_fold)]
+        return [np.flatnonzero(fold == number) for number in np.unique(fold)]
     if n_folds > 1 and bounds is None:
         folds = row_folds(len(X), n_folds, seed, equal_features(X, n_folds))
         return [held_out for _, held_out in folds]
     is_censored = np.zeros(len(X), dtype=bool) if bounds is None else bounds.censored
     parts = []
-    for rows in (np.flatnonzero(~is_censored), np.flatnonzero(is_censored)):
-        order = rows[np.random.RandomState(seed).permutation(len(rows))]
-        n_held_out = round(options.validation_fraction * len(rows))
+    for kind in (np.flatnonzero(~is_censored), np.flatnonzero(is_censored)):
+        order = kind[np.random.RandomState(seed).permutation(len(kind))]
+        n_held_out = round(options.validation_fraction * len(kind))
         parts.append([order[:n_held_out]] if n_folds == 1 else np.array_split(order, n_folds))
     return [np.concatenate(both) for both in zip(*parts, strict=True)]
-
-
-def _drop_unused_columns(
-    rows: WeightedRows, inputs: list[NetworkInputs]
-) -> tuple[WeightedRows, list[NetworkInputs]]:
-    """Drop the columns that no network uses, and number the others anew."""
-    used = np.unique(np.concatenate([own.columns for own in inputs]))
-    inputs = [NetworkInputs(np.searchsorted(used, own[0]), *own[1:]) for own in inputs]
-    return WeightedRows(rows.X[:, used], rows.y, rows.weight), inputs
-
-
-def _append_unlabelled(rows: WeightedRows, table: TrainingRows, scale: Scale) -> WeightedRows:
-    """Append the unlabelled rows; their y has weight 0, and its value is arbitrary."""
-    if table.unlabelled is None or not len(table.unlabelled):
-        return rows
-    features = scale.transform(table.schema.to_rows(table.unlabelled)).features
-    return rows.append(features, np.tile(scale.y_mean, (len(features), 1)), 0.0)
 
 
 def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds:
@@ -280,11 +387,12 @@ def _scale_bounds(bounds: TargetBounds, scale: Scale, y: Floats) -> TargetBounds
     return TargetBounds(scale.transform_y(lower), scale.transform_y(upper))
 
 
-def _learn_metric(estimator, options, rows, table, learn):
+def _learn_metric(estimator, options, rows, learn):
     """The learned metric of all features, where a strategy needs it or networks can use it."""
     strategies = (estimator.pairs, estimator.anchors, estimator.weights) if options.twin else ()
-    uses_all = options.uses_relevance and not selects_features(options, table.schema.n_features)
-    return learn(*rows) if uses_learned_metric(*strategies) or uses_all else None
+    n_features = rows.table.schema.n_features
+    uses_all = options.uses_relevance and not selects_features(options, n_features)
+    return rows.learn_metric(learn) if uses_learned_metric(*strategies) or uses_all else None
 
 
 def scale_validation_rows(estimator, X_val, y_val, table, scale):

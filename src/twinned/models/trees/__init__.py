@@ -4,6 +4,6 @@
 builds bit masks of the anchors, `kernel` adds up leaf values, and `predictor` combines all of it.
 """
 
-from twinned.models.trees.predictor import AnchoredTrees, anchored_trees
+from twinned.models.trees.predictor import AnchoredTrees
 
-__all__ = ["AnchoredTrees", "anchored_trees"]
+__all__ = ["AnchoredTrees"]

@@ -20,36 +20,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from twinned.models.trees.anchor_masks import (
-    CATEGORY,
-    COLUMN_FIELDS,
-    DECREASING,
-    FIRST_LEVEL,
-    FIRST_MASK,
-    GRID_SCALE,
-    GRID_SIZE,
-    GRID_START,
-    KIND,
-    MASK_WORDS,
-    MAX_ANCHORS,
-    MISSING_OFFSET,
-    N_LEVELS,
-    QUERY_ONLY,
-    ROW_COLUMN,
-    SCALE_FIELDS,
-    SIGN,
-    VALUE_COLUMN,
-    AnchorMasks,
-)
+from twinned.models.trees import anchor_masks as field
+from twinned.models.trees.anchor_masks import MASK_WORDS, MAX_ANCHORS, AnchorMasks
 from twinned.models.trees.compilation import (
     compiled,
     copy_mask,
     entry_point,
     inlined,
-    load,
     lowest_bit,
     nonzero_words,
     prefetch,
+    read,
     split_half_mask,
     split_mask,
     store,
@@ -201,21 +182,21 @@ def _encoded_mask(anchors, first_column, term, split, threshold, compare_type):
     """
     all_left = 2 * (len(anchors.masks) - 1)
     column, missing_right = first_column + (split >> SPLIT_FLAG_BITS), split & 1
-    record = COLUMN_FIELDS * column
-    kind = load(anchors.columns, record + KIND)
+    record = field.COLUMN_FIELDS * column
+    kind = read(anchors.columns, record + field.KIND)
     if term != term:
         return all_left + missing_right
-    if kind == QUERY_ONLY:
+    if kind == field.QUERY_ONLY:
         return all_left + (_rounded(term, compare_type) > threshold)
-    if kind == CATEGORY:
+    if kind == field.CATEGORY:
         rank = _category_rank(anchors, record, term, threshold)
     else:
         rank = _level_rank(anchors, column, term, threshold, compare_type)
     # the first levels go left if the column increases with the anchor's value, else right
-    decreasing = np.int64(kind == DECREASING)
+    decreasing = np.int64(kind == field.DECREASING)
     with_missing = (1 - missing_right) ^ decreasing
-    row = load(anchors.columns, record + FIRST_MASK) + rank
-    row += with_missing * load(anchors.columns, record + MISSING_OFFSET)
+    row = read(anchors.columns, record + field.FIRST_MASK) + rank
+    row += with_missing * read(anchors.columns, record + field.MISSING_OFFSET)
     return 2 * row + decreasing
 
 
@@ -228,9 +209,9 @@ def _category_rank(anchors, record, category, threshold):
     if threshold >= 1:
         return 1
     if threshold >= 0:
-        start = load(anchors.columns, record + FIRST_LEVEL)
-        for i in range(load(anchors.columns, record + N_LEVELS)):
-            if load(anchors.levels, start + i) == category:
+        start = read(anchors.columns, record + field.FIRST_LEVEL)
+        for i in range(read(anchors.columns, record + field.N_LEVELS)):
+            if read(anchors.levels, start + i) == category:
                 return 2 + i
     return 0
 
@@ -238,7 +219,7 @@ def _category_rank(anchors, record, category, threshold):
 @inlined
 def _precedes(levels, index, term, sign, threshold, compare_type):
     """Return whether a level is one of the first: those at most, or above, the threshold."""
-    value = _rounded(term + sign * load(levels, index), compare_type)
+    value = _rounded(term + sign * read(levels, index), compare_type)
     return (value <= threshold) != (sign < 0)
 
 
@@ -246,16 +227,16 @@ def _precedes(levels, index, term, sign, threshold, compare_type):
 def _level_rank(anchors, column, term, threshold, compare_type):
     """Return how many levels precede the threshold: approximately by the grid, then exactly."""
     levels = anchors.levels
-    record, scale = COLUMN_FIELDS * column, SCALE_FIELDS * column
-    sign = load(anchors.scales, scale + SIGN)
-    start = load(anchors.columns, record + FIRST_LEVEL)
-    cell = sign * (threshold - term) - load(anchors.scales, scale + GRID_START)
-    cell *= load(anchors.scales, scale + GRID_SCALE)
+    record, scale = field.COLUMN_FIELDS * column, field.SCALE_FIELDS * column
+    sign = read(anchors.scales, scale + field.SIGN)
+    start = read(anchors.columns, record + field.FIRST_LEVEL)
+    cell = sign * (threshold - term) - read(anchors.scales, scale + field.GRID_START)
+    cell *= read(anchors.scales, scale + field.GRID_SCALE)
     # an infinite threshold may give NaN here, which is neither above 0 nor below the last cell
     cell = cell if cell > 0.0 else 0.0
-    cell = cell if cell < GRID_SIZE - 1.0 else GRID_SIZE - 1.0
-    first_cell = GRID_SIZE * load(anchors.columns, record + ROW_COLUMN)
-    low = np.int64(load(anchors.grid, first_cell + np.int64(cell)))
+    cell = cell if cell < field.GRID_SIZE - 1.0 else field.GRID_SIZE - 1.0
+    first_cell = field.GRID_SIZE * read(anchors.columns, record + field.ROW_COLUMN)
+    low = np.int64(read(anchors.grid, first_cell + np.int64(cell)))
     index = start + low
     # four independent comparisons, which the processor executes at once, suffice in most cases
     before = _precedes(levels, index - 1, term, sign, threshold, compare_type)
@@ -264,7 +245,7 @@ def _level_rank(anchors, column, term, threshold, compare_type):
     third = _precedes(levels, index + 2, term, sign, threshold, compare_type)
     if before and not third:
         return low + first + second
-    low, high = 0, load(anchors.columns, record + N_LEVELS)
+    low, high = 0, read(anchors.columns, record + field.N_LEVELS)
     while low < high:
         middle = (low + high) >> 1
         if _precedes(levels, start + middle, term, sign, threshold, compare_type):
@@ -320,12 +301,12 @@ def _classify_sets(trees, anchors, n_columns, current, n_sets, work):
     """List the sets of a level by what is to be done with them; return the lengths of the lists."""
     n_leaves, n_small, n_unsplit, n_split = 0, 0, 0, 0
     for i in range(current, current + n_sets):
-        split = np.int64(load(trees.nodes, 4 * load(work.set_node, i)))
-        column = load(work.set_order, i) * n_columns + max(split >> SPLIT_FLAG_BITS, 0)
+        split = np.int64(read(trees.nodes, 4 * read(work.set_node, i)))
+        column = read(work.set_order, i) * n_columns + max(split >> SPLIT_FLAG_BITS, 0)
         leaf = split < 0
-        small = (load(work.set_size, i) <= _SMALL_SET) & (not leaf)
-        query_only = load(anchors.columns, COLUMN_FIELDS * column + KIND) == QUERY_ONLY
-        unsplit = query_only & (not leaf) & (not small)
+        small = (read(work.set_size, i) <= _SMALL_SET) & (not leaf)
+        kind = read(anchors.columns, field.COLUMN_FIELDS * column + field.KIND)
+        unsplit = (kind == field.QUERY_ONLY) & (not leaf) & (not small)
         store(work.pending, _LEAVES + n_leaves, i)
         n_leaves += leaf
         store(work.pending, _SMALL + n_small, i)
@@ -342,14 +323,14 @@ def _find_masks(trees, anchors, terms, split_masks, n_split, compare_type, work)
     """Find the masks that sets are split by, and load them into the processor's cache."""
     n_columns, n_distinct = terms.shape[1], split_masks.shape[1]
     for j in range(_SPLIT, _SPLIT + n_split):
-        i = load(work.pending, j)
-        node, order = load(work.set_node, i), load(work.set_order, i)
+        i = read(work.pending, j)
+        node, order = read(work.set_node, i), read(work.set_order, i)
         if n_distinct:
-            mask = np.int64(load(split_masks, order * n_distinct + load(trees.split_id, node)))
+            mask = np.int64(read(split_masks, order * n_distinct + read(trees.split_id, node)))
         else:
-            split = np.int64(load(trees.nodes, 4 * node))
-            term = load(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
-            threshold = load(trees.thresholds, 2 * node + 1)
+            split = np.int64(read(trees.nodes, 4 * node))
+            term = read(terms, order * n_columns + (split >> SPLIT_FLAG_BITS))
+            threshold = read(trees.thresholds, 2 * node + 1)
             mask = _encoded_mask(anchors, order * n_columns, term, split, threshold, compare_type)
         store(work.set_mask, i, mask)
         prefetch(anchors.masks, MASK_WORDS * (mask >> 1))
@@ -360,10 +341,10 @@ def _find_masks(trees, anchors, terms, split_masks, n_split, compare_type, work)
 def _store_leaves(n_leaves, n_ended, work):
     """Store sets that have reached a leaf; return how many there are now."""
     for j in range(_LEAVES, _LEAVES + n_leaves):
-        i = load(work.pending, j)
-        store(work.leaf_sets, 3 * n_ended, load(work.set_node, i))
-        store(work.leaf_sets, 3 * n_ended + 1, load(work.set_size, i))
-        store(work.leaf_sets, 3 * n_ended + 2, load(work.set_order, i))
+        i = read(work.pending, j)
+        store(work.leaf_sets, 3 * n_ended, read(work.set_node, i))
+        store(work.leaf_sets, 3 * n_ended + 1, read(work.set_size, i))
+        store(work.leaf_sets, 3 * n_ended + 2, read(work.set_order, i))
         if len(work.leaf_masks):
             copy_mask(work.masks, i, work.leaf_masks, n_ended)
         n_ended += 1
@@ -374,13 +355,13 @@ def _store_leaves(n_leaves, n_ended, work):
 def _store_single_anchors(n_small, n_single, work):
     """Store the anchors of small sets one by one; return how many there are now."""
     for j in range(_SMALL, _SMALL + n_small):
-        i = load(work.pending, j)
-        node, order = load(work.set_node, i), load(work.set_order, i)
+        i = read(work.pending, j)
+        node, order = read(work.set_node, i), read(work.set_order, i)
         words = nonzero_words(work.masks, i)
         while words:
             w = lowest_bit(words)
             words &= words - np.uint64(1)
-            word = load(work.masks, MASK_WORDS * i + w)
+            word = read(work.masks, MASK_WORDS * i + w)
             while word:
                 anchor = 64 * w + lowest_bit(word)
                 store(work.single_nodes, 2 * n_single, node)
@@ -394,15 +375,15 @@ def _store_single_anchors(n_small, n_single, work):
 def _pass_unsplit_sets(trees, terms, n_unsplit, end, compare_type, work):
     """Move sets that stay whole to the next level, from `end` on; return its new end."""
     for j in range(_UNSPLIT, _UNSPLIT + n_unsplit):
-        i = load(work.pending, j)
-        node, order = load(work.set_node, i), load(work.set_order, i)
-        split = np.int64(load(trees.nodes, 4 * node))
-        term = load(terms, order * terms.shape[1] + (split >> SPLIT_FLAG_BITS))
-        threshold = load(trees.thresholds, 2 * node + 1)
+        i = read(work.pending, j)
+        node, order = read(work.set_node, i), read(work.set_order, i)
+        split = np.int64(read(trees.nodes, 4 * node))
+        term = read(terms, order * terms.shape[1] + (split >> SPLIT_FLAG_BITS))
+        threshold = read(trees.thresholds, 2 * node + 1)
         right = (_rounded(term, compare_type) > threshold) | ((term != term) & (split & 1 == 1))
-        child = np.int64(load(trees.nodes, 4 * node + 1)) + right
+        child = np.int64(read(trees.nodes, 4 * node + 1)) + right
         copy_mask(work.masks, i, work.masks, end)
-        _store_set(work, end, child, load(work.set_size, i), order)
+        _store_set(work, end, child, read(work.set_size, i), order)
         prefetch(trees.nodes, 4 * child)
         end += 1
     return end
@@ -412,9 +393,9 @@ def _pass_unsplit_sets(trees, terms, n_unsplit, end, compare_type, work):
 def _split_sets(trees, anchors, n_split, end, work):
     """Split sets in two, which are on the next level from `end` on; return its new end."""
     for j in range(_SPLIT, _SPLIT + n_split):
-        i = load(work.pending, j)
-        order, size, mask = load(work.set_order, i), load(work.set_size, i), load(work.set_mask, i)
-        child, inverted = np.int64(load(trees.nodes, 4 * load(work.set_node, i) + 1)), mask & 1
+        i = read(work.pending, j)
+        order, size, mask = read(work.set_order, i), read(work.set_size, i), read(work.set_mask, i)
+        child, inverted = np.int64(read(trees.nodes, 4 * read(work.set_node, i) + 1)), mask & 1
         prefetch(trees.nodes, 4 * child)
         inside = split_mask(work.masks, i, anchors.masks, mask >> 1, end, end + 1)
         _store_set(work, end, child + inverted, inside, order)
@@ -440,17 +421,18 @@ def _descend_one_by_one(trees, anchors, terms, n_single, has_special, compare_ty
     while n_single:
         n_inner = 0
         for k in range(n_single):
-            node, anchor_order = load(singles, 2 * k), load(singles, 2 * k + 1)
-            split, child = np.int64(load(nodes, 4 * node)), np.int64(load(nodes, 4 * node + 1))
-            threshold = load(trees.thresholds, 2 * node + 1)
+            node, anchor_order = read(singles, 2 * k), read(singles, 2 * k + 1)
+            split, child = np.int64(read(nodes, 4 * node)), np.int64(read(nodes, 4 * node + 1))
+            threshold = read(trees.thresholds, 2 * node + 1)
             column = (anchor_order & 1) * n_columns + (split >> SPLIT_FLAG_BITS)
-            value_column = load(columns, COLUMN_FIELDS * column + VALUE_COLUMN)
-            other = load(anchors.values, (anchor_order >> 1) * n_values + value_column)
-            value = load(terms, column) + load(anchors.scales, SCALE_FIELDS * column + SIGN) * other
-            value = _rounded(value, compare_type)
+            record = field.COLUMN_FIELDS * column
+            value_column = read(columns, record + field.VALUE_COLUMN)
+            other = read(anchors.values, (anchor_order >> 1) * n_values + value_column)
+            sign = read(anchors.scales, field.SCALE_FIELDS * column + field.SIGN)
+            value = _rounded(read(terms, column) + sign * other, compare_type)
             right = value > threshold
             if has_special:
-                if load(columns, COLUMN_FIELDS * column + KIND) == CATEGORY and value == value:
+                if read(columns, record + field.KIND) == field.CATEGORY and value == value:
                     right = (0.0 if value == 0 else 1.0) > threshold
                 right |= (value != value) & (split & 1 == 1)
             following = child + right
@@ -475,30 +457,30 @@ def _add_leaves(trees, q, output, queries, out, n_single, n_ended, work):
     n_values = trees.leaf_values.shape[1]
     for k in range(max(n_values, 1)):
         for i in range(n_ended):
-            leaf, order = load(work.leaf_sets, 3 * i), load(work.leaf_sets, 3 * i + 2)
-            value = load(out.signs, order) * _leaf_value(trees, leaf, k)
-            start = (q * n_slots + load(out.slots, order)) * n_positions * n_outputs + output + k
+            leaf, order = read(work.leaf_sets, 3 * i), read(work.leaf_sets, 3 * i + 2)
+            value = read(out.signs, order) * _leaf_value(trees, leaf, k)
+            start = (q * n_slots + read(out.slots, order)) * n_positions * n_outputs + output + k
             if not per_anchor:
-                _add(sums, start, value * load(work.leaf_sets, 3 * i + 1))
+                _add(sums, start, value * read(work.leaf_sets, 3 * i + 1))
                 continue
             words = nonzero_words(work.leaf_masks, i)
             while words:
                 w = lowest_bit(words)
                 words &= words - np.uint64(1)
-                word = load(work.leaf_masks, MASK_WORDS * i + w)
+                word = read(work.leaf_masks, MASK_WORDS * i + w)
                 while word:
-                    position = load(positions, first_position + 64 * w + lowest_bit(word))
+                    position = read(positions, first_position + 64 * w + lowest_bit(word))
                     _add(sums, start + position * n_outputs, value)
                     word &= word - np.uint64(1)
         for i in range(n_single):
-            leaf = load(work.single_leaves, 2 * i)
-            anchor_order = load(work.single_leaves, 2 * i + 1)
+            leaf = read(work.single_leaves, 2 * i)
+            anchor_order = read(work.single_leaves, 2 * i + 1)
             order = anchor_order & 1
             position = 0
             if per_anchor:
-                position = np.int64(load(positions, first_position + (anchor_order >> 1)))
-            position += (q * n_slots + load(out.slots, order)) * n_positions
-            value = load(out.signs, order) * _leaf_value(trees, leaf, k)
+                position = np.int64(read(positions, first_position + (anchor_order >> 1)))
+            position += (q * n_slots + read(out.slots, order)) * n_positions
+            value = read(out.signs, order) * _leaf_value(trees, leaf, k)
             _add(sums, position * n_outputs + output + k, value)
 
 
@@ -506,14 +488,14 @@ def _add_leaves(trees, q, output, queries, out, n_single, n_ended, work):
 def _leaf_value(trees, leaf, k):
     """Return value `k` of a leaf."""
     if trees.leaf_values.shape[1]:
-        return trees.leaf_values[load(trees.nodes, 4 * leaf + 1), k]
-    return load(trees.thresholds, 2 * leaf + 1)
+        return trees.leaf_values[read(trees.nodes, 4 * leaf + 1), k]
+    return read(trees.thresholds, 2 * leaf + 1)
 
 
 @inlined
 def _add(array, index, value):
     """Add to `array.ravel()[index]`."""
-    store(array, index, load(array, index) + value)
+    store(array, index, read(array, index) + value)
 
 
 # --- numbers of anchors, in preorder --------------------------------------------------------------
@@ -529,15 +511,15 @@ def _sum_of_tree(inner_nodes, inner_values, start, end, masks, first_mask, ancho
     counts = work.set_size
     total, node = 0.0, 0
     while node < end - start:
-        size, record = load(counts, node), 4 * (start + node)
+        size, record = read(counts, node), 4 * (start + node)
         if size == 0:
-            node = np.int64(load(inner_nodes, record + END))
+            node = np.int64(read(inner_nodes, record + END))
             continue
-        mask = np.int64(load(masks, first_mask + np.int64(load(inner_nodes, record + SPLIT))))
+        mask = np.int64(read(masks, first_mask + np.int64(read(inner_nodes, record + SPLIT))))
         # the anchors of the mask go to the left child, or to the right one
         side = mask & 1
-        child = np.int64(load(inner_nodes, record + LEFT + side))
-        other_child = np.int64(load(inner_nodes, record + RIGHT - side))
+        child = np.int64(read(inner_nodes, record + LEFT + side))
+        other_child = np.int64(read(inner_nodes, record + RIGHT - side))
         if halves:
             inside = split_half_mask(work.masks, node, anchors.masks, mask >> 1, child, other_child)
         else:
@@ -546,8 +528,8 @@ def _sum_of_tree(inner_nodes, inner_values, start, end, masks, first_mask, ancho
         store(counts, other_child, size - inside)
         # the value of a child that is no leaf is 0, which is faster than a test
         value = 2 * (start + node)
-        total += load(inner_values, value + side) * inside
-        total += load(inner_values, value + 1 - side) * (size - inside)
+        total += read(inner_values, value + side) * inside
+        total += read(inner_values, value + 1 - side) * (size - inside)
         node += 1
     return total
 

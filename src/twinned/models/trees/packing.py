@@ -101,18 +101,13 @@ def pack_trees(group: list[Tree], value_type: np.dtype[np.floating], strict: boo
     leaf_values = np.empty((leaf_starts[-1], n_values) if n_values > 1 else (0, 0))
     stack = np.empty((sizes.max() + 1, 2), dtype=np.int64)
     for tree, start, first_leaf in zip(group, starts, leaf_starts, strict=False):
+        links = (tree.feature, tree.left, tree.right, tree.missing_left)
         _flatten_tree(
-            np.ascontiguousarray(tree.feature, dtype=np.int64),
+            *(np.ascontiguousarray(array, dtype=np.int64) for array in links),
             inclusive_threshold(tree.threshold, value_type, strict).astype(np.float64),
-            np.ascontiguousarray(tree.left, dtype=np.int64),
-            np.ascontiguousarray(tree.right, dtype=np.int64),
-            np.ascontiguousarray(tree.missing_left, dtype=bool),
             np.ascontiguousarray(tree.value * tree.scale),
-            start,
-            first_leaf,
-            nodes,
-            thresholds,
-            leaf_values,
+            (start, first_leaf),
+            (nodes, thresholds, leaf_values),
             stack,
         )
     n_reached = int(np.minimum(sizes // 2, _REACHED_NODES).sum())
@@ -124,17 +119,16 @@ def pack_trees(group: list[Tree], value_type: np.dtype[np.floating], strict: boo
 
 # Types are those that numba infers from the arguments of each call.
 @entry_point
-def _flatten_tree(
-    feature, threshold, left, right, missing_left, value, start, first_leaf, nodes, thresholds,
-    leaf_values, stack,
-):  # fmt: skip
-    """Write one tree to the arrays of `PackedTrees`, from node `start` and `first_leaf` on.
+def _flatten_tree(feature, left, right, missing_left, threshold, value, starts, packed, stack):
+    """Write one tree to the arrays of `PackedTrees`, from a node and a leaf on.
 
     Depth first, the two children of a node side by side: nodes that are visited together are near
     each other in memory. `stack` (node, 2) is memory for nodes that are still to be written.
     """
+    nodes, thresholds, leaf_values = packed
+    start, leaf = starts
     stack[0, 0], stack[0, 1] = 0, start
-    n_stack, end, leaf = 1, start + 1, first_leaf
+    n_stack, end = 1, start + 1
     while n_stack:
         n_stack -= 1
         node, target = stack[n_stack, 0], stack[n_stack, 1]

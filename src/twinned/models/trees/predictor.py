@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from twinned.models.resources import count_threads, row_blocks
 from twinned.models.trees.anchor_masks import (
@@ -21,14 +20,13 @@ from twinned.models.trees.anchor_masks import (
     row_matrix,
     select_anchors,
 )
-from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble, read_trees
+from twinned.models.trees.reader import FLOAT32, FLOAT64, TreeEnsemble
 from twinned.pairing.differences import estimate
 from twinned.pairing.pairs import PairFeatures
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows
 
 if TYPE_CHECKING:  # which load numba
-    from twinned.models.trees.kernel import QueryBatch
     from twinned.models.trees.packing import PackedTrees
 
 # For fewer pairs times trees, pairs are built: that takes a second or less, as long as loading the
@@ -44,6 +42,7 @@ _MAX_FLOAT32 = 1e38
 _Part = TypeVar("_Part", "PackedTrees", AnchorMasks)
 
 
+@dataclass(eq=False)
 class AnchoredTrees:
     """A tree ensemble over pairs, bound to anchors; an `AnchoredModel`.
 
@@ -65,18 +64,16 @@ class AnchoredTrees:
         Memory for packed trees and masks of anchors, which are stored for the next call.
     """
 
-    def __init__(
-        self,
-        trees: TreeEnsemble,
-        features: PairFeatures,
-        anchors: Rows,
-        anchors_y: Floats,
-        unit: float,
-        *,
-        symmetric: bool,
-        cache_bytes: int,
-    ) -> None:
-        self._trees = trees
+    trees: TreeEnsemble
+    features: PairFeatures
+    anchors: Rows
+    anchors_y: Floats
+    unit: float
+    symmetric: bool
+    cache_bytes: int
+
+    def __post_init__(self) -> None:
+        trees, features, anchors = self.trees, self.features, self.anchors
         self._layout = PairLayout(*features.layout(anchors))
         n_columns = len(self._layout.role)
         # the kernel does not check the columns that splits refer to
@@ -88,15 +85,11 @@ class AnchoredTrees:
         # the other row columns are codes of categories
         self._n_ordered = anchors.numeric.shape[1] + anchors.one_hot.shape[1]
         self._anchors = row_matrix(anchors)
-        self._mean_y = anchors_y.reshape(len(anchors_y), -1).mean(axis=0)
-        self._unit = unit
-        self._symmetric = symmetric
         # pair features or the library round to float32
         rounds = FLOAT32 in (trees.value_type, features.dtype)
         self._value_type = FLOAT32 if rounds else FLOAT64
-        self._cache_bytes = cache_bytes
-        self._packed: list[PackedTrees] | None = None
-        self._masks: list[AnchorMasks] | None = None
+        self.packed: list[PackedTrees] | None = None
+        self.masks: list[AnchorMasks] | None = None
 
     @property
     def bytes_per_query(self) -> int:
@@ -106,12 +99,12 @@ class AnchoredTrees:
     @property
     def is_packed(self) -> bool:
         """Whether packed trees are stored: then the kernel is faster even for one query."""
-        return self._packed is not None
+        return self.packed is not None
 
     @property
     def cached_bytes(self) -> int:
         """Memory of the packed trees and masks that are stored for the next call."""
-        return sum(part.nbytes for parts in (self._packed, self._masks) for part in parts or ())
+        return sum(part.nbytes for parts in (self.packed, self.masks) for part in parts or ())
 
     def pack_now(self) -> None:
         """Pack the trees and store them, if they fit into the cache."""
@@ -120,12 +113,12 @@ class AnchoredTrees:
 
     def worthwhile(self, n_pairs: int) -> bool:
         """Whether packing the trees, unless it is done, takes less time than building the pairs."""
-        work = n_pairs * len(self._trees.trees)
-        return self.is_packed or work >= _PAIRS_PER_NODE * self._trees.n_nodes
+        work = n_pairs * len(self.trees.trees)
+        return self.is_packed or work >= _PAIRS_PER_NODE * self.trees.n_nodes
 
     def supports(self, queries: Rows) -> bool:
         """Whether all values are finite in the type in which the library compares them."""
-        if self._trees.value_type != FLOAT32:
+        if self.trees.value_type != FLOAT32:
             return True
         return not (np.abs(queries.numeric) > _MAX_FLOAT32).any()
 
@@ -146,8 +139,9 @@ class AnchoredTrees:
         """Mean (query, output) of the estimates of all anchors, without variance."""
         sums = self._sum_leaves(queries, None, per_anchor=False, n_jobs=n_jobs)
         mean = sums[:, 0, 0] / len(self._anchors)
-        mean = 0.5 * mean if self._symmetric else mean + self._trees.offset
-        return estimate(mean * self._unit, self._mean_y), None
+        mean = 0.5 * mean if self.symmetric else mean + self.trees.offset
+        mean_y = self.anchors_y.reshape(len(self.anchors_y), -1).mean(axis=0)
+        return estimate(mean * self.unit, mean_y), None
 
     def differences(self, queries: Rows, indices: Indices | None, *, n_jobs: int | None) -> Floats:
         """(member, query, anchor, output): the predicted difference of each query to its anchors.
@@ -159,19 +153,19 @@ class AnchoredTrees:
         differences = np.moveaxis(sums, 1, 0).astype(np.float64, copy=False)
         if self._adds_in_float64:
             differences += self._member_offsets[:, None, None]
-        differences *= self._unit
+        differences *= self.unit
         return differences
 
     @property
     def _adds_in_float64(self) -> bool:
         """Whether the library adds leaf values in float64; else in float32, from the offset on."""
-        return bool(self._trees.sum_type == FLOAT64)
+        return bool(self.trees.sum_type == FLOAT64)
 
     @property
     def _member_offsets(self) -> Floats:
         """(member, output): the offset of the trees, negative for −F(anchor, query)."""
-        offset = self._trees.offset
-        return np.array([offset, -offset]) if self._symmetric else offset[None]
+        offset = self.trees.offset
+        return np.array([offset, -offset]) if self.symmetric else offset[None]
 
     def _sum_leaves(
         self, queries: Rows, indices: Indices | None, *, per_anchor: bool, n_jobs: int | None
@@ -181,14 +175,14 @@ class AnchoredTrees:
         With `per_anchor`, each member has a slot and each anchor of a query its own sum; else all
         are added up.
         """
-        from twinned.models.trees.kernel import LeafSums, add_tree_sums
+        from twinned.models.trees.kernel import LeafSums, QueryBatch, add_tree_sums
 
         values = row_matrix(queries)
         terms = query_terms(values, self._layout)
         n_orders, n_outputs = self._member_offsets.shape
         n_used = len(self._anchors) if indices is None else indices.shape[1]
         shape = (len(terms), n_orders if per_anchor else 1, n_used if per_anchor else 1, n_outputs)
-        sums = np.zeros(shape, dtype=self._trees.sum_type)
+        sums = np.zeros(shape, dtype=self.trees.sum_type)
         if not self._adds_in_float64:
             sums += self._member_offsets[:, None].astype(sums.dtype)
         signs = np.array([1.0, -1.0])[:n_orders]
@@ -199,9 +193,7 @@ class AnchoredTrees:
             or np.isnan(self._anchors).any()
         )
 
-        def add_rows(
-            rows: slice, trees: PackedTrees, anchors: AnchorMasks, batch: QueryBatch
-        ) -> None:
+        def add_rows(rows, trees, anchors, batch):
             out, compare_type = LeafSums(sums[rows], signs, slots), self._value_type.type(0)
             add_tree_sums(trees, anchors, batch.take(rows), out, has_special, compare_type)
 
@@ -210,75 +202,41 @@ class AnchoredTrees:
             step = max(_MIN_QUERIES_PER_TASK, -(-len(terms) // (4 * n_threads)))
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
             for trees in self._packed_groups():
-                for anchors, batch in self._chunks(terms, indices, per_anchor=per_anchor):
+                start = 0
+                for anchors in self._anchor_masks():
+                    n = len(anchors.values)
+                    selected = select_anchors(indices, start, n, per_anchor=per_anchor)
+                    start, batch = start + n, QueryBatch(terms, *selected)
                     parallel(
                         delayed(add_rows)(rows, trees, anchors, batch)
                         for rows in row_blocks(len(terms), step)
                     )
         return sums
 
-    def _chunks(
-        self, terms: NDArray[np.float64], indices: Indices | None, *, per_anchor: bool
-    ) -> Iterator[tuple[AnchorMasks, QueryBatch]]:
-        """Yield the anchors in chunks, each with the queries and their anchors in it."""
-        from twinned.models.trees.kernel import QueryBatch
-
-        start = 0
-        for anchors in self._anchor_masks():
-            n = len(anchors.values)
-            selected = select_anchors(indices, start, n, per_anchor=per_anchor)
-            yield anchors, QueryBatch(terms, *selected)
-            start += n
-
     def _packed_groups(self) -> Iterator[PackedTrees]:
         """Yield the packed trees: stored ones, or one group after the other."""
         from twinned.models.trees.packing import group_trees, pack_trees
 
-        if self._packed is None:
-            groups = group_trees(self._trees)
-            packed = (pack_trees(group, self._value_type, self._trees.strict) for group in groups)
-            return _yield_and_store(packed, self._cache_bytes, self, "_packed")
-        return iter(self._packed)
+        if self.packed is None:
+            groups = group_trees(self.trees)
+            packed = (pack_trees(group, self._value_type, self.trees.strict) for group in groups)
+            return _yield_and_store(packed, self.cache_bytes, self, "packed")
+        return iter(self.packed)
 
     def _anchor_masks(self) -> Iterator[AnchorMasks]:
         """Yield the masks of all anchors, chunk by chunk: stored ones, or built now.
 
         They are stored in what packed trees leave of the cache, as those take longer to make.
         """
-        if self._masks is None:
+        if self.masks is None:
             size = chunk_size(self._anchors.shape[1])
             masks = (
                 build_anchor_masks(self._anchors[i : i + size], self._layout, self._n_ordered)
                 for i in range(0, len(self._anchors), size)
             )
-            max_bytes = self._cache_bytes - self.cached_bytes if self.is_packed else 0
-            return _yield_and_store(masks, max_bytes, self, "_masks")
-        return iter(self._masks)
-
-
-def anchored_trees(
-    estimator: BaseEstimator,
-    features: PairFeatures,
-    anchors: Rows,
-    anchors_y: Floats,
-    unit: float,
-    *,
-    symmetric: bool,
-    cache_bytes: int,
-) -> AnchoredTrees | None:
-    """Bind a fitted estimator to anchors; None where its pairs have to be built.
-
-    The parameters are those of `AnchoredTrees`.
-    """
-    if callable(features.kind):
-        return None
-    trees = read_trees(estimator)
-    if trees is None or trees.n_features > features.width:
-        return None
-    anchored = AnchoredTrees(
-        trees, features, anchors, anchors_y, unit, symmetric=symmetric, cache_bytes=cache_bytes
-    )
-    return anchored if anchored.supports(anchors) else None
+            max_bytes = self.cache_bytes - self.cached_bytes if self.is_packed else 0
+            return _yield_and_store(masks, max_bytes, self, "masks")
+        return iter(self.masks)
 
 
 def _yield_and_store(

@@ -30,11 +30,6 @@ FLOAT32: np.dtype[np.floating] = np.dtype(np.float32)
 FLOAT64: np.dtype[np.floating] = np.dtype(np.float64)
 _LOGGER = logging.getLogger("twinned")
 _SINGLE_TREES = (DecisionTreeRegressor, ExtraTreeRegressor)
-# fields of the nodes of HistGradientBoosting
-_BOOSTING_FIELDS = {
-    "is_leaf", "is_categorical", "feature_idx", "num_threshold", "left", "right",
-    "missing_go_to_left", "value",
-}  # fmt: skip
 # treelite's codes of comparisons
 _LESS, _LESS_OR_EQUAL = 2, 3
 # LightGBM treats values up to this as zero: a float32 number, stored in float64.
@@ -47,10 +42,6 @@ _XGBOOST_SUMS = (
     "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror",
     "reg:quantileerror",
 )  # fmt: skip
-
-
-class UnreadableTreesError(Exception):
-    """A library stores its trees in a way that this version of the readers does not know."""
 
 
 class Tree(NamedTuple):
@@ -172,7 +163,7 @@ def read_trees(estimator: BaseEstimator) -> TreeEnsemble | None:
     """
     try:
         ensemble = _read(estimator)
-    except (AttributeError, ImportError, KeyError, UnreadableTreesError):
+    except (AttributeError, ImportError, KeyError, ValueError):
         # another version of a library stores its trees in another way
         _LOGGER.warning(
             "The trees of %s could not be read; predictions build pairs, which is slower.",
@@ -261,8 +252,6 @@ def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> Tr
     all_nodes, baseline = boosting_trees(estimator)
     trees = []
     for nodes in all_nodes:
-        if missing := _BOOSTING_FIELDS - set(nodes.dtype.names):
-            raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
         if nodes["is_categorical"].any():
             return None
         trees.append(
@@ -347,7 +336,7 @@ def _read_treelite(convert, booster, comparison, adjust=np.asarray):
     try:
         model = convert(booster)
     except TreeliteError as error:
-        raise UnreadableTreesError(str(error)) from error
+        raise ValueError(str(error)) from error
     header = model.get_header_accessor()
     outputs = header.get_field("target_id").copy()
     offset = np.array(header.get_field("base_scores"), dtype=np.float64)
@@ -363,16 +352,9 @@ def _read_treelite(convert, booster, comparison, adjust=np.asarray):
         is_other = tree.get_field("cmp")[left >= 0] != comparison
         if tree.get_field("has_categorical_split")[0] or np.any(is_other):
             return None, offset
-        trees.append(
-            Tree(
-                tree.get_field("split_index").copy(),
-                adjust(tree.get_field("threshold").astype(np.float64)),
-                left,
-                tree.get_field("cright").copy(),
-                tree.get_field("default_left").astype(bool),
-                tree.get_field("leaf_value").astype(np.float64)[:, None],
-                scale,
-                int(output),
-            )
-        )
+        right, feature = tree.get_field("cright").copy(), tree.get_field("split_index").copy()
+        threshold = adjust(tree.get_field("threshold").astype(np.float64))
+        missing_left = tree.get_field("default_left").astype(bool)
+        value = tree.get_field("leaf_value").astype(np.float64)[:, None]
+        trees.append(Tree(feature, threshold, left, right, missing_left, value, scale, int(output)))
     return trees, offset
