@@ -2,7 +2,7 @@
 
 The graph is written directly: the table is encoded, the anchors are stored as a matrix, and each
 query is predicted in a loop over rows, so that memory does not grow with the batch. Each module
-adds one part to the graph: `inputs`, `trees`, `regressors`, `twins`, `models`.
+adds one part to the graph: `inputs`, `regressors`, `twins`, `models`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.export.model_parts import read_schema
+from twinned.export.model_parts import feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import (
     BATCH,
@@ -41,6 +41,7 @@ from twinned.fitted.error_scale import (
     N_NEIGHBORS,
     NeighborFeatures,
 )
+from twinned.fitted.target import TargetTransform, split_target
 from twinned.rows.schema import NUMERIC
 
 _OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10
@@ -53,39 +54,29 @@ class Parts(NamedTuple):
 
     scalers: list[BaseEstimator]  # steps of a pipeline before the model
     model: Model
-    has_log_target: bool  # whether the model predicts the logarithm of y
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the features of the model, or their numbers."""
-        n_features = read_schema(self.model).n_features
-        return [str(name) for name in getattr(self.model, "feature_names_in_", range(n_features))]
+    target: TargetTransform
 
 
 def unwrap(model: BaseEstimator) -> Parts:
     """Return the model of twinned inside pipelines and transformed targets."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
-    has_log_target = False
+    target = TargetTransform()
     while not isinstance(model, Model):
         if type(model) is Pipeline:
             scalers += [step for _, step in model.steps[:-1]]
             model = model.steps[-1][1]
         elif type(model) is TransformedTargetRegressor:
-            if model.transformer is not None or model.inverse_func is not np.exp:
-                refuse(
-                    "its target is transformed by another function than the logarithm",
-                    "use func=np.log and inverse_func=np.exp, or export its regressor_",
-                )
-            model, has_log_target = model.regressor_, True
+            try:
+                model, target = split_target(model)
+            except ValueError as error:
+                refuse(str(error).rstrip("."), "use func=np.log and inverse_func=np.exp")
         elif isinstance(model, SemiSupervisedTwinRegressor):
             model = model.twin_
         else:
-            refuse(
-                f"{type(model).__name__} is not a model of twinned",
-                "use skl2onnx for a model of scikit-learn",
-            )
-    return Parts(scalers, model, has_log_target)
+            name = type(model).__name__
+            refuse(f"{name} is not a model of twinned", "use skl2onnx for a model of scikit-learn")
+    return Parts(scalers, model, target)
 
 
 def assemble(
@@ -94,7 +85,7 @@ def assemble(
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
     parts = unwrap(model)
     graph = Graph()
-    columns = table_columns(read_schema(parts.model), parts.feature_names)
+    columns = table_columns(read_schema(parts.model), feature_names(parts.model))
     infos, matrix = add_inputs(graph, columns, dtype)
     if parts.scalers and any(column.kind != NUMERIC for column in columns):
         refuse("its pipeline has steps before categorical features", "export its last step")
@@ -102,7 +93,7 @@ def assemble(
         matrix = add_scaler(scaler, matrix)
     needs_std = "std" in names or confidence is not None
     tensors = _add_outputs(parts.model, matrix, confidence, needs_std)
-    if parts.has_log_target:  # the standard deviation by the delta method
+    if parts.target.is_log:  # the standard deviation by the delta method
         log_std = tensors.pop("std")
         tensors = {name: tensor.apply("Exp") for name, tensor in tensors.items()}
         tensors["std"] = tensors["mean"] * log_std
