@@ -259,10 +259,10 @@ def test_altered_value(file, value, path, match):
     file.assert_refused(match)
 
 
-@pytest.mark.parametrize("name", ["member_weights_", "anchors_X_", "members_", "contribution_"])
+@pytest.mark.parametrize("name", ["anchors_X_", "members_", "_anchor_predictions"])
 def test_missing_part(file, name):
     file.change_json(lambda model: model["part"]["state"]["dict"].pop(name))
-    file.assert_refused("does not have the parts")
+    file.assert_refused(f"lacks the parts {name}, .*; fit and save the model again with this")
 
 
 def test_stored_intervals_of_other_settings_raise(file, table):

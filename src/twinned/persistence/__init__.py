@@ -62,23 +62,9 @@ def save(
         Secret key of a signature (HMAC with SHA-256). `load` with the same key then detects any
         change of the file by someone who does not have the key.
     """
-    from sklearn.base import BaseEstimator
-    from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    path = Path(path)
-    if not isinstance(model, BaseEstimator):
-        raise TypeError(f"only a fitted estimator can be saved, not {model!r}.")
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        raise NotFittedError(
-            f"{type(model).__name__} is not fitted, so there is nothing to save; call fit first."
-        ) from None
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}; create it, then save again.")
+    check_is_fitted(model)
     archive.write_atomically(path, _to_bytes(model, _key_bytes(key)))
 
 

@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -211,8 +212,13 @@ def feature_attributes(model: BaseEstimator) -> tuple[int | None, Any]:
     return getattr(model, "n_features_in_", None), getattr(model, "feature_names_in_", None)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: str | PathLike[str], data: bytes) -> None:
     """Write a file completely or not at all; an older one remains until then."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}; create it first.")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with temporary.open("xb") as file:

@@ -22,7 +22,7 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
 from twinned import _compat
-from twinned.persistence.schema import KINDS, RECORDS, At
+from twinned.persistence.schema import KINDS, LINEAR, RECORDS, At
 from twinned.persistence.values import READ, State, builder, set_state
 
 METRICS = (
@@ -43,8 +43,7 @@ _HISTOGRAM_NODES = {
     "missing_left": "missing_go_to_left", "value": "value", "count": "count",
     "bitset": "bitset_idx", "categorical": "is_categorical",
 }  # fmt: skip
-
-_LINEAR = [name for name, kind in KINDS.items() if "intercept_" in kind.fields]
+_ENSEMBLES = [name for name, kind in KINDS.items() if kind.fields.get("trees") == "trees"]
 
 # --- trees ----------------------------------------------------------------------------------------
 
@@ -177,29 +176,25 @@ def _split(array: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     return [part.copy() for part in np.split(array, np.cumsum(sizes)[:-1])]
 
 
-@builder("DecisionTreeRegressor ExtraTreeRegressor")
-def _build_tree(model: BaseEstimator, state: State, at: At) -> None:
-    (tree,) = build_trees(model, type(model), state["trees"], at)
-    model.n_outputs_, model.tree_ = tree.n_outputs_, tree.tree_
-
-
-@builder("RandomForestRegressor ExtraTreesRegressor")
-def _build_forest(model: BaseEstimator, state: State, at: At) -> None:
-    is_random = type(model).__name__ == "RandomForestRegressor"
-    cls = DecisionTreeRegressor if is_random else ExtraTreeRegressor
-    model.estimator_, model.estimators_ = cls(), build_trees(model, cls, state["trees"], at)
-    model.n_outputs_ = model.estimators_[0].n_outputs_
-
-
-@builder("GradientBoostingRegressor")
-def _build_gradient_boosting(model: BaseEstimator, state: State, at: At) -> None:
-    trees, init = build_trees(model, DecisionTreeRegressor, state["trees"], at), state["init_"]
-    at.ensure(trees[0].n_outputs_ == 1, "has trees of several outputs")
-    at.ensure(init is None or init.n_outputs_ == 1, "starts from several outputs")
-    model.init_ = "zero" if init is None else init
-    model.estimators_ = np.array([[tree] for tree in trees], dtype=object)
-    model.n_estimators_ = len(trees)
-    _compat.set_boosting_loss(model)
+@builder(*_ENSEMBLES)
+def _build_ensemble(model: BaseEstimator, state: State, at: At) -> None:
+    is_extra = type(model).__name__.startswith("ExtraTree")
+    cls = ExtraTreeRegressor if is_extra else DecisionTreeRegressor
+    trees = build_trees(model, cls, state["trees"], at)
+    model.n_outputs_ = trees[0].n_outputs_
+    if isinstance(model, DecisionTreeRegressor):  # or an ExtraTreeRegressor
+        at.ensure(len(trees) == 1, "has several trees")
+        model.tree_ = trees[0].tree_
+    elif "init_" not in state:
+        model.estimator_, model.estimators_ = cls(), trees
+    else:
+        init = state["init_"]
+        at.ensure(model.n_outputs_ == 1, "has trees of several outputs")
+        at.ensure(init is None or init.n_outputs_ == 1, "starts from several outputs")
+        model.init_ = "zero" if init is None else init
+        model.estimators_ = np.array([[tree] for tree in trees], dtype=object)
+        model.n_estimators_ = len(trees)
+        _compat.set_boosting_loss(model)
 
 
 @builder("HistGradientBoostingRegressor")
@@ -225,7 +220,7 @@ def _build_histogram_boosting(model: BaseEstimator, state: State, at: At) -> Non
 # --- linear models, neighbors and networks --------------------------------------------------------
 
 
-@builder(" ".join(_LINEAR))
+@builder(*LINEAR)
 def _build_linear(model: BaseEstimator, state: State, at: At) -> None:
     fits = state["coef_"].ndim == 2 or state["intercept_"].size == 1
     at.ensure(fits, "has too many intercepts")
@@ -290,7 +285,7 @@ def _check_categories(encoder: BaseEstimator, stored: list[State], at: At) -> No
     at.ensure(same, "has categories that are not sorted and distinct")
 
 
-@builder("OneHotEncoder OrdinalEncoder")
+@builder("OneHotEncoder", "OrdinalEncoder")
 def _build_encoder(model: BaseEstimator, state: State, at: At) -> None:
     limited = model.min_frequency is not None or model.max_categories is not None
     at.ensure(not limited, "has min_frequency or max_categories, which cannot be stored")
@@ -349,10 +344,9 @@ def _read_transformed_target(model: BaseEstimator) -> State:
     return {**vars(model), "transformer_": model.transformer and model.transformer_}
 
 
-_ENSEMBLES = [name for name, kind in KINDS.items() if kind.fields.get("trees") == "trees"]
 READ |= {
     **dict.fromkeys(_ENSEMBLES, _read_ensemble),
-    **dict.fromkeys(_LINEAR, _read_linear),
+    **dict.fromkeys(LINEAR, _read_linear),
     "HistGradientBoostingRegressor": _read_histogram_boosting,
     "OneHotEncoder": lambda model: {"categories_": read_categories(model)},
     "OrdinalEncoder": lambda model: {"categories_": read_categories(model)},

@@ -1,5 +1,7 @@
 """Kinds of the estimators of twinned: twins, networks, Gaussian processes and blends."""
 
+from itertools import pairwise
+
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -42,20 +44,16 @@ def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
     if (intervals := state["intervals_"]) is not None:
         at.ensure(state["anchors_y_"].ndim == 1, "has intervals, but several outputs")
-        _check_error_scale(intervals, at / "intervals_")
         rows, scores = intervals["rows"], intervals["scores"]
         at.ensure(rows is None or len(rows) == len(scores), "has rows of other scores")
+        if (regressor := intervals["regressor"]) is not None:
+            n_features = count_scale_features(len(intervals["columns"]))
+            fits = regressor.n_features_in_ == n_features and regressor.n_outputs_ == 1
+            at.ensure(fits, f"has an error scale of other features than its {n_features}")
+            least = min(tree.tree_.value.min() for tree in regressor.estimators_)
+            at.ensure(least >= 0, "has an error scale that is negative")
     set_state(twin, state)
     twin.restore_anchors()
-
-
-def _check_error_scale(parts: State, at: At) -> None:
-    if (regressor := parts["regressor"]) is not None:
-        expected = count_scale_features(len(parts["columns"]))
-        fits = regressor.n_features_in_ == expected and regressor.n_outputs_ == 1
-        at.ensure(fits, f"has an error scale of other features than its {expected}")
-        least = min(tree.tree_.value.min() for tree in regressor.estimators_)
-        at.ensure(least >= 0, "has an error scale that is negative")
 
 
 # --- twins of scikit-learn regressors -------------------------------------------------------------
@@ -84,7 +82,7 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
 # --- networks -------------------------------------------------------------------------------------
 
 
-@builder("NeuralRegressor TwinNeuralRegressor")
+@builder("NeuralRegressor", "TwinNeuralRegressor")
 def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
     table, shape = _build_table(state["_schema"], at), state["_shape"]
     at.bind("numeric", len(table.numeric))
@@ -109,17 +107,14 @@ def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
 
 def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]]:
     """The shape of each parameter; compare `models.neural.network.initial_parameters`."""
-    d, frequencies, hidden = shape["n_features"], shape["n_frequencies"], shape["hidden_sizes"]
-    sizes = (*hidden, shape["n_outputs"])
-    shapes: dict[str, tuple[int, ...]] = {"frequency": (d, frequencies)} if frequencies else {}
-    for side in range(2 if shape["twin"] else 1):
-        shapes[f"linear_{side}"] = (d, hidden[0])
-        if frequencies:
-            shapes[f"periodic_{side}"] = (d * 2 * frequencies, hidden[0])
-    for layer, size in enumerate(sizes):
-        shapes[f"bias_{layer}"] = (size,)
-        if layer:
-            shapes[f"weight_{layer}"] = (sizes[layer - 1], size)
+    n_features, n_waves = shape["n_features"], shape["n_frequencies"]
+    sizes = (*shape["hidden_sizes"], shape["n_outputs"])
+    shapes: dict[str, tuple[int, ...]] = {"frequency": (n_features, n_waves)} if n_waves else {}
+    rows = {"linear": n_features} | ({"periodic": 2 * n_features * n_waves} if n_waves else {})
+    for side in range(1 + shape["twin"]):
+        shapes |= {f"{name}_{side}": (n_rows, sizes[0]) for name, n_rows in rows.items()}
+    shapes |= {f"bias_{layer}": (size,) for layer, size in enumerate(sizes)}
+    shapes |= {f"weight_{layer}": pair for layer, pair in enumerate(pairwise(sizes), start=1)}
     return {name: (n_members, *of_member) for name, of_member in shapes.items()}
 
 

@@ -157,7 +157,7 @@ def to_c(
         test_values=predicted[-_N_TEST_ROWS:],
         tolerance=_TOLERANCE * max(float(spread), 1e-6 * float(np.abs(predicted).max())),
     )
-    write_atomically(Path(path), text.encode())
+    write_atomically(path, text.encode())
     return CExport(
         path=Path(path),
         n_anchors=0 if comparables is None else len(comparables.rows),
