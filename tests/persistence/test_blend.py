@@ -152,7 +152,7 @@ class MeanRegressor(RegressorMixin, BaseEstimator):
 @pytest.mark.parametrize(
     ("estimator", "reason"),
     [
-        (MeanRegressor(), "MeanRegressor> is of a type"),
+        (MeanRegressor(), "MeanRegressor'> is of a type"),
         (make_pipeline(FunctionTransformer(lambda X: 2 * X), Ridge()), "is code"),
     ],
 )
@@ -262,7 +262,7 @@ def test_altered_value(file, value, path, match):
 @pytest.mark.parametrize("name", ["anchors_X_", "members_", "_anchor_predictions"])
 def test_missing_part(file, name):
     file.change_json(lambda model: model["part"]["state"]["dict"].pop(name))
-    file.assert_refused(f"lacks the parts {name}, .*; fit and save the model again with this")
+    file.assert_refused(f"has no {name}; fit and save the model again with this version of twinned")
 
 
 def test_stored_intervals_of_other_settings_raise(file, table):

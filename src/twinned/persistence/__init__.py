@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -82,10 +81,7 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEs
         The key that the file was saved with. With a key, a file without a signature and one that
         was signed with another key are refused. Without one, signatures are not verified.
     """
-    with ThreadPoolExecutor(1) as thread:
-        reading = thread.submit(_read, path, "is not loaded", _key_bytes(key))
-        _import_kinds()  # the first time, that takes longer than reading most files
-        members, header = reading.result()
+    members, header = _read(path, "is not loaded", _key_bytes(key))
     archive.warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         return _build_model(members)

@@ -84,8 +84,9 @@ class At:
 def verify_fields(values: Any, fields: dict[str, str], at: At, argument: str = "") -> None:
     """Raise unless values are a dict of these fields and no others."""
     at.ensure(isinstance(values, dict), "has no parts")
-    differing = ", ".join(sorted(set(values) ^ set(fields)))
-    at.ensure(not differing, f"lacks the parts {differing}, or has them in addition; {FIT_AGAIN}")
+    missing, unknown = sorted(fields.keys() - values), sorted(values.keys() - fields)
+    at.ensure(not missing, f"has no {', '.join(missing)}; {FIT_AGAIN}")
+    at.ensure(not unknown, f"has unknown parts, {', '.join(unknown)}; {FIT_AGAIN}")
     for name, expected in fields.items():
         verify(values[name], expected.replace("$", argument), at / name)
 

@@ -10,8 +10,6 @@ node except the root is the child of exactly one node, each path from the root e
 records that scikit-learn reads are built from columns that were verified.
 """
 
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
@@ -69,17 +67,17 @@ def build_trees(
     at.ensure(not np.isnan(columns["threshold"]).any(), "has a threshold that is NaN")
     shared, trees, n_outputs = owner.get_params(deep=False), [], values.shape[1]
     parameters = {name: shared[name] for name in cls._get_param_names() if name in shared}
-    for number, end in enumerate(np.cumsum(sizes)):
-        rows, seed = slice(end - sizes[number], end), int(columns["seeds"][number])
-        tree = cls(**parameters).set_params(random_state=None if seed < 0 else seed)
+    ends = np.cumsum(sizes)
+    for seed, depth, end, size in zip(columns["seeds"], depths, ends, sizes, strict=True):
+        tree = cls(**parameters).set_params(random_state=None if seed < 0 else int(seed))
         tree.n_features_in_, tree.n_outputs_ = n_features, n_outputs
         tree.tree_ = Tree(n_features, np.ones(n_outputs, dtype=np.intp), n_outputs)
-        nodes = np.zeros(sizes[number], NODE_DTYPE)  # of one tree, which fits into the cache
+        nodes = np.zeros(size, NODE_DTYPE)  # of one tree, which fits into the cache
         for column, name in _NODES.items():
-            nodes[name] = columns[column][rows]
-        state = {"node_count": int(sizes[number]), "max_depth": int(depths[number])}
-        leaf_values = np.ascontiguousarray(values[rows, :, None])
-        tree.tree_.__setstate__({**state, "nodes": nodes, "values": leaf_values})
+            nodes[name] = columns[column][end - size : end]
+        leaf_values = np.ascontiguousarray(values[end - size : end, :, None])
+        state = {"node_count": int(size), "max_depth": int(depth), "nodes": nodes}
+        tree.tree_.__setstate__({**state, "values": leaf_values})
         trees.append(tree)
     return trees
 
@@ -220,13 +218,6 @@ def _build_histogram_boosting(model: BaseEstimator, state: State, at: At) -> Non
 # --- linear models, neighbors and networks --------------------------------------------------------
 
 
-@builder(*LINEAR)
-def _build_linear(model: BaseEstimator, state: State, at: At) -> None:
-    fits = state["coef_"].ndim == 2 or state["intercept_"].size == 1
-    at.ensure(fits, "has too many intercepts")
-    set_state(model, state)
-
-
 @builder("KNeighborsRegressor")
 def _build_neighbors(model: BaseEstimator, state: State, at: At) -> None:
     allowed = set(METRICS) - {"learned"}
@@ -239,14 +230,8 @@ def _build_neighbors(model: BaseEstimator, state: State, at: At) -> None:
 
 @builder("MLPRegressor")
 def _build_perceptron(model: BaseEstimator, state: State, at: At) -> None:
-    coefs, intercepts = state["coefs_"], state["intercepts_"]
-    sizes = [layer.shape for layer in coefs]
-    at.ensure(sizes and sizes[0][0] == model.n_features_in_, "has other inputs than features")
-    chained = all(before[1] == after[0] for before, after in pairwise(sizes))
-    matches = [size[1] for size in sizes] == [len(layer) for layer in intercepts]
-    at.ensure(chained and matches, "has layers of other sizes")
     set_state(model, state)
-    model.n_layers_, model.n_outputs_ = len(coefs) + 1, len(intercepts[-1])
+    model.n_layers_, model.n_outputs_ = len(model.coefs_) + 1, len(model.intercepts_[-1])
 
 
 @builder("DummyRegressor")
@@ -269,10 +254,9 @@ def _category_table(
     categories: list[State], model: BaseEstimator, at: At
 ) -> np.ndarray | pd.DataFrame:
     """Return a table of the features of a model with these values, some of them repeated."""
-    columns = [np.array(known["values"], dtype=known["dtype"]) for known in categories]
-    length, names = max(map(len, columns)), vars(model).get("feature_names_in_")
-    at.ensure(length * len(columns) <= _MAX_CELLS, "has too many categories")
-    columns = [np.concatenate([c, np.repeat(c[:1], length - len(c))]) for c in columns]
+    length, names = max(len(k["values"]) for k in categories), vars(model).get("feature_names_in_")
+    at.ensure(length * len(categories) <= _MAX_CELLS, "has too many categories")
+    columns = [np.resize(np.array(k["values"], dtype=k["dtype"]), length) for k in categories]
     if names is None:
         return np.column_stack(columns)
     series = (pd.Series(column, dtype=column.dtype) for column in columns)  # not as inferred
@@ -312,7 +296,6 @@ def _build_pipeline(model: BaseEstimator, state: State, at: At) -> None:
 def _build_transformed_target(model: BaseEstimator, state: State, at: At) -> None:
     set_state(model, state)
     if model.transformer_ is None:
-        at.ensure((model.func is None) == (model.inverse_func is None), "has one function of two")
         functions = {"func": model.func, "inverse_func": model.inverse_func}
         model.transformer_ = FunctionTransformer(**functions, validate=True)
         model.transformer_.set_output(transform="default")

@@ -62,8 +62,6 @@ def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
 @builder("TwinRegressor")
 def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     base, selected = state["estimator_"], state["selected_features_"]
-    same = twin.estimator is None or type(twin.estimator) is type(base)
-    at.ensure(same, "has another base estimator than its parameter")
     table, dtype = _build_table(state["_schema"], at), np.dtype(state["_pair_dtype"])
     # made from the columns of the table, not from what a file claims
     every = len(selected) == twin.n_features_in_

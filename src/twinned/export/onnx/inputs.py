@@ -7,7 +7,7 @@ Numbers are float or double, text is string.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,15 +35,15 @@ class Column(NamedTuple):
         return any(isinstance(value, str) for value in self.categories)
 
 
-def table_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
-    """Return the columns of the table that a model was fitted to."""
+def _columns(schema: TableSchema, names: Iterable[str]) -> list[Column]:
     return [Column(*parts) for parts in zip(names, schema.kinds, schema.categories, strict=True)]
 
 
 def add_inputs(
-    graph: Graph, columns: list[Column], dtype: str
+    graph: Graph, schema: TableSchema, names: list[str], dtype: str
 ) -> tuple[list[ValueInfoProto], Tensor]:
     """Return the inputs of the graph, and the encoded table (row, feature)."""
+    columns = _columns(schema, names)
     for column in columns:
         if column.kind != NUMERIC:
             _check_categories(column, dtype)
@@ -68,8 +68,7 @@ def encode_matrix(schema: TableSchema, matrix: Tensor) -> Tensor:
 
     These are compared in float32, in which the codes of the categories of a blend are exact.
     """
-    names = [str(j) for j in range(schema.n_features)]
-    return _encode_columns(table_columns(schema, names), matrix, "float32")
+    return _encode_columns(_columns(schema, map(str, range(schema.n_features))), matrix, "float32")
 
 
 def split_rows(schema: TableSchema, matrix: Tensor) -> Tensor:

@@ -19,13 +19,7 @@ from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.export.model_parts import feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
-from twinned.export.onnx.inputs import (
-    BATCH,
-    add_inputs,
-    add_preparation,
-    encode_matrix,
-    table_columns,
-)
+from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
 from twinned.export.onnx.twins import (
     Prediction,
@@ -85,9 +79,9 @@ def assemble(
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
     parts = unwrap(model)
     graph = Graph()
-    columns = table_columns(read_schema(parts.model), feature_names(parts.model))
-    infos, matrix = add_inputs(graph, columns, dtype)
-    if parts.scalers and any(column.kind != NUMERIC for column in columns):
+    schema = read_schema(parts.model)
+    infos, matrix = add_inputs(graph, schema, feature_names(parts.model), dtype)
+    if parts.scalers and {*schema.kinds} != {NUMERIC}:
         refuse("its pipeline has steps before categorical features", "export its last step")
     for scaler in parts.scalers:
         matrix = add_scaler(scaler, matrix)

@@ -17,26 +17,10 @@ from sklearn.pipeline import Pipeline
 from twinned._compat import boosting_categories, boosting_trees, neighbor_rows, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.export.model_parts import read_linear, read_scaler
-from twinned.export.onnx.graph import (
-    DOUBLE,
-    FLOAT,
-    INT64,
-    ML_DOMAIN,
-    Graph,
-    Tensor,
-    concatenate,
-    refuse,
-)
+from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
-from twinned.models.trees.reader import (
-    FLOAT32,
-    FLOAT64,
-    Tree,
-    TreeEnsemble,
-    inclusive_threshold,
-    read_trees,
-)
+from twinned.models.trees.reader import FLOAT32, Tree, TreeEnsemble, inclusive_threshold, read_trees
 from twinned.rows.schema import Floats
 
 _POWERS = {
@@ -177,7 +161,7 @@ def _add_neighbors(estimator: KNeighborsRegressor, X: Tensor) -> Tensor:
         )
     stored, stored_y = neighbor_rows(estimator)
     with X.graph.outside_loops():
-        rows = add_stored_pairs(X.graph, stored)
+        rows = add_stored_pairs(X, stored)
     known_y = X.graph.constant(np.asarray(stored_y, float).reshape(len(stored), -1))
 
     def mean_of_row(row: Tensor) -> list[Tensor]:
@@ -192,7 +176,7 @@ def _add_neighbors(estimator: KNeighborsRegressor, X: Tensor) -> Tensor:
     return X.graph.map_rows(mean_of_row, X)[0]
 
 
-def add_stored_pairs(graph: Graph, pairs: Floats) -> Tensor:
+def add_stored_pairs(X: Tensor, pairs: Floats) -> Tensor:
     """Store training pairs; those of (a, b) or (a, b, a − b) as two indices of distinct rows."""
     for n_blocks in (3, 2):
         width, rest = divmod(pairs.shape[1], n_blocks)
@@ -205,11 +189,11 @@ def add_stored_pairs(graph: Graph, pairs: Floats) -> Tensor:
         if 2 * len(rows) > len(pairs):
             continue
         dtype = np.int16 if len(rows) < 2**15 else np.int32
-        distinct = graph.matrix(rows)
+        distinct = X.graph.matrix(rows)
         halves = [half.astype(dtype) for half in np.split(index.ravel(), 2)]
-        a, b = (distinct.take(graph.constant(half).cast(INT64)) for half in halves)
+        a, b = (distinct.take(X.graph.constant(half).cast(INT64)) for half in halves)
         return concatenate([a, b, a - b] if n_blocks == 3 else [a, b])
-    return graph.matrix(pairs)
+    return X.graph.matrix(pairs)
 
 
 # --- trees, as the operator TreeEnsemble (ai.onnx.ml 5) -------------------------------------------
@@ -221,8 +205,8 @@ def add_stored_pairs(graph: Graph, pairs: Floats) -> Tensor:
 
 def add_trees(ensemble: TreeEnsemble, X: Tensor) -> Tensor:
     """Add the prediction of an ensemble: (row, feature) → (row, output)."""
-    dtype = FLOAT32 if ensemble.value_type == FLOAT32 else FLOAT64
-    nodes, offset = _join_trees(ensemble, dtype)
+    dtype = ensemble.value_type
+    nodes, offset = _join_trees(ensemble)
     if not nodes:
         return (X * 0.0).sum(-1, keepdims=True) + offset
     values, outputs, trees = (nodes.pop(name) for name in ("value", "output", "tree"))
@@ -230,7 +214,8 @@ def add_trees(ensemble: TreeEnsemble, X: Tensor) -> Tensor:
         return _add_operator(nodes, values[:, 0], outputs, len(offset), dtype, X) + offset
     # A leaf of the operator has one value: its index. Each tree has an output of the operator, and
     # the values are looked up by the indices.
-    exact, numbers = dtype if len(values) <= _MAX_EXACT else FLOAT64, np.arange(len(values))
+    numbers = np.arange(len(values))
+    exact = dtype if len(values) <= _MAX_EXACT else np.dtype(np.float64)
     indices = _add_operator(nodes, numbers, trees, trees[-1] + 1, exact, X).cast(INT64)
     with X.graph.outside_loops():
         table = X.graph.constant(values.astype(dtype)).cast(DOUBLE)
@@ -266,9 +251,7 @@ def _add_operator(
     return sums.cast(DOUBLE) if dtype == FLOAT32 else sums
 
 
-def _join_trees(
-    ensemble: TreeEnsemble, dtype: np.dtype[Any]
-) -> tuple[dict[str, NDArray[Any]], Floats]:
+def _join_trees(ensemble: TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:
     """Number the splits and leaves of trees, and return (output,) offsets.
 
     The arrays of splits are attributes of the operator; there are none where no tree has a split.
@@ -293,7 +276,8 @@ def _join_trees(
         ends = [left[0], right[0]]
         shift = int(is_leaf[ends].sum() == 1 and number[left[0]] == number[right[0]])
         number[is_leaf] = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
-        threshold = inclusive_threshold(np.asarray(tree.threshold), dtype, ensemble.strict)
+        threshold = np.asarray(tree.threshold)
+        threshold = inclusive_threshold(threshold, ensemble.value_type, ensemble.strict)
         part = {
             "nodes_featureids": np.asarray(tree.feature)[inner],
             "nodes_splits": threshold[inner],
@@ -324,36 +308,27 @@ def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -
         refuse(reason, f"use one of {_LOSSES}")
     columns, categories, all_bitsets = boosting_categories(estimator)
     all_nodes, baseline = boosting_trees(estimator)
-    # of each column of X, which of its categories go right, in order of the additional features
-    directions: dict[int, dict[bytes, int]] = {j: {} for j in categories}
-    n_features = estimator.n_features_in_
-    trees, splits = [], []
+    positions = {j: position for position, j in enumerate(categories)}
+    # of each split by categories: which of them go right, and the position of its feature
+    goes_right, split_positions, trees = [], [], []
     for nodes, bitsets in zip(all_nodes, all_bitsets, strict=True):
-        is_leaf = nodes["is_leaf"].astype(bool)
+        is_leaf, missing_left = nodes["is_leaf"] != 0, nodes["missing_go_to_left"] != 0
         feature = columns[nodes["feature_idx"].astype(np.int64)]
         threshold = nodes["num_threshold"].copy()
-        for i in np.flatnonzero(nodes["is_categorical"].astype(bool) & ~is_leaf):
+        for i in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf):
             j, bitset = int(feature[i]), bitsets[nodes["bitset_idx"][i]]
             bits = np.unpackbits(np.asarray(bitset, "<u4").view(np.uint8), bitorder="little")
+            feature[i], threshold[i] = estimator.n_features_in_ + len(goes_right), 0.5
             # the last entry is for missing values and new categories
-            goes_left = [*bits[: len(categories[j])], nodes["missing_go_to_left"][i]]
-            key = (1 - np.array(goes_left, dtype=np.uint8)).tobytes()
-            splits.append((feature, i, j, directions[j].setdefault(key, len(directions[j]))))
-            threshold[i] = 0.5
+            goes_right.append(1 - np.append(bits[: len(categories[j])], missing_left[i]))
+            split_positions.append(positions[j])
         left = np.where(is_leaf, -1, nodes["left"].astype(np.int64))
-        right, missing_left = nodes["right"].astype(np.int64), nodes["missing_go_to_left"] != 0
-        values = nodes["value"][:, None]
-        trees.append(Tree(feature, threshold, left, right, missing_left, values, 1.0, 0))
-    parts, starts = [X], {}
-    for j, keys in directions.items():
-        starts[j] = n_features
-        n_features += len(keys)
-        if keys:
-            table = np.stack([np.frombuffer(key, dtype=np.uint8) for key in keys], axis=1)
-            index = add_category_index(categories[j], X.columns([j])).cast(INT64)
-            parts.append(X.graph.constant(table).take(index).reshape(0, -1).cast(DOUBLE))
-    for feature, i, j, number in splits:
-        feature[i] = starts[j] + number
-    offset = np.asarray(baseline, dtype=np.float64).reshape(1)
-    ensemble = TreeEnsemble(trees, offset, FLOAT64, False, FLOAT64)
-    return add_trees(ensemble, concatenate(parts))
+        right, values = nodes["right"].astype(np.int64), nodes["value"][:, None]
+        trees.append(Tree(feature, threshold, left, right, missing_left, values))
+    if goes_right:
+        codes = [add_category_index(each, X.columns([j])) for j, each in categories.items()]
+        starts = np.cumsum([0, *map(len, goes_right[:-1])], dtype=float)
+        entries = (concatenate(codes).columns(split_positions) + starts).cast(INT64)
+        table = X.graph.constant(np.concatenate(goes_right).astype(np.uint8))
+        X = concatenate([X, table.take(entries).cast(DOUBLE)])
+    return add_trees(TreeEnsemble(trees, np.ravel(baseline).astype(np.float64)), X)
