@@ -51,7 +51,6 @@ def tree_columns(trees: list[BaseEstimator]) -> State:
     states = [tree.tree_.__getstate__() for tree in trees]
     seeds = [tree.random_state if isinstance(tree.random_state, int) else -1 for tree in trees]
     return {
-        "n_nodes": np.array([state["node_count"] for state in states], dtype=np.int64),
         "seeds": np.array(seeds, dtype=np.int64),
         "value": np.concatenate([state["values"][:, :, 0] for state in states]),
         **_columns([state["nodes"] for state in states], _NODES, "trees"),
@@ -91,7 +90,6 @@ def histogram_tree_columns(model: BaseEstimator) -> State:
         **columns,
         **{side: np.where(is_leaf, _NO_CHILD, columns[side]) for side in ("left", "right")},
         "value": columns["value"][:, None],
-        "n_nodes": np.array([len(tree) for tree in nodes], dtype=np.int64),
         "n_bitsets": np.array([len(tree) for tree in bitsets], dtype=np.int64),
         "bitsets": np.concatenate(bitsets),
     }
@@ -163,8 +161,8 @@ def check_structure(columns: State, n_features: int, at: At) -> np.ndarray:
 
 
 def _columns(nodes: list[np.ndarray], names: dict[str, str], record: str) -> dict[str, np.ndarray]:
-    """Return the fields of records, in the types of the schema."""
-    return {
+    """Return the fields of records, in the types of the schema, and the number of each tree."""
+    return {"n_nodes": np.array([len(tree) for tree in nodes], dtype=np.int64)} | {
         column: np.concatenate([tree[name] for tree in nodes]).astype(RECORDS[record][column][:2])
         for column, name in names.items()
     }

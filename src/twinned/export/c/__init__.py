@@ -196,7 +196,7 @@ def read_core(model: BaseEstimator) -> PairCore | NetworkCore:
     if isinstance(model, NeuralRegressor):
         networks = model.plain_networks()
         check_single_output(networks.shape.n_outputs)
-        return NetworkCore.of_plain(networks, read_schema(model))
+        return NetworkCore.of_networks(networks, read_schema(model))
     return PairCore.of_regressor(model)
 
 
@@ -280,7 +280,7 @@ def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTa
         floor, is_constant = std_floor(model, std), False
         scores = np.sort(np.abs(y - mean) / positive_scale(std, floor))
     else:
-        stored = getattr(model, "calibration_", None)
+        stored = model.calibration_ if isinstance(model, BaseTwin) else None
         if stored is None or stored.scale.width == "learned":
             return None
         scores, floor, is_constant = stored.scores, stored.scale.floor, stored.scale.width != "std"

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from twinned._compat import unwrap_search
 from twinned.export.model_parts import Networks, read_linear, read_scaler, unpadded_parameters
 from twinned.fitted.twin import FittedTwin
-from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
+from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
 from twinned.pairing.features import PairColumn
@@ -129,18 +129,15 @@ class NetworkCore(Core):
         networks, anchors = state.model, state.anchors
         assert isinstance(networks, NeuralDifferenceModel)
         known_y = networks.scale.transform_y(anchors.targets)[:, 0]
-        return cls._of(networks, anchors.schema, anchors.X, known_y, weights)
+        return cls.of_networks(networks, anchors.schema, anchors.X, known_y, weights)
 
     @classmethod
-    def of_plain(cls, networks: PlainNetworks, schema: TableSchema) -> NetworkCore:
-        """Networks that predict y itself."""
-        return cls._of(networks, schema, None, np.zeros(1), np.ones(1))
-
-    @classmethod
-    def _of(cls, networks: Networks, schema: TableSchema, *anchors: Floats | None) -> NetworkCore:
+    def of_networks(cls, networks: Networks, schema: TableSchema, *anchors: Floats) -> NetworkCore:
+        """Networks with features, scaled values and weights of anchors; without, those of y."""
         columns = ColumnEncoding.of_networks(schema, networks)
         center, unit = float(networks.scale.y_mean[0]), float(networks.scale.y_spread[0])
-        return cls(columns, *anchors, center, unit, networks)
+        X, known_y, weights = anchors or (None, np.zeros(1), np.ones(1))
+        return cls(columns, X, known_y, weights, center, unit, networks)
 
     @cached_property
     def _used(self) -> NDArray[np.intp]:
@@ -250,9 +247,9 @@ class TreeScore(NamedTuple):
     plus 1 where a missing value goes left. At a leaf it is 65535, and `threshold` the value.
     """
 
-    column: NDArray[np.uint16]
+    column: Floats
     threshold: Floats
-    right: NDArray[np.uint32]  # distance to the right child
+    right: Floats  # distance to the right child
     roots: list[int]
     offset: float
 
@@ -276,9 +273,9 @@ class TreeScore(NamedTuple):
                     nodes.append([_LEAF, float(tree.value[node, 0]) * tree.scale * unit, 0])
                     continue
                 stack += [(tree.right[node], len(nodes)), (tree.left[node], -1)]
-                column = 2 * int(tree.feature[node]) + bool(tree.missing_left[node])
-                nodes.append([column, thresholds[node], 0])
-        column, threshold, right = (np.array(part) for part in zip(*nodes, strict=True))
+                code = 2 * int(tree.feature[node]) + bool(tree.missing_left[node])
+                nodes.append([code, thresholds[node], 0])
+        column, threshold, right = np.array(nodes).T
         return cls(column, threshold, right, roots, float(ensemble.offset[0] * unit))
 
 

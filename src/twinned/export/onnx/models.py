@@ -124,7 +124,8 @@ def _add_outputs(
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
     is_blend = isinstance(model, AutoTwinRegressor)
     needs_calibration = is_blend or confidence is not None
-    stored = getattr(model, "calibration_", None) if needs_calibration else None
+    can_store = needs_calibration and isinstance(model, BaseTwin)
+    stored = model.calibration_ if can_store else None
     if needs_calibration and stored is None:
         refuse(
             f"{type(model).__name__} stores no calibration, which prediction intervals need",

@@ -310,7 +310,8 @@ def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -
     all_nodes, baseline = boosting_trees(estimator)
     positions = {j: position for position, j in enumerate(categories)}
     # of each split by categories: which of them go right, and the position of its feature
-    goes_right, split_positions, trees = [], [], []
+    goes_right: list[NDArray[np.integer]] = []
+    split_positions, trees = [], []
     for nodes, bitsets in zip(all_nodes, all_bitsets, strict=True):
         is_leaf, missing_left = nodes["is_leaf"] != 0, nodes["missing_go_to_left"] != 0
         feature = columns[nodes["feature_idx"].astype(np.int64)]

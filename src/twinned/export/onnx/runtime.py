@@ -25,6 +25,7 @@ LARGEST_ROUNDING = 1e-6
 # Predictions of at most this share of the stored rows may change by more than that.
 _CHANGED_ROWS, _LARGEST_CHANGE = 1e-3, 1e-5  # in standard deviations of y
 _MAX_ROWS = 500
+_NUMBER_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
 _DEVIATIONS = np.sqrt(3.0) * np.linspace(-1.0, 1.0, 199)  # whose standard deviation is one
 
 
@@ -55,20 +56,15 @@ def _feeds(inputs: list[Any], X: Any) -> dict[str, NDArray[Any]]:
     values, names = column_list(X)
     if [each.name for each in inputs] == [MATRIX]:
         columns = [to_numeric(value, name) for value, name in zip(values, names, strict=True)]
-        return {MATRIX: np.column_stack(columns).astype(_number_type(inputs[0]))}
+        return {MATRIX: np.column_stack(columns).astype(_NUMBER_TYPES[inputs[0].type])}
     feeds = {}
     for each, value, name in zip(inputs, values, names, strict=True):
         if each.type == "tensor(string)":
             text = ["" if pd.isna(item) else str(item) for item in list(value)]
             feeds[each.name] = np.array(text, dtype=object)[:, None]
         else:
-            feeds[each.name] = to_numeric(value, name).astype(_number_type(each))[:, None]
+            feeds[each.name] = to_numeric(value, name).astype(_NUMBER_TYPES[each.type])[:, None]
     return feeds
-
-
-def _number_type(each: Any) -> type[np.floating[Any]]:
-    """The type of an input of numbers."""
-    return np.float64 if each.type == "tensor(double)" else np.float32
 
 
 def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float64) -> Any:
