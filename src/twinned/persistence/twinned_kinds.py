@@ -44,8 +44,6 @@ def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
     if (intervals := state["intervals_"]) is not None:
         at.ensure(state["anchors_y_"].ndim == 1, "has intervals, but several outputs")
-        rows, scores = intervals["rows"], intervals["scores"]
-        at.ensure(rows is None or len(rows) == len(scores), "has rows of other scores")
         if (regressor := intervals["regressor"]) is not None:
             n_features = count_scale_features(len(intervals["columns"]))
             fits = regressor.n_features_in_ == n_features and regressor.n_outputs_ == 1
@@ -70,10 +68,8 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     _build_twin(twin, {**state, **rebuilt}, at)
     width = feature_attributes(base)[0] or features.width
     at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
-    n_outputs = vars(base).get("n_outputs_")  # of trees, whose leaf values were verified
-    if n_outputs is None:
-        anchor = table.to_rows(state["anchors_X_"][:1])
-        n_outputs = base.predict(features.build(anchor, anchor)).size
+    anchor = table.to_rows(state["anchors_X_"][:1])
+    n_outputs = base.predict(features.build(anchor, anchor)).size
     at.ensure(n_outputs == at.sizes.get("output", 1), f"predicts {n_outputs} outputs")
 
 
@@ -129,11 +125,9 @@ def _build_process(model: BaseEstimator, state: State, at: At) -> None:
 
 @builder("AutoTwinRegressor")
 def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
-    members, y, table = state["members_"], state["anchors_y_"], _build_table(state["_schema"], at)
-    at.bind("member", len(members))
+    members, table = state["members_"], _build_table(state["_schema"], at)
     at.bind("row", int((state["anchor_rows_"] >= 0).sum()))
-    at.ensure(state["intervals_"] is not None and y.ndim == 1, "has no intervals")
-    at.bind("row", len(state["intervals_"]["scores"]))
+    at.bind("score", at.sizes["row"])
     same = sorted(state["_leaderboard"]["member"]) == sorted(members)
     at.ensure(same, "has a leaderboard of other members")
     preparations = []
@@ -142,7 +136,7 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
         preparations.append(prepared)
         same = feature_attributes(member)[0] in (None, prepared.n_columns)
         at.ensure(same, f"has other columns than the features of {name!r}")
-        at.ensure(np.ndim(vars(member).get("anchors_y_", y)) == 1, f"has outputs of {name!r}")
+        at.ensure(np.ndim(vars(member).get("anchors_y_", [0.0])) == 1, f"has outputs of {name!r}")
     listed = () if isinstance(model.members, str) else model.members
     given = {entry[0]: entry for entry in listed if not isinstance(entry, str)}
     model.plan_ = [given.get(name, name) for name in members]
