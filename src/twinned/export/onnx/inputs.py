@@ -43,24 +43,16 @@ def add_inputs(
     graph: Graph, schema: TableSchema, names: list[str], dtype: str
 ) -> tuple[list[ValueInfoProto], Tensor]:
     """Return the inputs of the graph, and the encoded table (row, feature)."""
-    columns = _columns(schema, names)
-    for column in columns:
-        if column.kind != NUMERIC:
-            _check_categories(column, dtype)
-    number = _NUMBER_TYPES[dtype]
+    columns, number = _columns(schema, names), _NUMBER_TYPES[dtype]
     if not any(column.is_text for column in columns):
         info = helper.make_tensor_value_info(MATRIX, number, [BATCH, len(columns)])
         return [info], _encode_columns(columns, Tensor(graph, MATRIX).cast(DOUBLE), dtype)
-    infos, encoded = [], []
-    for column in columns:
-        kind = TensorProto.STRING if column.is_text else number
-        infos.append(helper.make_tensor_value_info(column.name, kind, [BATCH, 1]))
-        values = Tensor(graph, column.name)
-        if column.is_text:
-            encoded.append(_codes_of_text(column, values))
-        else:
-            encoded.append(_encode(column, values.cast(DOUBLE), dtype))
-    return infos, concatenate(encoded)
+    kinds = [TensorProto.STRING if column.is_text else number for column in columns]
+    infos = [
+        helper.make_tensor_value_info(name, kind, [BATCH, 1])
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return infos, concatenate([_encode(each, Tensor(graph, each.name), dtype) for each in columns])
 
 
 def encode_matrix(schema: TableSchema, matrix: Tensor) -> Tensor:
@@ -141,9 +133,13 @@ def _encode_columns(columns: list[Column], matrix: Tensor, dtype: str) -> Tensor
 
 
 def _encode(column: Column, values: Tensor, dtype: str) -> Tensor:
-    """Codes of a categorical feature of numbers (row, 1); a numeric one is returned as it is."""
+    """Codes of a categorical feature, or the values of a numeric one, (row, 1)."""
     if column.kind == NUMERIC:
-        return values
+        return values.cast(DOUBLE)
+    _check_categories(column, dtype)
+    if column.is_text:
+        return _codes_of_text(column, values)
+    values = values.cast(DOUBLE)
     code = add_category_index(column.categories, values, dtype)
     if column.kind == ORDINAL:
         code = code.apply("Equal", float(len(column.categories))).apply("Where", np.nan, code)
