@@ -39,9 +39,8 @@ from twinned import (
     save,
 )
 from twinned.datasets import KEYS, PAPER_SEEDS
-from twinned.export import thin_members, to_c
-from twinned.export.model_parts import with_anchors, with_members
-from twinned.export.thinning import deviation_gram, thin_by_gram
+from twinned.export.c import to_c
+from twinned.export.thinning import deviation_gram, take_anchors, thin_by_gram, thin_members
 
 COLUMNS = [
     "dataset", "seed", "model", "choice", "dtype", "members", "anchors", "rmse:.6g", "tables",
@@ -127,7 +126,7 @@ def choose_members(model, choice, X):
     if choice == "size":
         weights = np.zeros(len(model.member_weights_))
         weights[np.argmin(model._gates)] = 1.0
-        return with_members(model, weights)
+        return model.with_members(weights)
     if choice >= len(model.member_weights_):
         return model
     return thin_members(model, choice, X[:200] if isinstance(model, NeuralRegressor) else None)
@@ -163,7 +162,7 @@ def random_anchor_rows(twin, X_test, y_test):
     """The mean error of random anchors, for 32 of them."""
     rng = np.random.RandomState(0)
     few = rng.permutation(len(twin.anchors_X_))[:300]  # the anchors that are drawn from
-    subset = with_anchors(twin, few, np.ones(len(few)))
+    subset = take_anchors(twin, few, np.ones(len(few)))
     _, estimates = subset.predict_anchors(X_test)
     errors = [
         rmse(estimates[:, rng.permutation(len(few))[:32]].mean(axis=1), y_test)

@@ -43,7 +43,7 @@ from twinned import (
     TwinNeuralRegressor,
     TwinRegressor,
 )
-from twinned.export import to_onnx
+from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
 
 COLUMNS = [

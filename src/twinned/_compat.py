@@ -8,10 +8,8 @@ for numpy.
 from __future__ import annotations
 
 import inspect
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 # --- scikit-learn 1.9 ----------------------------------------------------------------------
 
@@ -85,7 +83,6 @@ def set_boosting_categories(estimator, table):
     `table` is None without categorical features. Returns (feature of the trees,): whether it is
     categorical.
     """
-    import numpy as np
     from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 
     categorical = np.zeros(estimator.n_features_in_, dtype=bool)
@@ -122,18 +119,11 @@ def validate_parameters(estimator):
         estimator._validate_params()
 
 
-class BoostingCategories(NamedTuple):
-    """How a `HistGradientBoostingRegressor` splits by categories."""
-
-    columns: NDArray[np.intp]  # (feature of the trees,): the column of X
-    categories: dict[int, NDArray[np.generic]]  # column of X: its categories, ordered by code
-    bitsets: list[NDArray[np.uint32]]  # of each tree, (split, 8): the codes that go left
-
-
 def boosting_categories(estimator):
-    """Categorical features of a fitted `HistGradientBoostingRegressor`.
+    """How a fitted `HistGradientBoostingRegressor` splits by categories.
 
-    It encodes them by their order, and its trees see them before the numeric features.
+    Returns (feature of the trees,) columns of X, as the trees see categorical features first; the
+    categories of each such column, ordered by code; and `boosting_bitsets`.
     """
     is_categorical = np.zeros(estimator.n_features_in_, dtype=bool)
     categories = []
@@ -142,11 +132,8 @@ def boosting_categories(estimator):
         categories = boosting_encoder(estimator).categories_
     first, others = np.flatnonzero(is_categorical), np.flatnonzero(~is_categorical)
     without_missing = [column[column == column] for column in categories]
-    return BoostingCategories(
-        np.concatenate([first, others]),
-        dict(zip(first.tolist(), without_missing, strict=True)),
-        boosting_bitsets(estimator),
-    )
+    by_column = dict(zip(first.tolist(), without_missing, strict=True))
+    return np.concatenate([first, others]), by_column, boosting_bitsets(estimator)
 
 
 # --- joblib 1.4 to 1.6 ----------------------------------------------------------------------------

@@ -17,8 +17,7 @@ from twinned import (
     TwinRegressor,
 )
 from twinned.datasets import make_tf
-from twinned.export import thin, thin_members
-from twinned.export.thinning import choose_anchors, fit_weights
+from twinned.export.thinning import choose_anchors, fit_weights, thin, thin_members
 
 QUICK = {"max_steps": 40, "n_folds": 1}
 

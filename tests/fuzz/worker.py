@@ -52,7 +52,7 @@ def uses(model: Any, name: str, path: Path) -> list[Callable[[], Any]]:
             lambda: model.feature_relevance_,
         ]
     twin = getattr(model, "twin_", model)
-    if hasattr(twin, "_prepare_fast_path"):
+    if hasattr(twin, "prepare_fast_path"):
         found += [twin.prepare_fast_path, lambda: model.predict(X)]
     return [*found, lambda: twinned.save(model, path)]
 

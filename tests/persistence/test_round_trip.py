@@ -282,7 +282,7 @@ def test_callable_parameter_is_refused_by_name(function, data, saved):
     model = make_pipeline(FunctionTransformer(), Ridge()).fit(X, y)
     model.steps[0][1].func = function
     with pytest.raises(
-        TypeError, match=r"Pipeline cannot be saved: steps\.functiontransformer\.func=<.*code"
+        TypeError, match=r"Pipeline cannot be saved: steps\.functiontransformer\.func=.* is code"
     ):
         saved(model)
 
@@ -290,7 +290,7 @@ def test_callable_parameter_is_refused_by_name(function, data, saved):
 def test_callable_pair_features_are_refused_by_name(data, saved):
     X, y = data
     twin = TwinRegressor(Ridge(), pair_features=subtract).fit(X, y)
-    with pytest.raises(TypeError, match=r"saved: pair_features=<.*subtract>.*joblib"):
+    with pytest.raises(TypeError, match=r"saved: pair_features=<function subtract.*joblib"):
         saved(twin)
 
 
@@ -298,7 +298,7 @@ def test_operators_are_refused_by_name(data, saved):
     X, y = data
     model = Ridge().fit(X, y)
     model.solver = operator.methodcaller("upper")
-    with pytest.raises(TypeError, match=r"solver=<operator.methodcaller> is code"):
+    with pytest.raises(TypeError, match=r"solver=operator\.methodcaller.* is code"):
         saved(model)
 
 
@@ -308,29 +308,29 @@ def test_other_libraries_are_refused_by_type(library, data, saved):
     module = pytest.importorskip(library)
     base = module.LGBMRegressor(verbose=-1) if library == "lightgbm" else module.XGBRegressor()
     base.set_params(n_estimators=2)
-    with pytest.raises(TypeError, match=rf"estimator_=<{library}\.sklearn\..*skops"):
+    with pytest.raises(TypeError, match=rf"estimator_=<class '{library}\.sklearn\..*skops"):
         saved(TwinRegressor(base).fit(X, y))
 
 
 @pytest.mark.parametrize("model", [Ridge(), TwinRegressor(), make_pipeline(Ridge())])
 def test_unfitted_model_is_refused(model, saved, tmp_path):
-    with pytest.raises(NotFittedError, match=f"{type(model).__name__} is not fitted.*call fit"):
+    with pytest.raises(NotFittedError, match=f"{type(model).__name__} .*not fitted yet"):
         saved(model)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_object_that_is_not_an_estimator_is_refused(saved):
-    with pytest.raises(TypeError, match=r"not \{'a': 1\}"):
+    with pytest.raises(TypeError, match="not an estimator"):
         saved({"a": 1})
 
 
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (SVR(), r"model=<sklearn.svm._classes.SVR> is of a type.*skops"),
-        (TwinRegressor(SVR()), r"estimator_=<sklearn.svm._classes.SVR> is of a type.*skops"),
-        (VotingRegressor([("ridge", Ridge())]), "VotingRegressor> is of a type.*skops"),
-        (make_pipeline(PCA(), Ridge()), r"steps\.pca=<.*PCA> is of a type"),
+        (SVR(), r"model=<class 'sklearn.svm._classes.SVR'> is of a type.*skops"),
+        (TwinRegressor(SVR()), r"estimator_=<class 'sklearn.svm._classes.SVR'> is of a type"),
+        (VotingRegressor([("ridge", Ridge())]), "VotingRegressor'> is of a type.*skops"),
+        (make_pipeline(PCA(), Ridge()), r"steps\.pca=<.*PCA'> is of a type"),
         (GradientBoostingRegressor(n_estimators=2, init=Ridge()), "init_ is no DummyRegressor"),
         (make_pipeline(SimpleImputer(add_indicator=True), Ridge()), "add_indicator"),
         (make_pipeline(OneHotEncoder(max_categories=2), Ridge()), "max_categories"),

@@ -11,9 +11,8 @@ from twinned.estimators.neural import BaseNeural
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.problem import Scale, TrainingProblem
-from twinned.pairing.anchors import AnchorStrategy, as_anchor_strategy, check_stored
+from twinned.pairing.anchors import AnchorStrategy, WeightStrategy, as_anchor_strategy, check_stored
 from twinned.pairing.pairs import PairStrategy
-from twinned.pairing.weights import WeightStrategy
 
 
 @dataclass(eq=False, repr=False)

@@ -63,11 +63,7 @@ def separable_members(blend: AutoTwinRegressor) -> list[str]:
     """Names of the members that `select_member` returns, the most accurate first."""
     members = {member.label: member for member in blend.fitted_members_}
     ranked = blend.leaderboard_.sort_values("rmse")["member"]
-    return [
-        name
-        for name in ranked
-        if name in members and not _reason_not_separable(blend, members[name])
-    ]
+    return [name for name in ranked if not _reason_not_separable(blend, members[name])]
 
 
 def describe_alternatives(blend: AutoTwinRegressor, except_for: str = "") -> str:

@@ -10,11 +10,10 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
-from twinned.persistence.schema import KINDS
+from twinned.persistence.schema import LINEAR
 from twinned.rows.schema import Floats, TableSchema
 
 Networks = NeuralDifferenceModel | PlainNetworks
-_LINEAR = {name for name, kind in KINDS.items() if "intercept_" in kind.fields}
 
 
 def read_schema(model: BaseEstimator) -> TableSchema:
@@ -24,6 +23,12 @@ def read_schema(model: BaseEstimator) -> TableSchema:
     if isinstance(model, BaseNeural):
         return model.schema_
     return TableSchema.all_numeric(int(model.n_features_in_))
+
+
+def feature_names(model: BaseEstimator, prefix: str = "") -> list[str]:
+    """Names of the features of a model, or a prefix and their numbers."""
+    numbered = [f"{prefix}{j}" for j in range(read_schema(model).n_features)]
+    return [str(name) for name in getattr(model, "feature_names_in_", numbered)]
 
 
 def unpadded_parameters(networks: Networks, n_features: int) -> dict[str, NDArray[np.float32]]:
@@ -44,7 +49,7 @@ def unpadded_parameters(networks: Networks, n_features: int) -> dict[str, NDArra
 def read_linear(estimator: BaseEstimator) -> tuple[Floats, Floats] | None:
     """Coefficients (output, feature) and intercepts (output,) of a linear model, or None."""
     kind = type(estimator)
-    if kind.__name__ not in _LINEAR or not kind.__module__.startswith("sklearn."):
+    if kind.__name__ not in LINEAR or not kind.__module__.startswith("sklearn."):
         return None
     coefficients = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
     return coefficients, np.atleast_1d(np.asarray(estimator.intercept_, dtype=np.float64))

@@ -110,25 +110,17 @@ def _deviations(
 ) -> list[Floats]:
     """(row, candidate): estimates minus what they should be, for each kind of rows."""
     fitted, every = twin.fitted_, take_anchors(twin, candidates, None).fitted_
-
-    def estimates_and_prediction(matrix: Floats) -> tuple[Floats, Floats]:
-        """(row, candidate) estimates of encoded rows, and (row, 1) their predictions."""
-        estimates = every.predict_anchors(every.queries(matrix))[1]
-        return estimates[..., 0], fitted.predict(fitted.queries(matrix))[0]
-
     rows = rng.permutation(len(fitted.anchors))[:_MAX_ROWS]
-    estimates, predicted = estimates_and_prediction(fitted.anchors.X[rows])
-    of_anchors = estimates - predicted
+    matrices = [fitted.anchors.X[rows], crossed_rows(twin, rows, rng)]
+    matrices += [] if X is None else [twin.encode(X).matrix]
+    estimates = [every.predict_anchors(every.queries(each))[1][..., 0] for each in matrices]
+    predictions = [fitted.predict(fitted.queries(each))[0] for each in matrices]
+    parts: list[Floats] = [a - b for a, b in zip(estimates, predictions, strict=True)]
     # the estimate of a row from itself is no measure of other rows
-    of_anchors[rows[:, None] == candidates] = 0.0
-    estimates, predicted = estimates_and_prediction(crossed_rows(twin, rows, rng))
-    parts: list[Floats] = [of_anchors, estimates - predicted]
-    if X is not None:
-        estimates, predicted = estimates_and_prediction(twin.encode(X).matrix)
-        parts.append(estimates - predicted)
-        if y is not None:
-            values = validate_target(twin, y, count_rows(X), multi_output=False)
-            parts.append(estimates - values[:, None])
+    parts[0][rows[:, None] == candidates] = 0.0
+    if y is not None:
+        values = validate_target(twin, y, count_rows(X), multi_output=False)
+        parts.append(estimates[-1] - values[:, None])
     return parts
 
 
@@ -243,8 +235,11 @@ def thin_members(
     else:
         target = validate_target(model, y, predicted.shape[1], multi_output=False)
     errors = (predicted - target).T
-    counts = _choose_members(errors, min(n_members, len(predicted)))
-    return model.with_members(counts)
+    chosen = choose_anchors(errors.T @ errors, min(n_members, len(predicted)))
+    weights = np.zeros(len(predicted))
+    # a chosen member that the selection drops still lowers the variance of new rows
+    weights[chosen] = 0.5 * greedy_selection(errors[:, chosen]) + 0.5 / len(chosen)
+    return model.with_members(weights)
 
 
 def _member_predictions(model: BaseNeural, X: object) -> Floats:
@@ -260,14 +255,3 @@ def _member_predictions(model: BaseNeural, X: object) -> Floats:
     matrix = np.concatenate([model.anchors_X_[rows], crossed_rows(model, rows, rng)])
     fitted = model.fitted_
     return fitted.squeeze(fitted.predict_members(fitted.queries(matrix)))
-
-
-def _choose_members(errors: Floats, n_members: int) -> Floats:
-    """(member,) weights, of which `n_members` at most are positive."""
-    gram = errors.T @ errors
-    chosen = choose_anchors(gram, n_members)
-    weights = np.zeros(len(gram))
-    weights[chosen] = greedy_selection(errors[:, chosen])
-    # a chosen member that the selection drops still lowers the variance of new rows
-    weights[chosen] = 0.5 * weights[chosen] + 0.5 / n_members
-    return weights

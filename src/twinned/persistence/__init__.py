@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -62,23 +61,9 @@ def save(
         Secret key of a signature (HMAC with SHA-256). `load` with the same key then detects any
         change of the file by someone who does not have the key.
     """
-    from sklearn.base import BaseEstimator
-    from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    path = Path(path)
-    if not isinstance(model, BaseEstimator):
-        raise TypeError(f"only a fitted estimator can be saved, not {model!r}.")
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        raise NotFittedError(
-            f"{type(model).__name__} is not fitted, so there is nothing to save; call fit first."
-        ) from None
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}; create it, then save again.")
+    check_is_fitted(model)
     archive.write_atomically(path, _to_bytes(model, _key_bytes(key)))
 
 
@@ -96,10 +81,7 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEs
         The key that the file was saved with. With a key, a file without a signature and one that
         was signed with another key are refused. Without one, signatures are not verified.
     """
-    with ThreadPoolExecutor(1) as thread:
-        reading = thread.submit(_read, path, "is not loaded", _key_bytes(key))
-        _import_kinds()  # the first time, that takes longer than reading most files
-        members, header = reading.result()
+    members, header = _read(path, "is not loaded", _key_bytes(key))
     archive.warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
         return _build_model(members)

@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +26,13 @@ import numpy as np
 
 from twinned._version import __version__
 from twinned.exceptions import IntegrityError, VersionMismatchWarning
+from twinned.persistence.schema import FIT_AGAIN
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 FORMAT_VERSION = 2
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas")
-_OLD_FORMAT = (
-    "load it with the version of twinned that wrote it, store it with joblib.dump, then use "
-    "joblib.load and twinned.save with this one"
-)
 
 JsonObject = dict[str, Any]
 
@@ -51,7 +49,6 @@ _MAX_MEMBERS = 20_000
 _MAX_JSON_SIZE = 4 * 1024**2
 _COMPRESSION_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _COMPRESSION_LEVEL = 1  # a tenth larger than by the default, in a third of the time
-_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def ensure(condition: bool | np.bool_, fault: str) -> None:
@@ -82,7 +79,7 @@ def write_zip(members: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in members.items():
-            entry = zipfile.ZipInfo(name, date_time=_TIMESTAMP)
+            entry = zipfile.ZipInfo(name)  # of 1980
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3
             entry.external_attr = 0o644 << 16
@@ -175,7 +172,7 @@ def parse_header(members: Mapping[str, bytes]) -> JsonObject:
     header = from_json(members, HEADER)
     number = header.get("format_version")
     is_newer = isinstance(number, int) and number > FORMAT_VERSION
-    advice = "update twinned" if is_newer else _OLD_FORMAT
+    advice = "update twinned" if is_newer else FIT_AGAIN
     fault = f"its format version is {number!r:.60}, not {FORMAT_VERSION}; {advice}"
     ensure(type(number) is int and number == FORMAT_VERSION, fault)
     for name, kind in {"versions": dict, "model": str, "schema": dict}.items():
@@ -211,8 +208,13 @@ def feature_attributes(model: BaseEstimator) -> tuple[int | None, Any]:
     return getattr(model, "n_features_in_", None), getattr(model, "feature_names_in_", None)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: str | PathLike[str], data: bytes) -> None:
     """Write a file completely or not at all; an older one remains until then."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}; create it first.")
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         with temporary.open("xb") as file:

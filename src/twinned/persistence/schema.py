@@ -13,6 +13,7 @@ from twinned.exceptions import IntegrityError
 
 _LARGEST = "1e150"  # of all numbers, as in the validation of X and y
 _MAX_ITEMS, _MAX_TEXT = 500_000, 10_000
+FIT_AGAIN = "fit and save the model again with this version of twinned"
 _SCALARS: dict[str, Any] = {
     "int": int, "real": int | float, "text": str, "flag": bool, "category": str | int | float,
 }  # fmt: skip
@@ -47,6 +48,7 @@ def _read_schema() -> tuple[dict[str, Kind], dict[str, dict[str, str]]]:
 
 
 KINDS, RECORDS = _read_schema()
+LINEAR = [name for name, kind in KINDS.items() if "intercept_" in kind.fields]
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,10 @@ class At:
 
 def verify_fields(values: Any, fields: dict[str, str], at: At, argument: str = "") -> None:
     """Raise unless values are a dict of these fields and no others."""
-    known = isinstance(values, dict) and set(values) == set(fields)
-    at.ensure(known, f"does not have the parts {', '.join(fields)}")
+    at.ensure(isinstance(values, dict), "has no parts")
+    missing, unknown = sorted(fields.keys() - values), sorted(values.keys() - fields)
+    at.ensure(not missing, f"has no {', '.join(missing)}; {FIT_AGAIN}")
+    at.ensure(not unknown, f"has unknown parts, {', '.join(unknown)}; {FIT_AGAIN}")
     for name, expected in fields.items():
         verify(values[name], expected.replace("$", argument), at / name)
 

@@ -10,8 +10,6 @@ node except the root is the child of exactly one node, each path from the root e
 records that scikit-learn reads are built from columns that were verified.
 """
 
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
@@ -22,7 +20,7 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 from sklearn.tree._tree import NODE_DTYPE, Tree
 
 from twinned import _compat
-from twinned.persistence.schema import KINDS, RECORDS, At
+from twinned.persistence.schema import KINDS, LINEAR, RECORDS, At
 from twinned.persistence.values import READ, State, builder, set_state
 
 METRICS = (
@@ -43,8 +41,7 @@ _HISTOGRAM_NODES = {
     "missing_left": "missing_go_to_left", "value": "value", "count": "count",
     "bitset": "bitset_idx", "categorical": "is_categorical",
 }  # fmt: skip
-
-_LINEAR = [name for name, kind in KINDS.items() if "intercept_" in kind.fields]
+_ENSEMBLES = [name for name, kind in KINDS.items() if kind.fields.get("trees") == "trees"]
 
 # --- trees ----------------------------------------------------------------------------------------
 
@@ -54,7 +51,6 @@ def tree_columns(trees: list[BaseEstimator]) -> State:
     states = [tree.tree_.__getstate__() for tree in trees]
     seeds = [tree.random_state if isinstance(tree.random_state, int) else -1 for tree in trees]
     return {
-        "n_nodes": np.array([state["node_count"] for state in states], dtype=np.int64),
         "seeds": np.array(seeds, dtype=np.int64),
         "value": np.concatenate([state["values"][:, :, 0] for state in states]),
         **_columns([state["nodes"] for state in states], _NODES, "trees"),
@@ -70,17 +66,17 @@ def build_trees(
     at.ensure(not np.isnan(columns["threshold"]).any(), "has a threshold that is NaN")
     shared, trees, n_outputs = owner.get_params(deep=False), [], values.shape[1]
     parameters = {name: shared[name] for name in cls._get_param_names() if name in shared}
-    for number, end in enumerate(np.cumsum(sizes)):
-        rows, seed = slice(end - sizes[number], end), int(columns["seeds"][number])
-        tree = cls(**parameters).set_params(random_state=None if seed < 0 else seed)
+    ends = np.cumsum(sizes)
+    for seed, depth, end, size in zip(columns["seeds"], depths, ends, sizes, strict=True):
+        tree = cls(**parameters).set_params(random_state=None if seed < 0 else int(seed))
         tree.n_features_in_, tree.n_outputs_ = n_features, n_outputs
         tree.tree_ = Tree(n_features, np.ones(n_outputs, dtype=np.intp), n_outputs)
-        nodes = np.zeros(sizes[number], NODE_DTYPE)  # of one tree, which fits into the cache
+        nodes = np.zeros(size, NODE_DTYPE)  # of one tree, which fits into the cache
         for column, name in _NODES.items():
-            nodes[name] = columns[column][rows]
-        state = {"node_count": int(sizes[number]), "max_depth": int(depths[number])}
-        leaf_values = np.ascontiguousarray(values[rows, :, None])
-        tree.tree_.__setstate__({**state, "nodes": nodes, "values": leaf_values})
+            nodes[name] = columns[column][end - size : end]
+        leaf_values = np.ascontiguousarray(values[end - size : end, :, None])
+        state = {"node_count": int(size), "max_depth": int(depth), "nodes": nodes}
+        tree.tree_.__setstate__({**state, "values": leaf_values})
         trees.append(tree)
     return trees
 
@@ -94,7 +90,6 @@ def histogram_tree_columns(model: BaseEstimator) -> State:
         **columns,
         **{side: np.where(is_leaf, _NO_CHILD, columns[side]) for side in ("left", "right")},
         "value": columns["value"][:, None],
-        "n_nodes": np.array([len(tree) for tree in nodes], dtype=np.int64),
         "n_bitsets": np.array([len(tree) for tree in bitsets], dtype=np.int64),
         "bitsets": np.concatenate(bitsets),
     }
@@ -166,8 +161,8 @@ def check_structure(columns: State, n_features: int, at: At) -> np.ndarray:
 
 
 def _columns(nodes: list[np.ndarray], names: dict[str, str], record: str) -> dict[str, np.ndarray]:
-    """Return the fields of records, in the types of the schema."""
-    return {
+    """Return the fields of records, in the types of the schema, and the number of each tree."""
+    return {"n_nodes": np.array([len(tree) for tree in nodes], dtype=np.int64)} | {
         column: np.concatenate([tree[name] for tree in nodes]).astype(RECORDS[record][column][:2])
         for column, name in names.items()
     }
@@ -177,29 +172,25 @@ def _split(array: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     return [part.copy() for part in np.split(array, np.cumsum(sizes)[:-1])]
 
 
-@builder("DecisionTreeRegressor ExtraTreeRegressor")
-def _build_tree(model: BaseEstimator, state: State, at: At) -> None:
-    (tree,) = build_trees(model, type(model), state["trees"], at)
-    model.n_outputs_, model.tree_ = tree.n_outputs_, tree.tree_
-
-
-@builder("RandomForestRegressor ExtraTreesRegressor")
-def _build_forest(model: BaseEstimator, state: State, at: At) -> None:
-    is_random = type(model).__name__ == "RandomForestRegressor"
-    cls = DecisionTreeRegressor if is_random else ExtraTreeRegressor
-    model.estimator_, model.estimators_ = cls(), build_trees(model, cls, state["trees"], at)
-    model.n_outputs_ = model.estimators_[0].n_outputs_
-
-
-@builder("GradientBoostingRegressor")
-def _build_gradient_boosting(model: BaseEstimator, state: State, at: At) -> None:
-    trees, init = build_trees(model, DecisionTreeRegressor, state["trees"], at), state["init_"]
-    at.ensure(trees[0].n_outputs_ == 1, "has trees of several outputs")
-    at.ensure(init is None or init.n_outputs_ == 1, "starts from several outputs")
-    model.init_ = "zero" if init is None else init
-    model.estimators_ = np.array([[tree] for tree in trees], dtype=object)
-    model.n_estimators_ = len(trees)
-    _compat.set_boosting_loss(model)
+@builder(*_ENSEMBLES)
+def _build_ensemble(model: BaseEstimator, state: State, at: At) -> None:
+    is_extra = type(model).__name__.startswith("ExtraTree")
+    cls = ExtraTreeRegressor if is_extra else DecisionTreeRegressor
+    trees = build_trees(model, cls, state["trees"], at)
+    model.n_outputs_ = trees[0].n_outputs_
+    if isinstance(model, DecisionTreeRegressor):  # or an ExtraTreeRegressor
+        at.ensure(len(trees) == 1, "has several trees")
+        model.tree_ = trees[0].tree_
+    elif "init_" not in state:
+        model.estimator_, model.estimators_ = cls(), trees
+    else:
+        init = state["init_"]
+        at.ensure(model.n_outputs_ == 1, "has trees of several outputs")
+        at.ensure(init is None or init.n_outputs_ == 1, "starts from several outputs")
+        model.init_ = "zero" if init is None else init
+        model.estimators_ = np.array([[tree] for tree in trees], dtype=object)
+        model.n_estimators_ = len(trees)
+        _compat.set_boosting_loss(model)
 
 
 @builder("HistGradientBoostingRegressor")
@@ -225,13 +216,6 @@ def _build_histogram_boosting(model: BaseEstimator, state: State, at: At) -> Non
 # --- linear models, neighbors and networks --------------------------------------------------------
 
 
-@builder(" ".join(_LINEAR))
-def _build_linear(model: BaseEstimator, state: State, at: At) -> None:
-    fits = state["coef_"].ndim == 2 or state["intercept_"].size == 1
-    at.ensure(fits, "has too many intercepts")
-    set_state(model, state)
-
-
 @builder("KNeighborsRegressor")
 def _build_neighbors(model: BaseEstimator, state: State, at: At) -> None:
     allowed = set(METRICS) - {"learned"}
@@ -244,14 +228,8 @@ def _build_neighbors(model: BaseEstimator, state: State, at: At) -> None:
 
 @builder("MLPRegressor")
 def _build_perceptron(model: BaseEstimator, state: State, at: At) -> None:
-    coefs, intercepts = state["coefs_"], state["intercepts_"]
-    sizes = [layer.shape for layer in coefs]
-    at.ensure(sizes and sizes[0][0] == model.n_features_in_, "has other inputs than features")
-    chained = all(before[1] == after[0] for before, after in pairwise(sizes))
-    matches = [size[1] for size in sizes] == [len(layer) for layer in intercepts]
-    at.ensure(chained and matches, "has layers of other sizes")
     set_state(model, state)
-    model.n_layers_, model.n_outputs_ = len(coefs) + 1, len(intercepts[-1])
+    model.n_layers_, model.n_outputs_ = len(model.coefs_) + 1, len(model.intercepts_[-1])
 
 
 @builder("DummyRegressor")
@@ -274,10 +252,9 @@ def _category_table(
     categories: list[State], model: BaseEstimator, at: At
 ) -> np.ndarray | pd.DataFrame:
     """Return a table of the features of a model with these values, some of them repeated."""
-    columns = [np.array(known["values"], dtype=known["dtype"]) for known in categories]
-    length, names = max(map(len, columns)), vars(model).get("feature_names_in_")
-    at.ensure(length * len(columns) <= _MAX_CELLS, "has too many categories")
-    columns = [np.concatenate([c, np.repeat(c[:1], length - len(c))]) for c in columns]
+    length, names = max(len(k["values"]) for k in categories), vars(model).get("feature_names_in_")
+    at.ensure(length * len(categories) <= _MAX_CELLS, "has too many categories")
+    columns = [np.resize(np.array(k["values"], dtype=k["dtype"]), length) for k in categories]
     if names is None:
         return np.column_stack(columns)
     series = (pd.Series(column, dtype=column.dtype) for column in columns)  # not as inferred
@@ -290,7 +267,7 @@ def _check_categories(encoder: BaseEstimator, stored: list[State], at: At) -> No
     at.ensure(same, "has categories that are not sorted and distinct")
 
 
-@builder("OneHotEncoder OrdinalEncoder")
+@builder("OneHotEncoder", "OrdinalEncoder")
 def _build_encoder(model: BaseEstimator, state: State, at: At) -> None:
     limited = model.min_frequency is not None or model.max_categories is not None
     at.ensure(not limited, "has min_frequency or max_categories, which cannot be stored")
@@ -317,7 +294,6 @@ def _build_pipeline(model: BaseEstimator, state: State, at: At) -> None:
 def _build_transformed_target(model: BaseEstimator, state: State, at: At) -> None:
     set_state(model, state)
     if model.transformer_ is None:
-        at.ensure((model.func is None) == (model.inverse_func is None), "has one function of two")
         functions = {"func": model.func, "inverse_func": model.inverse_func}
         model.transformer_ = FunctionTransformer(**functions, validate=True)
         model.transformer_.set_output(transform="default")
@@ -349,10 +325,9 @@ def _read_transformed_target(model: BaseEstimator) -> State:
     return {**vars(model), "transformer_": model.transformer and model.transformer_}
 
 
-_ENSEMBLES = [name for name, kind in KINDS.items() if kind.fields.get("trees") == "trees"]
 READ |= {
     **dict.fromkeys(_ENSEMBLES, _read_ensemble),
-    **dict.fromkeys(_LINEAR, _read_linear),
+    **dict.fromkeys(LINEAR, _read_linear),
     "HistGradientBoostingRegressor": _read_histogram_boosting,
     "OneHotEncoder": lambda model: {"categories_": read_categories(model)},
     "OrdinalEncoder": lambda model: {"categories_": read_categories(model)},

@@ -1,5 +1,7 @@
 """Kinds of the estimators of twinned: twins, networks, Gaussian processes and blends."""
 
+from itertools import pairwise
+
 import numpy as np
 from sklearn.base import BaseEstimator
 
@@ -42,20 +44,14 @@ def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
     at.ensure(set(metrics) <= {*METRICS}, f"has a metric that is not one of {', '.join(METRICS)}")
     if (intervals := state["intervals_"]) is not None:
         at.ensure(state["anchors_y_"].ndim == 1, "has intervals, but several outputs")
-        _check_error_scale(intervals, at / "intervals_")
-        rows, scores = intervals["rows"], intervals["scores"]
-        at.ensure(rows is None or len(rows) == len(scores), "has rows of other scores")
+        if (regressor := intervals["regressor"]) is not None:
+            n_features = count_scale_features(len(intervals["columns"]))
+            fits = regressor.n_features_in_ == n_features and regressor.n_outputs_ == 1
+            at.ensure(fits, f"has an error scale of other features than its {n_features}")
+            least = min(tree.tree_.value.min() for tree in regressor.estimators_)
+            at.ensure(least >= 0, "has an error scale that is negative")
     set_state(twin, state)
     twin.restore_anchors()
-
-
-def _check_error_scale(parts: State, at: At) -> None:
-    if (regressor := parts["regressor"]) is not None:
-        expected = count_scale_features(len(parts["columns"]))
-        fits = regressor.n_features_in_ == expected and regressor.n_outputs_ == 1
-        at.ensure(fits, f"has an error scale of other features than its {expected}")
-        least = min(tree.tree_.value.min() for tree in regressor.estimators_)
-        at.ensure(least >= 0, "has an error scale that is negative")
 
 
 # --- twins of scikit-learn regressors -------------------------------------------------------------
@@ -64,8 +60,6 @@ def _check_error_scale(parts: State, at: At) -> None:
 @builder("TwinRegressor")
 def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     base, selected = state["estimator_"], state["selected_features_"]
-    same = twin.estimator is None or type(twin.estimator) is type(base)
-    at.ensure(same, "has another base estimator than its parameter")
     table, dtype = _build_table(state["_schema"], at), np.dtype(state["_pair_dtype"])
     # made from the columns of the table, not from what a file claims
     every = len(selected) == twin.n_features_in_
@@ -74,17 +68,15 @@ def _build_sklearn_twin(twin: BaseEstimator, state: State, at: At) -> None:
     _build_twin(twin, {**state, **rebuilt}, at)
     width = feature_attributes(base)[0] or features.width
     at.ensure(width == features.width, f"has pair features of width {width}, not {features.width}")
-    n_outputs = vars(base).get("n_outputs_")  # of trees, whose leaf values were verified
-    if n_outputs is None:
-        anchor = table.to_rows(state["anchors_X_"][:1])
-        n_outputs = base.predict(features.build(anchor, anchor)).size
+    anchor = table.to_rows(state["anchors_X_"][:1])
+    n_outputs = base.predict(features.build(anchor, anchor)).size
     at.ensure(n_outputs == at.sizes.get("output", 1), f"predicts {n_outputs} outputs")
 
 
 # --- networks -------------------------------------------------------------------------------------
 
 
-@builder("NeuralRegressor TwinNeuralRegressor")
+@builder("NeuralRegressor", "TwinNeuralRegressor")
 def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
     table, shape = _build_table(state["_schema"], at), state["_shape"]
     at.bind("numeric", len(table.numeric))
@@ -109,17 +101,14 @@ def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
 
 def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]]:
     """The shape of each parameter; compare `models.neural.network.initial_parameters`."""
-    d, frequencies, hidden = shape["n_features"], shape["n_frequencies"], shape["hidden_sizes"]
-    sizes = (*hidden, shape["n_outputs"])
-    shapes: dict[str, tuple[int, ...]] = {"frequency": (d, frequencies)} if frequencies else {}
-    for side in range(2 if shape["twin"] else 1):
-        shapes[f"linear_{side}"] = (d, hidden[0])
-        if frequencies:
-            shapes[f"periodic_{side}"] = (d * 2 * frequencies, hidden[0])
-    for layer, size in enumerate(sizes):
-        shapes[f"bias_{layer}"] = (size,)
-        if layer:
-            shapes[f"weight_{layer}"] = (sizes[layer - 1], size)
+    n_features, n_waves = shape["n_features"], shape["n_frequencies"]
+    sizes = (*shape["hidden_sizes"], shape["n_outputs"])
+    shapes: dict[str, tuple[int, ...]] = {"frequency": (n_features, n_waves)} if n_waves else {}
+    rows = {"linear": n_features} | ({"periodic": 2 * n_features * n_waves} if n_waves else {})
+    for side in range(1 + shape["twin"]):
+        shapes |= {f"{name}_{side}": (n_rows, sizes[0]) for name, n_rows in rows.items()}
+    shapes |= {f"bias_{layer}": (size,) for layer, size in enumerate(sizes)}
+    shapes |= {f"weight_{layer}": pair for layer, pair in enumerate(pairwise(sizes), start=1)}
     return {name: (n_members, *of_member) for name, of_member in shapes.items()}
 
 
@@ -136,11 +125,9 @@ def _build_process(model: BaseEstimator, state: State, at: At) -> None:
 
 @builder("AutoTwinRegressor")
 def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
-    members, y, table = state["members_"], state["anchors_y_"], _build_table(state["_schema"], at)
-    at.bind("member", len(members))
+    members, table = state["members_"], _build_table(state["_schema"], at)
     at.bind("row", int((state["anchor_rows_"] >= 0).sum()))
-    at.ensure(state["intervals_"] is not None and y.ndim == 1, "has no intervals")
-    at.bind("row", len(state["intervals_"]["scores"]))
+    at.bind("score", at.sizes["row"])
     same = sorted(state["_leaderboard"]["member"]) == sorted(members)
     at.ensure(same, "has a leaderboard of other members")
     preparations = []
@@ -149,7 +136,7 @@ def _build_blend(model: BaseEstimator, state: State, at: At) -> None:
         preparations.append(prepared)
         same = feature_attributes(member)[0] in (None, prepared.n_columns)
         at.ensure(same, f"has other columns than the features of {name!r}")
-        at.ensure(np.ndim(vars(member).get("anchors_y_", y)) == 1, f"has outputs of {name!r}")
+        at.ensure(np.ndim(vars(member).get("anchors_y_", [0.0])) == 1, f"has outputs of {name!r}")
     listed = () if isinstance(model.members, str) else model.members
     given = {entry[0]: entry for entry in listed if not isinstance(entry, str)}
     model.plan_ = [given.get(name, name) for name in members]

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from twinned._compat import validate_parameters
 from twinned.exceptions import IntegrityError
 from twinned.persistence.archive import ARRAY_TYPES
-from twinned.persistence.schema import KINDS, At, verify, verify_fields
+from twinned.persistence.schema import FIT_AGAIN, KINDS, At, verify, verify_fields
 
 Json = Any  # what `json.loads` returns
 State = dict[str, Any]
@@ -38,9 +38,9 @@ READ: dict[str, Callable[[BaseEstimator], State]] = {}
 BUILD: dict[str, Callable[[BaseEstimator, State, At], None]] = {}
 
 
-def builder(names: str) -> Callable[[Any], Any]:
+def builder(*names: str) -> Callable[[Any], Any]:
     """Decorator of a function that builds models of these classes."""
-    return lambda function: BUILD.update(dict.fromkeys(names.split(), function)) or function
+    return lambda function: BUILD.update(dict.fromkeys(names, function)) or function
 
 
 def get_state(model: BaseEstimator) -> State:
@@ -93,16 +93,11 @@ def encode_value(value: Any, at: At, *, fitted: bool) -> Json:
         return {"part" if fitted else "estimator": _encode_estimator(value, at, fitted)}
     if isinstance(value, np.random.RandomState | np.random.Generator):
         raise TypeError(f"{at.label} is a random generator; set it to an integer before saving")
-    if callable(value) and not isinstance(value, BaseEstimator):
-        raise TypeError(_refusal(at, value, "is code, which a model file may not hold", "joblib"))
-    raise TypeError(_refusal(at, type(value), "is of a type that a model file may not hold"))
-
-
-def _refusal(at: At, value: Any, fault: str, library: str = "skops.io") -> str:
-    """Return why a value cannot be stored, and what can store it."""
-    name = getattr(value, "__qualname__", type(value).__name__)
-    name = f"{getattr(value, '__module__', '')}.{name}".lstrip(".")
-    return f"{at.label}=<{name}> {fault}; store the model with {library}.dump instead"
+    is_code = callable(value) and not isinstance(value, BaseEstimator)
+    name = " ".join(repr(value if is_code else type(value)).split())[:200]
+    kind, library = ("code", "joblib") if is_code else ("of a type", "skops.io")
+    advice = f"store the model with {library}.dump instead"
+    raise TypeError(f"{at.label}={name} is {kind} that a model file may not hold; {advice}")
 
 
 def _encode_estimator(model: BaseEstimator, at: At, fitted: bool) -> Json:
@@ -173,8 +168,7 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
     values = decode_value(params, at / "params", fitted=False)
     has_all = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
-    advice = "fit and save the model again with this version of twinned"
-    at.ensure(has_all, f"has parameters that {name} does not have; {advice}")
+    at.ensure(has_all, f"has parameters that {name} does not have; {FIT_AGAIN}")
     at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
     if (n_jobs := values.get("n_jobs")) is not None:
         verify(n_jobs, "int", at / "n_jobs")

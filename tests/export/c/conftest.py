@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from twinned import NeuralRegressor, NeuralTraining, TwinNeuralRegressor
-from twinned.export import to_c
+from twinned.export.c import to_c
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 SANITIZERS = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]

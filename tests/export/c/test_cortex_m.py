@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import cortex_m
 from twinned import TwinRegressor
-from twinned.export import to_c
+from twinned.export.c import to_c
 
 pytestmark = pytest.mark.slow
 

@@ -35,7 +35,9 @@ from twinned import (
     TwinRegressor,
     conformal,
 )
-from twinned.export import thin, to_c
+from twinned.export.c import to_c
+from twinned.export.model_parts import read_schema
+from twinned.export.thinning import thin
 
 BASES = {
     "tree": DecisionTreeRegressor(max_depth=6, random_state=0),
@@ -86,7 +88,7 @@ def test_pair_features_and_orders(kind, symmetric, training_rows, queries, run_c
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_neural_twin(compiler, neural_twin, queries, run_c):
-    gates = np.asarray(neural_twin._gates)
+    gates = np.asarray(neural_twin.fitted_.model.gates)
     assert 0 < gates.sum() < len(gates)  # or one branch of the code is not tested
     flags = SANITIZERS if compiler == "gcc" else ()
     compiled = run_c(neural_twin, queries, compiler, flags)
@@ -122,8 +124,7 @@ def test_thinned_twin_and_its_comparables(boosted, queries, run_c):
     small = thin(boosted, 8)
     assert compiled.report.n_anchors == 8
     assert_close(compiled, small, queries)
-    anchors = small._anchors.features
-    metric = small._metric()
+    anchors, metric = small.fitted_.anchors.features, small.fitted_.anchors.metric
     apart = metric.transform(queries)[:, None] - metric.transform(anchors)
     np.testing.assert_array_equal(compiled.nearest, (apart**2).sum(axis=2).argmin(axis=1))
 
@@ -171,7 +172,7 @@ def test_networks_fitted_to_missing_values_and_categories(twin, run_c):
     model = kind(
         (12, 8), n_members=2, training=NeuralTraining(n_frequencies=2, **TRAINING), random_state=0
     ).fit(X[:60], y[:60])
-    assert model._schema.marked == [0]
+    assert read_schema(model).marked == [0]
     rows = np.column_stack([numbers[:, 0], codes, numbers[:, 1]])
     assert_close(run_c(model, rows, flags=SANITIZERS), model, X)
 

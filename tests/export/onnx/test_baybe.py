@@ -6,7 +6,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor
-from twinned.export import to_onnx
+from twinned.export.onnx import to_onnx
 
 pytest.importorskip("baybe", reason="baybe is not installed; it needs torch")
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinned.export.onnx.graph import Graph, Tensor, _compact
+from twinned.export.onnx.graph import Graph, Tensor, compact_column
 
 decimals = st.integers(-(10**7), 10**7).flatmap(
     lambda n: st.integers(0, 7).map(lambda digits: n / 10**digits)
@@ -15,9 +15,9 @@ columns = st.one_of(
 
 
 @given(columns)
-def test_a_compact_column_has_the_same_bits(values):
+def test_acompact_column_column_has_the_same_bits(values):
     column = np.array(values)
-    stored, divisor = _compact(column)
+    stored, divisor = compact_column(column)
     restored = stored.astype(np.float64) / divisor
     known = ~np.isnan(column)
     assert np.array_equal(np.isnan(restored), ~known)
@@ -25,9 +25,9 @@ def test_a_compact_column_has_the_same_bits(values):
 
 
 def test_decimals_are_stored_as_integers():
-    assert _compact(np.array([0.25, 1.5]))[0].dtype == np.int16
-    assert _compact(np.array([0.1, 0.7]))[0].dtype == np.int8
-    assert _compact(np.array([np.pi]))[0].dtype == np.float64
+    assert compact_column(np.array([0.25, 1.5]))[0].dtype == np.int16
+    assert compact_column(np.array([0.1, 0.7]))[0].dtype == np.int8
+    assert compact_column(np.array([np.pi]))[0].dtype == np.float64
 
 
 def test_a_matrix_has_its_columns_in_order(evaluate, rng):

@@ -7,7 +7,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
 from twinned import TwinRegressor
-from twinned.export import to_onnx
+from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import anchor_table, largest_difference, predict_onnx
 
 SMALL = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)

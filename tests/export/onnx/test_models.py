@@ -7,7 +7,7 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinRegressor, cross_conformal
-from twinned.export import to_onnx
+from twinned.export.onnx import to_onnx
 from twinned.export.onnx.runtime import predict_onnx
 
 SMALL = TwinRegressor(HistGradientBoostingRegressor(max_iter=10), pairs=10, random_state=0)

@@ -4,7 +4,7 @@ from sklearn.base import clone
 
 from twinned import NearestAnchors, NeuralRegressor, NeuralTraining, TwinNeuralRegressor
 from twinned.export.onnx.graph import DOUBLE, FLOAT
-from twinned.export.onnx.twins import _activate
+from twinned.export.onnx.twins import add_activation
 from twinned.models.neural.network import ACTIVATIONS
 
 SMALL = {
@@ -20,7 +20,7 @@ def test_activations(evaluate, rng, activation):
     values = np.concatenate([rng.normal(size=50) * 10, [0.0]]).astype(np.float32)
 
     def add(X):
-        return _activate(activation, X.cast(FLOAT)).cast(DOUBLE)
+        return add_activation(activation, X.cast(FLOAT)).cast(DOUBLE)
 
     expected = ACTIVATIONS[activation](values)
     np.testing.assert_allclose(evaluate(add, values), expected, rtol=1e-5, atol=5e-6)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVR
 
 from twinned.estimators.gaussian_process import GPRegressor
-from twinned.export.onnx.regressors import _add_stored_pairs, add_regressor
+from twinned.export.onnx.regressors import add_regressor, add_stored_pairs
 
 REGRESSORS = [
     LinearRegression(),
@@ -64,7 +64,7 @@ def test_pairs_are_stored_by_their_rows(evaluate, rng):
     i, j = rng.randint(0, 10, (2, 200))
     pairs = np.column_stack([rows[i], rows[j], rows[i] - rows[j]])
     for stored in (pairs, pairs[:, :4], pairs[:, 4:], pairs[:3]):
-        found = evaluate(lambda X, p=stored: _add_stored_pairs(X.graph, p) + X, 0.0)
+        found = evaluate(lambda X, p=stored: add_stored_pairs(X, p) + X, 0.0)
         np.testing.assert_array_equal(found, stored)
 
 

@@ -12,7 +12,7 @@ from twinned import (
     SemiSupervisedTwinRegressor,
     TwinRegressor,
 )
-from twinned.export import to_onnx
+from twinned.export.onnx import to_onnx
 
 SMALL = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,15 @@ from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import NeuralRegressor
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.export.c.core import VALUE, Core, Singles
 from twinned.export.c.header import PERCENTS, Comparables, IntervalTable, write_header
-from twinned.export.c.networks import NetworkCore
-from twinned.export.c.pairs import PairCore, check_single_output
+from twinned.export.c.models import NetworkCore, PairCore, check_single_output
 from twinned.export.members import describe_alternatives
-from twinned.export.model_parts import read_schema
+from twinned.export.model_parts import feature_names, read_schema
 from twinned.export.thinning import thin
-from twinned.fitted.calibration import RELATIVE_FLOOR, positive_scale
+from twinned.fitted.calibration import positive_scale, std_floor
 from twinned.fitted.quantiles import quantile_rank
 from twinned.fitted.twin import FittedTwin
+from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
 from twinned.pairing.anchors import UniformWeights
 from twinned.persistence.archive import write_atomically
@@ -34,8 +34,7 @@ from twinned.rows.validation import validate_target
 __all__ = ["CExport", "to_c"]
 
 _N_TEST_ROWS = 10
-# Rows on which the exported model is compared with `predict`; fewer where there are many anchors.
-_N_COMPARED_ROWS, _N_COMPARED_ESTIMATES = 200, 40_000
+_N_COMPARED_ROWS = 100  # anchors, and other rows, on which `predict` is compared
 _TOLERANCE = 1e-4  # of the self-test, in standard deviations of y
 _KEYWORDS = {
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
@@ -62,9 +61,9 @@ class CExport:
     has_intervals : bool
         Whether `NAME_interval` gives intervals.
     max_difference, rms_difference : float
-        Largest and root mean square difference to `predict`, in units of y, on the stored anchors
-        and rows between them: of trees and linear models as the C code computes, of networks
-        that of their inputs in single precision.
+        Largest and root mean square difference to `predict`, in units of y, where features,
+        anchors and their differences are rounded to float32: on the stored anchors and rows
+        between them. Sums of floats add about 1e-7 of the spread of y.
     text : str
         The header.
     """
@@ -139,28 +138,26 @@ def to_c(
         raise ValueError(f"name must be an identifier of C such as 'twin', not {name!r}.")
     model = _exportable(model, n_anchors)
     core = read_core(model)
-    rows = _example_rows(model, core)
-    predicted, _ = core.predict(rows)
+    rows = _example_rows(model)
+    singles = rows.astype(np.float32).astype(np.float64)
+    predicted = _predict(model, singles, rounded=True)
     apart = np.abs(predicted - _predict(model, rows))
-    comparables = _comparables(model, core)
-    intervals = _intervals(model, core, X_cal, y_cal)
-    schema = read_schema(model)
-    default = [f"x{j}" for j in range(schema.n_features)]
-    names = [str(name) for name in getattr(model, "feature_names_in_", default)]
+    spread = max(np.std(predicted), np.std(core.anchor_estimates) * core.unit)
+    comparables, intervals = _comparables(model), _intervals(model, X_cal, y_cal)
     text, flash_bytes = write_header(
         name,
         core,
-        schema,
-        names,
+        read_schema(model),
+        feature_names(model, "x"),
         model_name=type(model).__name__,
         apart=apart,
         comparables=comparables,
         intervals=intervals,
-        test_rows=rows[-_N_TEST_ROWS:],
+        test_rows=singles[-_N_TEST_ROWS:],
         test_values=predicted[-_N_TEST_ROWS:],
-        tolerance=_tolerance(model, predicted),
+        tolerance=_TOLERANCE * max(float(spread), 1e-6 * float(np.abs(predicted).max())),
     )
-    write_atomically(Path(path), text.encode())
+    write_atomically(path, text.encode())
     return CExport(
         path=Path(path),
         n_anchors=0 if comparables is None else len(comparables.rows),
@@ -188,17 +185,18 @@ def _exportable(model: BaseEstimator, n_anchors: int | None) -> BaseEstimator:
     return model
 
 
-def read_core(model: BaseEstimator) -> Core:
+def read_core(model: BaseEstimator) -> PairCore | NetworkCore:
     """The parts of a twin, of networks, or of trees or a linear model that predict y itself."""
     if isinstance(model, BaseTwin):
         state = model.fitted_
         check_single_output(state.anchors.targets.shape[1])
+        weights = _anchor_weights(model, state)
         of_pairs = isinstance(state.model, SklearnDifferenceModel)
-        return (PairCore if of_pairs else NetworkCore).of_twin(state, _anchor_weights(model, state))
+        return (PairCore if of_pairs else NetworkCore).of_twin(state, weights)
     if isinstance(model, NeuralRegressor):
         networks = model.plain_networks()
         check_single_output(networks.shape.n_outputs)
-        return NetworkCore.of_plain(networks, read_schema(model))
+        return NetworkCore.of_networks(networks, read_schema(model))
     return PairCore.of_regressor(model)
 
 
@@ -219,89 +217,76 @@ def _anchor_weights(twin: BaseTwin, state: FittedTwin) -> Floats:
     return weights / weights.sum()
 
 
-def _tolerance(model: BaseEstimator, predicted: Floats) -> float:
-    """The tolerance of the self-test, by the spread of y."""
-    of_anchors = np.std(model.anchors_y_) if isinstance(model, BaseTwin) else 0.0
-    smallest = 1e-6 * float(np.abs(predicted[-_N_TEST_ROWS:]).max())
-    return _TOLERANCE * max(float(np.std(predicted)), float(of_anchors), smallest)
-
-
-def _example_rows(model: BaseEstimator, core: Core) -> Singles:
+def _example_rows(model: BaseEstimator) -> Floats:
     """Rows for comparisons: some anchors, and other rows, which come last.
 
-    The others are normally distributed, with mean and spread of the training rows of networks; of
-    other twins, they are near rows between two anchors, as a single anchor would else be the only
-    row. Categories and levels are drawn at random, unknown categories, too.
+    The others are near rows between two anchors or, without anchors, normally distributed, with
+    mean and spread of the training rows of networks. Categories and levels are drawn at random,
+    unknown categories, too.
     """
-    rng = np.random.RandomState(0)
-    schema, columns = read_schema(model), core.columns
-    n_rows = min(_N_COMPARED_ROWS, max(_N_COMPARED_ESTIMATES // len(core.weights), 20)) // 2
-    rows: Floats = rng.normal(size=(n_rows, schema.n_features))
-    anchors = np.asarray(core.anchors, dtype=float) if isinstance(model, BaseTwin) else None
-    if columns.mean is not None and columns.spread is not None:
-        numeric = columns.code == VALUE
-        feature = columns.feature[numeric]
-        rows[:, feature] = columns.mean[numeric] + columns.spread[numeric] * rows[:, feature]
-    elif anchors is not None:
-        a, b = anchors[rng.randint(len(anchors), size=(2, n_rows))]
-        rows = (a + rng.uniform(size=(n_rows, 1)) * (b - a)) * (1.0 + 0.05 * rows)
+    rng, schema = np.random.RandomState(0), read_schema(model)
+    rows: Floats = rng.normal(size=(_N_COMPARED_ROWS, schema.n_features))
+    anchors = rows[:0]
+    if isinstance(model, BaseTwin):
+        a, b = model.anchors_X_[rng.randint(len(model.anchors_X_), size=(2, len(rows)))]
+        rows = (a + rng.uniform(size=(len(rows), 1)) * (b - a)) * (1.0 + 0.05 * rows)
+        anchors = rng.permutation(model.anchors_X_)[: len(rows)]
+    elif isinstance(model, NeuralRegressor):
+        scale = model.plain_networks().scale
+        rows[:, schema.numeric] = scale.X_mean + scale.X_spread * rows[:, schema.numeric]
     for j, categories in enumerate(schema.categories):
         if categories:
             n_codes = len(categories) + (schema.kinds[j] == CATEGORICAL)
-            rows[:, j] = rng.randint(n_codes, size=n_rows)
-    if anchors is not None:
-        rows = np.concatenate([anchors[rng.permutation(len(anchors))[:n_rows]], rows])
-    return rows.astype(np.float32)
+            rows[:, j] = rng.randint(n_codes, size=len(rows))
+    return np.concatenate([anchors, rows])
 
 
-def _predict(model: BaseEstimator, rows: Singles) -> Floats:
-    """(row,) predictions of encoded rows by the model itself."""
-    matrix = rows.astype(np.float64)
+def _predict(model: BaseEstimator, rows: Floats, *, rounded: bool = False) -> Floats:
+    """(row,) predictions of encoded rows; with anchors and differences rounded to float32."""
     if isinstance(model, BaseTwin):
         fitted = model.fitted_
-        return fitted.predict(fitted.queries(matrix))[0][:, 0]
+        if rounded:
+            singles = fitted.anchors.X.astype(np.float32).astype(np.float64)
+            fitted = replace(fitted, anchors=replace(fitted.anchors, X=singles))
+            if isinstance(fitted.model, SklearnDifferenceModel):
+                features = copy.copy(fitted.model.features)
+                features.dtype = np.dtype(np.float32)
+                fitted = replace(fitted, model=replace(fitted.model, features=features))
+        return fitted.predict(fitted.queries(rows))[0][:, 0]
     if isinstance(model, NeuralRegressor):
-        return model.predict_encoded(matrix)[:, 0]
-    return np.ravel(model.predict(matrix))
+        return model.predict_encoded(rows)[:, 0]
+    return np.ravel(model.predict(rows))
 
 
-def _comparables(model: BaseEstimator, core: Core) -> Comparables | None:
+def _comparables(model: BaseEstimator) -> Comparables | None:
     """The nearest anchor by the learned metric, on the columns that the model uses."""
     if not isinstance(model, BaseTwin):
         return None
-    metric = model.fitted_.anchors.metric
-    selected = core.networks.columns if isinstance(core, NetworkCore) else None
+    metric, fitted = model.fitted_.anchors.metric, model.fitted_.model
+    selected = fitted.columns if isinstance(fitted, NeuralDifferenceModel) else None
     used = np.arange(len(metric.center)) if selected is None else selected
     return Comparables(np.asarray(model.anchor_rows_), metric.center[used], metric.scale[used])
 
 
-def _intervals(
-    model: BaseEstimator, core: Core, X_cal: object, y_cal: object
-) -> IntervalTable | None:
+def _intervals(model: BaseEstimator, X_cal: object, y_cal: object) -> IntervalTable | None:
     """Half-widths by the scores of held-out rows, or by those that the twin stores."""
     if (X_cal is None) != (y_cal is None):
         raise ValueError("X_cal and y_cal belong together, but one of them is None.")
     if X_cal is not None:
         if not isinstance(model, BaseTwin):
             raise ValueError(f"X_cal is for twins, not for {type(model).__name__}.")
-        matrix = model.encode(X_cal).matrix.astype(np.float32)
-        y = validate_target(model, y_cal, len(matrix), multi_output=False)
-        mean, std = core.predict(matrix)
-        floor = RELATIVE_FLOOR * float(np.mean(std))
+        mean, std = model.predict(X_cal, return_std=True)
+        y = validate_target(model, y_cal, len(mean), multi_output=False)
+        floor, is_constant = std_floor(model, std), False
         scores = np.sort(np.abs(y - mean) / positive_scale(std, floor))
-        return IntervalTable(_factors(scores), floor, is_constant=floor == 0)
-    stored = getattr(model, "calibration_", None)
-    if stored is None or stored.scale.width == "learned":
-        return None
-    is_constant = stored.scale.width == "constant" or stored.scale.floor == 0
-    return IntervalTable(_factors(stored.scores), float(stored.scale.floor), is_constant)
-
-
-def _factors(scores: Floats) -> Floats:
-    """Conformal quantiles of sorted scores for 50 to 99 %; infinite where these are too few."""
-    factors = []
-    for percent in PERCENTS:
-        is_known = (100 - percent) * (len(scores) + 1) >= 100
-        rank = quantile_rank(percent / 100, len(scores))
-        factors.append(scores[-rank] if is_known else np.inf)
-    return np.array(factors)
+    else:
+        stored = model.calibration_ if isinstance(model, BaseTwin) else None
+        if stored is None or stored.scale.width == "learned":
+            return None
+        scores, floor, is_constant = stored.scores, stored.scale.floor, stored.scale.width != "std"
+    n = len(scores)
+    factors = [
+        scores[-quantile_rank(percent / 100, n)] if (100 - percent) * (n + 1) >= 100 else np.inf
+        for percent in PERCENTS
+    ]
+    return IntervalTable(np.array(factors), float(floor), is_constant or floor == 0)

@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from numpy.typing import ArrayLike, NDArray
 
 from twinned._version import __version__
-from twinned.export.c.core import Core
+from twinned.export.c.models import Core
 from twinned.rows.schema import CATEGORICAL, NUMERIC, Floats, TableSchema
 
 PERCENTS = range(50, 100)  # confidences of intervals

@@ -2,14 +2,13 @@
 
 The graph is written directly: the table is encoded, the anchors are stored as a matrix, and each
 query is predicted in a loop over rows, so that memory does not grow with the batch. Each module
-adds one part to the graph: `inputs`, `trees`, `regressors`, `twins`, `models`.
+adds one part to the graph: `inputs`, `regressors`, `twins`, `models`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 
 from sklearn.base import BaseEstimator
 
@@ -93,11 +92,6 @@ def to_onnx(
     check_choice("dtype", dtype, DTYPES)
     if not names or len(set(names)) < len(names):
         raise ValueError(f"outputs must be one or both of {OUTPUTS}, each once, not {outputs!r}.")
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}; create it, then export again.")
     if dtype == "auto":
         dtype = choose_dtype(model)
     proto = assemble(model, names, confidence, dtype)

@@ -199,7 +199,7 @@ class Graph:
         """
         groups: dict[np.dtype[Any], list[tuple[int, float, NDArray[Any]]]] = {}
         for j, column in enumerate(np.asarray(values, dtype=np.float64).T):
-            stored, divisor = _compact(column)
+            stored, divisor = compact_column(column)
             groups.setdefault(stored.dtype, []).append((j, divisor, stored))
         parts, order = [], []
         with self.outside_loops():
@@ -222,10 +222,10 @@ def concatenate(parts: Sequence[Tensor], axis: int = -1) -> Tensor:
     return parts[0] if len(parts) == 1 else parts[0].apply("Concat", *parts[1:], axis=axis)
 
 
-def _compact(column: NDArray[np.float64]) -> tuple[NDArray[Any], float]:
+def compact_column(column: NDArray[np.float64]) -> tuple[NDArray[Any], float]:
     """Return a column in a small type, and a divisor that gives back its values exactly.
 
-    >>> _compact(np.array([0.25, 1.5]))
+    >>> compact_column(np.array([0.25, 1.5]))
     (array([ 25, 150], dtype=int16), 100.0)
     """
     if np.isfinite(column).all() and not np.signbit(column[column == 0]).any():

@@ -7,7 +7,7 @@ Numbers are float or double, text is string.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,32 +35,24 @@ class Column(NamedTuple):
         return any(isinstance(value, str) for value in self.categories)
 
 
-def table_columns(schema: TableSchema, names: Sequence[str]) -> list[Column]:
-    """Return the columns of the table that a model was fitted to."""
+def _columns(schema: TableSchema, names: Iterable[str]) -> list[Column]:
     return [Column(*parts) for parts in zip(names, schema.kinds, schema.categories, strict=True)]
 
 
 def add_inputs(
-    graph: Graph, columns: list[Column], dtype: str
+    graph: Graph, schema: TableSchema, names: list[str], dtype: str
 ) -> tuple[list[ValueInfoProto], Tensor]:
     """Return the inputs of the graph, and the encoded table (row, feature)."""
-    for column in columns:
-        if column.kind != NUMERIC:
-            _check_categories(column, dtype)
-    number = _NUMBER_TYPES[dtype]
+    columns, number = _columns(schema, names), _NUMBER_TYPES[dtype]
     if not any(column.is_text for column in columns):
         info = helper.make_tensor_value_info(MATRIX, number, [BATCH, len(columns)])
         return [info], _encode_columns(columns, Tensor(graph, MATRIX).cast(DOUBLE), dtype)
-    infos, encoded = [], []
-    for column in columns:
-        kind = TensorProto.STRING if column.is_text else number
-        infos.append(helper.make_tensor_value_info(column.name, kind, [BATCH, 1]))
-        values = Tensor(graph, column.name)
-        if column.is_text:
-            encoded.append(_codes_of_text(column, values))
-        else:
-            encoded.append(_encode(column, values.cast(DOUBLE), dtype))
-    return infos, concatenate(encoded)
+    kinds = [TensorProto.STRING if column.is_text else number for column in columns]
+    infos = [
+        helper.make_tensor_value_info(name, kind, [BATCH, 1])
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return infos, concatenate([_encode(each, Tensor(graph, each.name), dtype) for each in columns])
 
 
 def encode_matrix(schema: TableSchema, matrix: Tensor) -> Tensor:
@@ -68,8 +60,7 @@ def encode_matrix(schema: TableSchema, matrix: Tensor) -> Tensor:
 
     These are compared in float32, in which the codes of the categories of a blend are exact.
     """
-    names = [str(j) for j in range(schema.n_features)]
-    return _encode_columns(table_columns(schema, names), matrix, "float32")
+    return _encode_columns(_columns(schema, map(str, range(schema.n_features))), matrix, "float32")
 
 
 def split_rows(schema: TableSchema, matrix: Tensor) -> Tensor:
@@ -142,9 +133,13 @@ def _encode_columns(columns: list[Column], matrix: Tensor, dtype: str) -> Tensor
 
 
 def _encode(column: Column, values: Tensor, dtype: str) -> Tensor:
-    """Codes of a categorical feature of numbers (row, 1); a numeric one is returned as it is."""
+    """Codes of a categorical feature, or the values of a numeric one, (row, 1)."""
     if column.kind == NUMERIC:
-        return values
+        return values.cast(DOUBLE)
+    _check_categories(column, dtype)
+    if column.is_text:
+        return _codes_of_text(column, values)
+    values = values.cast(DOUBLE)
     code = add_category_index(column.categories, values, dtype)
     if column.kind == ORDINAL:
         code = code.apply("Equal", float(len(column.categories))).apply("Where", np.nan, code)

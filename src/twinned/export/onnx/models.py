@@ -17,15 +17,9 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.export.model_parts import read_schema
+from twinned.export.model_parts import feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
-from twinned.export.onnx.inputs import (
-    BATCH,
-    add_inputs,
-    add_preparation,
-    encode_matrix,
-    table_columns,
-)
+from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
 from twinned.export.onnx.twins import (
     Prediction,
@@ -41,6 +35,7 @@ from twinned.fitted.calibration import (
     Calibration,
     NeighborFeatures,
 )
+from twinned.fitted.target import TargetTransform, split_target
 from twinned.rows.schema import NUMERIC
 
 _OPSET, _ML_OPSET, _IR_VERSION = 21, 5, 10
@@ -53,39 +48,29 @@ class Parts(NamedTuple):
 
     scalers: list[BaseEstimator]  # steps of a pipeline before the model
     model: Model
-    has_log_target: bool  # whether the model predicts the logarithm of y
-
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the features of the model, or their numbers."""
-        n_features = read_schema(self.model).n_features
-        return [str(name) for name in getattr(self.model, "feature_names_in_", range(n_features))]
+    target: TargetTransform
 
 
 def unwrap(model: BaseEstimator) -> Parts:
     """Return the model of twinned inside pipelines and transformed targets."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
-    has_log_target = False
+    target = TargetTransform()
     while not isinstance(model, Model):
         if type(model) is Pipeline:
             scalers += [step for _, step in model.steps[:-1]]
             model = model.steps[-1][1]
         elif type(model) is TransformedTargetRegressor:
-            if model.transformer is not None or model.inverse_func is not np.exp:
-                refuse(
-                    "its target is transformed by another function than the logarithm",
-                    "use func=np.log and inverse_func=np.exp, or export its regressor_",
-                )
-            model, has_log_target = model.regressor_, True
+            try:
+                model, target = split_target(model)
+            except ValueError as error:
+                refuse(str(error).rstrip("."), "use func=np.log and inverse_func=np.exp")
         elif isinstance(model, SemiSupervisedTwinRegressor):
             model = model.twin_
         else:
-            refuse(
-                f"{type(model).__name__} is not a model of twinned",
-                "use skl2onnx for a model of scikit-learn",
-            )
-    return Parts(scalers, model, has_log_target)
+            name = type(model).__name__
+            refuse(f"{name} is not a model of twinned", "use skl2onnx for a model of scikit-learn")
+    return Parts(scalers, model, target)
 
 
 def assemble(
@@ -94,15 +79,15 @@ def assemble(
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
     parts = unwrap(model)
     graph = Graph()
-    columns = table_columns(read_schema(parts.model), parts.feature_names)
-    infos, matrix = add_inputs(graph, columns, dtype)
-    if parts.scalers and any(column.kind != NUMERIC for column in columns):
+    schema = read_schema(parts.model)
+    infos, matrix = add_inputs(graph, schema, feature_names(parts.model), dtype)
+    if parts.scalers and {*schema.kinds} != {NUMERIC}:
         refuse("its pipeline has steps before categorical features", "export its last step")
     for scaler in parts.scalers:
         matrix = add_scaler(scaler, matrix)
     needs_std = "std" in names or confidence is not None
     tensors = _add_outputs(parts.model, matrix, confidence, needs_std)
-    if parts.has_log_target:  # the standard deviation by the delta method
+    if parts.target.is_log:  # the standard deviation by the delta method
         log_std = tensors.pop("std")
         tensors = {name: tensor.apply("Exp") for name, tensor in tensors.items()}
         tensors["std"] = tensors["mean"] * log_std
@@ -139,7 +124,8 @@ def _add_outputs(
     """Outputs of a model for encoded rows: mean, std and, with a confidence, lower and upper."""
     is_blend = isinstance(model, AutoTwinRegressor)
     needs_calibration = is_blend or confidence is not None
-    stored = getattr(model, "calibration_", None) if needs_calibration else None
+    can_store = needs_calibration and isinstance(model, BaseTwin)
+    stored = model.calibration_ if can_store else None
     if needs_calibration and stored is None:
         refuse(
             f"{type(model).__name__} stores no calibration, which prediction intervals need",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
+from onnx import numpy_helper
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
@@ -10,19 +14,23 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import Pipeline
 
-from twinned._compat import neighbor_rows, unwrap_search
+from twinned._compat import boosting_categories, boosting_trees, neighbor_rows, unwrap_search
 from twinned.estimators.gaussian_process import GPRegressor
 from twinned.export.model_parts import read_linear, read_scaler
-from twinned.export.onnx.graph import FLOAT, INT64, Graph, Tensor, concatenate, refuse
-from twinned.export.onnx.trees import add_categorical_trees, add_trees
+from twinned.export.onnx.graph import DOUBLE, FLOAT, INT64, ML_DOMAIN, Tensor, concatenate, refuse
+from twinned.export.onnx.inputs import add_category_index
 from twinned.models.gaussian_process import GaussianProcess
-from twinned.models.trees.reader import read_trees
+from twinned.models.trees.reader import FLOAT32, Tree, TreeEnsemble, inclusive_threshold, read_trees
 from twinned.rows.schema import Floats
 
 _POWERS = {
     "euclidean": 2, "l2": 2, "minkowski": 2, "manhattan": 1, "l1": 1, "cityblock": 1,
     "sqeuclidean": 2, "chebyshev": 0, "nan_euclidean": 2,
 }  # fmt: skip
+_SUM, _IDENTITY = 1, 0  # codes of ONNX: how trees are added, and what is done with the sum
+_LESS_OR_EQUAL = 0
+_MAX_EXACT = 2**24  # integers below are exact in float32
+_LOSSES = ("squared_error", "absolute_error", "quantile")  # without a link function
 
 
 def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
@@ -153,7 +161,7 @@ def _add_neighbors(estimator: KNeighborsRegressor, X: Tensor) -> Tensor:
         )
     stored, stored_y = neighbor_rows(estimator)
     with X.graph.outside_loops():
-        rows = _add_stored_pairs(X.graph, stored)
+        rows = add_stored_pairs(X, stored)
     known_y = X.graph.constant(np.asarray(stored_y, float).reshape(len(stored), -1))
 
     def mean_of_row(row: Tensor) -> list[Tensor]:
@@ -168,7 +176,7 @@ def _add_neighbors(estimator: KNeighborsRegressor, X: Tensor) -> Tensor:
     return X.graph.map_rows(mean_of_row, X)[0]
 
 
-def _add_stored_pairs(graph: Graph, pairs: Floats) -> Tensor:
+def add_stored_pairs(X: Tensor, pairs: Floats) -> Tensor:
     """Store training pairs; those of (a, b) or (a, b, a − b) as two indices of distinct rows."""
     for n_blocks in (3, 2):
         width, rest = divmod(pairs.shape[1], n_blocks)
@@ -181,8 +189,147 @@ def _add_stored_pairs(graph: Graph, pairs: Floats) -> Tensor:
         if 2 * len(rows) > len(pairs):
             continue
         dtype = np.int16 if len(rows) < 2**15 else np.int32
-        distinct = graph.matrix(rows)
+        distinct = X.graph.matrix(rows)
         halves = [half.astype(dtype) for half in np.split(index.ravel(), 2)]
-        a, b = (distinct.take(graph.constant(half).cast(INT64)) for half in halves)
+        a, b = (distinct.take(X.graph.constant(half).cast(INT64)) for half in halves)
         return concatenate([a, b, a - b] if n_blocks == 3 else [a, b])
-    return graph.matrix(pairs)
+    return X.graph.matrix(pairs)
+
+
+# --- trees, as the operator TreeEnsemble (ai.onnx.ml 5) -------------------------------------------
+#
+# Trees that compare float32 values are stored in float32, with thresholds rounded down, so that
+# each comparison is the same; other trees are stored in float64. The values of each tree are
+# centered, and their centers are added in float64: in float32 a large mean of y would cost digits.
+
+
+def add_trees(ensemble: TreeEnsemble, X: Tensor) -> Tensor:
+    """Add the prediction of an ensemble: (row, feature) → (row, output)."""
+    dtype = ensemble.value_type
+    nodes, offset = _join_trees(ensemble)
+    if not nodes:
+        return (X * 0.0).sum(-1, keepdims=True) + offset
+    values, outputs, trees = (nodes.pop(name) for name in ("value", "output", "tree"))
+    if values.shape[1] == 1:
+        return _add_operator(nodes, values[:, 0], outputs, len(offset), dtype, X) + offset
+    # A leaf of the operator has one value: its index. Each tree has an output of the operator, and
+    # the values are looked up by the indices.
+    numbers = np.arange(len(values))
+    exact = dtype if len(values) <= _MAX_EXACT else np.dtype(np.float64)
+    indices = _add_operator(nodes, numbers, trees, trees[-1] + 1, exact, X).cast(INT64)
+    with X.graph.outside_loops():
+        table = X.graph.constant(values.astype(dtype)).cast(DOUBLE)
+    return table.take(indices).sum(1) + offset
+
+
+def _add_operator(
+    splits: dict[str, NDArray[Any]],
+    values: NDArray[Any],
+    outputs: NDArray[np.int64],
+    n_outputs: int,
+    dtype: np.dtype[Any],
+    X: Tensor,
+) -> Tensor:
+    """Sums (row, output) of values of leaves, which belong to outputs."""
+    thresholds = splits["nodes_splits"].astype(dtype)
+    modes = np.full(len(thresholds), _LESS_OR_EQUAL, dtype=np.uint8)
+    attributes = {name: part.tolist() for name, part in splits.items()}
+    attributes["nodes_splits"] = numpy_helper.from_array(thresholds)
+    if not splits["nodes_missing_value_tracks_true"].any():
+        attributes.pop("nodes_missing_value_tracks_true")
+    sums = (X.cast(FLOAT) if dtype == FLOAT32 else X).apply(
+        "TreeEnsemble",
+        domain=ML_DOMAIN,
+        n_targets=n_outputs,
+        aggregate_function=_SUM,
+        post_transform=_IDENTITY,
+        nodes_modes=numpy_helper.from_array(modes),
+        leaf_targetids=outputs.tolist(),
+        leaf_weights=numpy_helper.from_array(values.astype(dtype)),
+        **attributes,
+    )
+    return sums.cast(DOUBLE) if dtype == FLOAT32 else sums
+
+
+def _join_trees(ensemble: TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats]:
+    """Number the splits and leaves of trees, and return (output,) offsets.
+
+    The arrays of splits are attributes of the operator; there are none where no tree has a split.
+    Of each leaf, there are its values, the first output of these, and the number of its tree.
+    onnxruntime takes a root for a leaf where its children, a leaf and a split, have the same number
+    (issue 24679); the leaves of such a tree are numbered from the second one on.
+    """
+    offset = ensemble.offset.astype(np.float64)
+    parts: list[dict[str, Any]] = []
+    n_splits = n_all_leaves = 0
+    for tree in ensemble.trees:
+        is_leaf = np.asarray(tree.left) < 0
+        leaves = (tree.value * tree.scale)[is_leaf]
+        center = 0.5 * (leaves.min(axis=0) + leaves.max(axis=0))
+        offset[tree.output : tree.output + len(center)] += center
+        inner, n_leaves = np.flatnonzero(~is_leaf), len(leaves)
+        if not len(inner):  # it is a constant
+            continue
+        left, right = np.asarray(tree.left)[inner], np.asarray(tree.right)[inner]
+        number = np.cumsum(is_leaf) - 1 + n_all_leaves
+        number[inner] = np.arange(len(inner)) + n_splits
+        ends = [left[0], right[0]]
+        shift = int(is_leaf[ends].sum() == 1 and number[left[0]] == number[right[0]])
+        number[is_leaf] = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
+        threshold = np.asarray(tree.threshold)
+        threshold = inclusive_threshold(threshold, ensemble.value_type, ensemble.strict)
+        part = {
+            "nodes_featureids": np.asarray(tree.feature)[inner],
+            "nodes_splits": threshold[inner],
+            "nodes_missing_value_tracks_true": np.asarray(tree.missing_left, dtype=int)[inner],
+            "nodes_truenodeids": number[left],
+            "nodes_trueleafs": is_leaf[left].astype(int),
+            "nodes_falsenodeids": number[right],
+            "nodes_falseleafs": is_leaf[right].astype(int),
+            "tree_roots": [n_splits],
+            "value": np.roll(leaves - center, shift, axis=0),
+            "output": np.full(n_leaves, tree.output),
+            "tree": np.full(n_leaves, len(parts)),
+        }
+        parts.append(part)
+        n_splits, n_all_leaves = n_splits + len(inner), n_all_leaves + n_leaves
+    names = parts[0] if parts else {}
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}, offset
+
+
+def add_categorical_trees(estimator: HistGradientBoostingRegressor, X: Tensor) -> Tensor:
+    """Add the prediction of histogram gradient boosting with categorical features: (row, 1).
+
+    A split by categories is replaced by a split of an additional feature, which is 0 for the
+    categories that go left and 1 for the others; a row has those of its categories.
+    """
+    if estimator.loss not in _LOSSES:
+        reason = f"boosting with loss={estimator.loss!r} has a link function"
+        refuse(reason, f"use one of {_LOSSES}")
+    columns, categories, all_bitsets = boosting_categories(estimator)
+    all_nodes, baseline = boosting_trees(estimator)
+    positions = {j: position for position, j in enumerate(categories)}
+    # of each split by categories: which of them go right, and the position of its feature
+    goes_right: list[NDArray[np.integer]] = []
+    split_positions, trees = [], []
+    for nodes, bitsets in zip(all_nodes, all_bitsets, strict=True):
+        is_leaf, missing_left = nodes["is_leaf"] != 0, nodes["missing_go_to_left"] != 0
+        feature = columns[nodes["feature_idx"].astype(np.int64)]
+        threshold = nodes["num_threshold"].copy()
+        for i in np.flatnonzero((nodes["is_categorical"] != 0) & ~is_leaf):
+            j, bitset = int(feature[i]), bitsets[nodes["bitset_idx"][i]]
+            bits = np.unpackbits(np.asarray(bitset, "<u4").view(np.uint8), bitorder="little")
+            feature[i], threshold[i] = estimator.n_features_in_ + len(goes_right), 0.5
+            # the last entry is for missing values and new categories
+            goes_right.append(1 - np.append(bits[: len(categories[j])], missing_left[i]))
+            split_positions.append(positions[j])
+        left = np.where(is_leaf, -1, nodes["left"].astype(np.int64))
+        right, values = nodes["right"].astype(np.int64), nodes["value"][:, None]
+        trees.append(Tree(feature, threshold, left, right, missing_left, values))
+    if goes_right:
+        codes = [add_category_index(each, X.columns([j])) for j, each in categories.items()]
+        starts = np.cumsum([0, *map(len, goes_right[:-1])], dtype=float)
+        entries = (concatenate(codes).columns(split_positions) + starts).cast(INT64)
+        table = X.graph.constant(np.concatenate(goes_right).astype(np.uint8))
+        X = concatenate([X, table.take(entries).cast(DOUBLE)])
+    return add_trees(TreeEnsemble(trees, np.ravel(baseline).astype(np.float64)), X)

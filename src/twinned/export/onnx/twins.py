@@ -278,7 +278,7 @@ class _Layers:
         for layer in range(self._last):
             if layer:
                 value = value @ self._parameters[f"weight_{layer}"] + self._bias(layer)
-            value = _activate(self._networks.shape.activation, value)
+            value = add_activation(self._networks.shape.activation, value)
         return value
 
     def output(self, hidden: Tensor) -> Tensor:
@@ -290,7 +290,7 @@ class _Layers:
         return self._parameters[f"bias_{layer}"][:, None]
 
 
-def _activate(activation: str, x: Tensor) -> Tensor:
+def add_activation(activation: str, x: Tensor) -> Tensor:
     if activation == "mish":
         return x * x.apply("Softplus").apply("Tanh")
     if activation == "silu":

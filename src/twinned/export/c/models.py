@@ -1,0 +1,376 @@
+"""Models as the template of a C header reads them: networks, and scores of pair features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+
+from twinned._compat import unwrap_search
+from twinned.export.model_parts import Networks, read_linear, read_scaler, unpadded_parameters
+from twinned.fitted.twin import FittedTwin
+from twinned.models.neural.difference_model import NeuralDifferenceModel
+from twinned.models.sklearn import SklearnDifferenceModel
+from twinned.models.trees.reader import FLOAT32, TreeEnsemble, inclusive_threshold, read_trees
+from twinned.pairing.pairs import PairColumn
+from twinned.rows.schema import Floats, TableSchema
+
+Singles = NDArray[np.float32]
+# in place of a code: the column is the feature itself, or 1 where its value is missing
+_VALUE, _IS_MISSING = -1, -2
+_LEAF = 0xFFFF  # in place of a column
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnEncoding:
+    """The columns that a model computes from the features of a row.
+
+    A column is a feature, or 1 where a categorical feature has a certain code or a numeric one is
+    missing and 0 elsewhere. Columns may be scaled: (value − mean) / spread, where the mean is a sum
+    of two floats, so that features far from zero lose no digits. A missing value (NaN) is then
+    replaced by `fill`, and stays missing in other columns.
+
+    Parameters
+    ----------
+    feature, code : ndarray of shape (n_columns,)
+        The feature of each column, and the code it indicates; −1 for its value, −2 for whether it
+        is missing.
+    scale : tuple of four ndarrays of shape (n_columns,), or None
+        Both floats of the mean, the factor of columns, and the scaled values of missing ones.
+    """
+
+    feature: NDArray[np.intp]
+    code: NDArray[np.intp]
+    scale: tuple[Floats, Floats, Floats, Floats] | None = None
+
+    @classmethod
+    def of_schema(cls, schema: TableSchema) -> ColumnEncoding:
+        """The columns of `Rows`: numeric features, indicators, and codes of categories."""
+        indicators = [(j, c) for j in schema.categorical for c in range(schema.n_indicators[j])]
+        every = [(j, _VALUE) for j in schema.numeric] + indicators
+        every += [(j, _IS_MISSING) for j in schema.marked]
+        every += [(j, _VALUE) for j in schema.categorical]
+        feature, code = np.array(every, dtype=np.intp).reshape(-1, 2).T
+        return cls(feature, code)
+
+    @classmethod
+    def of_networks(cls, schema: TableSchema, networks: Networks) -> ColumnEncoding:
+        """The scaled numeric features and the indicators that are inputs of networks."""
+        scale, selected, every = networks.scale, networks.columns, cls.of_schema(schema)
+        n_indicators = schema.n_encoded - len(schema.numeric)
+        mean = np.append(scale.X_mean, np.zeros(n_indicators))
+        high = mean.astype(np.float32).astype(np.float64)
+        factor = 1.0 / np.append(scale.X_spread, np.ones(n_indicators))
+        no_features = np.full((1, schema.n_features), np.nan)
+        fill = scale.transform(schema.to_rows(no_features)).features[0]
+        used = np.arange(schema.n_encoded) if selected is None else selected
+        parts = high[used], (mean - high)[used], factor[used], fill[used]
+        return cls(every.feature[used], every.code[used], parts)
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether a column is not simply a feature."""
+        return bool((self.code != _VALUE).any())
+
+
+@dataclass(frozen=True, eq=False)
+class Core:
+    """A model as a list of weighted estimates of y.
+
+    A prediction is `center + unit · (weighted mean of the estimates)`.
+
+    Parameters
+    ----------
+    columns : ColumnEncoding
+        The columns that are computed from the features of a row.
+    anchors : ndarray of shape (n_anchors, n_features), or None
+        The features of the anchors, as given; None for networks that predict y itself.
+    anchor_estimates : ndarray of shape (n_anchors,)
+        Known values of the anchors, (y − center) / unit.
+    anchor_weights : ndarray of shape (n_anchors,)
+        The weights of their estimates, which sum to one.
+    center, unit : float
+        The value of y that an estimate of 0 stands for, and the factor of the estimates.
+    """
+
+    columns: ColumnEncoding
+    anchors: Floats | None
+    anchor_estimates: Floats
+    anchor_weights: Floats
+    center: float
+    unit: float
+
+
+# --- networks -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkCore(Core):
+    """An ensemble of networks; estimates are in units of the scaled y.
+
+    The inputs of a network are the scaled columns and, with periodic embedding, the sines and
+    cosines − 1 of each. A twin has a first layer for each side of a pair.
+    """
+
+    networks: Networks
+    kind = "networks"
+
+    @classmethod
+    def of_twin(cls, state: FittedTwin, weights: Floats) -> NetworkCore:
+        """The networks of a twin whose anchors have these weights, which sum to one."""
+        networks, anchors = state.model, state.anchors
+        assert isinstance(networks, NeuralDifferenceModel)
+        known_y = networks.scale.transform_y(anchors.targets)[:, 0]
+        return cls.of_networks(networks, anchors.schema, anchors.X, known_y, weights)
+
+    @classmethod
+    def of_networks(cls, networks: Networks, schema: TableSchema, *anchors: Floats) -> NetworkCore:
+        """Networks with features, scaled values and weights of anchors; without, those of y."""
+        columns = ColumnEncoding.of_networks(schema, networks)
+        center, unit = float(networks.scale.y_mean[0]), float(networks.scale.y_spread[0])
+        X, known_y, weights = anchors or (None, np.zeros(1), np.ones(1))
+        return cls(columns, X, known_y, weights, center, unit, networks)
+
+    @cached_property
+    def _used(self) -> NDArray[np.intp]:
+        """Members that have a weight."""
+        return np.flatnonzero(self.networks.member_weights)
+
+    @cached_property
+    def parameters(self) -> dict[str, Singles]:
+        """Parameters of the used members; leading axis member."""
+        every = unpadded_parameters(self.networks, len(self.columns))
+        return {name: value[self._used] for name, value in every.items()}
+
+    @cached_property
+    def has_waves(self) -> NDArray[np.bool_]:
+        """(member,): whether a member has a periodic embedding."""
+        has_gate = np.asarray(self.networks.gates)[self._used] != 0
+        return has_gate & (self.networks.shape.n_frequencies > 0)
+
+    @property
+    def wave_numbers(self) -> NDArray[np.intp]:
+        """(member,): the number of its embedding, or −1."""
+        return np.where(self.has_waves, np.cumsum(self.has_waves) - 1, -1)
+
+    @cached_property
+    def first_layers(self) -> list[Singles]:
+        """(side, hidden, input) of each member, whose inputs are the columns and their waves."""
+        sides = range(1 if self.anchors is None else 2)
+        layers = []
+        for member, has_waves in enumerate(self.has_waves):
+            kinds = ["linear", "periodic"][: 1 + has_waves]
+            parts = [
+                np.concatenate([self.parameters[f"{kind}_{side}"][member] for kind in kinds]).T
+                for side in sides
+            ]
+            layers.append(np.stack(parts))
+        return layers
+
+    @property
+    def input_counts(self) -> list[int]:
+        """(member,): inputs of the first layer."""
+        return [layer.shape[2] for layer in self.first_layers]
+
+    @property
+    def first_starts(self) -> NDArray[np.intp]:
+        """(member,): where its first layer begins among those of all members."""
+        return np.cumsum([0, *(layer.size for layer in self.first_layers)])[:-1]
+
+    @property
+    def first_weights(self) -> Singles:
+        """The first layers of all members, one after another."""
+        return np.concatenate([layer.ravel() for layer in self.first_layers])
+
+    @property
+    def output_weight(self) -> Singles:
+        """(member, hidden); of a twin half the weights, for both orders."""
+        weight = self.parameters[f"weight_{len(self.networks.shape.hidden_sizes)}"][..., 0]
+        return weight if self.anchors is None else np.float32(0.5) * weight
+
+    @property
+    def output_bias(self) -> Singles:
+        """(member,); that of a twin cancels."""
+        bias = self.parameters[f"bias_{len(self.networks.shape.hidden_sizes)}"][:, 0]
+        return bias if self.anchors is None else np.zeros_like(bias)
+
+    @property
+    def member_weights(self) -> Floats:
+        """(member,) weights that sum to one."""
+        weights = self.networks.member_weights[self._used]
+        return weights / weights.sum()
+
+    @property
+    def ram_bytes(self) -> int:
+        """The bytes of the arrays on the stack while a row is predicted."""
+        halves, widths = 1 if self.anchors is None else 4, self.networks.shape.hidden_sizes
+        return 4 * (max(self.input_counts) + halves * widths[0] + 2 * max(widths))
+
+
+# --- scores of pair features ----------------------------------------------------------------------
+
+
+class LinearScore(NamedTuple):
+    """A linear function of the pair columns."""
+
+    coefficients: Floats  # (column,)
+    intercept: float
+
+    @classmethod
+    def of_steps(cls, steps: list[BaseEstimator], unit: float) -> LinearScore | None:
+        """A linear model of the columns before its scalers; None for other estimators."""
+        linear, operations = read_linear(steps[-1]), [read_scaler(step) for step in steps[:-1]]
+        if linear is None or None in operations:
+            return None
+        check_single_output(len(linear[0]))
+        coefficients, intercept = linear[0][0], float(linear[1][0])
+        for operator, values in reversed([step for steps in operations for step in steps or []]):
+            if operator in ("Mul", "Div"):
+                coefficients = coefficients * (values if operator == "Mul" else 1.0 / values)
+            else:
+                intercept += float(values @ coefficients) * (1 if operator == "Add" else -1)
+        return cls(coefficients * unit, intercept * unit)
+
+
+class TreeScore(NamedTuple):
+    """A sum of trees, in one array of nodes; the left child of a node is the next one.
+
+    A value goes left where it is at most the threshold. `column` is twice the column of a node,
+    plus 1 where a missing value goes left. At a leaf it is 65535, and `threshold` the value.
+    """
+
+    column: Floats
+    threshold: Floats
+    right: Floats  # distance to the right child
+    roots: list[int]
+    offset: float
+
+    @classmethod
+    def of_ensemble(cls, ensemble: TreeEnsemble, unit: float) -> TreeScore:
+        """The trees of a single output, with leaf values multiplied by `unit`."""
+        check_single_output(len(ensemble.offset))
+        if ensemble.n_features >= _LEAF // 2:
+            raise ValueError(f"C export supports {_LEAF // 2} pair columns at most.")
+        nodes: list[list[float]] = []  # column, threshold, right
+        roots = []
+        for tree in ensemble.trees:
+            roots.append(len(nodes))
+            thresholds = inclusive_threshold(np.asarray(tree.threshold), FLOAT32, ensemble.strict)
+            stack = [(0, -1)]  # the node, and the parent whose right child it is
+            while stack:
+                node, parent = stack.pop()
+                if parent >= 0:
+                    nodes[parent][2] = len(nodes) - parent
+                if tree.left[node] < 0:
+                    nodes.append([_LEAF, float(tree.value[node, 0]) * tree.scale * unit, 0])
+                    continue
+                stack += [(tree.right[node], len(nodes)), (tree.left[node], -1)]
+                code = 2 * int(tree.feature[node]) + bool(tree.missing_left[node])
+                nodes.append([code, thresholds[node], 0])
+        column, threshold, right = np.array(nodes).T
+        return cls(column, threshold, right, roots, float(ensemble.offset[0] * unit))
+
+
+def check_single_output(n_outputs: int) -> None:
+    """Refuse models of several outputs."""
+    if n_outputs != 1:
+        raise ValueError(
+            f"C export needs a single output, but y has {n_outputs}; export one model for each."
+        )
+
+
+def _read_score(estimator: BaseEstimator, unit: float) -> LinearScore | TreeScore:
+    """The trees or the coefficients of a regressor."""
+    estimator = unwrap_search(estimator)
+    if (trees := read_trees(estimator)) is not None:
+        return TreeScore.of_ensemble(trees, unit)
+    steps = [step for _, step in estimator.steps] if type(estimator) is Pipeline else [estimator]
+    if (linear := LinearScore.of_steps(steps, unit)) is not None:
+        return linear
+    raise TypeError(
+        f"C export supports trees, their ensembles and linear models, also after scalers, not "
+        f"{type(estimator).__name__}; use to_onnx, or a single twin (twinned fit --model twin)."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PairCore(Core):
+    """A score of pair features with anchors; without anchors, of the columns of the row alone.
+
+    Parameters
+    ----------
+    role, source_column : ndarray of shape (n_pair_columns,)
+        The role of each pair column (`PairColumn`), and the column of a row it is made of.
+    score : LinearScore or TreeScore
+        The predicted difference, in units of y.
+    symmetric : bool
+        Whether both orders of a pair are evaluated.
+    """
+
+    role: NDArray[np.int64]
+    source_column: NDArray[np.int64]
+    score: LinearScore | TreeScore
+    symmetric: bool
+
+    @classmethod
+    def of_twin(cls, state: FittedTwin, weights: Floats) -> PairCore:
+        """The pairs of a twin whose anchors have these weights, which sum to one."""
+        model, anchors = state.model, state.anchors
+        assert isinstance(model, SklearnDifferenceModel)
+        if callable(model.features.kind):
+            raise ValueError("C export does not support a callable pair_features; use a named one.")
+        known_y = anchors.targets[:, 0]
+        center = float(weights @ known_y)  # float32 represents deviations from the mean
+        return cls(
+            ColumnEncoding.of_schema(anchors.schema),
+            anchors.X,
+            known_y - center,
+            weights / len(model.member_weights),
+            center,
+            1.0,
+            *model.features.layout(anchors.rows),
+            _read_score(model.estimator, model.unit),
+            model.symmetric,
+        )
+
+    @classmethod
+    def of_regressor(cls, regressor: BaseEstimator) -> PairCore:
+        """A regressor of y itself: pairs without the second row, and one anchor of 0."""
+        n_features = int(regressor.n_features_in_)
+        return cls(
+            ColumnEncoding.of_schema(TableSchema.all_numeric(n_features)),
+            np.zeros((1, n_features)),
+            np.zeros(1),
+            np.ones(1),
+            0.0,
+            1.0,
+            np.full(n_features, PairColumn.FIRST, dtype=np.int64),
+            np.arange(n_features),
+            _read_score(regressor, 1.0),
+            symmetric=False,
+        )
+
+    @property
+    def kind(self) -> str:
+        """The part of the template that computes the score."""
+        return "linear" if isinstance(self.score, LinearScore) else "trees"
+
+    @property
+    def ram_bytes(self) -> int:
+        """The bytes of the arrays on the stack while a row is predicted."""
+        return 4 * (2 * len(self.columns) + len(self.role))
+
+    @property
+    def role_ends(self) -> list[tuple[str, int]]:
+        """Roles of pair columns, which are in this order, and the end of the range of each."""
+        assert (np.diff(self.role) >= 0).all()
+        used = [role for role in PairColumn if (self.role == role).any()]
+        return [(role.name, int((self.role <= role).sum())) for role in used]
