@@ -15,7 +15,7 @@ from twinned.diagnostics import (
     neighbor_curve,
     noise_estimate,
 )
-from twinned.diagnostics.cross_validation import AnchorEstimates, cross_validate_twin
+from twinned.diagnostics.cross_validation import FoldEstimates, cross_validate_twin
 from twinned.diagnostics.errors import rmse_ratio
 from twinned.diagnostics.twin_checks import gamma_test
 
@@ -141,8 +141,7 @@ def test_k_is_chosen_without_the_fold_it_is_evaluated_on(bridge_cv):
     for _ in range(30):
         noise = with_same_twins(bridge_cv)
         noise.anchor_estimates = [
-            AnchorEstimates(
-                rows,
+            FoldEstimates(
                 np.tile(np.arange(96), (len(rows), 1)),
                 # each k has its own noise: the mean of the first k is a new draw
                 np.diff(np.cumsum(np.ones(96)) * rng.normal(size=(len(rows), 96)), prepend=0.0),
@@ -163,7 +162,7 @@ def test_k_of_a_fold_depends_on_the_other_folds_only(bridge, bridge_cv):
     changed = with_same_twins(bridge_cv)
     first, *others = bridge_cv.anchor_estimates
     favorable = first.estimates.copy()
-    favorable[:, 0] = bridge_cv.y[first.rows]  # the nearest anchor is always right
+    favorable[:, 0] = bridge_cv.y[bridge_cv.query_rows[0]]  # the nearest anchor is always right
     changed.anchor_estimates = [first._replace(estimates=favorable), *others]
     after = neighbor_curve(*bridge, cross_validation=changed).numbers
     assert after["fold_k"][0] == before["fold_k"][0]
@@ -175,7 +174,7 @@ def test_curves_use_a_sample_of_many_rows(bridge, bridge_cv, monkeypatch):
     whole = anchor_curve(X, y, cross_validation=bridge_cv).numbers["rmse"]
     monkeypatch.setattr("twinned.diagnostics.cross_validation.MAX_ESTIMATES", 20 * 96)
     fewer = with_same_twins(bridge_cv)
-    assert [len(rows) for rows in fewer.query_rows()] == [20] * 5
+    assert [len(rows) for rows in fewer.query_rows] == [20] * 5
     sampled = anchor_curve(X, y, cross_validation=fewer).numbers["rmse"]
     assert sampled != whole
     assert sampled == pytest.approx(whole, rel=0.5)

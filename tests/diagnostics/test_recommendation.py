@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.diagnostics.recommendation import describe_contribution, python_code, recommend
+from twinned.fitted.target import TargetTransform
 
 
 def make_blend(errors, weights, rmse, contribution=None, skipped=None):
@@ -121,7 +122,7 @@ def test_code_runs_and_makes_the_model(log_target, grouped):
     y = pd.Series(np.exp(X[0]))
     groups = pd.Series(np.arange(40) // 2)
     model = AutoTwinRegressor(members=["ridge"], random_state=4)
-    code = python_code(model, log_target, grouped, [])
+    code = python_code(model, TargetTransform(log_target), ["groups"] if grouped else [])
     assert len(code.splitlines()) <= 5
     namespace = {"X": X, "y": y, "groups": groups}
     exec(code, namespace)

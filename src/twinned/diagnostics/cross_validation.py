@@ -20,6 +20,7 @@ from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
+from twinned.models.base_estimator import set_unset_seeds
 from twinned.pairing.anchors import NearestAnchors
 from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices
@@ -35,10 +36,9 @@ MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
 _MIN_SAMPLES_LEAF, _MAX_LEAF_SHARE = 10, 1 / 8
 
 
-class AnchorEstimates(NamedTuple):
+class FoldEstimates(NamedTuple):
     """Estimates of held-out rows of one fold by each anchor of its twin, nearest anchor first."""
 
-    rows: Indices  # (query,)
     anchors: Indices  # (query, anchor) indices into the anchors of the twin
     estimates: Floats  # (query, anchor)
 
@@ -79,8 +79,14 @@ class CrossValidation:
                 mean[rows], std[rows] = twin.predict(self.rows(rows), return_std=True)
         return mean, std
 
+    @property
+    def n_training_rows(self) -> int:
+        """The least number of training rows of a fold."""
+        return min(len(train) for train, _ in self.folds)
+
+    @cached_property
     def query_rows(self) -> list[Indices]:
-        """Return held-out rows of each fold for the curves: all of few rows, else a sample."""
+        """Held-out rows of each fold for the curves: all of few rows, else a sample."""
         rng, queries = np.random.RandomState(0), []
         for twin, (_, held_out) in zip(self.twins, self.folds, strict=True):
             most = max(MIN_ROWS, MAX_ESTIMATES // len(twin.anchors_y_))
@@ -88,15 +94,15 @@ class CrossValidation:
         return queries
 
     @cached_property
-    def anchor_estimates(self) -> list[AnchorEstimates]:
+    def anchor_estimates(self) -> list[FoldEstimates]:
         """Estimates of the query rows of each fold by all anchors that its twin stores."""
         missing = any(np.isnan(twin.anchors_X_).any() for twin in self.twins)
         metric, estimates = "nan_euclidean" if missing else "euclidean", []
-        for twin, rows in zip(self.twins, self.query_rows(), strict=True):
+        for twin, rows in zip(self.twins, self.query_rows, strict=True):
             nearest_first = NearestAnchors(len(twin.anchors_y_), metric=metric)
             ordered = copy.copy(twin).set_params(anchors=nearest_first)
             with ignore_table_warnings():
-                estimates.append(AnchorEstimates(rows, *ordered.predict_anchors(self.rows(rows))))
+                estimates.append(FoldEstimates(*ordered.predict_anchors(self.rows(rows))))
         return estimates
 
 
@@ -146,6 +152,4 @@ def plain_estimator(
         estimator = clone(fitted.estimator_).set_params(min_samples_leaf=leaf, random_state=None)
     else:
         estimator = clone(twin.estimator)
-    parameters = estimator.get_params()
-    unset = [k for k, v in parameters.items() if k.endswith("random_state") and v is None]
-    return estimator.set_params(**dict.fromkeys(unset, random_state))
+    return set_unset_seeds(estimator, lambda: random_state)

@@ -11,6 +11,7 @@ import pandas as pd
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS, rmse_and_error
 from twinned.estimators.blending.weights import ratio_of_rmse
+from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import ResultTable, format_significant, split_unit
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
@@ -154,7 +155,7 @@ def predict_mean(y: Floats) -> Floats:
 def comparison_table(
     blend: AutoTwinRegressor,
     recommended: AutoTwinRegressor,
-    log_target: bool,
+    transform: TargetTransform,
     others: Mapping[str, tuple[Floats, float]],
 ) -> pd.DataFrame:
     """Return the errors of all members, of a recommended blend and of the mean, the best first.
@@ -164,8 +165,7 @@ def comparison_table(
     recommended model, NaN where it has no meaning, `fit_seconds`, and `recommended`. The errors are
     in units of the target.
     """
-    back = np.exp if log_target else np.asarray
-    blended = recommended.out_of_fold()
+    blended, back = recommended.out_of_fold(), transform.invert
     y = back(blended["y"].to_numpy())
     weights = dict(zip(recommended.member_names_, recommended.member_weights_, strict=True))
     seconds = blend.leaderboard_.set_index("member")["fit_seconds"]

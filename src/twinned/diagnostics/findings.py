@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.preprocessing import StandardScaler
 
 from twinned.diagnostics.errors import Numbers, Ratio, rmse, rmse_ratio
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.neighbors import Indices, distance_matrix
-from twinned.rows.schema import CATEGORICAL, Floats, TableSchema, column_list, is_table
+from twinned.rows.schema import Floats, TableSchema, column_list, is_table
 from twinned.rows.validation import validate_training_table
 
 PAGE = "docs/checks.md"
@@ -105,11 +107,15 @@ class CheckedTable:
 
     @classmethod
     def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
-        with ignore_table_warnings():
+        with ignore_table_warnings(), np.errstate(invalid="ignore"):
             matrix, schema = validate_training_table(
                 TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
             )
-        return cls(feature_names(X), schema, matrix, standardize(schema, matrix), y)
+            # a feature without values is 0
+            features = np.nan_to_num(
+                StandardScaler().fit_transform(schema.to_rows(matrix).features)
+            )
+        return cls(feature_names(X), schema, matrix, features, y)
 
     @property
     def n_rows(self) -> int:
@@ -120,13 +126,9 @@ class CheckedTable:
         """(row, row) Euclidean distances of the standardized features."""
         return distance_matrix(self.features, self.features)
 
-    def is_categorical(self, feature: int) -> bool:
-        return self.schema.kinds[feature] == CATEGORICAL
-
     def take(self, rows: Indices) -> CheckedTable:
-        return CheckedTable(
-            self.names, self.schema, self.matrix[rows], self.features[rows], self.y[rows]
-        )
+        taken = (values[rows] for values in (self.matrix, self.features, self.y))
+        return CheckedTable(self.names, self.schema, *taken)
 
     def merged(self) -> CheckedTable:
         """Return the first of rows with equal features, with the mean of their values.
@@ -153,20 +155,6 @@ def feature_names(X: ArrayLike) -> list[str]:
     if is_table(X):
         return [str(name) for name in column_list(X)[1]]
     return [f"x{i}" for i in range(np.shape(X)[1])]
-
-
-def standardize(schema: TableSchema, matrix: Floats) -> Floats:
-    """Return (n, column) numbers with mean 0 and standard deviation 1, missing values as 0.
-
-    Categories are indicators.
-    """
-    features = schema.to_rows(matrix).features
-    missing = np.isnan(features)
-    known = np.where(missing, 0.0, features)
-    mean = known.sum(axis=0) / np.maximum(1, (~missing).sum(axis=0))
-    centered = np.where(missing, 0.0, features - mean)
-    std = centered.std(axis=0)
-    return centered / np.where(std > 1e-12 * np.abs(mean), std, np.inf)
 
 
 def list_names(names: list[str]) -> str:
@@ -197,19 +185,15 @@ def quick_predictions(
 def _predict_by_ridge(table: CheckedTable, train: Indices, held_out: Indices) -> Floats:
     ridge = Ridge(_PENALTY * len(train)).fit(table.features[train], table.y[train])
     residual = table.y[train] - ridge.predict(table.features[train])
-    distances = table.distances[np.ix_(held_out, train)]
-    k = min(_N_NEIGHBORS, len(train))
-    nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
-    weights = 1.0 / (np.take_along_axis(distances, nearest, axis=1) + 1e-9)
-    local = np.sum(weights * residual[nearest], axis=1) / weights.sum(axis=1)
-    return np.asarray(ridge.predict(table.features[held_out]) + local)
+    nearest = KNeighborsRegressor(min(_N_NEIGHBORS, len(train)), weights="distance")
+    nearest.fit(table.features[train], residual)
+    return ridge.predict(table.features[held_out]) + nearest.predict(table.features[held_out])
 
 
 def _predict_by_trees(table: CheckedTable, train: Indices, held_out: Indices) -> Floats:
     most = min(_MAX_FEATURES, table.features.shape[1])
     trees = ExtraTreesRegressor(_N_TREES, max_features=most, random_state=0)
-    trees.fit(table.features[train], table.y[train])
-    return np.asarray(trees.predict(table.features[held_out]))
+    return trees.fit(table.features[train], table.y[train]).predict(table.features[held_out])
 
 
 def held_out_together(

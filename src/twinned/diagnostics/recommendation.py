@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from twinned.diagnostics.errors import Numbers, format_percent
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
+from twinned.fitted.target import TargetTransform
 
 HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"
 UNKNOWN = "unknown"
@@ -154,25 +155,25 @@ def describe_contribution(contribution: Numbers | None, conclusion: str | None =
     return f"{_MEANINGS[conclusion]}: the error of the blend with twins is {times} that without."
 
 
-def python_code(
-    model: AutoTwinRegressor, log_target: bool, grouped: bool, bounds: Sequence[str]
-) -> str:
-    """Return lines of Python that make the model and fit it to X, y, groups and bounds.
+def python_code(model: AutoTwinRegressor, transform: TargetTransform, given: Sequence[str]) -> str:
+    """Return lines of Python that make the model and fit it to X, y and further arguments.
 
-    `bounds` are the names of the given ones of "y_lower" and "y_upper". With bounds, the model of
-    the logarithm of y predicts the logarithm.
+    `given` are names of "y_lower", "y_upper" and "groups". With bounds, the model of the logarithm
+    of y predicts the logarithm.
     """
     lines, made = ["from twinned import AutoTwinRegressor"], describe_estimator(model)
-    arguments = ["X", "y", *(f"{name}={name}" for name in bounds)]
-    if log_target:
+    values = {name: name for name in given}
+    y, bounds = "y", [name for name in given if name != "groups"]
+    if transform.is_log:
         lines.insert(0, "import numpy as np")
-    if log_target and bounds:
-        arguments = ["X", "np.log(y)", *(f"{name}=np.log({name})" for name in bounds)]
-    elif log_target:
+    if transform.is_log and bounds:
+        y, *logarithms = (f"np.log({name})" for name in ("y", *bounds))
+        values |= zip(bounds, logarithms, strict=True)
+    elif transform.is_log:
         lines.insert(1, "from sklearn.compose import TransformedTargetRegressor")
         made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
-    arguments += ["groups=groups"] if grouped else []
-    return "\n".join([*lines, f"model = {made}", f"model.fit({', '.join(arguments)})"])
+    arguments = ", ".join(["X", y, *(f"{name}={value}" for name, value in values.items())])
+    return "\n".join([*lines, f"model = {made}", f"model.fit({arguments})"])
 
 
 def describe_estimator(estimator: BaseEstimator) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import spearmanr
+from scipy.stats import sem, spearmanr
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -20,7 +20,7 @@ from twinned.diagnostics.cross_validation import (
     check_diagnosable,
     cross_validate_twin,
 )
-from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
+from twinned.diagnostics.errors import Numbers, Ratio, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import CheckedTable
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
@@ -39,6 +39,7 @@ _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
 _N_TRAINING_SETS, _MAX_ANCHORS = 4, 64  # of the decomposition
 _N_NEIGHBORS = 10  # of the gamma test
+RANKING_TITLE = "Does the uncertainty rank the errors?"
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,7 @@ def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContaine
 # --- curves of the error --------------------------------------------------------------------------
 
 
-def anchor_curve(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def anchor_curve(X, y, twin=None, *, cross_validation=None):
     """Compute the error with 1, 2, 4, … random anchors, and with all.
 
     Parameters
@@ -137,14 +136,14 @@ def anchor_curve(
         With `numbers`, `summary` and `plot`.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    rng = np.random.RandomState(0)
-    sizes = _counts_of_folds(cv)
-    errors = []
-    for rows, anchors, estimates in cv.anchor_estimates:
-        by_anchor = np.take_along_axis(estimates, np.argsort(anchors, axis=1), axis=1)
-        drawn = by_anchor[:, rng.permutation(by_anchor.shape[1])]
-        errors.append([rmse(mean, cv.y[rows]) for mean in _means_of_first(drawn, sizes)])
-    means = np.mean(errors, axis=0)
+    rng, sizes, predictions = np.random.RandomState(0), _counts_of_folds(cv), []
+    for fold in cv.anchor_estimates:
+        order = np.argsort(fold.anchors, axis=1)
+        order = order[:, rng.permutation(order.shape[1])]
+        drawn = np.take_along_axis(fold.estimates, order, axis=1)
+        predictions.append(_means_of_first(drawn, sizes))
+    errors = _errors(cv, cv.query_rows, predictions)
+    means = errors.mean(axis=0)
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
     excess = means[0] / means[-1] - 1 if means[-1] > 0 else 0.0
     summary = (
@@ -155,9 +154,7 @@ def anchor_curve(
     return CheckResult("anchors", "How many anchors?", summary, numbers, cv.name)
 
 
-def neighbor_curve(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def neighbor_curve(X, y, twin=None, *, cross_validation=None):
     """Compute the error with the nearest 1, 2, 4, … anchors.
 
     The gain over all anchors is nested: for each fold, k is chosen by the errors of the other
@@ -173,18 +170,10 @@ def neighbor_curve(
     cv = cross_validation or cross_validate_twin(X, y, twin)
     sizes = _counts_of_folds(cv)
     at_k = [_means_of_first(fold.estimates, sizes) for fold in cv.anchor_estimates]
-    rows = [fold.rows for fold in cv.anchor_estimates]
-    errors = np.array(
-        [
-            [rmse(mean, cv.y[queries]) for mean in means]
-            for means, queries in zip(at_k, rows, strict=True)
-        ]
-    )
+    errors = _errors(cv, cv.query_rows, at_k)
     chosen = np.argmin(errors.sum(axis=0) - errors, axis=1)  # of each fold, by the other folds
-    nested = np.concatenate([means[k] for means, k in zip(at_k, chosen, strict=True)])
-    with_all = np.concatenate([means[-1] for means in at_k])
-    every = np.concatenate(rows)
-    ratio = rmse_ratio(nested, with_all, cv.y[every], cv.groups_of(every))
+    nested = [means[k] for means, k in zip(at_k, chosen, strict=True)]
+    ratio = _compare(cv, cv.query_rows, nested, [means[-1] for means in at_k])
     lowest = sizes[int(np.argmin(errors.mean(axis=0)))]
     best = lowest if ratio.high < 1 and lowest < sizes[-1] else None
     summary = "No number of nearest anchors is clearly better than all anchors."
@@ -199,40 +188,48 @@ def neighbor_curve(
     return CheckResult("neighbors", "All anchors, or the nearest?", summary, numbers, cv.name)
 
 
+def _errors(cv: CrossValidation, rows: list[Indices], predictions: list[list[Floats]]) -> Floats:
+    """(fold, size): errors of several predictions of these rows of each fold."""
+    folds = zip(rows, predictions, strict=True)
+    return np.array([[rmse(mean, cv.y[queries]) for mean in means] for queries, means in folds])
+
+
+def _compare(
+    cv: CrossValidation, rows: list[Indices], first: list[Floats], second: list[Floats]
+) -> Ratio:
+    """Ratio of the errors of two predictions of these rows of each fold."""
+    every = np.concatenate(rows)
+    predictions = np.concatenate(first), np.concatenate(second)
+    return rmse_ratio(*predictions, cv.y[every], cv.groups_of(every))
+
+
 def _means_of_first(estimates: Floats, sizes: list[int]) -> list[Floats]:
     """(query,) means of the first estimates of (query, anchor), for each of these sizes."""
     totals = np.cumsum(estimates, axis=1)
     return [totals[:, size - 1] / size for size in sizes]
 
 
-def multiplier_check(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def multiplier_check(X, y, twin=None, *, cross_validation=None):
     """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
 
     Where the error grows with the number of pairs, twinning does not suit the data. See
     `anchor_curve` for the parameters. `numbers["trend"]` is "falls", "grows" or "level".
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    n_least = min(len(train) for train, _ in cv.folds)
-    sizes = [m for m in _PARTNERS if m < n_least]
+    sizes = [m for m in _PARTNERS if m < cv.n_training_rows]
     predictions = [
         [_fit_and_predict(_with_partners(cv.twin, m), cv, fold, train) for m in sizes]
         for fold, (train, _) in enumerate(cv.folds)
     ]
-    errors = [
-        [rmse(predicted, cv.y[held_out]) for predicted in by_size]
-        for by_size, (_, held_out) in zip(predictions, cv.folds, strict=True)
-    ]
-    rows = np.concatenate([held_out for _, held_out in cv.folds])
-    most, least = (np.concatenate([by_size[k] for by_size in predictions]) for k in (-1, 0))
-    ratio = rmse_ratio(most, least, cv.y[rows], cv.groups_of(rows))
+    rows = [held_out for _, held_out in cv.folds]
+    errors = _errors(cv, rows, predictions)
+    most, least = ([by_size[k] for by_size in predictions] for k in (-1, 0))
+    ratio = _compare(cv, rows, most, least)
     trend = "falls" if ratio.high < 1 else "grows" if ratio.low > 1 else "level"
     error = f"the error with {sizes[-1]} partners per row is {format_percent(ratio.value - 1)}"
     summary = {
         "falls": f"More pairs help: {error} lower than with {sizes[0]}, as it should be.",
-        "grows": f"More pairs hurt: {error} higher than with {sizes[0]}. The paper advises against "
-        "twinning such data.",
+        "grows": f"More pairs hurt: {error} higher than with {sizes[0]}; do not twin such data.",
         "level": "The number of pairs makes no clear difference.",
     }[trend]
     interval = [ratio.low, ratio.high]
@@ -251,14 +248,7 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
     return with_partners
 
 
-def learning_curve(
-    X: ArrayLike,
-    y: ArrayLike,
-    twin: BaseTwin | None = None,
-    *,
-    cross_validation: CrossValidation | None = None,
-    seconds: float = np.inf,
-) -> CheckResult:
+def learning_curve(X, y, twin=None, *, cross_validation=None, seconds=np.inf):
     """Compute the error with a quarter, half, three quarters and all of the training rows.
 
     The model may be any regressor. See `anchor_curve` for the parameters. After two folds, others
@@ -271,8 +261,7 @@ def learning_curve(
     start = time.perf_counter()
     cv = cross_validation or cross_validate_twin(X, y, twin)
     rng, errors = np.random.RandomState(0), []
-    n_least = min(len(train) for train, _ in cv.folds)
-    sizes = [max(4, round(share * n_least)) for share in _TRAIN_SHARES]
+    sizes = [max(4, round(share * cv.n_training_rows)) for share in _TRAIN_SHARES]
     for fold, (train, held_out) in enumerate(cv.folds):
         order = _order_by_groups(cv, rng.permutation(train))
         by_size = [_fit_and_predict(clone(cv.twin), cv, fold, order[:size]) for size in sizes]
@@ -347,57 +336,38 @@ def anchor_counts(most: int) -> list[int]:
 
 def _curve_numbers(x: list[int], errors: ArrayLike, x_label: str, **more: Any) -> Numbers:
     """Numbers of a curve from (fold, x) errors: their mean over folds, and its standard error."""
-    errors = np.asarray(errors)
-    n_folds = len(errors)
-    std = errors.std(axis=0, ddof=1) if n_folds > 1 else np.zeros(len(x))
-    return {
-        "x": list(x),
-        "rmse": errors.mean(axis=0).tolist(),
-        "standard_error": (std / np.sqrt(n_folds)).tolist(),
-        "x_label": x_label,
-        **more,
-    }
+    means, standard_errors = np.mean(errors, axis=0).tolist(), sem(errors, axis=0).tolist()
+    return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **more}
 
 
 # --- uncertainty, averaging and noise -------------------------------------------------------------
 
 
-def loop_check(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def loop_check(X, y, twin=None, *, cross_validation=None):
     """Correlate errors with the twin's standard deviation and with the inconsistency of loops.
 
     See `anchor_curve` for the parameters. `numbers` has both rank correlations with the absolute
     error, and the values of each held-out row.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    query_rows = cv.query_rows()
-    loops = np.concatenate(
-        [
-            fitted.loop_inconsistency(cv.rows(rows), random_state=0)
-            for fitted, rows in zip(cv.twins, query_rows, strict=True)
-        ]
-    )
-    rows = np.concatenate(query_rows)
+    queries = zip(cv.twins, map(cv.rows, cv.query_rows), strict=True)
+    loops = np.concatenate([fitted.loop_inconsistency(X, random_state=0) for fitted, X in queries])
+    rows = np.concatenate(cv.query_rows)
     std, error = cv.held_out[1][rows], np.abs(cv.held_out[0] - cv.y)[rows]
     of_std, of_loops = (rank_correlation(values, error) for values in (std, loops))
-    better, name = max((of_std, "standard deviation"), (of_loops, "loop inconsistency"))
-    if better > 0.3:
-        summary = f"Yes: the {name} ranks the errors well (rank correlation {better:.2f})."
-    elif better > 0.1:
-        summary = f"Roughly: the {name} ranks the errors weakly (rank correlation {better:.2f})."
-    else:
-        summary = "Hardly: neither the standard deviation nor the loops rank the errors."
-    numbers = {
-        "std": std.tolist(),
-        "loops": loops.tolist(),
-        "error": error.tolist(),
-        "std_correlation": of_std,
-        "loop_correlation": of_loops,
-    }
+    summary = describe_ranking(
+        *max((of_std, "the standard deviation"), (of_loops, "the inconsistency of loops"))
+    )
+    numbers = {"std": std.tolist(), "loops": loops.tolist(), "error": error.tolist()}
     shown = {"loop inconsistency": numbers["loops"], "absolute error": numbers["error"]}
-    title = "Does the uncertainty rank the errors?"
-    return CheckResult("loops", title, summary, numbers, cv.name, shown)
+    numbers |= {"std_correlation": of_std, "loop_correlation": of_loops}
+    return CheckResult("loops", RANKING_TITLE, summary, numbers, cv.name, shown)
+
+
+def describe_ranking(correlation: float, name: str) -> str:
+    """Return whether an uncertainty with this rank correlation ranks the errors."""
+    degree = "Yes" if correlation > 0.3 else "Roughly" if correlation > 0.1 else "Hardly"
+    return f"{degree}: {name} and the error have a rank correlation of {correlation:.2f}."
 
 
 def rank_correlation(first: Floats, second: Floats) -> float:
@@ -407,9 +377,7 @@ def rank_correlation(first: Floats, second: Floats) -> float:
     return float(spearmanr(first, second)[0])
 
 
-def anchor_decomposition(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def anchor_decomposition(X, y, twin=None, *, cross_validation=None):
     """Decompose the error of single anchors into bias², variance and covariance.
 
     The mean over anchors removes the variance, but not the bias and the covariance. The twin is
@@ -417,10 +385,8 @@ def anchor_decomposition(
     rows. bias² contains the noise of y. See `anchor_curve` for the parameters.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    train, queries = cv.folds[0][0], cv.query_rows()[0]
-    rng = np.random.RandomState(0)
-    size = int(0.8 * len(train))
-    estimates = []
+    train, queries = cv.folds[0][0], cv.query_rows[0]
+    rng, size, estimates = np.random.RandomState(0), int(0.8 * len(train)), []
     for _ in range(_N_TRAINING_SETS):
         subset = rng.permutation(train)[:size]
         fitted = clone(cv.twin).set_params(anchors="all").fit(cv.rows(subset), cv.y[subset])
@@ -497,8 +463,7 @@ def noise_estimate(X: ArrayLike, y: ArrayLike, error: float, *, model: str = "")
         summary = f"Up to about {format_percent(share)} of the squared error is noise."
     else:
         summary = (
-            "The error is about as large as the differences between neighboring rows: most of it "
-            "is noise, or the rows are too far from each other to show it."
+            "The error is about as large as differences of near rows: most of it may be noise."
         )
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
     shown = {"noise": noise, "RMSE": error}

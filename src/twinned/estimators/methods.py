@@ -12,9 +12,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
-from twinned.fitted.applicability import OUTSIDE
+from twinned.fitted.applicability import OUTSIDE, applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration
-from twinned.fitted.classification import applicability_columns, warn_of_shift
 from twinned.fitted.explanation import explain, no_comparables
 from twinned.fitted.sampling import (
     error_features,
@@ -297,8 +296,8 @@ class TwinMethods(RegressorMixin):
         them within their prediction interval. Both are NaN for a row with a new category, which no
         held-out row has.
         """
-        anchors, index = self.fitted_.anchors, getattr(X, "index", None)
-        columns = applicability_columns(anchors, self.encode(X), self.measured_applicability_)
+        domain, index = self.fitted_.anchors.domain, getattr(X, "index", None)
+        columns = applicability_columns(domain, self.encode(X), self.measured_applicability_)
         return pd.DataFrame(columns, index=index if isinstance(index, pd.Index) else None)
 
     def outside_training_rows(self, X):
@@ -310,7 +309,7 @@ class TwinMethods(RegressorMixin):
         """Warn where more rows of X are outside than exchangeable rows would be."""
         anchors = self.fitted_.anchors
         names = list(getattr(self, "feature_names_in_", range(anchors.schema.n_features)))
-        warn_of_shift(anchors, self.encode(X), names, stacklevel=3)
+        warn_of_shift(anchors.domain, self.encode(X), names, stacklevel=3)
 
     # --- several rows at once -----------------------------------------------------------------
 
