@@ -15,9 +15,8 @@ from twinned.diagnostics import (
     neighbor_curve,
     noise_estimate,
 )
-from twinned.diagnostics.cross_validation import FoldEstimates, cross_validate_twin
 from twinned.diagnostics.errors import rmse_ratio
-from twinned.diagnostics.twin_checks import gamma_test
+from twinned.diagnostics.twin_checks import FoldEstimates, cross_validate_twin, gamma_test
 
 OTHERS = {"CheckResult", "Diagnosis", "Finding", "check_data", "diagnose", "noise_estimate"}
 
@@ -172,7 +171,7 @@ def test_k_of_a_fold_depends_on_the_other_folds_only(bridge, bridge_cv):
 def test_curves_use_a_sample_of_many_rows(bridge, bridge_cv, monkeypatch):
     X, y = bridge
     whole = anchor_curve(X, y, cross_validation=bridge_cv).numbers["rmse"]
-    monkeypatch.setattr("twinned.diagnostics.cross_validation.MAX_ESTIMATES", 20 * 96)
+    monkeypatch.setattr("twinned.diagnostics.twin_checks.MAX_ESTIMATES", 20 * 96)
     fewer = with_same_twins(bridge_cv)
     assert [len(rows) for rows in fewer.query_rows] == [20] * 5
     sampled = anchor_curve(X, y, cross_validation=fewer).numbers["rmse"]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,14 +15,16 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
+from sklearn.model_selection import PredefinedSplit
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.cross_validation import CrossValidation, check_diagnosable
 from twinned.diagnostics.errors import rmse, rmse_ratio
+from twinned.diagnostics.findings import check_diagnosable
 from twinned.diagnostics.twin_checks import (
     RANKING_TITLE,
     CheckResult,
+    CrossValidation,
     anchor_curve,
     describe_ranking,
     learning_curve,
@@ -31,7 +34,7 @@ from twinned.diagnostics.twin_checks import (
 )
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.costs import affordable_rows, member_seconds, relevance_seconds
-from twinned.exceptions import ignore_table_warnings
+from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import encode_groups
@@ -39,13 +42,10 @@ from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows, validate_training_rows
 
-# X, y, no weights, the names of the groups, and bounds of y: arguments of `AutoTwinRegressor.fit`
-FitArguments = tuple[ArrayLike, Floats, None, np.ndarray | None, Floats | None, Floats | None]
-
 RECOMMENDED = "recommended model"
 _NETWORKS = ("neural", "neural_twin")
 # Of the budget, for the report, and for the checks and the report: a share, and the least seconds.
-_FOR_REPORT, FOR_CHECKS = (0.04, 1.0), (0.06, 1.5)
+_FOR_REPORT, _FOR_CHECKS = (0.04, 1.0), (0.06, 1.5)
 # Of the seconds that all fits of a member took: all folds with 1/4 + 1/2 + 3/4 + 1 of their rows;
 # the fits of the folds and the estimates by all anchors; four fits with few pairs in each fold.
 _LEARNING_SHARE, _ANCHOR_SHARE, _PAIRS_SHARE = 2.2, 1.2, 1.0
@@ -67,6 +67,11 @@ class TimeBudget:
         if self.seconds is None:
             return np.inf
         return self.seconds - self.spent - max(least, share * self.seconds)
+
+    @property
+    def before_checks(self) -> float | None:
+        """Remaining seconds without those of the checks; None without a budget."""
+        return None if self.seconds is None else max(self.remaining(*_FOR_CHECKS), 0.01)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,23 +103,26 @@ class DiagnosedRows(TrainingRows):
 
     def affordable(self, budget: float | None, n_jobs: int | None, random_state: int) -> Self:
         """Return random known rows that can be fitted within the budget, and all censored ones."""
-        n_known = len(self.known)
-        size = n_known
-        if budget is not None:
-            size = affordable_rows(n_known, self.matrix.shape[1], budget, n_jobs)
+        n_known, n_features = len(self.known), self.matrix.shape[1]
+        size = n_known if budget is None else affordable_rows(n_known, n_features, budget, n_jobs)
         if size >= n_known:
             return self
         drawn = np.sort(np.random.RandomState(random_state).permutation(n_known)[:size])
         check_diagnosable(self.y[drawn], size)
         return self.take(np.append(drawn, np.flatnonzero(self.censored)))
 
-    def fit_arguments(self, transform: TargetTransform) -> FitArguments:
-        """Arguments of the fit of a blend to the transformed target."""
-        if self.bounds is None or not self.censored.any():
-            return self.X, transform.apply(self.y), None, self.groups, None, None
-        bounds = self.bounds.logarithm() if transform.is_log else self.bounds
-        y = np.where(bounds.censored, np.nan, bounds.lower)
-        return self.X, y, None, self.groups, *bounds
+    def fit(
+        self, blend: AutoTwinRegressor, transform: TargetTransform, time_budget: float | None = None
+    ) -> None:
+        """Fit a blend to the transformed target, without calibration."""
+        y, bounds = transform.apply(self.y), None
+        if self.bounds is not None and self.censored.any():
+            bounds = self.bounds.logarithm() if transform.is_log else self.bounds
+            y = np.where(self.censored, np.nan, bounds.lower)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
+            blend.set_params(time_budget=time_budget)
+            blend.fit_blend(self.X, y, None, self.groups, *bounds or (), calibrate=False)
 
 
 @dataclass
@@ -151,9 +159,8 @@ class BlendChecks:
         if self.transform.is_log:
             self._check_logarithm()
         self._compare_catboost()
-        weights = dict(
-            zip(self.recommended.member_names_, self.recommended.member_weights_, strict=True)
-        )
+        twin = self.recommended
+        weights = dict(zip(twin.member_names_, twin.member_weights_, strict=True))
         names = _without_networks(weights)
         if names:
             largest = max(names, key=lambda name: weights[name])
@@ -211,7 +218,7 @@ class BlendChecks:
         name = min(names, key=lambda name: rmse(predictions[name], y))
         self.progress(f"{name}, fitted to the target itself")
         entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]
-        of_target, _ = self._fit_alone(entry, self.data.fit_arguments(TargetTransform()))
+        of_target, _ = self._fit_alone(entry, self.data, TargetTransform())
         self._add(logarithm_check(predictions[name], of_target, y, self.known.codes, name))
 
     def _compare_catboost(self) -> None:
@@ -221,16 +228,15 @@ class BlendChecks:
         n_rows, n_features = self.blend.anchors_X_.shape
         seconds = member_seconds("catboost", n_rows, n_features, self.blend.n_jobs)
         if self._starts("comparison with CatBoost", seconds):
-            arguments = self.known.fit_arguments(self.transform)
-            predicted, spent = self._fit_alone("catboost", arguments)
+            predicted, spent = self._fit_alone("catboost", self.known, self.transform)
             self.comparisons["catboost"] = self.transform.invert(predicted), spent
 
     def _fit_alone(
-        self, entry: str | tuple[str, BaseEstimator], arguments: FitArguments
+        self, entry: object, rows: DiagnosedRows, transform: TargetTransform
     ) -> tuple[Floats, float]:
         """Fit one member on the folds of the blend: out-of-fold predictions and seconds."""
-        alone = clone(self.blend).set_params(members=[entry], time_budget=None, verbose=0)
-        alone.fit_blend(*arguments, calibrate=False)
+        alone = clone(self.blend).set_params(members=[entry], verbose=0)
+        rows.fit(alone, transform)
         (name,) = alone.member_names_
         return alone.out_of_fold()[name].to_numpy(), float(alone.leaderboard_["fit_seconds"].sum())
 
@@ -247,15 +253,10 @@ def cross_validate_member(
     Its features are prepared as those of the member that is fitted to all rows.
     """
     member = next(member for member in blend.fitted_members_ if member.label == name)
-    fold = blend.out_of_fold()["fold"].to_numpy()
-    folds = [
-        (np.flatnonzero(fold != number), np.flatnonzero(fold == number))
-        for number in range(int(fold.max()) + 1)
-    ]
+    folds = list(PredefinedSplit(blend.out_of_fold()["fold"]).split())
     features = member.preparation.transform(blend.anchors_X_)
-    return CrossValidation(
-        features, blend.anchors_y_, clone(member.estimator), folds, groups, title
-    )
+    model = clone(member.estimator)
+    return CrossValidation(features, blend.anchors_y_, model, folds, groups, title)
 
 
 def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult:
@@ -277,10 +278,8 @@ def logarithm_check(
 ) -> CheckResult:
     """Compare (n,) out-of-fold predictions by a model of log y and by the same model of y."""
     ratio = rmse_ratio(of_logarithm, plain, y, groups)
-    meaning = "The logarithm makes no clear difference"
-    if ratio.high < 1 or ratio.low > 1:
-        meaning = "The logarithm helps" if ratio.high < 1 else "The logarithm does harm"
-    summary = f"{meaning}: the error of {model} is {ratio.text} times that without it."
+    effect = ratio.choose("helps", "does harm", "makes no clear difference")
+    summary = f"The logarithm {effect}: the error of {model} is {ratio} times that without it."
     errors = {"logarithm": rmse(of_logarithm, y), "target itself": rmse(plain, y)}
-    numbers = {"rmse": errors, "ratio": ratio.value, "interval": [ratio.low, ratio.high]}
+    numbers = {"rmse": errors, "ratio": ratio.value, "interval": ratio.interval}
     return CheckResult("logarithm", "Does the logarithm help?", summary, numbers, model, errors)

@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike
 from scipy.stats import rankdata, skew
 from sklearn.isotonic import IsotonicRegression
 
-from twinned.diagnostics.cross_validation import MIN_ROWS, check_diagnosable
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
+    MIN_ROWS,
     WARNING,
     CheckedTable,
     Finding,
+    check_diagnosable,
     list_names,
     quick_predictions,
 )
@@ -328,10 +329,10 @@ def check_skewness(table: CheckedTable) -> Iterator[Finding]:
     yield Finding(
         "TW304",
         f"The largest value is {format_significant(float(y.max() / y.min()))} times the smallest. "
-        f"The error of a quick model of the logarithm is {ratio.text} times that of one of y.",
+        f"The error of a quick model of the logarithm is {ratio} times that of one of y.",
         "Run it again with --log-target (log_target=True in Python) and compare the errors. "
         "Predictions and intervals are then positive.",
-        {"ratio": ratio.value, "interval": [ratio.low, ratio.high], "skewness": float(skew(y))},
+        {"ratio": ratio.value, "interval": ratio.interval, "skewness": float(skew(y))},
     )
 
 

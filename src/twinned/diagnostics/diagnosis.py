@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,13 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from twinned.diagnostics.blend_checks import (
-    FOR_CHECKS,
-    BlendChecks,
-    DiagnosedRows,
-    FitArguments,
-    TimeBudget,
-)
+from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBudget
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
 from twinned.diagnostics.findings import Finding
@@ -26,7 +19,6 @@ from twinned.diagnostics.recommendation import Recommendation, python_code, reco
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS
-from twinned.exceptions import SkippedMemberWarning
 from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
@@ -213,7 +205,7 @@ def diagnose(
     data = data.affordable(budget, n_jobs, random_state)
     known = data.take(data.known)
     progress("fitting the members of the blend")
-    _fit_blend(blend, data.fit_arguments(transform), time_budget)
+    data.fit(blend, transform, time_budget.before_checks)
     progress("calibrating the recommended model")
     recommendation = recommend(blend)
     twin = blend.select_members(recommendation.members).set_params(verbose=0)
@@ -255,21 +247,13 @@ def _clone_blend(estimator: AutoTwinRegressor | None) -> AutoTwinRegressor:
     return clone(estimator)
 
 
-def _fit_blend(blend: AutoTwinRegressor, arguments: FitArguments, budget: TimeBudget) -> None:
-    """Fit a blend in the time that the checks and the report leave."""
-    seconds = None if budget.seconds is None else max(budget.remaining(*FOR_CHECKS), 0.01)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
-        blend.set_params(time_budget=seconds).fit_blend(*arguments, calibrate=False)
-
-
 def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:
     """Return sentences on new rows without a finding, on censored rows and on a subset of rows."""
     notes = []
     if X_new is not None and all(finding.code != "TW401" for finding in findings):
+        n_new = count_rows(X_new)
         notes.append(
-            f"Of the {count_rows(X_new):,} rows to predict, not more than expected lie outside of "
-            "the training rows."
+            f"Of the {n_new:,} rows to predict, not more than expected lie outside (TW401)."
         )
     if n_censored := int(data.censored.sum()):
         notes.append(

@@ -26,10 +26,11 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.neighbors import Indices, distance_matrix
 from twinned.rows.schema import Floats, TableSchema, column_list, is_table
-from twinned.rows.validation import validate_training_table
+from twinned.rows.validation import validate_target, validate_training_table
 
 PAGE = "docs/checks.md"
 WARNING, NOTE = "warning", "note"
+MIN_ROWS = 20
 _MAX_NAMES = 5
 _MAX_ROWS = 1000  # of the checks that compare all pairs of rows
 _N_FOLDS = 5  # of quick models
@@ -111,11 +112,8 @@ class CheckedTable:
             matrix, schema = validate_training_table(
                 TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
             )
-            # a feature without values is 0
-            features = np.nan_to_num(
-                StandardScaler().fit_transform(schema.to_rows(matrix).features)
-            )
-        return cls(feature_names(X), schema, matrix, features, y)
+            features = StandardScaler().fit_transform(schema.to_rows(matrix).features)
+        return cls(feature_names(X), schema, matrix, np.nan_to_num(features), y)
 
     @property
     def n_rows(self) -> int:
@@ -148,6 +146,16 @@ class CheckedTable:
             return self
         rows = np.random.RandomState(0).permutation(self.n_rows)[:_MAX_ROWS]
         return self.take(np.sort(rows))
+
+
+def check_diagnosable(y: ArrayLike, n: int) -> Floats:
+    """Return y as (n,) numbers; too few rows and a constant y are refused."""
+    values = validate_target(None, y, n, multi_output=False)
+    if n < MIN_ROWS:
+        raise ValueError(f"A diagnosis needs at least {MIN_ROWS} rows; there are {n}.")
+    if np.ptp(values) == 0:
+        raise ValueError(f"All values of y are {values[0]:g}; a diagnosis needs different values.")
+    return values
 
 
 def feature_names(X: ArrayLike) -> list[str]:

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
-from twinned.diagnostics.errors import Numbers, format_percent
+from twinned.diagnostics.errors import Numbers, Ratio, format_percent
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.fitted.target import TargetTransform
@@ -96,20 +96,13 @@ def _reason(members: list[str], board: pd.DataFrame, error: float) -> str:
     names = [describe_member(name) for name in members]
     if len(board) == 1:
         return f"Use {names[0]}, the only model that was fitted."
-    best = board.index[0]
     if len(members) == 1:
-        reason = "it has the lowest error"
-        if _is_ridge(members[0]):
-            lowest = "has the lowest error" if members[0] == best else "its error nearly the lowest"
-            reason = f"it is the simplest model and {lowest}"
-        return f"Use {names[0]}: {reason}, and no blend has an error that is more than 1 % lower."
-    listed = f"{', '.join(names[:-1])} and {names[-1]}"
-    gain = 1 - error / board["rmse"].iloc[0]
-    comparison = f"is {format_percent(gain)} lower than" if gain > 0 else "is about"
-    return (
-        f"Use a blend of {listed}: its error (RMSE) {comparison} that of the best single model, "
-        f"{best}."
-    )
+        reason = "is the simplest model" if _is_ridge(members[0]) else "has the lowest error"
+        return f"Use {names[0]}: it {reason}, and no blend has an error more than 1 % lower."
+    gain, best = 1 - error / board["rmse"].iloc[0], board.index[0]
+    error_is = f"is {format_percent(gain)} lower than" if gain > 0 else "is about"
+    blend = f"Use a blend of {', '.join(names[:-1])} and {names[-1]}"
+    return f"{blend}: its error (RMSE) {error_is} that of the best single model, {best}."
 
 
 def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
@@ -148,11 +141,9 @@ def describe_contribution(contribution: Numbers | None, conclusion: str | None =
     parts = [contribution[name] for name in ("ratio", "lower", "upper")]
     if not all(part is not None and math.isfinite(part) for part in parts):
         return "The blend without twins has no error."
-    ratio, lower, upper = parts
-    if conclusion is None:
-        conclusion = HELPS if upper < 1 else HURTS if lower > 1 else UNCLEAR
-    times = f"{ratio:.2f} ({lower:.2f} to {upper:.2f}) times"
-    return f"{_MEANINGS[conclusion]}: the error of the blend with twins is {times} that without."
+    ratio = Ratio(*parts)
+    meaning = _MEANINGS[conclusion or ratio.choose(HELPS, HURTS, UNCLEAR)]
+    return f"{meaning}: the error of the blend with twins is {ratio} times that without."
 
 
 def python_code(model: AutoTwinRegressor, transform: TargetTransform, given: Sequence[str]) -> str:
