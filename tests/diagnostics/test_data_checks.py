@@ -31,8 +31,8 @@ def test_every_code_has_a_section():
     sections = re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.M)[1:]
     by_code = {text.splitlines()[0]: text for text in sections if text.startswith("TW")}
     assert list(by_code) == list(CODES)
-    for code, (level, title, _) in CODES.items():
-        assert f"**{title}** ({level})" in by_code[code]
+    for code, texts in CODES.items():
+        assert f"**{texts['title']}** ({texts['level']})" in by_code[code]
         assert "*What to do:*" in by_code[code]
 
 

@@ -62,7 +62,7 @@ def test_twins_are_excluded_where_they_do_not_lower_the_error(lower, upper):
     found = recommend(make_blend(ERRORS, weights, 1.01, (1.01, lower, upper, without)))
     assert found.members == ["gp_rbf", "extra_trees"]
     assert found.conclusion == "does not help"
-    assert "Twinning does not pay here" in found.summary
+    assert "Twinning does not help" in found.summary
 
 
 def test_single_member_where_the_blend_does_not_pay():

@@ -22,15 +22,13 @@ from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import rmse, rmse_ratio
 from twinned.diagnostics.findings import check_diagnosable
 from twinned.diagnostics.twin_checks import (
-    RANKING_TITLE,
     CheckResult,
     CrossValidation,
     anchor_curve,
-    describe_ranking,
     learning_curve,
     multiplier_check,
     noise_estimate,
-    rank_correlation,
+    uncertainty_check,
 )
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.costs import affordable_rows, member_seconds, relevance_seconds
@@ -257,20 +255,6 @@ def cross_validate_member(
     features = member.preparation.transform(blend.anchors_X_)
     model = clone(member.estimator)
     return CrossValidation(features, blend.anchors_y_, model, folds, groups, title)
-
-
-def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult:
-    """Correlate absolute out-of-fold errors (n,) with the error scale of the intervals.
-
-    `scores` are the errors divided by the error scale.
-    """
-    positive = scores > 0
-    scale, errors = errors[positive] / scores[positive], errors[positive]
-    correlation = rank_correlation(scale, errors)
-    summary = describe_ranking(correlation, "the width of intervals")
-    numbers = {"scale": scale.tolist(), "error": errors.tolist(), "correlation": correlation}
-    shown = {"expected size of the error": numbers["scale"], "absolute error": numbers["error"]}
-    return CheckResult("uncertainty", RANKING_TITLE, summary, numbers, model, shown)
 
 
 def logarithm_check(

@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata, skew
 from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
+from sklearn.model_selection import cross_val_predict
 
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
@@ -147,15 +150,12 @@ def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
 
     A single feature that reveals the target is a finding of its own, and not one of a pair.
     """
-    numeric = [
-        j
-        for j in sample.schema.numeric
-        if not np.isnan(column := sample.matrix[:, j]).any()
-        and monotone_r2(column, sample.y) <= _LEAK_R2
-    ][:_MAX_PAIRED]
+    matrix = sample.matrix
+    complete = [j for j in sample.schema.numeric if not np.isnan(matrix[:, j]).any()]
+    numeric = [j for j in complete if monotone_r2(matrix[:, j], sample.y) <= _LEAK_R2][:_MAX_PAIRED]
     if len(numeric) < 2 or sample.n_rows < _LEAST_KNOWN:
         return
-    X, y = sample.matrix[:, numeric], sample.y
+    X, y = matrix[:, numeric], sample.y
     pairs = [(*pair_r2(X, y, sign), operation) for operation, sign in {"+": 1, "−": -1}.items()]
     positive = np.flatnonzero((X > 0).all(axis=0))
     if len(positive) >= 2 and (y > 0).all():
@@ -214,14 +214,11 @@ def monotone_r2(x: Floats, y: Floats) -> float:
         return -np.inf
     if abs(correlation) > _PERFECT_RANK:
         return float(correlation**2)
-    squares = np.zeros(2)  # of a line, which extrapolates, and of any monotone function
-    for train, held_out in row_folds(len(x), 5, 0):
-        slope, intercept = np.polyfit(x[train], y[train], 1)
-        monotone = IsotonicRegression(increasing=bool(correlation > 0), out_of_bounds="clip")
-        monotone.fit(x[train], y[train])
-        predictions = slope * x[held_out] + intercept, monotone.predict(x[held_out])
-        squares += np.sum((np.array(predictions) - y[held_out]) ** 2, axis=1)
-    return float(1 - squares.min() / np.sum((y - y.mean()) ** 2))
+    # a line extrapolates, a monotone function does not
+    monotone = IsotonicRegression(increasing=bool(correlation > 0), out_of_bounds="clip")
+    models, folds = (LinearRegression(), monotone), row_folds(len(x), 5, 0)
+    predictions = [cross_val_predict(model, x[:, None], y, cv=folds) for model in models]
+    return max(r2_score(y, predicted) for predicted in predictions)
 
 
 def check_counters(table: CheckedTable) -> Iterator[Finding]:

@@ -237,34 +237,23 @@ def diagnose(
 
 def _clone_blend(estimator: AutoTwinRegressor | None) -> AutoTwinRegressor:
     """Return a clone of the estimator, or the default blend."""
-    if estimator is None:
-        return AutoTwinRegressor()
-    if not isinstance(estimator, AutoTwinRegressor):
-        raise TypeError(
-            "estimator must be an AutoTwinRegressor; for another model m, use "
-            f"AutoTwinRegressor(members=[('m', m), 'ridge']), not {type(estimator).__name__}."
-        )
-    return clone(estimator)
+    blend = AutoTwinRegressor() if estimator is None else clone(estimator)
+    if not isinstance(blend, AutoTwinRegressor):
+        raise TypeError(f"estimator must be an AutoTwinRegressor with members, not {blend!r}.")
+    return blend
 
 
 def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:
     """Return sentences on new rows without a finding, on censored rows and on a subset of rows."""
     notes = []
     if X_new is not None and all(finding.code != "TW401" for finding in findings):
-        n_new = count_rows(X_new)
-        notes.append(
-            f"Of the {n_new:,} rows to predict, not more than expected lie outside (TW401)."
-        )
-    if n_censored := int(data.censored.sum()):
-        notes.append(
-            f"The model is also fitted to {n_censored:,} rows whose value is only known to "
-            "lie beyond a limit; errors are those of the other rows."
-        )
+        rows = f"{count_rows(X_new):,} rows to predict"
+        notes.append(f"Of the {rows}, not more than expected lie outside of the training rows.")
+    if n := int(data.censored.sum()):
+        notes.append(f"The fit also uses {n:,} censored rows; errors are those of the other rows.")
     if len(data) < data.n_table_rows:
-        notes.append(
-            f"The model is fitted to {len(data.known):,} random rows of {data.n_table_rows:,}; "
-            "with more time it is fitted to more rows, and its errors are lower."
-        )
+        rows = f"{len(data.known):,} random rows of {data.n_table_rows:,}"
+        notes.append(f"The model is fitted to {rows}; with more time, its errors are lower.")
     return notes
 
 

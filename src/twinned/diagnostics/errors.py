@@ -126,23 +126,15 @@ def summarize_errors(y: Floats, predicted: Floats) -> ErrorSummary:
     >>> errors.mae, errors.median, round(errors.r2, 2)
     (0.5, 0.5, 0.6)
     """
-    rmse, error = rmse_and_error(predicted, y, None)
-    residual = predicted - y
-    absolute, root_n, variance = np.abs(residual), np.sqrt(len(y)), float(np.var(y))
-    return ErrorSummary(
-        rmse=rmse,
-        rmse_se=error,
-        mae=float(absolute.mean()),
-        mae_se=float(absolute.std() / root_n),
-        median=float(np.median(absolute)),
-        quantile90=float(np.quantile(absolute, 0.9)),
-        largest=float(absolute.max()),
-        bias=float(residual.mean()),
-        bias_se=float(residual.std() / root_n),
-        r2=float(1 - np.mean(residual**2) / variance),
-        r2_se=float(2 * rmse * error / variance),  # of the error, for this variance of y
-        mean_rmse=rmse_and_error(predict_mean(y), y, None)[0],
-    )
+    rmse, rmse_se = rmse_and_error(predicted, y, None)
+    residual, variance = predicted - y, np.var(y)
+    absolute = np.abs(residual)
+    mae_se, bias_se = (values.std() / np.sqrt(len(y)) for values in (absolute, residual))
+    r2_se = 2 * rmse * rmse_se / variance  # of the error, for this variance of y
+    errors = [rmse, rmse_se, absolute.mean(), mae_se, *np.quantile(absolute, [0.5, 0.9, 1.0])]
+    errors += [residual.mean(), bias_se, 1 - np.mean(residual**2) / variance, r2_se]
+    errors.append(rmse_and_error(predict_mean(y), y, None)[0])
+    return ErrorSummary(*map(float, errors))
 
 
 def predict_mean(y: Floats) -> Floats:

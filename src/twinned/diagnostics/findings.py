@@ -11,16 +11,17 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_predict
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 
-from twinned.diagnostics.errors import Numbers, Ratio, rmse, rmse_ratio
+from twinned.diagnostics.errors import Numbers
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import distinct_rows, row_folds
@@ -39,16 +40,8 @@ _PENALTY = 1e-2  # per row
 _N_TREES, _MAX_FEATURES = 40, 15
 
 
-class Code(NamedTuple):
-    """Level and title of all findings with one code, and why they matter."""
-
-    level: str
-    title: str
-    about: str
-
-
-_TEXT = files("twinned.diagnostics").joinpath("codes.toml").read_text("utf-8")
-CODES = {name: Code(**entry) for name, entry in tomllib.loads(_TEXT).items()}
+# The level and the title of all findings with one code, and why they matter (`about`).
+CODES = tomllib.loads(files("twinned.diagnostics").joinpath("codes.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -75,17 +68,17 @@ class Finding:
     @property
     def level(self) -> str:
         """A warning where errors or predictions may mislead, else a note."""
-        return CODES[self.code].level
+        return str(CODES[self.code]["level"])
 
     @property
     def title(self) -> str:
         """The title of the code."""
-        return CODES[self.code].title
+        return str(CODES[self.code]["title"])
 
     @property
     def about(self) -> str:
         """Why findings with this code matter."""
-        return CODES[self.code].about
+        return str(CODES[self.code]["about"])
 
     @property
     def link(self) -> str:
@@ -176,6 +169,19 @@ def list_names(names: list[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+class _RidgeAndNeighbors(RegressorMixin, BaseEstimator):
+    """Ridge regression with the residuals of the nearest rows."""
+
+    def fit(self, X, y):
+        self.ridge_ = Ridge(_PENALTY * len(y)).fit(X, y)
+        self.nearest_ = KNeighborsRegressor(min(_N_NEIGHBORS, len(y)), weights="distance")
+        self.nearest_.fit(X, y - self.ridge_.predict(X))
+        return self
+
+    def predict(self, X):
+        return self.ridge_.predict(X) + self.nearest_.predict(X)
+
+
 def quick_predictions(
     table: CheckedTable, groups: Indices | None = None, *, trees: bool = False
 ) -> Floats:
@@ -183,34 +189,8 @@ def quick_predictions(
 
     The model is ridge regression with the residuals of the nearest rows, or extra trees.
     """
-    fit_and_predict = _predict_by_trees if trees else _predict_by_ridge
-    predicted = np.empty(table.n_rows)
-    for train, held_out in row_folds(table.n_rows, _N_FOLDS, 0, groups, min_rows=2):
-        predicted[held_out] = fit_and_predict(table, train, held_out)
-    return predicted
-
-
-def _predict_by_ridge(table: CheckedTable, train: Indices, held_out: Indices) -> Floats:
-    ridge = Ridge(_PENALTY * len(train)).fit(table.features[train], table.y[train])
-    residual = table.y[train] - ridge.predict(table.features[train])
-    nearest = KNeighborsRegressor(min(_N_NEIGHBORS, len(train)), weights="distance")
-    nearest.fit(table.features[train], residual)
-    return ridge.predict(table.features[held_out]) + nearest.predict(table.features[held_out])
-
-
-def _predict_by_trees(table: CheckedTable, train: Indices, held_out: Indices) -> Floats:
     most = min(_MAX_FEATURES, table.features.shape[1])
-    trees = ExtraTreesRegressor(_N_TREES, max_features=most, random_state=0)
-    return trees.fit(table.features[train], table.y[train]).predict(table.features[held_out])
-
-
-def held_out_together(
-    table: CheckedTable, groups: Indices, *, trees: bool = False
-) -> tuple[float, float, Ratio]:
-    """Errors with random folds and with groups held out together, and the ratio of the second.
-
-    The ratio has a 95 % interval.
-    """
-    random, together = (quick_predictions(table, kept, trees=trees) for kept in (None, groups))
-    ratio = rmse_ratio(together, random, table.y, groups)
-    return rmse(random, table.y), rmse(together, table.y), ratio
+    extra_trees = ExtraTreesRegressor(_N_TREES, max_features=most, random_state=0)
+    model = extra_trees if trees else _RidgeAndNeighbors()
+    folds = row_folds(table.n_rows, _N_FOLDS, 0, groups, min_rows=2)
+    return cross_val_predict(model, table.features, table.y, cv=folds)

@@ -123,13 +123,6 @@ def describe_member(label: str) -> str:
     return DESCRIPTIONS.get(name, name)
 
 
-_MEANINGS = {
-    HELPS: "Twinning helps",
-    UNCLEAR: "Twinning makes no clear difference",
-    HURTS: "Twinning does not pay here",
-}
-
-
 def describe_contribution(contribution: Numbers | None, conclusion: str | None = None) -> str:
     """Return what twins add to a blend; the conclusion is that of the ratio where it is None.
 
@@ -142,8 +135,9 @@ def describe_contribution(contribution: Numbers | None, conclusion: str | None =
     if not all(part is not None and math.isfinite(part) for part in parts):
         return "The blend without twins has no error."
     ratio = Ratio(*parts)
-    meaning = _MEANINGS[conclusion or ratio.choose(HELPS, HURTS, UNCLEAR)]
-    return f"{meaning}: the error of the blend with twins is {ratio} times that without."
+    conclusion = conclusion or ratio.choose(HELPS, HURTS, UNCLEAR)
+    effect = f"makes {conclusion}" if conclusion == UNCLEAR else conclusion
+    return f"Twinning {effect}: the error of the blend with twins is {ratio} times that without."
 
 
 def python_code(model: AutoTwinRegressor, transform: TargetTransform, given: Sequence[str]) -> str:

@@ -14,11 +14,10 @@ from scipy.sparse import coo_array, hstack
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2, rankdata, zscore
 
-from twinned.diagnostics.errors import Numbers, format_percent
+from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import (
     CheckedTable,
     Finding,
-    held_out_together,
     quick_predictions,
 )
 from twinned.rows.folds import distinct_rows
@@ -80,13 +79,10 @@ def _pairs_by_chance(table: CheckedTable) -> float:
 
 
 def _effect_of_copies(sample: CheckedTable) -> str:
-    groups = distinct_rows(sample.matrix)[1]
-    if groups.max() + 1 == sample.n_rows or groups.max() < 9:
-        return ""
-    random, together, _ = held_out_together(sample, groups)
-    if random * _NEAR_LIMITS[1] > together:
-        return ""
-    return f" Random folds make the error look {format_percent(1 - random / together)} lower."
+    limits = 0.0, _NEAR_LIMITS[1]
+    numbers = _effect_of_groups(sample, distinct_rows(sample.matrix)[1], limits)
+    gain = format_percent(1 - 1 / numbers["ratio"]) if numbers else ""
+    return f" Random folds make the error look {gain} lower." if gain else ""
 
 
 def check_replicates(table: CheckedTable) -> Iterator[Finding]:
@@ -161,7 +157,7 @@ def _similar_rows(sample: CheckedTable) -> Iterator[Finding]:
 
 
 def _effect_of_groups(
-    sample: CheckedTable, groups: Indices, limits: tuple[float, float], *, trees: bool
+    sample: CheckedTable, groups: Indices, limits: tuple[float, float], *, trees: bool = False
 ) -> Numbers:
     """Errors with random folds and with groups held out together.
 
@@ -173,11 +169,13 @@ def _effect_of_groups(
     n_near, share = int(several.sum()), float(several.sum() / sample.n_rows)
     if n_near < _LEAST_COPIES or share < limits[0] or len(counts) < _LEAST_GROUPS:
         return {}
-    *errors, ratio = held_out_together(sample, groups, trees=trees)
+    random, together = (quick_predictions(sample, kept, trees=trees) for kept in (None, groups))
+    ratio = rmse_ratio(together, random, sample.y, groups)
     if ratio.value < limits[1] or ratio.low <= 1:
         return {}
     numbers = {"share": share, "groups": len(several), "mean_size": float(several.mean())}
-    return {**numbers, **dict(zip(_ERRORS, errors, strict=True)), "ratio": ratio.value}
+    errors = dict(zip(_ERRORS, (rmse(mean, sample.y) for mean in (random, together)), strict=True))
+    return {**numbers, **errors, "ratio": ratio.value}
 
 
 def near_groups(sample: CheckedTable) -> Indices:

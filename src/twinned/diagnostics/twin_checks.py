@@ -11,7 +11,7 @@ import copy
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
 
-N_FOLDS = 5
+_N_FOLDS = 5
 MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
 # Rows in a leaf where the default estimator is fitted to plain rows; in a twin a leaf counts pairs.
 # Of 2, 5, 10, 20 and 40 rows, 10 have the lowest mean error on the paper's nine data sets; of 2 to
@@ -48,7 +48,7 @@ _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
 _N_TRAINING_SETS, _MAX_ANCHORS = 4, 64  # of the decomposition
 _N_NEIGHBORS = 10  # of the gamma test
-RANKING_TITLE = "Does the uncertainty rank the errors?"
+_RANKING_TITLE = "Does the uncertainty rank the errors?"
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,6 @@ def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContaine
 # --- the fits of a twin in folds ------------------------------------------------------------------
 
 
-class FoldEstimates(NamedTuple):
-    """Estimates of held-out rows of one fold by each anchor of its twin, nearest anchor first."""
-
-    anchors: Indices  # (query, anchor) indices into the anchors of the twin
-    estimates: Floats  # (query, anchor)
-
-
 @dataclass
 class CrossValidation:
     """Folds of n rows, and a regressor that is fitted in each; most checks need a twin."""
@@ -168,6 +161,12 @@ class CrossValidation:
                 mean[rows], std[rows] = twin.predict(self.rows(rows), return_std=True)
         return mean, std
 
+    def fit_and_predict(self, model: BaseEstimator, fold: int, train: Indices) -> Floats:
+        """Fit a model to these rows and predict the held-out rows of a fold."""
+        with ignore_table_warnings():
+            model.fit(self.rows(train), self.y[train])
+            return np.asarray(model.predict(self.rows(self.folds[fold][1])), dtype=np.float64)
+
     @property
     def n_training_rows(self) -> int:
         """The least number of training rows of a fold."""
@@ -183,34 +182,25 @@ class CrossValidation:
         return queries
 
     @cached_property
-    def anchor_estimates(self) -> list[FoldEstimates]:
-        """Estimates of the query rows of each fold by all anchors that its twin stores."""
+    def anchor_estimates(self) -> list[tuple[Indices, Floats]]:
+        """(query, anchor) anchors, the nearest first, and their estimates of query rows by fold."""
         missing = any(np.isnan(twin.anchors_X_).any() for twin in self.twins)
         metric, estimates = "nan_euclidean" if missing else "euclidean", []
         for twin, rows in zip(self.twins, self.query_rows, strict=True):
             nearest_first = NearestAnchors(len(twin.anchors_y_), metric=metric)
             ordered = copy.copy(twin).set_params(anchors=nearest_first)
             with ignore_table_warnings():
-                estimates.append(FoldEstimates(*ordered.predict_anchors(self.rows(rows))))
+                estimates.append(ordered.predict_anchors(self.rows(rows)))
         return estimates
 
 
 def cross_validate_twin(
-    X: ArrayLike,
-    y: ArrayLike,
-    twin: BaseTwin | None = None,
-    *,
-    groups: Indices | None = None,
-    random_state: int = 0,
+    X: ArrayLike, y: ArrayLike, twin: BaseTwin | None = None, random_state: int = 0
 ) -> CrossValidation:
-    """Draw five folds for the cross-validation of a twin; None is `TwinRegressor()`.
-
-    Rows of one group are held out together.
-    """
-    n = count_rows(X)
-    values = check_diagnosable(y, n)
+    """Draw five folds for the cross-validation of a twin; None is `TwinRegressor()`."""
+    values = check_diagnosable(y, count_rows(X))
     twin = TwinRegressor(random_state=random_state) if twin is None else twin
-    return CrossValidation(X, values, twin, row_folds(n, N_FOLDS, random_state, groups), groups)
+    return CrossValidation(X, values, twin, row_folds(len(values), _N_FOLDS, random_state))
 
 
 def plain_estimator(
@@ -258,19 +248,16 @@ def anchor_curve(X, y, twin=None, *, cross_validation=None):
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
     rng, sizes, predictions = np.random.RandomState(0), _counts_of_folds(cv), []
-    for fold in cv.anchor_estimates:
-        order = np.argsort(fold.anchors, axis=1)
-        order = order[:, rng.permutation(order.shape[1])]
-        drawn = np.take_along_axis(fold.estimates, order, axis=1)
+    for anchors, estimates in cv.anchor_estimates:
+        order = np.argsort(anchors, axis=1)[:, rng.permutation(anchors.shape[1])]
+        drawn = np.take_along_axis(estimates, order, axis=1)
         predictions.append(_means_of_first(drawn, sizes))
     errors = _errors(cv, cv.query_rows, predictions)
     means = errors.mean(axis=0)
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
     excess = means[0] / means[-1] - 1 if means[-1] > 0 else 0.0
-    summary = (
-        f"The error with one random anchor is {format_percent(excess)} higher than with all "
-        f"{sizes[-1]:,}; with {enough} it is within 2 % of that."
-    )
+    more = f"is {format_percent(excess)} higher than with all {sizes[-1]:,}"
+    summary = f"The error with one random anchor {more}; with {enough} it is within 2 % of that."
     numbers = _curve_numbers(sizes, errors, "random anchors", enough=enough)
     return CheckResult("anchors", "How many anchors?", summary, numbers, cv.name)
 
@@ -290,7 +277,7 @@ def neighbor_curve(X, y, twin=None, *, cross_validation=None):
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
     sizes = _counts_of_folds(cv)
-    at_k = [_means_of_first(fold.estimates, sizes) for fold in cv.anchor_estimates]
+    at_k = [_means_of_first(estimates, sizes) for _, estimates in cv.anchor_estimates]
     errors = _errors(cv, cv.query_rows, at_k)
     chosen = np.argmin(errors.sum(axis=0) - errors, axis=1)  # of each fold, by the other folds
     nested = [means[k] for means, k in zip(at_k, chosen, strict=True)]
@@ -299,10 +286,8 @@ def neighbor_curve(X, y, twin=None, *, cross_validation=None):
     best = lowest if ratio.high < 1 and lowest < sizes[-1] else None
     summary = "No number of nearest anchors is clearly better than all anchors."
     if best is not None:
-        summary = (
-            f"The error with the {best} nearest anchors is {format_percent(ratio.value - 1)} lower "
-            f"than with all: use NearestAnchors({best})."
-        )
+        gain = format_percent(ratio.value - 1)
+        summary = f"Use NearestAnchors({best}): the error is {gain} lower than with all anchors."
     more = {"ratio": ratio.value, "interval": ratio.interval}
     more |= {"best": best, "lowest": lowest, "fold_k": [sizes[k] for k in chosen]}
     numbers = _curve_numbers(sizes, errors, "nearest anchors", **more)
@@ -339,7 +324,7 @@ def multiplier_check(X, y, twin=None, *, cross_validation=None):
     cv = cross_validation or cross_validate_twin(X, y, twin)
     sizes = [m for m in _PARTNERS if m < cv.n_training_rows]
     predictions = [
-        [_fit_and_predict(_with_partners(cv.twin, m), cv, fold, train) for m in sizes]
+        [cv.fit_and_predict(_with_partners(cv.twin, m), fold, train) for m in sizes]
         for fold, (train, _) in enumerate(cv.folds)
     ]
     rows = [held_out for _, held_out in cv.folds]
@@ -385,7 +370,7 @@ def learning_curve(X, y, twin=None, *, cross_validation=None, seconds=np.inf):
     sizes = [max(4, round(share * cv.n_training_rows)) for share in _TRAIN_SHARES]
     for fold, (train, held_out) in enumerate(cv.folds):
         order = _order_by_groups(cv, rng.permutation(train))
-        by_size = [_fit_and_predict(clone(cv.twin), cv, fold, order[:size]) for size in sizes]
+        by_size = [cv.fit_and_predict(clone(cv.twin), fold, order[:size]) for size in sizes]
         errors.append([rmse(predicted, cv.y[held_out]) for predicted in by_size])
         with_next_fold = (time.perf_counter() - start) * (len(errors) + 1) / len(errors)
         if len(errors) > 1 and with_next_fold > seconds:
@@ -406,16 +391,6 @@ def learning_curve(X, y, twin=None, *, cross_validation=None, seconds=np.inf):
     more = {"trend": trend, "doubled": doubled, "interval": [low, high], "n_folds": len(errors)}
     numbers = _curve_numbers(sizes, np.array(errors), "labelled rows", **more)
     return CheckResult("learning", "Would more labels help?", summary, numbers, cv.name)
-
-
-def _fit_and_predict(
-    model: BaseEstimator, cv: CrossValidation, fold: int, train: Indices
-) -> Floats:
-    """Fit a model to these rows and predict the held-out rows of a fold."""
-    held_out = cv.folds[fold][1]
-    with ignore_table_warnings():
-        model.fit(cv.rows(train), cv.y[train])
-        return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)
 
 
 def _order_by_groups(cv: CrossValidation, rows: Indices) -> Indices:
@@ -475,23 +450,36 @@ def loop_check(X, y, twin=None, *, cross_validation=None):
     loops = np.concatenate([fitted.loop_inconsistency(X, random_state=0) for fitted, X in queries])
     rows = np.concatenate(cv.query_rows)
     std, error = cv.held_out[1][rows], np.abs(cv.held_out[0] - cv.y)[rows]
-    of_std, of_loops = (rank_correlation(values, error) for values in (std, loops))
-    summary = describe_ranking(
-        *max((of_std, "the standard deviation"), (of_loops, "the inconsistency of loops"))
-    )
+    of_std, of_loops = (_rank_correlation(values, error) for values in (std, loops))
+    better = max((of_std, "the standard deviation"), (of_loops, "the inconsistency of loops"))
     numbers = {"std": std.tolist(), "loops": loops.tolist(), "error": error.tolist()}
     shown = {"loop inconsistency": numbers["loops"], "absolute error": numbers["error"]}
     numbers |= {"std_correlation": of_std, "loop_correlation": of_loops}
-    return CheckResult("loops", RANKING_TITLE, summary, numbers, cv.name, shown)
+    summary = _describe_ranking(*better)
+    return CheckResult("loops", _RANKING_TITLE, summary, numbers, cv.name, shown)
 
 
-def describe_ranking(correlation: float, name: str) -> str:
+def _describe_ranking(correlation: float, name: str) -> str:
     """Return whether an uncertainty with this rank correlation ranks the errors."""
     degree = "Yes" if correlation > 0.3 else "Roughly" if correlation > 0.1 else "Hardly"
     return f"{degree}: {name} and the error have a rank correlation of {correlation:.2f}."
 
 
-def rank_correlation(first: Floats, second: Floats) -> float:
+def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult:
+    """Correlate absolute out-of-fold errors (n,) with the error scale of the intervals.
+
+    `scores` are the errors divided by the error scale.
+    """
+    positive = scores > 0
+    scale, errors = errors[positive] / scores[positive], errors[positive]
+    correlation = _rank_correlation(scale, errors)
+    summary = _describe_ranking(correlation, "the width of intervals")
+    numbers = {"scale": scale.tolist(), "error": errors.tolist(), "correlation": correlation}
+    shown = {"expected size of the error": numbers["scale"], "absolute error": numbers["error"]}
+    return CheckResult("uncertainty", _RANKING_TITLE, summary, numbers, model, shown)
+
+
+def _rank_correlation(first: Floats, second: Floats) -> float:
     """Return Spearman's correlation, or 0 where one of the (n,) variables is constant."""
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
@@ -517,13 +505,10 @@ def anchor_decomposition(X, y, twin=None, *, cross_validation=None):
     parts = bias_variance_covariance(np.stack(estimates), cv.y[queries])
     one, many = parts["bias"] + parts["variance"], parts["bias"] + parts["covariance"]
     removed = 1 - many / one if one > 0 else 0.0
-    summary = (
-        f"The mean over many anchors removes {format_percent(removed)} of the squared error of a "
-        "single anchor; bias, noise and the covariance of the anchors remain."
-    )
+    summary = f"It removes {format_percent(removed)} of the squared error of a single anchor."
     title = "What does averaging over anchors remove?"
-    shown = {"bias² and noise": parts["bias"]}
-    shown |= {name: parts[name] for name in ("variance", "covariance")}
+    names = {"bias² and noise": "bias", "variance": "variance", "covariance": "covariance"}
+    shown = {label: parts[name] for label, name in names.items()}
     return CheckResult("variance", title, summary, parts, cv.name, shown)
 
 
