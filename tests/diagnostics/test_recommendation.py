@@ -122,7 +122,7 @@ def test_code_runs_and_makes_the_model(log_target, grouped):
     y = pd.Series(np.exp(X[0]))
     groups = pd.Series(np.arange(40) // 2)
     model = AutoTwinRegressor(members=["ridge"], random_state=4)
-    code = python_code(model, TargetTransform(log_target), ["groups"] if grouped else [])
+    code = python_code(model, TargetTransform(log_target), groups=groups if grouped else None)
     assert len(code.splitlines()) <= 5
     namespace = {"X": X, "y": y, "groups": groups}
     exec(code, namespace)

@@ -1,4 +1,4 @@
-"""Checks of a fitted blend within a time budget: noise, uncertainty, labels, pairs and anchors.
+"""Recommended model of a fitted blend and its checks within a time budget: noise, labels, anchors.
 
 `DiagnosedRows` are the rows that the blend is fitted to, and `TimeBudget` is the time for it all.
 """
@@ -21,6 +21,7 @@ from sklearn.model_selection import PredefinedSplit
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import rmse, rmse_ratio
 from twinned.diagnostics.findings import check_diagnosable
+from twinned.diagnostics.recommendation import recommend
 from twinned.diagnostics.twin_checks import (
     CheckResult,
     CrossValidation,
@@ -40,7 +41,6 @@ from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows, validate_training_rows
 
-RECOMMENDED = "recommended model"
 _NETWORKS = ("neural", "neural_twin")
 # Of the budget, for the report, and for the checks and the report: a share, and the least seconds.
 _FOR_REPORT, _FOR_CHECKS = (0.04, 1.0), (0.06, 1.5)
@@ -79,12 +79,16 @@ class DiagnosedRows(TrainingRows):
     table: ArrayLike = ()
 
     @classmethod
-    def validate(cls, blend: AutoTwinRegressor, X: ArrayLike, *arguments: object) -> Self:
+    def validate(
+        cls, blend: AutoTwinRegressor, transform: TargetTransform, X: ArrayLike, *arguments: object
+    ) -> Self:
         """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
         with ignore_table_warnings():
             rows = validate_training_rows(
                 blend, X, *arguments, pair_dtype=np.dtype(np.float64), multi_output=False
             )
+        if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
+            raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
         data = cls(**vars(rows), table=X)
         check_diagnosable(data.y[data.known], len(data.known))
         return data.take(np.append(data.known, np.flatnonzero(data.censored)))
@@ -125,15 +129,14 @@ class DiagnosedRows(TrainingRows):
 
 @dataclass
 class BlendChecks:
-    """Checks of a recommended model and of its members, as long as the time budget allows.
+    """The recommended model of a fitted blend, and its checks, as long as the time budget allows.
 
-    `results` are the results by key, `skipped` the reasons by the name of the check, `relevance` is
-    that of the features, and `comparisons` are out-of-fold predictions, in units of y, and seconds
-    of models that are not recommended.
+    `twin` is the calibrated model. `results` are the results by key, `skipped` the reasons by the
+    name of the check, `relevance` is that of the features, and `comparisons` are out-of-fold
+    predictions, in units of y, and seconds of models that are not recommended.
     """
 
     blend: AutoTwinRegressor
-    recommended: AutoTwinRegressor
     data: DiagnosedRows
     known: DiagnosedRows  # those of the data whose value is known
     transform: TargetTransform
@@ -144,21 +147,25 @@ class BlendChecks:
     relevance: Floats | None = None
     comparisons: dict[str, tuple[Floats, float]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.progress("calibrating the recommended model")
+        self.recommendation = recommend(self.blend)
+        self.twin = self.blend.select_members(self.recommendation.members).set_params(verbose=0)
+
     def run(self) -> Self:
         """Run the checks."""
         self.progress("checks of the recommended model")
-        table, model = self.recommended.out_of_fold(), self._title(RECOMMENDED)
+        table, model = self.twin.out_of_fold(), self._title("recommended model")
         fitted_y, predicted = table["y"].to_numpy(), table["prediction"].to_numpy()
         errors = np.abs(fitted_y - predicted)
         self._add(uncertainty_check(table["score"].to_numpy(), errors, model))
         self._add(noise_estimate(self.known.X, fitted_y, rmse(predicted, fitted_y), model=model))
         if self._starts("relevance of features", relevance_seconds(*self.blend.anchors_X_.shape)):
-            self.relevance = self.recommended.feature_relevance_
+            self.relevance = self.twin.feature_relevance_
         if self.transform.is_log:
             self._check_logarithm()
         self._compare_catboost()
-        twin = self.recommended
-        weights = dict(zip(twin.member_names_, twin.member_weights_, strict=True))
+        weights = dict(zip(self.twin.member_names_, self.twin.member_weights_, strict=True))
         names = _without_networks(weights)
         if names:
             largest = max(names, key=lambda name: weights[name])

@@ -15,7 +15,7 @@ from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBud
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
 from twinned.diagnostics.findings import Finding
-from twinned.diagnostics.recommendation import Recommendation, python_code, recommend
+from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.results import LEADERBOARD_FORMATS
@@ -196,9 +196,7 @@ def diagnose(
     time_budget, transform = TimeBudget(budget), TargetTransform(log_target)
     progress = progress or (lambda message: None)
     blend = _clone_blend(estimator).set_params(n_jobs=n_jobs, random_state=random_state)
-    data = DiagnosedRows.validate(blend, X, y, None, groups, y_lower, y_upper)
-    if log_target and (data.y if data.bounds is None else data.bounds.upper).min() <= 0:
-        raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
+    data = DiagnosedRows.validate(blend, transform, X, y, None, groups, y_lower, y_upper)
     progress("checking the data")
     known = data.take(data.known)
     findings = check_data(known.X, known.y, groups=known.codes, X_new=X_new, log_target=log_target)
@@ -206,18 +204,15 @@ def diagnose(
     known = data.take(data.known)
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
-    progress("calibrating the recommended model")
-    recommendation = recommend(blend)
-    twin = blend.select_members(recommendation.members).set_params(verbose=0)
+    checks = BlendChecks(blend, data, known, transform, time_budget, progress).run()
+    twin = checks.twin
     out_of_fold = _in_units_of_target(twin.out_of_fold(), transform)
-    checks = BlendChecks(blend, twin, data, known, transform, time_budget, progress).run()
-    given = {"y_lower": y_lower, "y_upper": y_upper, "groups": groups}
     return Diagnosis(
         model=transform.wrap_fitted(twin, known.X, known.y),
         twin=twin,
         blend=blend,
-        code=python_code(twin, transform, [k for k in given if given[k] is not None]),
-        recommendation=recommendation,
+        code=python_code(twin, transform, y_lower=y_lower, y_upper=y_upper, groups=groups),
+        recommendation=checks.recommendation,
         errors=summarize_errors(known.y, out_of_fold["prediction"].to_numpy()),
         leaderboard=comparison_table(blend, twin, transform, checks.comparisons),
         out_of_fold=out_of_fold,

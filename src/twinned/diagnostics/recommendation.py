@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -140,25 +139,24 @@ def describe_contribution(contribution: Numbers | None, conclusion: str | None =
     return f"Twinning {effect}: the error of the blend with twins is {ratio} times that without."
 
 
-def python_code(model: AutoTwinRegressor, transform: TargetTransform, given: Sequence[str]) -> str:
+def python_code(model: AutoTwinRegressor, transform: TargetTransform, **arguments: object) -> str:
     """Return lines of Python that make the model and fit it to X, y and further arguments.
 
-    `given` are names of "y_lower", "y_upper" and "groups". With bounds, the model of the logarithm
-    of y predicts the logarithm.
+    Those that are not None are used: y_lower, y_upper and groups. With bounds, the model of the
+    logarithm of y predicts the logarithm.
     """
     lines, made = ["from twinned import AutoTwinRegressor"], describe_estimator(model)
-    values = {name: name for name in given}
-    y, bounds = "y", [name for name in given if name != "groups"]
+    given = [name for name, value in arguments.items() if value is not None]
+    values = {name: name for name in ("y", *given)}
     if transform.is_log:
         lines.insert(0, "import numpy as np")
-    if transform.is_log and bounds:
-        y, *logarithms = (f"np.log({name})" for name in ("y", *bounds))
-        values |= zip(bounds, logarithms, strict=True)
+    if transform.is_log and {"y_lower", "y_upper"} & {*given}:
+        values |= {name: f"np.log({name})" for name in values if name != "groups"}
     elif transform.is_log:
         lines.insert(1, "from sklearn.compose import TransformedTargetRegressor")
         made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
-    arguments = ", ".join(["X", y, *(f"{name}={value}" for name, value in values.items())])
-    return "\n".join([*lines, f"model = {made}", f"model.fit({arguments})"])
+    fitted = ", ".join(["X", values.pop("y"), *(f"{name}={values[name]}" for name in given)])
+    return "\n".join([*lines, f"model = {made}", f"model.fit({fitted})"])
 
 
 def describe_estimator(estimator: BaseEstimator) -> str:
