@@ -89,6 +89,8 @@ class DiagnosedRows(TrainingRows):
             )
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
+        if rows.groups is not None:
+            encode_groups(rows.groups, len(rows))  # which refuses wrong labels
         data = cls(**vars(rows), table=X)
         check_diagnosable(data.y[data.known], len(data.known))
         return data.take(np.append(data.known, np.flatnonzero(data.censored)))
@@ -100,7 +102,7 @@ class DiagnosedRows(TrainingRows):
 
     @property
     def codes(self) -> Indices | None:
-        """(row,): codes of the groups; a ValueError names what is wrong with their labels."""
+        """(row,): codes of the groups."""
         return None if self.groups is None else encode_groups(self.groups, len(self))
 
     def affordable(self, budget: float | None, n_jobs: int | None, random_state: int) -> Self:
@@ -117,10 +119,10 @@ class DiagnosedRows(TrainingRows):
         self, blend: AutoTwinRegressor, transform: TargetTransform, time_budget: float | None = None
     ) -> None:
         """Fit a blend to the transformed target, without calibration."""
-        y, bounds = transform.apply(self.y), None
-        if self.bounds is not None and self.censored.any():
-            bounds = self.bounds.logarithm() if transform.is_log else self.bounds
-            y = np.where(self.censored, np.nan, bounds.lower)
+        y = transform.apply(np.where(self.censored, np.nan, self.y))
+        bounds = self.bounds if self.censored.any() else None
+        if bounds is not None and transform.is_log:
+            bounds = bounds.logarithm()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
             blend.set_params(time_budget=time_budget)
