@@ -75,7 +75,7 @@ def test_a_batch_is_the_greedy_choice(seed):
 @pytest.mark.parametrize("maximize", [True, False])
 def test_one_row_has_the_largest_expected_improvement(twin, maximize):
     sign = 1 if maximize else -1
-    mean, std = twin._predict_error(X[POOL])
+    mean, std = twin.predict_error(X[POOL])
     best = sign * (sign * y[KNOWN]).max()
     score = log_expected_improvement(sign * mean, std, sign * best)
     found = query(twin, X[POOL], strategy="improvement", maximize=maximize)

@@ -28,7 +28,8 @@ from twinned._compat import safe_indexing
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.pipelines import Transform, unwrap
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.fitted.sampling import MAX_ROWS, ErrorFeatures, JointPrediction, error_features
+from twinned.fitted.sampling import JointPrediction, predict_error, predict_jointly
+from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import distinct_rows
 from twinned.rows.neighbors import LEARNED, Indices, LearnedMetric, NeighborIndex
@@ -113,23 +114,23 @@ def query(
     if n > (n_pool := count_rows(X_pool)):
         raise ValueError(f"n={n} exceeds the {n_pool} rows of the pool.")
     check_bool("maximize", maximize)
+    rng = check_random_state(random_state)
+    queries = twin.encode(X_pool)
+    waiting = queries.matrix[:0] if pending is None else twin.encode(pending).matrix
     if strategy in ACQUISITIONS:
-        rng = check_random_state(random_state)
         with limit_threads(twin.n_jobs):
-            return select_best(twin, X_pool, n, strategy, maximize, pending, best, rng)
+            return _select_best(twin, queries, waiting, n, strategy, maximize, best, rng)
     power = check_real("diversity", diversity)
     if power < 0:
         raise ValueError(f"diversity must not be negative, but is {diversity!r}.")
     check_choice("metric", metric, ["euclidean", LEARNED])
-    pool, measured = _encoded(twin, X_pool), twin.fitted_.anchors.measured_features
-    if pending is not None:
-        measured = np.concatenate([measured, _encoded(twin, pending)])
-    score = SCORES[strategy](twin, X_pool, check_random_state(random_state))
+    score = SCORES[strategy](twin, X_pool, rng)
     if score.ndim == 2:  # the mean over outputs, each divided by the standard deviation of its y
         std = twin.anchors_y_.std(axis=0)
         score = (score / np.where(std > 0, std, 1.0)).mean(axis=1)
     learned = twin.fitted_.anchors.metric if metric == LEARNED and power else None
-    return select_batch(score, pool, measured, n, power, learned)
+    measured = _measured_features(twin.fitted_, waiting)
+    return select_batch(score, queries.encode().features, measured, n, power, learned)
 
 
 def _unwrap(model: BaseEstimator) -> tuple[BaseTwin, Transform]:
@@ -141,9 +142,10 @@ def _unwrap(model: BaseEstimator) -> tuple[BaseTwin, Transform]:
     return twin.twin_ if isinstance(twin, SemiSupervisedTwinRegressor) else twin, transform
 
 
-def _encoded(twin: BaseTwin, X: ArrayLike) -> Floats:
-    """(row, encoded feature): rows in the space in which the twin measures distances."""
-    return twin.encode(X).encode().features
+def _measured_features(fitted: FittedTwin, waiting: Floats) -> Floats:
+    """(row, encoded feature): measured rows and, after them, those that are being measured."""
+    features = fitted.queries(waiting).encode().features
+    return np.concatenate([fitted.anchors.measured_features, features])
 
 
 def select_batch(
@@ -239,22 +241,13 @@ SCORES: dict[str, Callable[[BaseTwin, ArrayLike, np.random.RandomState], Floats]
 # --- acquisition functions: which rows to measure next to find the best value of y ---------------
 
 
-def select_best(
-    twin: BaseTwin,
-    X: ArrayLike,
-    n: int,
-    strategy: str,
-    maximize: bool,
-    pending: ArrayLike | None,
-    best: float | None,
-    rng: np.random.RandomState,
-) -> Indices:
-    """Return the n rows of X to measure next, in order; see `twinned.query`."""
-    sign = 1.0 if maximize else -1.0
-    mean, std = twin.predict_error(X)
+def _select_best(twin, queries, waiting, n, strategy, maximize, best, rng):
+    """Return the n queries to measure next, in order; `waiting` are encoded rows. See `query`."""
+    sign, fitted = 1.0 if maximize else -1.0, twin.fitted_
+    mean, std = predict_error(fitted, queries, twin.calibration_)
     best_y = np.max(sign * twin.anchors_y_) if best is None else sign * check_real("best", best)
     score = log_expected_improvement(sign * mean, std, best_y)
-    is_new = _find_new(twin, X, pending)
+    is_new = _find_new(_measured_features(fitted, waiting), queries.encode().features)
     if n > is_new.sum():
         raise ValueError(
             f"n={n} exceeds the {is_new.sum()} different rows of the pool that are neither "
@@ -262,19 +255,28 @@ def select_best(
         )
     order = np.argsort(-score, kind="stable")
     candidates = order[is_new[order]]
-    if n == 1 and pending is None and strategy == IMPROVEMENT:
+    first = [] if len(waiting) else [0]  # whose improvement is known exactly
+    if n == 1 and first and strategy == IMPROVEMENT:
         return candidates[:1]
     candidates = candidates[: max(n, _MAX_CANDIDATES)]
-    joint = _join(twin, safe_indexing(X, candidates), pending)
-    joint = joint._replace(mean=sign * joint.mean)
+    matrix = np.concatenate([queries.matrix[candidates], waiting])
+    joint = predict_jointly(fitted, fitted.queries(matrix), twin.calibration_)
+    joint = JointPrediction(sign * joint.mean, joint.std, joint.correlation)
+    samples = joint.sample(n if strategy == THOMPSON else _N_SAMPLES, rng)
+    samples, of_waiting = np.split(samples, [len(candidates)], axis=1)
     if strategy == THOMPSON:
-        samples = joint.sample(n, rng)[:, : len(candidates)]
         return candidates[best_of_samples(samples)]
-    samples = joint.sample(_N_SAMPLES, rng)
-    reached = samples[:, len(candidates) :].max(axis=1, initial=best_y)
-    first = [0] if pending is None else []  # whose improvement is known exactly
     # where no sample improves, candidates come in the order of their own expected improvement
-    return candidates[improve_in_turn(samples[:, : len(candidates)], reached, n, first)]
+    reached = of_waiting.max(axis=1, initial=best_y)
+    return candidates[improve_in_turn(samples, reached, n, first)]
+
+
+def _find_new(measured: Floats, pool: Floats) -> NDArray[np.bool_]:
+    """(row,): whether a row of the pool differs from measured and earlier rows."""
+    rows = np.concatenate([measured, pool])
+    is_first = np.zeros(len(rows), dtype=bool)
+    is_first[distinct_rows(rows)[0]] = True
+    return is_first[len(measured) :]
 
 
 def log_expected_improvement(mean: Floats, std: Floats, best: float) -> Floats:
@@ -323,28 +325,3 @@ def best_of_samples(samples: Floats) -> Indices:
         sample[selected] = -np.inf
         selected.append(int(np.argmax(sample)))
     return np.array(selected, dtype=np.intp)
-
-
-def _find_new(twin: BaseTwin, X: ArrayLike, pending: ArrayLike | None) -> NDArray[np.bool_]:
-    """(row,): whether a row of X differs from known, pending and earlier rows."""
-    tables = [X] if pending is None else [pending, X]
-    rows = np.concatenate(
-        [twin.fitted_.anchors.measured_features, *(_encoded(twin, table) for table in tables)]
-    )
-    is_first = np.zeros(len(rows), dtype=bool)
-    is_first[distinct_rows(rows)[0]] = True
-    return is_first[len(rows) - count_rows(X) :]
-
-
-def _join(twin: BaseTwin, X: ArrayLike, pending: ArrayLike | None) -> JointPrediction:
-    """The joint distribution of y at candidates and, after them, pending rows."""
-    tables = [X] if pending is None else [X, pending]
-    n_rows = sum(count_rows(table) for table in tables)
-    if n_rows > MAX_ROWS:
-        raise ValueError(f"{n_rows} rows are pending or requested; use at most {MAX_ROWS}.")
-    means, stds = zip(*(twin.predict_error(table) for table in tables), strict=True)
-    parts = zip(
-        *(error_features(twin.fitted_, twin.encode(table)) for table in tables), strict=True
-    )
-    features = ErrorFeatures(*(np.concatenate(part) for part in parts))
-    return JointPrediction(np.concatenate(means), np.concatenate(stds), features.correlation())

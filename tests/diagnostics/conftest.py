@@ -3,7 +3,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from twinned import TwinRegressor
 from twinned.datasets import make_wsb
-from twinned.diagnostics.cross_validation import cross_validate_twin
+from twinned.diagnostics.twin_checks import cross_validate_twin
 
 
 @pytest.fixture(scope="module", autouse=True)

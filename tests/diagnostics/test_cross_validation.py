@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import NeuralTraining, TwinRegressor
-from twinned.diagnostics.cross_validation import cross_validate_twin, plain_estimator
+from twinned.diagnostics.twin_checks import cross_validate_twin, plain_estimator
 from twinned.neural import NeuralRegressor, TwinNeuralRegressor
 
 

@@ -31,8 +31,8 @@ def test_every_code_has_a_section():
     sections = re.split(r"^## ", PAGE.read_text("utf-8"), flags=re.M)[1:]
     by_code = {text.splitlines()[0]: text for text in sections if text.startswith("TW")}
     assert list(by_code) == list(CODES)
-    for code, (level, title, _) in CODES.items():
-        assert f"**{title}** ({level})" in by_code[code]
+    for code, texts in CODES.items():
+        assert f"**{texts['title']}** ({texts['level']})" in by_code[code]
         assert "*What to do:*" in by_code[code]
 
 
@@ -42,7 +42,9 @@ def test_warnings_come_first_and_link_to_their_section(table):
     assert [own.code for own in found] == ["TW202", "TW301"]
     assert [own.level for own in found] == ["warning", "note"]
     assert found[0].link == "docs/checks.md#tw202"
-    assert str(found[0]).startswith("TW202 Row counter among the features: 'n' has a different")
+    assert str(found[0]).startswith(
+        "TW202 Row counter among the features: Each of 200 rows has a different"
+    )
 
 
 def test_counters_are_found_beside_copies_of_rows_but_not_in_dates(table):
@@ -198,7 +200,7 @@ def test_errors_in_words_have_the_unit_and_error_bars(rng):
     assert words.startswith(f"Predictions of R are typically off by ± {errors.median:.3g} ohm: ")
     assert f"too high by {errors.bias:.3g} ohm on average" in words
     assert f"(MAE) {errors.mae:.3g} ± {errors.mae_se:.2g}" in words
-    assert f"large errors count more, is {errors.rmse:.3g} ± {errors.rmse_se:.2g} ohm;" in words
+    assert f"count more: RMSE {errors.rmse:.3g} ± {errors.rmse_se:.2g} ohm; of the mean" in words
     assert errors.describe("f(x)").startswith("Predictions of f(x) are typically off by")
     assert "percentage points: half of the" in errors.describe("yield (%)")
     # standard errors against many draws

@@ -9,8 +9,9 @@ from sklearn.dummy import DummyRegressor
 
 from twinned import AutoTwinRegressor, TwinRegressor, diagnose
 from twinned.datasets import make_wsb
-from twinned.diagnostics.blend_checks import logarithm_check, uncertainty_check
+from twinned.diagnostics.blend_checks import logarithm_check
 from twinned.diagnostics.errors import MEAN
+from twinned.diagnostics.twin_checks import uncertainty_check
 from twinned.estimators.blending.members import MEMBERS as MEMBER_KINDS
 from twinned.estimators.blending.members import TWIN_SIZES
 from twinned.estimators.blending.plan import affordable_rows

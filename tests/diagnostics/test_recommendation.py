@@ -9,6 +9,7 @@ from sklearn.linear_model import Ridge
 
 from twinned import AutoTwinRegressor, TwinRegressor
 from twinned.diagnostics.recommendation import describe_contribution, python_code, recommend
+from twinned.fitted.target import TargetTransform
 
 
 def make_blend(errors, weights, rmse, contribution=None, skipped=None):
@@ -61,7 +62,7 @@ def test_twins_are_excluded_where_they_do_not_lower_the_error(lower, upper):
     found = recommend(make_blend(ERRORS, weights, 1.01, (1.01, lower, upper, without)))
     assert found.members == ["gp_rbf", "extra_trees"]
     assert found.conclusion == "does not help"
-    assert "Twinning does not pay here" in found.summary
+    assert "Twinning does not help" in found.summary
 
 
 def test_single_member_where_the_blend_does_not_pay():
@@ -121,7 +122,7 @@ def test_code_runs_and_makes_the_model(log_target, grouped):
     y = pd.Series(np.exp(X[0]))
     groups = pd.Series(np.arange(40) // 2)
     model = AutoTwinRegressor(members=["ridge"], random_state=4)
-    code = python_code(model, log_target, grouped, [])
+    code = python_code(model, TargetTransform(log_target), groups=groups if grouped else None)
     assert len(code.splitlines()) <= 5
     namespace = {"X": X, "y": y, "groups": groups}
     exec(code, namespace)

@@ -20,7 +20,6 @@ from twinned import (
     cross_conformal,
     measure_applicability,
 )
-from twinned.fitted.applicability import ClassStatistics
 from twinned.rows.schema import TableSchema
 
 
@@ -103,7 +102,7 @@ def test_anchors_must_be_the_rows(table):
 def test_statements_are_void_for_a_new_category(table):
     X, y = table
     twin = TwinRegressor(Ridge()).fit(X, y)
-    twin.applicability_ = ClassStatistics(np.ones(3), np.arange(3.0), np.ones(3))._asdict()
+    twin.applicability_ = {"error": np.arange(3.0), "coverage": np.ones(3)}
     found = twin.applicability(X[:2].assign(kind=["w", "u"]))
     assert found["label"].tolist()[0] == "outside"
     assert found[["error", "coverage"]].isna().all(axis=1).tolist() == [True, False]
@@ -149,7 +148,7 @@ def test_rows_are_encoded_in_blocks(table, monkeypatch):
         sizes.append(len(matrix))
         return encode(self, matrix)
 
-    monkeypatch.setattr("twinned.fitted.classification.ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr("twinned.fitted.applicability._ROWS_PER_BLOCK", 7)
     monkeypatch.setattr(TableSchema, "to_rows", record)
     pd.testing.assert_frame_equal(twin.applicability(X), expected)
     assert max(sizes) == 7

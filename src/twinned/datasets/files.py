@@ -143,14 +143,11 @@ def parse(content: bytes, record: Dataset) -> pd.DataFrame:
     >>> parse(rows, info("YH"))["residuary_resistance"].tolist()
     [6.0, 7.0]
     """
-    if record.reader is None:
-        raise ValueError(f"{record.key} needs no file, so there is nothing to parse.")
-    lines = content.decode("utf-8").splitlines()[record.reader.header_lines :]
-    lines = [line for line in lines if line.strip()]
-    separator = record.reader.separator
+    lines = content.decode("utf-8").splitlines()[record.header_lines :]
+    lines, separator = [line for line in lines if line.strip()], record.separator
     rows = csv.reader(lines, delimiter=separator) if separator else map(str.split, lines)
     names = [*record.columns, record.target]
-    positions = [record.reader.columns.index(name) for name in names]
+    positions = [(record.file_columns or names).index(name) for name in names]
     # float() rounds correctly, as the author's loadtxt does; the parser of pandas is wrong in the
     # last bit in some versions.
     values = [[float(row[position]) for position in positions] for row in rows]
@@ -163,10 +160,7 @@ def _data_folder() -> Path | None:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
-        raise ValueError(
-            f"{DATA_VARIABLE} is {value!r}, which is not a folder; "
-            "set it to the folder of the data files, or unset it."
-        )
+        raise ValueError(f"{DATA_VARIABLE} is {value!r}, which is no folder; correct or unset it.")
     return folder
 
 
@@ -175,9 +169,8 @@ def _read_verified(path: Path, record: Dataset) -> bytes:
     digest = sha256(content).hexdigest()
     if digest != record.sha256:
         raise IntegrityError(
-            f"{path} is not the file of data set {record.key}: "
-            f"its SHA-256 is {digest}, expected {record.sha256}; "
-            f"replace it by {record.url}, or remove it."
+            f"{path} is not the file of data set {record.key}: its SHA-256 is {digest}, expected "
+            f"{record.sha256}; replace it by {record.url}, or remove it."
         )
     return content
 
@@ -185,33 +178,20 @@ def _read_verified(path: Path, record: Dataset) -> bytes:
 def _download(record: Dataset) -> Path:
     import pooch
 
-    assert record.url is not None  # `fetch` returns earlier for a data set without a file
-    folder = cache_folder()
+    folder, digest = cache_folder(), f"sha256:{record.sha256}"
+    advice = f"get {record.file} elsewhere and set {DATA_VARIABLE} to its folder."
     try:
         with _without_info(pooch.get_logger()):
             # Downloads to a temporary file beside the target, verifies it, then renames it.
-            path = pooch.retrieve(
-                record.url, known_hash=f"sha256:{record.sha256}", fname=record.file, path=folder
-            )
-    except OSError as error:  # includes the errors of requests and a full disk
-        raise OSError(
-            f"could not download {record.file} of data set {record.key} from {record.url} "
-            f"into {folder} ({_reason(error)}); "
-            f"download the file elsewhere, put it into a folder and set {DATA_VARIABLE} to it."
-        ) from error
-    except ValueError as error:  # pooch's error for a wrong hash
-        raise IntegrityError(
-            f"the download from {record.url} is not the file of data set {record.key}, "
-            f"expected SHA-256 {record.sha256} ({_reason(error)}); download {record.file} "
-            f"elsewhere, put it into a folder and set {DATA_VARIABLE} to it."
-        ) from error
+            path = pooch.retrieve(record.url, known_hash=digest, fname=record.file, path=folder)
+    except (OSError, ValueError) as error:
+        # without the URL that our message has
+        text = re.split(r" (?:for|with) url: |\. Deleted download", " ".join(str(error).split()))[0]
+        reason = f"({type(error).__name__}: {text}); {advice}"
+        if isinstance(error, OSError):  # includes the errors of requests and a full disk
+            raise OSError(f"could not download {record.url} into {folder} {reason}") from error
+        raise IntegrityError(f"{record.url} does not have the {digest} {reason}") from error
     return Path(path)
-
-
-def _reason(error: Exception) -> str:
-    """Return an error of a download in one line, without the URL that our message has."""
-    text = re.split(r" (?:for|with) url: |\. Deleted download", " ".join(str(error).split()))[0]
-    return f"{type(error).__name__}: {text}"
 
 
 @contextmanager

@@ -6,7 +6,7 @@ first 200 rows in halves for random forests (`forest_split`). Seeds are 0 to 24.
 """
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
@@ -15,19 +15,9 @@ REPOSITORY = "sjwetzel/Public-How-to-get-the-most-out-of-Twinned-Regression-Meth
 COMMIT = "1c19dc14973b2faedd54f88a183f59020d244f42"
 # Pinned to a commit, so that the files cannot change.
 BASE_URL = f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/AnnEnsemble/data/"
-_ALIASES = {"EF": "EE"}
 
 PAPER_SEEDS = range(25)
 """The seeds of the paper's splits."""
-
-
-@dataclass(frozen=True)
-class Reader:
-    """Format of a data file."""
-
-    separator: str | None  # None is any white space
-    header_lines: int
-    columns: tuple[str, ...]  # of the file, including those that are dropped
 
 
 @dataclass(frozen=True)
@@ -38,8 +28,8 @@ class Dataset:
     ----------
     key, name : str
         As in the paper.
-    rows, features : int
-        Shape of the X that `load` returns.
+    rows : int
+        Number of rows.
     columns : tuple of str
         Names of the features.
     target : str
@@ -48,8 +38,9 @@ class Dataset:
         Where the data were first published, and on which terms.
     file, sha256 : str or None
         Name and hash of the file; None for a data set that is generated.
-    reader : Reader or None
-        Format of the file.
+    separator, header_lines, file_columns : str or None, int, tuple of str
+        Format of the file: None is any white space; the columns are those of the file, including
+        those that are dropped; none are the columns and the target.
     notes : tuple of str
         Differences between the file and the paper, and other remarks.
     """
@@ -57,15 +48,21 @@ class Dataset:
     key: str
     name: str
     rows: int
-    features: int
     columns: tuple[str, ...]
     target: str
     source: str
     licence: str
     file: str | None = None
     sha256: str | None = None
-    reader: Reader | None = field(default=None, repr=False)
+    separator: str | None = None
+    header_lines: int = 0
+    file_columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> int:
+        """Number of features."""
+        return len(self.columns)
 
     @property
     def url(self) -> str | None:
@@ -73,22 +70,15 @@ class Dataset:
         return None if self.file is None else BASE_URL + self.file
 
 
-def _read_records() -> dict[str, Dataset]:
-    """Return the records of `records.toml` by their key."""
-    records = {}
-    content = files("twinned.datasets").joinpath("records.toml").read_text("utf-8")
-    for key, entry in tomllib.loads(content).items():
-        columns, reader = tuple(entry.pop("columns")), None
-        file_columns = entry.pop("file_columns", [*columns, entry["target"]])
-        if "file" in entry:
-            separator, n_lines = entry.pop("separator", None), entry.pop("header_lines")
-            reader = Reader(separator, n_lines, tuple(file_columns))
-        shape = {"features": len(columns), "columns": columns, "reader": reader}
-        records[key] = Dataset(key=key, **entry | shape | {"notes": tuple(entry.get("notes", ()))})
-    return records
+def _immutable(value):
+    return tuple(value) if isinstance(value, list) else value
 
 
-RECORDS = _read_records()
+_TEXT = files("twinned.datasets").joinpath("records.toml").read_text("utf-8")
+RECORDS = {
+    key: Dataset(key, **{name: _immutable(value) for name, value in entry.items()})
+    for key, entry in tomllib.loads(_TEXT).items()
+}
 
 KEYS = tuple(RECORDS)
 """The keys of the nine data sets."""
@@ -119,20 +109,12 @@ def info(key: str) -> Dataset:
     ValueError: 'XY' is not a data set; the keys are BC, BH, CS, EE (or EF), RCL, TF, WN, WSB, YH.
     """
     if not isinstance(key, str):
-        raise TypeError(
-            f"the key of a data set must be one of the strings {_key_list()}, not {key!r} of type "
-            f"{type(key).__name__}."
-        )
-    upper = key.upper()
-    upper = _ALIASES.get(upper, upper)
+        raise TypeError(f"the key of a data set must be a string, not {key!r}.")
+    upper = "EE" if key.upper() == "EF" else key.upper()
     if upper not in RECORDS:
-        raise ValueError(f"{key!r} is not a data set; the keys are {_key_list()}.")
+        keys = ", ".join(KEYS).replace("EE", "EE (or EF)")
+        raise ValueError(f"{key!r} is not a data set; the keys are {keys}.")
     return RECORDS[upper]
-
-
-def _key_list() -> str:
-    other = {key: alias for alias, key in _ALIASES.items()}
-    return ", ".join(f"{key} (or {other[key]})" if key in other else key for key in KEYS)
 
 
 def paper_split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Checks of a fitted blend within a time budget: noise, uncertainty, labels, pairs and anchors.
+"""Recommended model of a fitted blend and its checks within a time budget: noise, labels, anchors.
 
 `DiagnosedRows` are the rows that the blend is fitted to, and `TimeBudget` is the time for it all.
 """
@@ -6,44 +6,41 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
+from sklearn.model_selection import PredefinedSplit
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.cross_validation import CrossValidation, check_diagnosable
 from twinned.diagnostics.errors import rmse, rmse_ratio
+from twinned.diagnostics.findings import check_diagnosable
+from twinned.diagnostics.recommendation import recommend
 from twinned.diagnostics.twin_checks import (
     CheckResult,
+    CrossValidation,
     anchor_curve,
     learning_curve,
     multiplier_check,
     noise_estimate,
-    rank_correlation,
+    uncertainty_check,
 )
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.plan import (
-    affordable_rows,
-    member_seconds,
-    relevance_seconds,
-)
+from twinned.estimators.blending.plan import affordable_rows, member_seconds, relevance_seconds
+from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
+from twinned.fitted.target import TargetTransform
 from twinned.models.resources import limit_threads
 from twinned.rows.folds import encode_groups
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
-from twinned.rows.training import TargetBounds, validate_bounds
-from twinned.rows.validation import count_rows
+from twinned.rows.training import TrainingRows, validate_training_rows
 
-# X, y, no weights, the names of the groups, and bounds of y: arguments of `AutoTwinRegressor.fit`
-FitArguments = tuple[ArrayLike, Floats, None, np.ndarray | None, Floats | None, Floats | None]
-
-RECOMMENDED = "recommended model"
 _NETWORKS = ("neural", "neural_twin")
 # Of the budget, for the report, and for the checks and the report: a share, and the least seconds.
 _FOR_REPORT, _FOR_CHECKS = (0.04, 1.0), (0.06, 1.5)
@@ -63,120 +60,88 @@ class TimeBudget:
     def spent(self) -> float:
         return time.perf_counter() - self.start
 
-    @property
-    def before_report(self) -> float:
-        """Remaining seconds without those of the report; infinite without a budget."""
-        return np.inf if self.seconds is None else self._without(*_FOR_REPORT)
+    def remaining(self, share: float, least: float) -> float:
+        """Remaining seconds without a share of all of them, and at least some seconds."""
+        if self.seconds is None:
+            return np.inf
+        return self.seconds - self.spent - max(least, share * self.seconds)
 
     @property
     def before_checks(self) -> float | None:
         """Remaining seconds without those of the checks; None without a budget."""
-        return None if self.seconds is None else max(self._without(*_FOR_CHECKS), 0.01)
-
-    def _without(self, share: float, least: float) -> float:
-        budget = self.seconds or 0.0
-        return budget - self.spent - max(least, share * budget)
+        return None if self.seconds is None else max(self.remaining(*_FOR_CHECKS), 0.01)
 
 
-@dataclass(frozen=True)
-class DiagnosedRows:
-    """The known rows of a table that are diagnosed, beside its censored rows."""
+@dataclass(frozen=True, eq=False)
+class DiagnosedRows(TrainingRows):
+    """Rows that are diagnosed and, after them, censored ones, with the table that they are of."""
 
-    table: ArrayLike  # all rows
-    bounds: TargetBounds  # (row of the table,)
-    table_labels: np.ndarray | None  # (row of the table,): names of groups
-    codes: Indices | None  # (row of the table,): of the groups
-    rows: Indices  # those that are diagnosed, in the table
-    given_bounds: list[str]  # of censored rows: "y_lower", "y_upper", or both
+    table: ArrayLike = ()
 
     @classmethod
     def validate(
-        cls,
-        X: ArrayLike,
-        y: ArrayLike,
-        y_lower: ArrayLike | None,
-        y_upper: ArrayLike | None,
-        groups: ArrayLike | None,
-        log_target: bool,
-    ) -> DiagnosedRows:
-        """Validate the arguments of a diagnosis; all known rows are diagnosed."""
-        n_rows = count_rows(X)
-        if y_lower is None and y_upper is None:
-            values = check_diagnosable(y, n_rows)
-            bounds = TargetBounds(values, values)
-        else:
-            bounds = validate_bounds(None, y, y_lower, y_upper, n_rows, None)
-        rows = np.flatnonzero(~bounds.censored)
-        check_diagnosable(bounds.lower[rows], len(rows))
-        if log_target and bounds.upper.min() <= 0:
+        cls, blend: AutoTwinRegressor, transform: TargetTransform, X: ArrayLike, *arguments: object
+    ) -> Self:
+        """Validate the arguments of the fit of a blend; all known rows are diagnosed."""
+        with ignore_table_warnings():
+            rows = validate_training_rows(
+                blend, X, *arguments, pair_dtype=np.dtype(np.float64), multi_output=False
+            )
+        if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
-        labels = None if groups is None else np.asarray(groups, dtype=object)
-        codes = None if labels is None else encode_groups(labels, n_rows)
-        given = {"y_lower": y_lower, "y_upper": y_upper} if len(rows) < n_rows else {}
-        names = [name for name, bound in given.items() if bound is not None]
-        return cls(X, bounds, labels, codes, rows, names)
+        if rows.groups is not None:
+            encode_groups(rows.groups, len(rows))  # which refuses wrong labels
+        data = cls(**vars(rows), table=X)
+        check_diagnosable(data.y[data.known], len(data.known))
+        return data.take(np.append(data.known, np.flatnonzero(data.censored)))
 
     @property
     def X(self) -> ArrayLike:
-        every = len(self.rows) == self.n_rows
-        return self.table if every else safe_indexing(self.table, self.rows)
+        is_all = np.array_equal(self.table_rows, np.arange(self.n_table_rows))
+        return self.table if is_all else safe_indexing(self.table, self.table_rows)
 
     @property
-    def y(self) -> Floats:
-        return self.bounds.lower[self.rows]
+    def codes(self) -> Indices | None:
+        """(row,): codes of the groups."""
+        return None if self.groups is None else encode_groups(self.groups, len(self))
 
-    @property
-    def labels(self) -> np.ndarray | None:
-        return None if self.table_labels is None else self.table_labels[self.rows]
-
-    @property
-    def groups(self) -> Indices | None:
-        return None if self.codes is None else self.codes[self.rows]
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.bounds.lower)
-
-    @property
-    def n_censored(self) -> int:
-        return int(self.bounds.censored.sum())
-
-    def affordable(
-        self, budget: float | None, n_jobs: int | None, random_state: int
-    ) -> DiagnosedRows:
-        """Return random rows that can be fitted within the budget, or all where they can."""
-        n_known, n_features = len(self.rows), np.shape(self.table)[1]
+    def affordable(self, budget: float | None, n_jobs: int | None, random_state: int) -> Self:
+        """Return random known rows that can be fitted within the budget, and all censored ones."""
+        n_known, n_features = len(self.known), self.matrix.shape[1]
         size = n_known if budget is None else affordable_rows(n_known, n_features, budget, n_jobs)
         if size >= n_known:
             return self
         drawn = np.sort(np.random.RandomState(random_state).permutation(n_known)[:size])
         check_diagnosable(self.y[drawn], size)
-        return replace(self, rows=self.rows[drawn])
+        return self.take(np.append(drawn, np.flatnonzero(self.censored)))
 
-    def fit_arguments(self, log_target: bool) -> FitArguments:
-        """Arguments of the fit of a blend to these rows and all censored ones."""
-        every = np.append(self.rows, np.flatnonzero(self.bounds.censored))
-        bounds = (self.bounds.logarithm() if log_target else self.bounds).take(every)
-        labels = None if self.table_labels is None else self.table_labels[every]
-        if not self.n_censored:
-            return self.X, bounds.lower, None, labels, None, None
-        y = np.where(bounds.censored, np.nan, bounds.lower)
-        return safe_indexing(self.table, every), y, None, labels, *bounds
+    def fit(
+        self, blend: AutoTwinRegressor, transform: TargetTransform, time_budget: float | None = None
+    ) -> None:
+        """Fit a blend to the transformed target, without calibration."""
+        y = transform.apply(np.where(self.censored, np.nan, self.y))
+        bounds = self.bounds if self.censored.any() else None
+        if bounds is not None and transform.is_log:
+            bounds = bounds.logarithm()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped_`
+            blend.set_params(time_budget=time_budget)
+            blend.fit_blend(self.X, y, None, self.groups, *bounds or (), calibrate=False)
 
 
 @dataclass
 class BlendChecks:
-    """Checks of a recommended model and of its members, as long as the time budget allows.
+    """The recommended model of a fitted blend, and its checks, as long as the time budget allows.
 
-    `results` are the results by key, `skipped` the reasons by the name of the check, `relevance` is
-    that of the features, and `comparisons` are out-of-fold predictions, in units of y, and seconds
-    of models that are not recommended.
+    `twin` is the calibrated model. `results` are the results by key, `skipped` the reasons by the
+    name of the check, `relevance` is that of the features, and `comparisons` are out-of-fold
+    predictions, in units of y, and seconds of models that are not recommended.
     """
 
     blend: AutoTwinRegressor
-    recommended: AutoTwinRegressor
     data: DiagnosedRows
-    log_target: bool
+    known: DiagnosedRows  # those of the data whose value is known
+    transform: TargetTransform
     budget: TimeBudget
     progress: Callable[[str], None]
     results: dict[str, CheckResult] = field(default_factory=dict)
@@ -184,26 +149,29 @@ class BlendChecks:
     relevance: Floats | None = None
     comparisons: dict[str, tuple[Floats, float]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.progress("calibrating the recommended model")
+        self.recommendation = recommend(self.blend)
+        self.twin = self.blend.select_members(self.recommendation.members).set_params(verbose=0)
+
     def run(self) -> Self:
         """Run the checks."""
         self.progress("checks of the recommended model")
-        table, model = self.recommended.out_of_fold(), self._title(RECOMMENDED)
+        table, model = self.twin.out_of_fold(), self._title("recommended model")
         fitted_y, predicted = table["y"].to_numpy(), table["prediction"].to_numpy()
         errors = np.abs(fitted_y - predicted)
         self._add(uncertainty_check(table["score"].to_numpy(), errors, model))
-        self._add(noise_estimate(self.data.X, fitted_y, rmse(predicted, fitted_y), model=model))
+        self._add(noise_estimate(self.known.X, fitted_y, rmse(predicted, fitted_y), model=model))
         if self._starts("relevance of features", relevance_seconds(*self.blend.anchors_X_.shape)):
-            self.relevance = self.recommended.feature_relevance_
-        if self.log_target:
+            self.relevance = self.twin.feature_relevance_
+        if self.transform.is_log:
             self._check_logarithm()
-        self._compare_catboost(fitted_y)
-        weights = dict(
-            zip(self.recommended.member_names_, self.recommended.member_weights_, strict=True)
-        )
+        self._compare_catboost()
+        weights = dict(zip(self.twin.member_names_, self.twin.member_weights_, strict=True))
         names = _without_networks(weights)
         if names:
             largest = max(names, key=lambda name: weights[name])
-            curve = partial(learning_curve, seconds=self.budget.before_report)
+            curve = partial(learning_curve, seconds=self._remaining)
             self._check_member(curve, "learning curve", largest, _LEARNING_SHARE)
         for name in names:
             if name.partition(":")[0] == "tree_twin":
@@ -212,7 +180,11 @@ class BlendChecks:
         return self
 
     def _title(self, model: str) -> str:
-        return f"{model}, logarithm" if self.log_target else model
+        return f"{model}, logarithm" if self.transform.is_log else model
+
+    @property
+    def _remaining(self) -> float:
+        return self.budget.remaining(*_FOR_REPORT)
 
     @property
     def _seconds(self) -> dict[str, float]:
@@ -225,13 +197,11 @@ class BlendChecks:
 
     def _starts(self, title: str, seconds: float) -> bool:
         """Return whether the time is enough; report the start or note that it is skipped."""
-        remaining = self.budget.before_report
+        remaining = max(self._remaining, 0.0)
         if seconds <= remaining:
             self.progress(title)
             return True
-        self.skipped[title] = (
-            f"expected to take {seconds:.1f} s of the remaining {max(remaining, 0):.1f} s"
-        )
+        self.skipped[title] = f"expected to take {seconds:.1f} s of the remaining {remaining:.1f} s"
         return False
 
     def _check_member(
@@ -239,44 +209,41 @@ class BlendChecks:
     ) -> None:
         """Run a check of a member where there is time; `share` is of the seconds of its fits."""
         if self._starts(f"{title} of {name}", share * self._seconds[name]):
-            cv = cross_validate_member(self.blend, name, self.data.groups, self._title(name))
+            cv = cross_validate_member(self.blend, name, self.known.codes, self._title(name))
             with limit_threads(1):  # as in the fits of the blend
                 self._add(check(cv.X, cv.y, cross_validation=cv))
 
     def _check_logarithm(self) -> None:
         """Fit a quick member to the values themselves, on the same folds."""
-        remaining, seconds = self.budget.before_report, self._seconds
+        remaining, seconds = self._remaining, self._seconds
         names = [n for n in _without_networks(seconds) if 1.5 * seconds[n] + 2.0 <= remaining]
         if not names:
             self.skipped["comparison with the target itself"] = "no time is left"
             return
-        table = self.blend.out_of_fold()
-        predictions = {name: np.exp(table[name].to_numpy()) for name in names}
-        y = self.data.y
+        table, y = self.blend.out_of_fold(), self.known.y
+        predictions = {name: self.transform.invert(table[name].to_numpy()) for name in names}
         name = min(names, key=lambda name: rmse(predictions[name], y))
         self.progress(f"{name}, fitted to the target itself")
         entry = dict(zip(self.blend.member_names_, self.blend.plan_, strict=True))[name]
-        of_target, _ = self._fit_alone(entry, self.data.fit_arguments(log_target=False))
-        self._add(logarithm_check(predictions[name], of_target, y, self.data.groups, name))
+        of_target, _ = self._fit_alone(entry, self.data, TargetTransform())
+        self._add(logarithm_check(predictions[name], of_target, y, self.known.codes, name))
 
-    def _compare_catboost(self, fitted_y: Floats) -> None:
+    def _compare_catboost(self) -> None:
         """Cross-validate CatBoost, if installed; a saved model cannot hold it."""
         if find_spec("catboost") is None or "catboost" in self._seconds:
             return
         n_rows, n_features = self.blend.anchors_X_.shape
         seconds = member_seconds("catboost", n_rows, n_features, self.blend.n_jobs)
         if self._starts("comparison with CatBoost", seconds):
-            arguments = self.data.X, fitted_y, None, self.data.labels, None, None
-            predicted, spent = self._fit_alone("catboost", arguments)
-            predicted = np.exp(predicted) if self.log_target else predicted
-            self.comparisons["catboost"] = predicted, spent
+            predicted, spent = self._fit_alone("catboost", self.known, self.transform)
+            self.comparisons["catboost"] = self.transform.invert(predicted), spent
 
     def _fit_alone(
-        self, entry: str | tuple[str, BaseEstimator], arguments: FitArguments
+        self, entry: object, rows: DiagnosedRows, transform: TargetTransform
     ) -> tuple[Floats, float]:
         """Fit one member on the folds of the blend: out-of-fold predictions and seconds."""
-        alone = clone(self.blend).set_params(members=[entry], time_budget=None, verbose=0)
-        alone.fit_blend(*arguments, calibrate=False)
+        alone = clone(self.blend).set_params(members=[entry], verbose=0)
+        rows.fit(alone, transform)
         (name,) = alone.member_names_
         return alone.out_of_fold()[name].to_numpy(), float(alone.leaderboard_["fit_seconds"].sum())
 
@@ -293,31 +260,10 @@ def cross_validate_member(
     Its features are prepared as those of the member that is fitted to all rows.
     """
     member = next(member for member in blend.fitted_members_ if member.label == name)
-    fold = blend.out_of_fold()["fold"].to_numpy()
-    folds = [
-        (np.flatnonzero(fold != number), np.flatnonzero(fold == number))
-        for number in range(int(fold.max()) + 1)
-    ]
+    folds = list(PredefinedSplit(blend.out_of_fold()["fold"]).split())
     features = member.preparation.transform(blend.anchors_X_)
-    return CrossValidation(
-        features, blend.anchors_y_, clone(member.estimator), folds, groups, title
-    )
-
-
-def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult:
-    """Correlate absolute out-of-fold errors (n,) with the error scale of the intervals.
-
-    `scores` are the errors divided by the error scale.
-    """
-    positive = scores > 0
-    scale, errors = errors[positive] / scores[positive], errors[positive]
-    correlation = rank_correlation(scale, errors)
-    degree = "Yes" if correlation > 0.3 else "Roughly" if correlation > 0.1 else "Hardly"
-    summary = f"{degree}: wide intervals and large errors have a rank correlation of "
-    numbers = {"scale": scale.tolist(), "error": errors.tolist(), "correlation": correlation}
-    shown = {"expected size of the error": numbers["scale"], "absolute error": numbers["error"]}
-    title = "Does the uncertainty rank the errors?"
-    return CheckResult("uncertainty", title, f"{summary}{correlation:.2f}.", numbers, model, shown)
+    model = clone(member.estimator)
+    return CrossValidation(features, blend.anchors_y_, model, folds, groups, title)
 
 
 def logarithm_check(
@@ -325,10 +271,8 @@ def logarithm_check(
 ) -> CheckResult:
     """Compare (n,) out-of-fold predictions by a model of log y and by the same model of y."""
     ratio = rmse_ratio(of_logarithm, plain, y, groups)
-    meaning = "The logarithm makes no clear difference"
-    if ratio.high < 1 or ratio.low > 1:
-        meaning = "The logarithm helps" if ratio.high < 1 else "The logarithm does harm"
-    summary = f"{meaning}: the error of {model} is {ratio.text} times that without it."
+    effect = ratio.choose("helps", "does harm", "makes no clear difference")
+    summary = f"The logarithm {effect}: the error of {model} is {ratio} times that without it."
     errors = {"logarithm": rmse(of_logarithm, y), "target itself": rmse(plain, y)}
-    numbers = {"rmse": errors, "ratio": ratio.value, "interval": [ratio.low, ratio.high]}
+    numbers = {"rmse": errors, "ratio": ratio.value, "interval": ratio.interval}
     return CheckResult("logarithm", "Does the logarithm help?", summary, numbers, model, errors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
@@ -11,18 +10,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.dummy import DummyRegressor
 
-from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, FitArguments, TimeBudget
+from twinned.diagnostics.blend_checks import BlendChecks, DiagnosedRows, TimeBudget
 from twinned.diagnostics.data_checks import check_data
 from twinned.diagnostics.errors import ErrorSummary, comparison_table, summarize_errors
 from twinned.diagnostics.findings import Finding
-from twinned.diagnostics.recommendation import Recommendation, python_code, recommend
+from twinned.diagnostics.recommendation import Recommendation, python_code
 from twinned.diagnostics.twin_checks import CheckResult
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS
-from twinned.exceptions import SkippedMemberWarning
+from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
@@ -196,89 +193,66 @@ def diagnose(
     >>> diagnosis.recommendation.members
     ['gp_matern']
     """
-    time_budget = TimeBudget(budget)
+    time_budget, transform = TimeBudget(budget), TargetTransform(log_target)
     progress = progress or (lambda message: None)
-    data = DiagnosedRows.validate(X, y, y_lower, y_upper, groups, log_target)
+    blend = _clone_blend(estimator).set_params(n_jobs=n_jobs, random_state=random_state)
+    data = DiagnosedRows.validate(blend, transform, X, y, None, groups, y_lower, y_upper)
     progress("checking the data")
-    findings = check_data(data.X, data.y, groups=data.groups, X_new=X_new, log_target=log_target)
+    known = data.take(data.known)
+    findings = check_data(known.X, known.y, groups=known.codes, X_new=X_new, log_target=log_target)
     data = data.affordable(budget, n_jobs, random_state)
+    known = data.take(data.known)
     progress("fitting the members of the blend")
-    estimator = _with_settings(estimator, time_budget.before_checks, n_jobs, random_state)
-    blend = _fit_blend(estimator, data.fit_arguments(log_target))
-    progress("calibrating the recommended model")
-    recommendation = recommend(blend)
-    twin = blend.select_members(recommendation.members).set_params(verbose=0)
-    out_of_fold = _in_units_of_target(twin.out_of_fold(), log_target)
-    checks = BlendChecks(blend, twin, data, log_target, time_budget, progress).run()
+    data.fit(blend, transform, time_budget.before_checks)
+    checks = BlendChecks(blend, data, known, transform, time_budget, progress).run()
+    twin = checks.twin
+    out_of_fold = _in_units_of_target(twin.out_of_fold(), transform)
     return Diagnosis(
-        model=_with_log_target(twin, data.X, data.y) if log_target else twin,
+        model=transform.wrap_fitted(twin, known.X, known.y),
         twin=twin,
         blend=blend,
-        code=python_code(twin, log_target, groups is not None, data.given_bounds),
-        recommendation=recommendation,
-        errors=summarize_errors(data.y, out_of_fold["prediction"].to_numpy()),
-        leaderboard=comparison_table(blend, twin, log_target, checks.comparisons),
+        code=python_code(twin, transform, y_lower=y_lower, y_upper=y_upper, groups=groups),
+        recommendation=checks.recommendation,
+        errors=summarize_errors(known.y, out_of_fold["prediction"].to_numpy()),
+        leaderboard=comparison_table(blend, twin, transform, checks.comparisons),
         out_of_fold=out_of_fold,
         findings=findings,
         checks=checks.results,
         relevance=checks.relevance,
         skipped={**blend.skipped_, **checks.skipped},
-        X=data.X,
-        y=data.y,
-        rows=None if len(data.rows) == data.n_rows else data.rows,
-        n_rows=data.n_rows,
+        X=known.X,
+        y=known.y,
+        rows=None if len(known) == data.n_table_rows else known.table_rows,
+        n_rows=data.n_table_rows,
         log_target=log_target,
         seconds=time_budget.spent,
         notes=_notes(findings, X_new, data),
     )
 
 
-def _with_settings(
-    estimator: AutoTwinRegressor | None,
-    seconds: float | None,
-    n_jobs: int | None,
-    random_state: int,
-) -> AutoTwinRegressor:
-    """Return the unfitted estimator, or the default blend, with these settings."""
-    estimator = AutoTwinRegressor() if estimator is None else estimator
-    if not isinstance(estimator, AutoTwinRegressor):
-        raise TypeError(
-            "estimator must be an AutoTwinRegressor; for another model m, use "
-            f"AutoTwinRegressor(members=[('m', m), 'ridge']), not {type(estimator).__name__}."
-        )
-    settings = {"time_budget": seconds, "n_jobs": n_jobs, "random_state": random_state}
-    return clone(estimator).set_params(**settings)
-
-
-def _fit_blend(estimator: AutoTwinRegressor, arguments: FitArguments) -> AutoTwinRegressor:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in `skipped`
-        return estimator.fit_blend(*arguments, calibrate=False)
+def _clone_blend(estimator: AutoTwinRegressor | None) -> AutoTwinRegressor:
+    """Return a clone of the estimator, or the default blend."""
+    blend = AutoTwinRegressor() if estimator is None else clone(estimator)
+    if not isinstance(blend, AutoTwinRegressor):
+        raise TypeError(f"estimator must be an AutoTwinRegressor with members, not {blend!r}.")
+    return blend
 
 
 def _notes(findings: list[Finding], X_new: ArrayLike | None, data: DiagnosedRows) -> list[str]:
     """Return sentences on new rows without a finding, on censored rows and on a subset of rows."""
     notes = []
     if X_new is not None and all(finding.code != "TW401" for finding in findings):
-        notes.append(
-            f"Of the {count_rows(X_new):,} rows to predict, not more than expected lie outside of "
-            "the training rows."
-        )
-    if data.n_censored:
-        notes.append(
-            f"The model is also fitted to {data.n_censored:,} rows whose value is only known to "
-            "lie beyond a limit; errors are those of the other rows."
-        )
-    if len(data.rows) < data.n_rows - data.n_censored:
-        notes.append(
-            f"The model is fitted to {len(data.rows):,} random rows of {data.n_rows:,}, "
-            "which fit into the time budget; with more time it is fitted to more rows, and its "
-            "errors are lower."
-        )
+        rows = f"{count_rows(X_new):,} rows to predict"
+        notes.append(f"Of the {rows}, not more than expected lie outside of the training rows.")
+    if n := int(data.censored.sum()):
+        notes.append(f"The fit also uses {n:,} censored rows; errors are those of the other rows.")
+    if len(data) < data.n_table_rows:
+        rows = f"{len(data.known):,} random rows of {data.n_table_rows:,}"
+        notes.append(f"The model is fitted to {rows}; with more time, its errors are lower.")
     return notes
 
 
-def _in_units_of_target(table: pd.DataFrame, log_target: bool) -> pd.DataFrame:
+def _in_units_of_target(table: pd.DataFrame, transform: TargetTransform) -> pd.DataFrame:
     """Return out-of-fold predictions with the ends of their 90 % intervals, in units of y."""
     y, mean, score = (table[name].to_numpy() for name in ("y", "prediction", "score"))
     # a score is the error divided by its expected size
@@ -288,19 +262,5 @@ def _in_units_of_target(table: pd.DataFrame, log_target: bool) -> pd.DataFrame:
     size = np.where(np.isfinite(size), size, np.median(finite) if len(finite) else 0.0)
     half_width = np.quantile(score, 0.9) * size
     parts = {"y": y, "prediction": mean, "lower": mean - half_width, "upper": mean + half_width}
-    if log_target:
-        parts = {name: np.exp(part) for name, part in parts.items()}
-    return pd.DataFrame({**parts, "score": score, "error_scale": size, "fold": table["fold"]})
-
-
-def _with_log_target(
-    twin: AutoTwinRegressor, X: ArrayLike, y: Floats
-) -> TransformedTargetRegressor:
-    """Return the fitted regressor of y around the one that is fitted to its logarithm."""
-    wrapper = TransformedTargetRegressor(DummyRegressor(), func=np.log, inverse_func=np.exp)
-    wrapper.fit(X, y)
-    wrapper.set_params(regressor=clone(twin))
-    wrapper.regressor_ = twin
-    if hasattr(twin, "feature_names_in_"):
-        wrapper.feature_names_in_ = twin.feature_names_in_
-    return wrapper
+    in_units = {name: transform.invert(part) for name, part in parts.items()}
+    return pd.DataFrame({**in_units, "score": score, "error_scale": size, "fold": table["fold"]})

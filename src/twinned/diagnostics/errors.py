@@ -10,6 +10,7 @@ import pandas as pd
 
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.blending.weights import LEADERBOARD_FORMATS, ratio_of_rmse, rmse_and_error
+from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import ResultTable, format_significant, split_unit
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
@@ -34,9 +35,15 @@ class Ratio(NamedTuple):
     high: float
 
     @property
-    def text(self) -> str:
-        """The ratio and its interval."""
+    def interval(self) -> list[float]:
+        return [self.low, self.high]
+
+    def __str__(self) -> str:
         return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+    def choose(self, lower: str, higher: str, unclear: str) -> str:
+        """Return the first text where the first error is lower, and the last where none is."""
+        return lower if self.high < 1 else higher if self.low > 1 else unclear
 
 
 def rmse_ratio(
@@ -94,23 +101,19 @@ class ErrorSummary(NamedTuple):
             key: format_significant(value, 2 if key.endswith("_se") else 3)
             for key, value in self._asdict().items()
         }
+        rmse = f"RMSE {shown['rmse']} ± {shown['rmse_se']}{unit}; of the mean {shown['mean_rmse']}"
         if self.rmse >= self.mean_rmse:
-            return (
-                f"No model predicts {name} better than always its mean (RMSE {shown['mean_rmse']}"
-                f"{unit}; here {shown['rmse']}{unit})."
-            )
+            return f"No model predicts {name} better than always its mean ({rmse})."
         bias = "no clear bias"
         if abs(self.bias) > 2 * self.bias_se:
             side = "high" if self.bias > 0 else "low"
             bias = f"too {side} by {format_significant(abs(self.bias))}{unit} on average"
         return (
             f"Predictions of {name} are typically off by ± {shown['median']}{unit}: half of the "
-            "held-out rows have a smaller error (the median). The root mean square error (RMSE), "
-            "by which models are compared and in which large errors count more, is "
-            f"{shown['rmse']} ± {shown['rmse_se']}{unit}; that of always predicting the mean is "
-            f"{shown['mean_rmse']}. Mean absolute error (MAE) {shown['mae']} ± {shown['mae_se']}, "
-            f"R² {self.r2:.3f} ± {shown['r2_se']}. Residuals: 90 % are within ± "
-            f"{shown['quantile90']}{unit}, the largest is {shown['largest']}{unit}, {bias}."
+            f"held-out rows have a smaller error, 90 % one within ± {shown['quantile90']}{unit}; "
+            f"the largest is {shown['largest']}{unit}, {bias}. Root mean square error, in which "
+            f"large errors count more: {rmse}. Mean absolute error (MAE) {shown['mae']} ± "
+            f"{shown['mae_se']}, R² {self.r2:.3f} ± {shown['r2_se']}."
         )
 
 
@@ -122,23 +125,15 @@ def summarize_errors(y: Floats, predicted: Floats) -> ErrorSummary:
     >>> errors.mae, errors.median, round(errors.r2, 2)
     (0.5, 0.5, 0.6)
     """
-    rmse, error = rmse_and_error(predicted, y, None)
-    residual = predicted - y
-    absolute, root_n, variance = np.abs(residual), np.sqrt(len(y)), float(np.var(y))
-    return ErrorSummary(
-        rmse=rmse,
-        rmse_se=error,
-        mae=float(absolute.mean()),
-        mae_se=float(absolute.std() / root_n),
-        median=float(np.median(absolute)),
-        quantile90=float(np.quantile(absolute, 0.9)),
-        largest=float(absolute.max()),
-        bias=float(residual.mean()),
-        bias_se=float(residual.std() / root_n),
-        r2=float(1 - np.mean(residual**2) / variance),
-        r2_se=float(2 * rmse * error / variance),  # of the error, for this variance of y
-        mean_rmse=rmse_and_error(predict_mean(y), y, None)[0],
-    )
+    rmse, rmse_se = rmse_and_error(predicted, y, None)
+    residual, variance = predicted - y, np.var(y)
+    absolute = np.abs(residual)
+    mae_se, bias_se = (values.std() / np.sqrt(len(y)) for values in (absolute, residual))
+    r2_se = 2 * rmse * rmse_se / variance  # of the error, for this variance of y
+    errors = [rmse, rmse_se, absolute.mean(), mae_se, *np.quantile(absolute, [0.5, 0.9, 1.0])]
+    errors += [residual.mean(), bias_se, 1 - np.mean(residual**2) / variance, r2_se]
+    errors.append(rmse_and_error(predict_mean(y), y, None)[0])
+    return ErrorSummary(*map(float, errors))
 
 
 def predict_mean(y: Floats) -> Floats:
@@ -153,7 +148,7 @@ def predict_mean(y: Floats) -> Floats:
 def comparison_table(
     blend: AutoTwinRegressor,
     recommended: AutoTwinRegressor,
-    log_target: bool,
+    transform: TargetTransform,
     others: Mapping[str, tuple[Floats, float]],
 ) -> pd.DataFrame:
     """Return the errors of all members, of a recommended blend and of the mean, the best first.
@@ -163,20 +158,18 @@ def comparison_table(
     recommended model, NaN where it has no meaning, `fit_seconds`, and `recommended`. The errors are
     in units of the target.
     """
-    back = np.exp if log_target else np.asarray
-    blended = recommended.out_of_fold()
-    y = back(blended["y"].to_numpy())
+    blended, members = recommended.out_of_fold(), blend.out_of_fold()
+    y = transform.invert(blended["y"].to_numpy())
     weights = dict(zip(recommended.member_names_, recommended.member_weights_, strict=True))
     seconds = blend.leaderboard_.set_index("member")["fit_seconds"]
-    out_of_fold = blend.out_of_fold()
     single = len(weights) == 1
-    models = []
-    for name in blend.member_names_:
-        mean, weight = back(out_of_fold[name].to_numpy()), float(weights.get(name, 0.0))
-        models.append((name, mean, weight, float(seconds[name]), single and name in weights))
+    fitted = [
+        (name, members[name], weights.get(name, 0.0), seconds[name], single and name in weights)
+        for name in blend.member_names_
+    ]
     if not single:
-        total = float(seconds[list(weights)].sum())
-        models.append((BLEND, back(blended["prediction"].to_numpy()), np.nan, total, True))
+        fitted.append((BLEND, blended["prediction"], np.nan, seconds[list(weights)].sum(), True))
+    models = [(name, transform.invert(mean.to_numpy()), *more) for name, mean, *more in fitted]
     models += [(name, mean, np.nan, time, False) for name, (mean, time) in others.items()]
     models.append((MEAN, predict_mean(y), np.nan, 0.0, False))
     rows = [(name, *rmse_and_error(mean, y, None), *more) for name, mean, *more in models]

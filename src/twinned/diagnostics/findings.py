@@ -11,23 +11,27 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.resources import files
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_predict
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.preprocessing import StandardScaler
 
-from twinned.diagnostics.errors import Numbers, Ratio, rmse, rmse_ratio
+from twinned.diagnostics.errors import Numbers
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.neighbors import Indices, distance_matrix
-from twinned.rows.schema import CATEGORICAL, Floats, TableSchema, column_list, is_table
-from twinned.rows.validation import validate_table
+from twinned.rows.schema import Floats, TableSchema, column_list, is_table
+from twinned.rows.validation import validate_target, validate_training_table
 
 PAGE = "docs/checks.md"
 WARNING, NOTE = "warning", "note"
+MIN_ROWS = 20
 _MAX_NAMES = 5
 _MAX_ROWS = 1000  # of the checks that compare all pairs of rows
 _N_FOLDS = 5  # of quick models
@@ -36,16 +40,8 @@ _PENALTY = 1e-2  # per row
 _N_TREES, _MAX_FEATURES = 40, 15
 
 
-class Code(NamedTuple):
-    """Level and title of all findings with one code, and why they matter."""
-
-    level: str
-    title: str
-    about: str
-
-
-_TEXT = files("twinned.diagnostics").joinpath("codes.toml").read_text("utf-8")
-CODES = {name: Code(**entry) for name, entry in tomllib.loads(_TEXT).items()}
+# The level and the title of all findings with one code, and why they matter (`about`).
+CODES = tomllib.loads(files("twinned.diagnostics").joinpath("codes.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -72,17 +68,17 @@ class Finding:
     @property
     def level(self) -> str:
         """A warning where errors or predictions may mislead, else a note."""
-        return CODES[self.code].level
+        return str(CODES[self.code]["level"])
 
     @property
     def title(self) -> str:
         """The title of the code."""
-        return CODES[self.code].title
+        return str(CODES[self.code]["title"])
 
     @property
     def about(self) -> str:
         """Why findings with this code matter."""
-        return CODES[self.code].about
+        return str(CODES[self.code]["about"])
 
     @property
     def link(self) -> str:
@@ -105,9 +101,12 @@ class CheckedTable:
 
     @classmethod
     def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
-        with ignore_table_warnings():
-            matrix, schema = validate_table(TwinRegressor(), X, None, np.dtype(np.float64))
-        return cls(feature_names(X), schema, matrix, standardize(schema, matrix), y)
+        with ignore_table_warnings(), np.errstate(invalid="ignore"):
+            matrix, schema = validate_training_table(
+                TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
+            )
+            features = StandardScaler().fit_transform(schema.to_rows(matrix).features)
+        return cls(feature_names(X), schema, matrix, np.nan_to_num(features), y)
 
     @property
     def n_rows(self) -> int:
@@ -118,13 +117,9 @@ class CheckedTable:
         """(row, row) Euclidean distances of the standardized features."""
         return distance_matrix(self.features, self.features)
 
-    def is_categorical(self, feature: int) -> bool:
-        return self.schema.kinds[feature] == CATEGORICAL
-
     def take(self, rows: Indices) -> CheckedTable:
-        return CheckedTable(
-            self.names, self.schema, self.matrix[rows], self.features[rows], self.y[rows]
-        )
+        taken = (values[rows] for values in (self.matrix, self.features, self.y))
+        return CheckedTable(self.names, self.schema, *taken)
 
     def merged(self) -> CheckedTable:
         """Return the first of rows with equal features, with the mean of their values.
@@ -146,25 +141,21 @@ class CheckedTable:
         return self.take(np.sort(rows))
 
 
+def check_diagnosable(y: ArrayLike, n: int) -> Floats:
+    """Return y as (n,) numbers; too few rows and a constant y are refused."""
+    values = validate_target(None, y, n, multi_output=False)
+    if n < MIN_ROWS:
+        raise ValueError(f"A diagnosis needs at least {MIN_ROWS} rows; there are {n}.")
+    if np.ptp(values) == 0:
+        raise ValueError(f"All values of y are {values[0]:g}; a diagnosis needs different values.")
+    return values
+
+
 def feature_names(X: ArrayLike) -> list[str]:
     """Return the names of the features of a table, or x0, x1, … of an array."""
     if is_table(X):
         return [str(name) for name in column_list(X)[1]]
     return [f"x{i}" for i in range(np.shape(X)[1])]
-
-
-def standardize(schema: TableSchema, matrix: Floats) -> Floats:
-    """Return (n, column) numbers with mean 0 and standard deviation 1, missing values as 0.
-
-    Categories are indicators.
-    """
-    features = schema.to_rows(matrix).features
-    missing = np.isnan(features)
-    known = np.where(missing, 0.0, features)
-    mean = known.sum(axis=0) / np.maximum(1, (~missing).sum(axis=0))
-    centered = np.where(missing, 0.0, features - mean)
-    std = centered.std(axis=0)
-    return centered / np.where(std > 1e-12 * np.abs(mean), std, np.inf)
 
 
 def list_names(names: list[str]) -> str:
@@ -178,6 +169,19 @@ def list_names(names: list[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+class _RidgeAndNeighbors(RegressorMixin, BaseEstimator):
+    """Ridge regression with the residuals of the nearest rows."""
+
+    def fit(self, X, y):
+        self.ridge_ = Ridge(_PENALTY * len(y)).fit(X, y)
+        self.nearest_ = KNeighborsRegressor(min(_N_NEIGHBORS, len(y)), weights="distance")
+        self.nearest_.fit(X, y - self.ridge_.predict(X))
+        return self
+
+    def predict(self, X):
+        return self.ridge_.predict(X) + self.nearest_.predict(X)
+
+
 def quick_predictions(
     table: CheckedTable, groups: Indices | None = None, *, trees: bool = False
 ) -> Floats:
@@ -185,38 +189,8 @@ def quick_predictions(
 
     The model is ridge regression with the residuals of the nearest rows, or extra trees.
     """
-    fit_and_predict = _predict_by_trees if trees else _predict_by_ridge
-    predicted = np.empty(table.n_rows)
-    for train, held_out in row_folds(table.n_rows, _N_FOLDS, 0, groups, min_rows=2):
-        predicted[held_out] = fit_and_predict(table, train, held_out)
-    return predicted
-
-
-def _predict_by_ridge(table: CheckedTable, train: Indices, held_out: Indices) -> Floats:
-    ridge = Ridge(_PENALTY * len(train)).fit(table.features[train], table.y[train])
-    residual = table.y[train] - ridge.predict(table.features[train])
-    distances = table.distances[np.ix_(held_out, train)]
-    k = min(_N_NEIGHBORS, len(train))
-    nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
-    weights = 1.0 / (np.take_along_axis(distances, nearest, axis=1) + 1e-9)
-    local = np.sum(weights * residual[nearest], axis=1) / weights.sum(axis=1)
-    return np.asarray(ridge.predict(table.features[held_out]) + local)
-
-
-def _predict_by_trees(table: CheckedTable, train: Indices, held_out: Indices) -> Floats:
     most = min(_MAX_FEATURES, table.features.shape[1])
-    trees = ExtraTreesRegressor(_N_TREES, max_features=most, random_state=0)
-    trees.fit(table.features[train], table.y[train])
-    return np.asarray(trees.predict(table.features[held_out]))
-
-
-def held_out_together(
-    table: CheckedTable, groups: Indices, *, trees: bool = False
-) -> tuple[float, float, Ratio]:
-    """Errors with random folds and with groups held out together, and the ratio of the second.
-
-    The ratio has a 95 % interval.
-    """
-    random, together = (quick_predictions(table, kept, trees=trees) for kept in (None, groups))
-    ratio = rmse_ratio(together, random, table.y, groups)
-    return rmse(random, table.y), rmse(together, table.y), ratio
+    extra_trees = ExtraTreesRegressor(_N_TREES, max_features=most, random_state=0)
+    model = extra_trees if trees else _RidgeAndNeighbors()
+    folds = row_folds(table.n_rows, _N_FOLDS, 0, groups, min_rows=2)
+    return cross_val_predict(model, table.features, table.y, cv=folds)

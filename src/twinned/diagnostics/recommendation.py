@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
-from twinned.diagnostics.errors import Numbers, format_percent
+from twinned.diagnostics.errors import Numbers, Ratio, format_percent
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
+from twinned.fitted.target import TargetTransform
 
 HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"
 UNKNOWN = "unknown"
@@ -95,20 +95,13 @@ def _reason(members: list[str], board: pd.DataFrame, error: float) -> str:
     names = [describe_member(name) for name in members]
     if len(board) == 1:
         return f"Use {names[0]}, the only model that was fitted."
-    best = board.index[0]
     if len(members) == 1:
-        reason = "it has the lowest error"
-        if _is_ridge(members[0]):
-            lowest = "has the lowest error" if members[0] == best else "its error nearly the lowest"
-            reason = f"it is the simplest model and {lowest}"
-        return f"Use {names[0]}: {reason}, and no blend has an error that is more than 1 % lower."
-    listed = f"{', '.join(names[:-1])} and {names[-1]}"
-    gain = 1 - error / board["rmse"].iloc[0]
-    comparison = f"is {format_percent(gain)} lower than" if gain > 0 else "is about"
-    return (
-        f"Use a blend of {listed}: its error (RMSE) {comparison} that of the best single model, "
-        f"{best}."
-    )
+        reason = "is the simplest model" if _is_ridge(members[0]) else "has the lowest error"
+        return f"Use {names[0]}: it {reason}, and no blend has an error more than 1 % lower."
+    gain, best = 1 - error / board["rmse"].iloc[0], board.index[0]
+    error_is = f"is {format_percent(gain)} lower than" if gain > 0 else "is about"
+    blend = f"Use a blend of {', '.join(names[:-1])} and {names[-1]}"
+    return f"{blend}: its error (RMSE) {error_is} that of the best single model, {best}."
 
 
 def _skipped_twins(blend: AutoTwinRegressor, conclusion: str) -> str:
@@ -129,13 +122,6 @@ def describe_member(label: str) -> str:
     return DESCRIPTIONS.get(name, name)
 
 
-_MEANINGS = {
-    HELPS: "Twinning helps",
-    UNCLEAR: "Twinning makes no clear difference",
-    HURTS: "Twinning does not pay here",
-}
-
-
 def describe_contribution(contribution: Numbers | None, conclusion: str | None = None) -> str:
     """Return what twins add to a blend; the conclusion is that of the ratio where it is None.
 
@@ -147,32 +133,30 @@ def describe_contribution(contribution: Numbers | None, conclusion: str | None =
     parts = [contribution[name] for name in ("ratio", "lower", "upper")]
     if not all(part is not None and math.isfinite(part) for part in parts):
         return "The blend without twins has no error."
-    ratio, lower, upper = parts
-    if conclusion is None:
-        conclusion = HELPS if upper < 1 else HURTS if lower > 1 else UNCLEAR
-    times = f"{ratio:.2f} ({lower:.2f} to {upper:.2f}) times"
-    return f"{_MEANINGS[conclusion]}: the error of the blend with twins is {times} that without."
+    ratio = Ratio(*parts)
+    conclusion = conclusion or ratio.choose(HELPS, HURTS, UNCLEAR)
+    effect = f"makes {conclusion}" if conclusion == UNCLEAR else conclusion
+    return f"Twinning {effect}: the error of the blend with twins is {ratio} times that without."
 
 
-def python_code(
-    model: AutoTwinRegressor, log_target: bool, grouped: bool, bounds: Sequence[str]
-) -> str:
-    """Return lines of Python that make the model and fit it to X, y, groups and bounds.
+def python_code(model: AutoTwinRegressor, transform: TargetTransform, **arguments: object) -> str:
+    """Return lines of Python that make the model and fit it to X, y and further arguments.
 
-    `bounds` are the names of the given ones of "y_lower" and "y_upper". With bounds, the model of
-    the logarithm of y predicts the logarithm.
+    Those that are not None are used: y_lower, y_upper and groups. With bounds, the model of the
+    logarithm of y predicts the logarithm.
     """
     lines, made = ["from twinned import AutoTwinRegressor"], describe_estimator(model)
-    arguments = ["X", "y", *(f"{name}={name}" for name in bounds)]
-    if log_target:
+    given = [name for name, value in arguments.items() if value is not None]
+    values = {name: name for name in ("y", *given)}
+    if transform.is_log:
         lines.insert(0, "import numpy as np")
-    if log_target and bounds:
-        arguments = ["X", "np.log(y)", *(f"{name}=np.log({name})" for name in bounds)]
-    elif log_target:
+    if transform.is_log and {"y_lower", "y_upper"} & {*given}:
+        values |= {name: f"np.log({name})" for name in values if name != "groups"}
+    elif transform.is_log:
         lines.insert(1, "from sklearn.compose import TransformedTargetRegressor")
         made = f"TransformedTargetRegressor({made}, func=np.log, inverse_func=np.exp)"
-    arguments += ["groups=groups"] if grouped else []
-    return "\n".join([*lines, f"model = {made}", f"model.fit({', '.join(arguments)})"])
+    fitted = ", ".join(["X", values.pop("y"), *(f"{name}={values[name]}" for name in given)])
+    return "\n".join([*lines, f"model = {made}", f"model.fit({fitted})"])
 
 
 def describe_estimator(estimator: BaseEstimator) -> str:

@@ -12,13 +12,12 @@ from itertools import chain, islice, pairwise
 import numpy as np
 from scipy.sparse import coo_array, hstack
 from scipy.sparse.csgraph import connected_components
-from scipy.stats import chi2, rankdata
+from scipy.stats import chi2, rankdata, zscore
 
-from twinned.diagnostics.errors import Numbers, format_percent
+from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
 from twinned.diagnostics.findings import (
     CheckedTable,
     Finding,
-    held_out_together,
     quick_predictions,
 )
 from twinned.rows.folds import distinct_rows
@@ -43,6 +42,7 @@ _LEAST_CORRELATION, _LEAST_Z = 0.15, 4.0
 _NEAR_ROWS = 10  # in the order of the table
 _N_CONTROLS = 5
 _MAX_GROUP_ROWS = 12  # mean number of rows of a value of an identifier
+_ERRORS = "rmse_random_folds", "rmse_held_out_together"
 _GROUP_ADVICE = (
     "If new rows will come from new groups, name the group of each row with --group (groups in "
     "Python); otherwise the errors reported here are too low for them."
@@ -65,31 +65,24 @@ def check_duplicates(table: CheckedTable) -> Iterator[Finding]:
         "TW101",
         f"{n_copies:,} of {table.n_rows:,} rows ({format_percent(share)}) repeat another row, "
         f"the target included.{_effect_of_copies(table.sample())}",
-        "Remove copies, unless they are separate measurements. Here equal rows are held out "
-        "together and merged, so the errors reported here do not profit from them; with the "
-        "random folds of other tools they would.",
+        "Remove copies, unless they are separate measurements. Errors reported here do not profit "
+        "from them, as equal rows are merged; with random folds of other tools they would.",
         {"rows": n_copies, "share": share},
     )
 
 
 def _pairs_by_chance(table: CheckedTable) -> float:
     """Return the expected number of equal pairs of rows if all columns were independent."""
-    log_share = 0.0
-    for column in (*table.matrix.T, table.y):
-        frequency = np.bincount(distinct_rows(column[:, None])[1]) / len(column)
-        log_share += float(np.log(np.sum(frequency**2)))
-    n = table.n_rows
-    return float(n * (n - 1) / 2 * np.exp(log_share))
+    n, columns = table.n_rows, (*table.matrix.T, table.y)
+    counts = [np.unique(column, return_counts=True)[1] for column in columns]
+    return float(n * (n - 1) / 2 * np.prod([np.sum((count / n) ** 2) for count in counts]))
 
 
 def _effect_of_copies(sample: CheckedTable) -> str:
-    groups = distinct_rows(sample.matrix)[1]
-    if groups.max() + 1 == sample.n_rows or groups.max() < 9:
-        return ""
-    random, together, _ = held_out_together(sample, groups)
-    if random * _NEAR_LIMITS[1] > together:
-        return ""
-    return f" Random folds make the error look {format_percent(1 - random / together)} lower."
+    limits = 0.0, _NEAR_LIMITS[1]
+    numbers = _effect_of_groups(sample, distinct_rows(sample.matrix)[1], limits)
+    gain = format_percent(1 - 1 / numbers["ratio"]) if numbers else ""
+    return f" Random folds make the error look {gain} lower." if gain else ""
 
 
 def check_replicates(table: CheckedTable) -> Iterator[Finding]:
@@ -111,11 +104,9 @@ def check_replicates(table: CheckedTable) -> Iterator[Finding]:
     scope = "no model of these features can" if is_common else "on these rows no model can"
     yield Finding(
         "TW103",
-        f"{n_rows:,} rows agree in all features with another row; within such replicates the "
-        f"standard deviation of the target is {shown} ({low_shown} to {high_shown}): {scope} "
-        f"have an RMSE much below {shown}.",
-        "Compare it with the errors reported here. To go lower, measure more precisely, "
-        "average replicates, or add a feature in which they differ.",
+        f"{n_rows:,} rows have the features of another, with a standard deviation of the target "
+        f"of {shown} ({low_shown} to {high_shown}): {scope} have an RMSE much below {shown}.",
+        "To go lower, measure more precisely, average replicates, or add a feature.",
         {"noise": noise, "interval": [low, high], "rows": n_rows},
     )
 
@@ -130,85 +121,61 @@ def check_groups(sample: CheckedTable) -> Iterator[Finding]:
     """
     if sample.n_rows < _LEAST_ROWS:
         return
-    similar = [*_nearly_equal_rows(sample), *_partly_equal_rows(sample)]
-    if similar:
+    if similar := list(_similar_rows(sample)):
         yield max(similar, key=lambda finding: float(finding.numbers["ratio"]))
         return
     residual = sample.y - quick_predictions(sample)
     yield from islice(chain(_identifiers(sample, residual), _row_order(sample, residual)), 1)
 
 
-def _nearly_equal_rows(sample: CheckedTable) -> Iterator[Finding]:
-    """Find rows with nearly equal features that lower the error where folds separate them.
+def _similar_rows(sample: CheckedTable) -> Iterator[Finding]:
+    """Find rows with similar features that lower the error where folds separate them.
 
-    Pairs are reported as nearly equal rows, and larger sets as groups.
+    They are rows with nearly equal features, of which pairs have a code of their own, and rows that
+    agree in more features than happens by chance.
     """
-    groups = near_groups(sample)
-    numbers, errors = _effect_of_groups(sample, groups, _NEAR_LIMITS)
-    if not numbers:
-        return
-    share, mean_size = format_percent(numbers["share"]), _mean_size(groups)
-    if mean_size > 2.5:
-        message = f"form groups with nearly equal features, of {mean_size:.1f} rows on average."
-        yield Finding("TW104", f"{share} of the rows {message} {errors}", _GROUP_ADVICE, numbers)
-        return
-    yield Finding(
-        "TW102",
-        f"{share} of the rows have nearly the same features as another row. {errors}",
-        "Remove copies, or give rows that belong together the same value of a column and name it "
-        "with --group (groups in Python).",
-        numbers,
-    )
-
-
-def _partly_equal_rows(sample: CheckedTable) -> Iterator[Finding]:
-    """Find rows that agree in more features than happens by chance."""
-    groups = partly_equal_groups(sample.matrix)
-    numbers, errors = _effect_of_groups(sample, groups, _PARTLY_LIMITS, trees=True)
-    if numbers:
+    kinds = {
+        "nearly equal rows": (near_groups(sample), _NEAR_LIMITS),
+        "partly equal rows": (partly_equal_groups(sample.matrix), _PARTLY_LIMITS),
+    }
+    for kind, (groups, limits) in kinds.items():
+        is_partly = kind == "partly equal rows"
+        numbers = _effect_of_groups(sample, groups, limits, trees=is_partly)
+        if not numbers:
+            continue
+        is_pairs = not is_partly and numbers["mean_size"] <= 2.5
+        before, after = (format_significant(numbers[name]) for name in _ERRORS)
         yield Finding(
-            "TW104",
-            f"{format_percent(numbers['share'])} of the rows agree with others in most features, "
-            f"in groups of {_mean_size(groups):.1f} rows on average, such as measurements of one "
-            f"sample. {errors}",
-            _GROUP_ADVICE,
-            {"kind": "partly equal rows", **numbers},
+            "TW102" if is_pairs else "TW104",
+            f"{format_percent(numbers['share'])} of the rows agree with others in "
+            f"{'most' if is_partly else 'nearly all'} features, in groups of "
+            f"{numbers['mean_size']:.1f} rows on average. Held out together, the error of a quick "
+            f"model is {after} instead of {before}.",
+            f"{'Remove copies. ' if is_pairs else ''}{_GROUP_ADVICE}",
+            {"kind": kind, **numbers},
         )
 
 
 def _effect_of_groups(
     sample: CheckedTable, groups: Indices, limits: tuple[float, float], *, trees: bool = False
-) -> tuple[Numbers, str]:
-    """Errors with random folds and with groups held out together, and both in words.
+) -> Numbers:
+    """Errors with random folds and with groups held out together.
 
     There are none where few rows are in groups, or where the errors are about as large: `limits`
     are the least share of rows and the least ratio of errors.
     """
-    least_share, least_ratio = limits
     counts = np.bincount(groups)
-    n_near = int(counts[counts > 1].sum())
-    share = n_near / sample.n_rows
-    if n_near < _LEAST_COPIES or share < least_share or len(counts) < _LEAST_GROUPS:
-        return {}, ""
-    random, together, ratio = held_out_together(sample, groups, trees=trees)
-    if ratio.value < least_ratio or ratio.low <= 1:
-        return {}, ""
-    numbers = {
-        "share": share,
-        "groups": int((counts > 1).sum()),
-        "rmse_random_folds": random,
-        "rmse_held_out_together": together,
-        "ratio": ratio.value,
-    }
-    model = "extra trees" if trees else "a quick model"
-    before, after = format_significant(random), format_significant(together)
-    return numbers, f"Held out together, the error of {model} is {after} instead of {before}."
-
-
-def _mean_size(groups: Indices) -> float:
-    """Return the mean number of rows of groups of several rows."""
-    counts = np.bincount(groups)
-    return float(counts[counts > 1].mean())
+    several = counts[counts > 1]
+    n_near, share = int(several.sum()), float(several.sum() / sample.n_rows)
+    if n_near < _LEAST_COPIES or share < limits[0] or len(counts) < _LEAST_GROUPS:
+        return {}
+    random, together = (quick_predictions(sample, kept, trees=trees) for kept in (None, groups))
+    ratio = rmse_ratio(together, random, sample.y, groups)
+    if ratio.value < limits[1] or ratio.low <= 1:
+        return {}
+    numbers = {"share": share, "groups": len(several), "mean_size": float(several.mean())}
+    errors = dict(zip(_ERRORS, (rmse(mean, sample.y) for mean in (random, together)), strict=True))
+    return {**numbers, **errors, "ratio": ratio.value}
 
 
 def near_groups(sample: CheckedTable) -> Indices:
@@ -283,13 +250,13 @@ def _identifiers(sample: CheckedTable, residual: Floats) -> Iterator[Finding]:
         column = sample.matrix[:, feature]
         if not _may_be_identifier(column):
             continue
-        correlation, z = identifier_correlation(column, residual, sample.is_categorical(feature))
+        is_categorical = feature in sample.schema.categorical
+        correlation, z = identifier_correlation(column, residual, is_categorical)
         if correlation > _LEAST_CORRELATION and z > _LEAST_Z:
             yield Finding(
                 "TW104",
                 f"The {len(np.unique(column))} values of {name!r} seem to name groups of rows: "
-                "errors of rows with the same value are similar (correlation "
-                f"{correlation:.2f}), those of rows with adjacent values are not.",
+                f"errors of rows with the same value are similar (correlation {correlation:.2f}).",
                 f"If new rows will come from new groups, use --group {name!r} (groups in Python); "
                 "otherwise the errors reported here are too low for them.",
                 {"kind": "identifier", "column": name, "correlation": correlation},
@@ -298,7 +265,7 @@ def _identifiers(sample: CheckedTable, residual: Floats) -> Iterator[Finding]:
 
 def _may_be_identifier(column: Floats) -> bool:
     """Whether a column has many different whole numbers or categories, each several times."""
-    if np.isnan(column).any() or np.any(column != np.round(column)):
+    if np.any(column != np.round(column)):  # or missing
         return False
     n_rows, n_values = len(column), len(np.unique(column))
     return _LEAST_GROUPS <= n_values <= n_rows / 2 and n_rows / n_values <= _MAX_GROUP_ROWS
@@ -318,13 +285,9 @@ def identifier_correlation(
     same = np.concatenate([scores[rows[1:]] * scores[rows[:-1]] for rows in members])
     difference, error = _mean_and_error(same)
     if not is_categorical:
-        adjacent = np.concatenate(
-            [
-                scores[rows] * scores[rng.choice(next_, len(rows))]
-                for rows, next_ in pairwise(members)
-            ]
-        )
-        mean, adjacent_error = _mean_and_error(adjacent)
+        neighbors = [(rows, rng.choice(after, len(rows))) for rows, after in pairwise(members)]
+        adjacent = [scores[rows] * scores[after] for rows, after in neighbors]
+        mean, adjacent_error = _mean_and_error(np.concatenate(adjacent))
         difference, error = difference - mean, float(np.hypot(error, adjacent_error))
     return difference, difference / error
 
@@ -347,8 +310,8 @@ def _row_order(sample: CheckedTable, residual: Floats) -> Iterator[Finding]:
         "TW104",
         "Adjacent rows of the table have similar errors beyond what their features explain "
         f"(correlation {correlation:.2f}), as batches, days or samples do.",
-        "Find out what orders the rows: add it as a feature (a date, a temperature), or name the "
-        "batch of each row with --group (groups in Python), so that errors hold for new batches.",
+        "Add what orders the rows as a feature, such as a date, or name the batch of each row with "
+        "--group (groups in Python), so that errors hold for new batches.",
         {"kind": "row order", "correlation": correlation, "z": z},
     )
 
@@ -370,10 +333,8 @@ def order_correlation(sample: CheckedTable, residual: Floats) -> tuple[float, fl
 
 
 def _normalized_ranks(values: Floats) -> Floats:
-    """Return ranks with mean 0 and standard deviation 1."""
-    ranks = rankdata(values)
-    std = ranks.std()
-    return np.asarray((ranks - ranks.mean()) / (std if std > 0 else 1.0))
+    """Return ranks with mean 0 and standard deviation 1, or zeros where all are equal."""
+    return np.nan_to_num(zscore(rankdata(values)))
 
 
 def _mean_and_error(values: Floats) -> tuple[float, float]:

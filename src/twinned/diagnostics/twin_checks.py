@@ -1,30 +1,33 @@
 """Checks of a twin: curves of its error, its uncertainty, and the noise of the target.
 
-Curves show the error against the number of anchors, nearest anchors, pairs and labelled rows.
+Curves show the error against the number of anchors, nearest anchors, pairs and labelled rows. The
+twin is fitted once in each fold, when that is first needed, and all checks use these fits.
+`plain_estimator` is the model without pairs with which a twin is compared.
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import spearmanr
+from scipy.stats import sem, spearmanr
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from twinned.diagnostics.cross_validation import (
-    CrossValidation,
-    check_diagnosable,
-    cross_validate_twin,
-)
-from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import CheckedTable
+from twinned._compat import safe_indexing
+from twinned.diagnostics.errors import Numbers, Ratio, format_percent, rmse, rmse_ratio
+from twinned.diagnostics.findings import MIN_ROWS, CheckedTable, check_diagnosable
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.twin import TwinRegressor
 from twinned.exceptions import ignore_table_warnings
+from twinned.models.base_estimator import set_unset_seeds
+from twinned.pairing.anchors import NearestAnchors
+from twinned.rows.folds import Folds, row_folds
 from twinned.rows.neighbors import Indices, NeighborIndex
 from twinned.rows.schema import Floats
 from twinned.rows.validation import count_rows
@@ -33,12 +36,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import ErrorbarContainer
 
+_N_FOLDS = 5
+MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
+# Rows in a leaf where the default estimator is fitted to plain rows; in a twin a leaf counts pairs.
+# Of 2, 5, 10, 20 and 40 rows, 10 have the lowest mean error on the paper's nine data sets; of 2 to
+# 14, 4 have the lowest with only 32 training rows.
+_MIN_SAMPLES_LEAF, _MAX_LEAF_SHARE = 10, 1 / 8
 _PARTNERS = (1, 4, 16, 64)
 _BOOSTING_ITERATIONS = 200  # of the default estimator with few pairs
 _TRAIN_SHARES = (0.25, 0.5, 0.75, 1.0)
 _LEAST_ERROR = 1e-3  # of a learning curve, relative to the largest: an error may be 0
 _N_TRAINING_SETS, _MAX_ANCHORS = 4, 64  # of the decomposition
 _N_NEIGHBORS = 10  # of the gamma test
+_RANKING_TITLE = "Does the uncertainty rank the errors?"
 
 
 @dataclass(frozen=True)
@@ -112,12 +122,112 @@ def draw_curve(axes: Axes, numbers: Numbers, **options: Any) -> ErrorbarContaine
     return bars
 
 
+# --- the fits of a twin in folds ------------------------------------------------------------------
+
+
+@dataclass
+class CrossValidation:
+    """Folds of n rows, and a regressor that is fitted in each; most checks need a twin."""
+
+    X: ArrayLike
+    y: Floats  # (n,)
+    twin: BaseEstimator  # not fitted
+    folds: Folds
+    groups: Indices | None = None  # (n,) rows of one group are held out together
+    name: str = ""  # of the model, in the results of checks
+
+    def rows(self, indices: Indices) -> ArrayLike:
+        """Return these rows of X."""
+        return safe_indexing(self.X, indices)
+
+    def groups_of(self, indices: Indices) -> Indices | None:
+        """Return the groups of these rows, or None without groups."""
+        return None if self.groups is None else self.groups[indices]
+
+    @cached_property
+    def twins(self) -> list[BaseTwin]:
+        """The twins fitted to the training rows of each fold."""
+        with ignore_table_warnings():
+            return [
+                clone(self.twin).fit(self.rows(train), self.y[train]) for train, _ in self.folds
+            ]
+
+    @cached_property
+    def held_out(self) -> tuple[Floats, Floats]:
+        """(n,) out-of-fold predictions and standard deviations of the twin."""
+        mean, std = np.empty_like(self.y), np.empty_like(self.y)
+        for twin, (_, rows) in zip(self.twins, self.folds, strict=True):
+            with ignore_table_warnings():
+                mean[rows], std[rows] = twin.predict(self.rows(rows), return_std=True)
+        return mean, std
+
+    def fit_and_predict(self, model: BaseEstimator, fold: int, train: Indices) -> Floats:
+        """Fit a model to these rows and predict the held-out rows of a fold."""
+        with ignore_table_warnings():
+            model.fit(self.rows(train), self.y[train])
+            return np.asarray(model.predict(self.rows(self.folds[fold][1])), dtype=np.float64)
+
+    @property
+    def n_training_rows(self) -> int:
+        """The least number of training rows of a fold."""
+        return min(len(train) for train, _ in self.folds)
+
+    @cached_property
+    def query_rows(self) -> list[Indices]:
+        """Held-out rows of each fold for the curves: all of few rows, else a sample."""
+        rng, queries = np.random.RandomState(0), []
+        for twin, (_, held_out) in zip(self.twins, self.folds, strict=True):
+            most = max(MIN_ROWS, MAX_ESTIMATES // len(twin.anchors_y_))
+            queries.append(held_out if len(held_out) <= most else rng.permutation(held_out)[:most])
+        return queries
+
+    @cached_property
+    def anchor_estimates(self) -> list[tuple[Indices, Floats]]:
+        """(query, anchor) anchors, the nearest first, and their estimates of query rows by fold."""
+        missing = any(np.isnan(twin.anchors_X_).any() for twin in self.twins)
+        metric, estimates = "nan_euclidean" if missing else "euclidean", []
+        for twin, rows in zip(self.twins, self.query_rows, strict=True):
+            nearest_first = NearestAnchors(len(twin.anchors_y_), metric=metric)
+            ordered = copy.copy(twin).set_params(anchors=nearest_first)
+            with ignore_table_warnings():
+                estimates.append(ordered.predict_anchors(self.rows(rows)))
+        return estimates
+
+
+def cross_validate_twin(
+    X: ArrayLike, y: ArrayLike, twin: BaseTwin | None = None, random_state: int = 0
+) -> CrossValidation:
+    """Draw five folds for the cross-validation of a twin; None is `TwinRegressor()`."""
+    values = check_diagnosable(y, count_rows(X))
+    twin = TwinRegressor(random_state=random_state) if twin is None else twin
+    return CrossValidation(X, values, twin, row_folds(len(values), _N_FOLDS, random_state))
+
+
+def plain_estimator(
+    twin: BaseTwin, fitted: BaseTwin, n_rows: int, random_state: int
+) -> BaseEstimator:
+    """Return the base estimator of a twin, unfitted and with the same settings, for plain rows.
+
+    `fitted` is a fitted clone of the twin; its `estimator_` has the settings of the default
+    estimator. `random_state` seeds an estimator that has no seed.
+    """
+    if not isinstance(twin, TwinRegressor):
+        from twinned.neural import NeuralRegressor
+
+        names = NeuralRegressor().get_params()
+        return NeuralRegressor(**{k: v for k, v in twin.get_params().items() if k in names})
+    if twin.estimator is None:
+        leaf = max(2, min(_MIN_SAMPLES_LEAF, int(_MAX_LEAF_SHARE * n_rows)))
+        estimator = clone(fitted.estimator_).set_params(min_samples_leaf=leaf, random_state=None)
+    else:
+        estimator = clone(twin.estimator)
+    return set_unset_seeds(estimator, lambda: random_state)
+
+
 # --- curves of the error --------------------------------------------------------------------------
 
 
-def anchor_curve(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def anchor_curve(X, y, twin=None, *, cross_validation=None):
     """Compute the error with 1, 2, 4, … random anchors, and with all.
 
     Parameters
@@ -137,27 +247,22 @@ def anchor_curve(
         With `numbers`, `summary` and `plot`.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    rng = np.random.RandomState(0)
-    sizes = _counts_of_folds(cv)
-    errors = []
-    for rows, anchors, estimates in cv.anchor_estimates:
-        by_anchor = np.take_along_axis(estimates, np.argsort(anchors, axis=1), axis=1)
-        drawn = by_anchor[:, rng.permutation(by_anchor.shape[1])]
-        errors.append([rmse(mean, cv.y[rows]) for mean in _means_of_first(drawn, sizes)])
-    means = np.mean(errors, axis=0)
+    rng, sizes, predictions = np.random.RandomState(0), _counts_of_folds(cv), []
+    for anchors, estimates in cv.anchor_estimates:
+        order = np.argsort(anchors, axis=1)[:, rng.permutation(anchors.shape[1])]
+        drawn = np.take_along_axis(estimates, order, axis=1)
+        predictions.append(_means_of_first(drawn, sizes))
+    errors = _errors(cv, cv.query_rows, predictions)
+    means = errors.mean(axis=0)
     enough = sizes[int(np.argmax(means <= 1.02 * means[-1]))]
     excess = means[0] / means[-1] - 1 if means[-1] > 0 else 0.0
-    summary = (
-        f"The error with one random anchor is {format_percent(excess)} higher than with all "
-        f"{sizes[-1]:,}; with {enough} it is within 2 % of that."
-    )
+    more = f"is {format_percent(excess)} higher than with all {sizes[-1]:,}"
+    summary = f"The error with one random anchor {more}; with {enough} it is within 2 % of that."
     numbers = _curve_numbers(sizes, errors, "random anchors", enough=enough)
     return CheckResult("anchors", "How many anchors?", summary, numbers, cv.name)
 
 
-def neighbor_curve(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def neighbor_curve(X, y, twin=None, *, cross_validation=None):
     """Compute the error with the nearest 1, 2, 4, … anchors.
 
     The gain over all anchors is nested: for each fold, k is chosen by the errors of the other
@@ -172,31 +277,36 @@ def neighbor_curve(
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
     sizes = _counts_of_folds(cv)
-    at_k = [_means_of_first(fold.estimates, sizes) for fold in cv.anchor_estimates]
-    rows = [fold.rows for fold in cv.anchor_estimates]
-    errors = np.array(
-        [
-            [rmse(mean, cv.y[queries]) for mean in means]
-            for means, queries in zip(at_k, rows, strict=True)
-        ]
-    )
+    at_k = [_means_of_first(estimates, sizes) for _, estimates in cv.anchor_estimates]
+    errors = _errors(cv, cv.query_rows, at_k)
     chosen = np.argmin(errors.sum(axis=0) - errors, axis=1)  # of each fold, by the other folds
-    nested = np.concatenate([means[k] for means, k in zip(at_k, chosen, strict=True)])
-    with_all = np.concatenate([means[-1] for means in at_k])
-    every = np.concatenate(rows)
-    ratio = rmse_ratio(nested, with_all, cv.y[every], cv.groups_of(every))
+    nested = [means[k] for means, k in zip(at_k, chosen, strict=True)]
+    ratio = _compare(cv, cv.query_rows, nested, [means[-1] for means in at_k])
     lowest = sizes[int(np.argmin(errors.mean(axis=0)))]
     best = lowest if ratio.high < 1 and lowest < sizes[-1] else None
     summary = "No number of nearest anchors is clearly better than all anchors."
     if best is not None:
-        summary = (
-            f"The error with the {best} nearest anchors is {format_percent(ratio.value - 1)} lower "
-            f"than with all: use NearestAnchors({best})."
-        )
-    more = {"ratio": ratio.value, "interval": [ratio.low, ratio.high]}
+        gain = format_percent(ratio.value - 1)
+        summary = f"Use NearestAnchors({best}): the error is {gain} lower than with all anchors."
+    more = {"ratio": ratio.value, "interval": ratio.interval}
     more |= {"best": best, "lowest": lowest, "fold_k": [sizes[k] for k in chosen]}
     numbers = _curve_numbers(sizes, errors, "nearest anchors", **more)
     return CheckResult("neighbors", "All anchors, or the nearest?", summary, numbers, cv.name)
+
+
+def _errors(cv: CrossValidation, rows: list[Indices], predictions: list[list[Floats]]) -> Floats:
+    """(fold, size): errors of several predictions of these rows of each fold."""
+    folds = zip(rows, predictions, strict=True)
+    return np.array([[rmse(mean, cv.y[queries]) for mean in means] for queries, means in folds])
+
+
+def _compare(
+    cv: CrossValidation, rows: list[Indices], first: list[Floats], second: list[Floats]
+) -> Ratio:
+    """Ratio of the errors of two predictions of these rows of each fold."""
+    every = np.concatenate(rows)
+    predictions = np.concatenate(first), np.concatenate(second)
+    return rmse_ratio(*predictions, cv.y[every], cv.groups_of(every))
 
 
 def _means_of_first(estimates: Floats, sizes: list[int]) -> list[Floats]:
@@ -205,38 +315,31 @@ def _means_of_first(estimates: Floats, sizes: list[int]) -> list[Floats]:
     return [totals[:, size - 1] / size for size in sizes]
 
 
-def multiplier_check(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def multiplier_check(X, y, twin=None, *, cross_validation=None):
     """Compute the error with 1, 4, 16, … random partners per row: the paper's check.
 
     Where the error grows with the number of pairs, twinning does not suit the data. See
     `anchor_curve` for the parameters. `numbers["trend"]` is "falls", "grows" or "level".
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    n_least = min(len(train) for train, _ in cv.folds)
-    sizes = [m for m in _PARTNERS if m < n_least]
+    sizes = [m for m in _PARTNERS if m < cv.n_training_rows]
     predictions = [
-        [_fit_and_predict(_with_partners(cv.twin, m), cv, fold, train) for m in sizes]
+        [cv.fit_and_predict(_with_partners(cv.twin, m), fold, train) for m in sizes]
         for fold, (train, _) in enumerate(cv.folds)
     ]
-    errors = [
-        [rmse(predicted, cv.y[held_out]) for predicted in by_size]
-        for by_size, (_, held_out) in zip(predictions, cv.folds, strict=True)
-    ]
-    rows = np.concatenate([held_out for _, held_out in cv.folds])
-    most, least = (np.concatenate([by_size[k] for by_size in predictions]) for k in (-1, 0))
-    ratio = rmse_ratio(most, least, cv.y[rows], cv.groups_of(rows))
-    trend = "falls" if ratio.high < 1 else "grows" if ratio.low > 1 else "level"
+    rows = [held_out for _, held_out in cv.folds]
+    errors = _errors(cv, rows, predictions)
+    most, least = ([by_size[k] for by_size in predictions] for k in (-1, 0))
+    ratio = _compare(cv, rows, most, least)
+    trend = ratio.choose("falls", "grows", "level")
     error = f"the error with {sizes[-1]} partners per row is {format_percent(ratio.value - 1)}"
     summary = {
         "falls": f"More pairs help: {error} lower than with {sizes[0]}, as it should be.",
-        "grows": f"More pairs hurt: {error} higher than with {sizes[0]}. The paper advises against "
-        "twinning such data.",
+        "grows": f"More pairs hurt: {error} higher than with {sizes[0]}; do not twin such data.",
         "level": "The number of pairs makes no clear difference.",
     }[trend]
-    interval = [ratio.low, ratio.high]
-    numbers = _curve_numbers(sizes, errors, "partners per row", trend=trend, interval=interval)
+    more = {"trend": trend, "interval": ratio.interval}
+    numbers = _curve_numbers(sizes, errors, "partners per row", **more)
     return CheckResult("multiplier", "Do more pairs help?", summary, numbers, cv.name)
 
 
@@ -251,14 +354,7 @@ def _with_partners(twin: BaseTwin, partners: int) -> BaseTwin:
     return with_partners
 
 
-def learning_curve(
-    X: ArrayLike,
-    y: ArrayLike,
-    twin: BaseTwin | None = None,
-    *,
-    cross_validation: CrossValidation | None = None,
-    seconds: float = np.inf,
-) -> CheckResult:
+def learning_curve(X, y, twin=None, *, cross_validation=None, seconds=np.inf):
     """Compute the error with a quarter, half, three quarters and all of the training rows.
 
     The model may be any regressor. See `anchor_curve` for the parameters. After two folds, others
@@ -271,11 +367,10 @@ def learning_curve(
     start = time.perf_counter()
     cv = cross_validation or cross_validate_twin(X, y, twin)
     rng, errors = np.random.RandomState(0), []
-    n_least = min(len(train) for train, _ in cv.folds)
-    sizes = [max(4, round(share * n_least)) for share in _TRAIN_SHARES]
+    sizes = [max(4, round(share * cv.n_training_rows)) for share in _TRAIN_SHARES]
     for fold, (train, held_out) in enumerate(cv.folds):
         order = _order_by_groups(cv, rng.permutation(train))
-        by_size = [_fit_and_predict(clone(cv.twin), cv, fold, order[:size]) for size in sizes]
+        by_size = [cv.fit_and_predict(clone(cv.twin), fold, order[:size]) for size in sizes]
         errors.append([rmse(predicted, cv.y[held_out]) for predicted in by_size])
         with_next_fold = (time.perf_counter() - start) * (len(errors) + 1) / len(errors)
         if len(errors) > 1 and with_next_fold > seconds:
@@ -294,18 +389,8 @@ def learning_curve(
     if len(errors) < len(cv.folds):
         summary += f" This is from {len(errors)} of {len(cv.folds)} folds."
     more = {"trend": trend, "doubled": doubled, "interval": [low, high], "n_folds": len(errors)}
-    numbers = _curve_numbers(sizes, errors, "labelled rows", **more)
+    numbers = _curve_numbers(sizes, np.array(errors), "labelled rows", **more)
     return CheckResult("learning", "Would more labels help?", summary, numbers, cv.name)
-
-
-def _fit_and_predict(
-    model: BaseEstimator, cv: CrossValidation, fold: int, train: Indices
-) -> Floats:
-    """Fit a model to these rows and predict the held-out rows of a fold."""
-    held_out = cv.folds[fold][1]
-    with ignore_table_warnings():
-        model.fit(cv.rows(train), cv.y[train])
-        return np.asarray(model.predict(cv.rows(held_out)), dtype=np.float64)
 
 
 def _order_by_groups(cv: CrossValidation, rows: Indices) -> Indices:
@@ -345,71 +430,63 @@ def anchor_counts(most: int) -> list[int]:
     return [2**i for i in range(int(np.log2(most)) + 1) if 2**i < most] + [most]
 
 
-def _curve_numbers(x: list[int], errors: ArrayLike, x_label: str, **more: Any) -> Numbers:
+def _curve_numbers(x: list[int], errors: Floats, x_label: str, **more: Any) -> Numbers:
     """Numbers of a curve from (fold, x) errors: their mean over folds, and its standard error."""
-    errors = np.asarray(errors)
-    n_folds = len(errors)
-    std = errors.std(axis=0, ddof=1) if n_folds > 1 else np.zeros(len(x))
-    return {
-        "x": list(x),
-        "rmse": errors.mean(axis=0).tolist(),
-        "standard_error": (std / np.sqrt(n_folds)).tolist(),
-        "x_label": x_label,
-        **more,
-    }
+    means, standard_errors = errors.mean(axis=0).tolist(), sem(errors, axis=0).tolist()
+    return {"x": x, "rmse": means, "standard_error": standard_errors, "x_label": x_label, **more}
 
 
 # --- uncertainty, averaging and noise -------------------------------------------------------------
 
 
-def loop_check(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def loop_check(X, y, twin=None, *, cross_validation=None):
     """Correlate errors with the twin's standard deviation and with the inconsistency of loops.
 
     See `anchor_curve` for the parameters. `numbers` has both rank correlations with the absolute
     error, and the values of each held-out row.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    query_rows = cv.query_rows()
-    loops = np.concatenate(
-        [
-            fitted.loop_inconsistency(cv.rows(rows), random_state=0)
-            for fitted, rows in zip(cv.twins, query_rows, strict=True)
-        ]
-    )
-    rows = np.concatenate(query_rows)
+    queries = zip(cv.twins, map(cv.rows, cv.query_rows), strict=True)
+    loops = np.concatenate([fitted.loop_inconsistency(X, random_state=0) for fitted, X in queries])
+    rows = np.concatenate(cv.query_rows)
     std, error = cv.held_out[1][rows], np.abs(cv.held_out[0] - cv.y)[rows]
-    of_std, of_loops = (rank_correlation(values, error) for values in (std, loops))
-    better, name = max((of_std, "standard deviation"), (of_loops, "loop inconsistency"))
-    if better > 0.3:
-        summary = f"Yes: the {name} ranks the errors well (rank correlation {better:.2f})."
-    elif better > 0.1:
-        summary = f"Roughly: the {name} ranks the errors weakly (rank correlation {better:.2f})."
-    else:
-        summary = "Hardly: neither the standard deviation nor the loops rank the errors."
-    numbers = {
-        "std": std.tolist(),
-        "loops": loops.tolist(),
-        "error": error.tolist(),
-        "std_correlation": of_std,
-        "loop_correlation": of_loops,
-    }
+    of_std, of_loops = (_rank_correlation(values, error) for values in (std, loops))
+    better = max((of_std, "the standard deviation"), (of_loops, "the inconsistency of loops"))
+    numbers = {"std": std.tolist(), "loops": loops.tolist(), "error": error.tolist()}
     shown = {"loop inconsistency": numbers["loops"], "absolute error": numbers["error"]}
-    title = "Does the uncertainty rank the errors?"
-    return CheckResult("loops", title, summary, numbers, cv.name, shown)
+    numbers |= {"std_correlation": of_std, "loop_correlation": of_loops}
+    summary = _describe_ranking(*better)
+    return CheckResult("loops", _RANKING_TITLE, summary, numbers, cv.name, shown)
 
 
-def rank_correlation(first: Floats, second: Floats) -> float:
+def _describe_ranking(correlation: float, name: str) -> str:
+    """Return whether an uncertainty with this rank correlation ranks the errors."""
+    degree = "Yes" if correlation > 0.3 else "Roughly" if correlation > 0.1 else "Hardly"
+    return f"{degree}: {name} and the error have a rank correlation of {correlation:.2f}."
+
+
+def uncertainty_check(scores: Floats, errors: Floats, model: str) -> CheckResult:
+    """Correlate absolute out-of-fold errors (n,) with the error scale of the intervals.
+
+    `scores` are the errors divided by the error scale.
+    """
+    positive = scores > 0
+    scale, errors = errors[positive] / scores[positive], errors[positive]
+    correlation = _rank_correlation(scale, errors)
+    summary = _describe_ranking(correlation, "the width of intervals")
+    numbers = {"scale": scale.tolist(), "error": errors.tolist(), "correlation": correlation}
+    shown = {"expected size of the error": numbers["scale"], "absolute error": numbers["error"]}
+    return CheckResult("uncertainty", _RANKING_TITLE, summary, numbers, model, shown)
+
+
+def _rank_correlation(first: Floats, second: Floats) -> float:
     """Return Spearman's correlation, or 0 where one of the (n,) variables is constant."""
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
     return float(spearmanr(first, second)[0])
 
 
-def anchor_decomposition(
-    X: Any, y: Any, twin: BaseTwin | None = None, *, cross_validation: CrossValidation | None = None
-) -> CheckResult:
+def anchor_decomposition(X, y, twin=None, *, cross_validation=None):
     """Decompose the error of single anchors into bias², variance and covariance.
 
     The mean over anchors removes the variance, but not the bias and the covariance. The twin is
@@ -417,10 +494,8 @@ def anchor_decomposition(
     rows. bias² contains the noise of y. See `anchor_curve` for the parameters.
     """
     cv = cross_validation or cross_validate_twin(X, y, twin)
-    train, queries = cv.folds[0][0], cv.query_rows()[0]
-    rng = np.random.RandomState(0)
-    size = int(0.8 * len(train))
-    estimates = []
+    train, queries = cv.folds[0][0], cv.query_rows[0]
+    rng, size, estimates = np.random.RandomState(0), int(0.8 * len(train)), []
     for _ in range(_N_TRAINING_SETS):
         subset = rng.permutation(train)[:size]
         fitted = clone(cv.twin).set_params(anchors="all").fit(cv.rows(subset), cv.y[subset])
@@ -430,13 +505,10 @@ def anchor_decomposition(
     parts = bias_variance_covariance(np.stack(estimates), cv.y[queries])
     one, many = parts["bias"] + parts["variance"], parts["bias"] + parts["covariance"]
     removed = 1 - many / one if one > 0 else 0.0
-    summary = (
-        f"The mean over many anchors removes {format_percent(removed)} of the squared error of a "
-        "single anchor; bias, noise and the covariance of the anchors remain."
-    )
+    summary = f"It removes {format_percent(removed)} of the squared error of a single anchor."
     title = "What does averaging over anchors remove?"
-    shown = {"bias² and noise": parts["bias"]}
-    shown |= {name: parts[name] for name in ("variance", "covariance")}
+    names = {"bias² and noise": "bias", "variance": "variance", "covariance": "covariance"}
+    shown = {label: parts[name] for label, name in names.items()}
     return CheckResult("variance", title, summary, parts, cv.name, shown)
 
 
@@ -497,8 +569,7 @@ def noise_estimate(X: ArrayLike, y: ArrayLike, error: float, *, model: str = "")
         summary = f"Up to about {format_percent(share)} of the squared error is noise."
     else:
         summary = (
-            "The error is about as large as the differences between neighboring rows: most of it "
-            "is noise, or the rows are too far from each other to show it."
+            "The error is about as large as differences of near rows: much of it may be noise."
         )
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
     shown = {"noise": noise, "RMSE": error}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state
 
-from twinned.diagnostics.cross_validation import cross_validate_twin
 from twinned.diagnostics.twin_checks import (
     anchor_counts,
     anchor_curve,
+    cross_validate_twin,
     draw_curve,
     neighbor_curve,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from twinned._compat import safe_indexing
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.applicability import LABELS, ClassStatistics
+from twinned.fitted.applicability import LABELS
 from twinned.fitted.calibration import stored_calibration
 from twinned.fitted.conformal import CrossCalibrated
 from twinned.rows.neighbors import Indices
@@ -26,12 +26,8 @@ from twinned.rows.validation import check_integer, count_rows, validate_target
 _EXTREME_SHARE = 0.2  # of the rows, held out at each end
 
 
-class _HeldOut(NamedTuple):
-    """Held-out rows: classes, errors, and whether their intervals cover y; (row,) each."""
-
-    classes: Indices
-    errors: Floats
-    covered: NDArray[np.bool_]
+# (row,) each, of held-out rows: classes, errors, and whether their intervals cover y
+HeldOut = tuple[Indices, Floats, NDArray[np.bool_]]
 
 
 def measure_applicability(
@@ -84,18 +80,34 @@ def measure_applicability(
     values = validate_target(None, y, count_rows(X), multi_output=False)
     if not np.array_equal(twin.anchor_rows_, np.arange(len(values))):
         raise ValueError("The anchors of the twin must be all rows of X, in their order.")
+    crossed = None
     with ignore_table_warnings():
-        if isinstance(twin, AutoTwinRegressor):
-            crossed = None
-        else:
+        if not isinstance(twin, AutoTwinRegressor):
             crossed = _cross_calibrate(twin, X, values, cv, random_state)
         parts = [_random_rows(twin, crossed, confidence)]
         for rows in extreme_rows(twin, values):
             parts.append(_extreme_rows(twin, crossed, X, values, rows, confidence))
-    pooled = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    statistics = ClassStatistics.of(*pooled)
-    twin.applicability_ = {**statistics._asdict(), "confidence": confidence}
-    return pd.DataFrame(statistics._asdict(), index=list(LABELS))
+    statistics = class_statistics(*map(np.concatenate, zip(*parts, strict=True)))
+    twin.applicability_ = {**statistics, "confidence": confidence}
+    return pd.DataFrame(statistics, index=list(LABELS))
+
+
+def class_statistics(
+    classes: Indices, errors: Floats, covered: NDArray[np.bool_]
+) -> dict[str, Floats]:
+    """(class,) number of rows, root mean square error and coverage; NaN without rows.
+
+    >>> covered = np.array([True, False, True])
+    >>> class_statistics(np.array([0, 0, 2]), np.array([3.0, 4.0, 1.0]), covered)["coverage"]
+    array([0.5, nan, 1. ])
+    """
+    sums = [
+        np.bincount(classes, weights=values, minlength=len(LABELS))
+        for values in (np.ones(len(classes)), errors**2, covered)
+    ]
+    with np.errstate(invalid="ignore"):
+        error, coverage = np.sqrt(sums[1] / sums[0]), sums[2] / sums[0]
+    return {"rows": sums[0], "error": error, "coverage": coverage}
 
 
 def extreme_rows(twin: Any, y: Floats) -> Iterator[Indices]:
@@ -120,7 +132,7 @@ def _cross_calibrate(twin: Any, X: Any, y: Floats, cv: int, random_state: Any) -
     return crossed
 
 
-def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) -> _HeldOut:
+def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) -> HeldOut:
     """The rows of random folds, classified each without itself."""
     if crossed is None:
         table = twin.out_of_fold()
@@ -128,20 +140,12 @@ def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) 
         scores = table["score"].to_numpy()
     else:
         errors, scores = crossed.out_of_fold()
-    domain = twin.fitted_.anchors.domain
-    limit = stored_calibration(twin).quantile(confidence)
+    domain, limit = twin.fitted_.anchors.domain, stored_calibration(twin).quantile(confidence)
     rows = domain.known_rows
-    return _HeldOut(domain.classify_known(), errors[rows], scores[rows] <= limit)
+    return domain.classify_known(), errors[rows], scores[rows] <= limit
 
 
-def _extreme_rows(
-    twin: Any,
-    crossed: CrossCalibrated | None,
-    X: Any,
-    y: Floats,
-    held_out: Indices,
-    confidence: float,
-) -> _HeldOut:
+def _extreme_rows(twin, crossed, X, y, held_out, confidence):
     """Rows held out together, predicted by a clone of the twin that is fitted to the others."""
     training = np.setdiff1d(np.arange(len(y)), held_out)
     known = safe_indexing(X, training), y[training]
@@ -154,4 +158,4 @@ def _extreme_rows(
         mean, half_width = crossed.half_width_without(held_out, model, known, rows, confidence)
     errors = np.abs(y[held_out] - mean)
     classes = pd.Index(LABELS).get_indexer(model.applicability(rows)["label"])
-    return _HeldOut(classes, errors, errors <= half_width)
+    return classes, errors, errors <= half_width

@@ -16,9 +16,8 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.fitted.applicability import OUTSIDE
+from twinned.fitted.applicability import OUTSIDE, applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration, stored_calibration
-from twinned.fitted.classification import applicability_columns, warn_of_shift
 from twinned.fitted.explanation import explain, no_comparables
 from twinned.fitted.sampling import (
     error_features,

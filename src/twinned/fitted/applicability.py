@@ -10,16 +10,21 @@ limits were chosen on training rows of the paper's first split of each data set.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import gen_batches
 
-from twinned.fitted.known_values import KnownValues, Mask
+from twinned.exceptions import ShiftWarning
+from twinned.fitted.known_values import KnownValues, Mask, is_unlikely
 from twinned.models.gaussian_process import KERNELS
 from twinned.rows.neighbors import Indices, LearnedMetric, NeighborIndex
 from twinned.rows.schema import Floats
+
+if TYPE_CHECKING:
+    from twinned.fitted.twin import Queries
 
 INSIDE, EDGE, OUTSIDE = LABELS = ("inside", "edge", "outside")
 _EDGE, _OUTSIDE = LABELS.index(EDGE), LABELS.index(OUTSIDE)
@@ -29,29 +34,7 @@ _N_NEIGHBORS = 30
 _PRIOR_ROWS = 10  # with errors of mean size, added to the neighbors
 _MAX_REFERENCE = 1000  # known rows that are predicted from the others
 _JITTER = 1e-8
-ROWS_PER_BLOCK = 1000
-
-
-class ClassStatistics(NamedTuple):
-    """Errors and coverage of held-out rows in each class, in the order of `LABELS`."""
-
-    rows: Floats  # (class,) number of rows
-    error: Floats  # (class,) root mean square error; NaN without rows
-    coverage: Floats  # (class,) share of rows within their interval; NaN without rows
-
-    @classmethod
-    def of(cls, labels: Indices, errors: Floats, covered: Mask) -> ClassStatistics:
-        """Statistics of rows with these classes, (row,) each.
-
-        >>> covered = np.array([True, False, True])
-        >>> ClassStatistics.of(np.array([0, 0, 2]), np.array([3.0, 4.0, 1.0]), covered).coverage
-        array([0.5, nan, 1. ])
-        """
-        rows = np.bincount(labels, minlength=len(LABELS)).astype(float)
-        with np.errstate(invalid="ignore"):
-            squares = np.bincount(labels, weights=errors**2, minlength=len(LABELS)) / rows
-            coverage = np.bincount(labels, weights=covered, minlength=len(LABELS)) / rows
-        return cls(rows, np.sqrt(squares), coverage)
+_ROWS_PER_BLOCK = 1000
 
 
 class ApplicabilityDomain:
@@ -115,12 +98,16 @@ class ApplicabilityDomain:
 
     def score(self, features: Floats) -> Floats:
         """(row,): expected error of encoded rows, in units of the median known row's."""
-        scores = np.empty(len(features))
-        for block in gen_batches(len(features), ROWS_PER_BLOCK):
-            rows = self._metric.in_length_scales(features[block])
-            _, deviation = self._regress(rows, _nearest(self._index, rows))
-            scores[block] = deviation * self._error_size(rows) / self._unit
-        return scores
+        rows = self._metric.in_length_scales(features)
+        _, deviation = self._regress(rows, _nearest(self._index, rows))
+        return deviation * self._error_size(rows) / self._unit
+
+    def rate(self, queries: Queries) -> tuple[Floats, Indices]:
+        """(query,): scores and classes; rows are encoded in blocks, as indicators take memory."""
+        score = np.empty(len(queries))
+        for rows in gen_batches(len(queries), _ROWS_PER_BLOCK):
+            score[rows] = self.score(queries.take(rows).features)
+        return score, self.classify(queries.matrix, score)
 
     def classify(self, matrix: Floats, scores: Floats) -> Indices:
         """(row,): indices of `LABELS` for rows with categories as codes, and their scores.
@@ -184,6 +171,44 @@ class ApplicabilityDomain:
         of_mean = of_mean / of_mean.sum(axis=1, keepdims=True)
         weights = weights + (1.0 - weights.sum(axis=1, keepdims=True)) * of_mean
         return weights, np.sqrt(np.maximum(1.0 - explained, _JITTER) + noise)
+
+
+def applicability_columns(
+    domain: ApplicabilityDomain, queries: Queries, measured: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Columns of the table of `applicability`.
+
+    `measured` are the error and the coverage of the classes, where they have been measured.
+    """
+    score, classes = domain.rate(queries)
+    columns: dict[str, Any] = {"score": score, "label": np.array(LABELS, dtype=object)[classes]}
+    if measured is not None:
+        is_new = domain.has_new_category(queries.matrix)
+        for name in ("error", "coverage"):
+            columns[name] = np.where(is_new, np.nan, measured[name][classes])
+    return columns
+
+
+def warn_of_shift(
+    domain: ApplicabilityDomain, queries: Queries, names: list[Any], stacklevel: int
+) -> None:
+    """Warn where more rows are outside than exchangeable rows would, or have a new category."""
+    matrix, known_values, n_rows = queries.matrix, domain.known_values, len(queries)
+    n_outside = count_outside(domain.rate(queries)[1])
+    n_new = int(domain.has_new_category(matrix).sum())
+    if not n_new and not is_unlikely(n_outside, n_rows, domain.expected_share()):
+        return
+    beyond = known_values.beyond(matrix) | known_values.newly_missing(matrix)
+    features = [names[j] for j in np.argsort(-beyond.sum(axis=0))[:3] if beyond[:, j].any()]
+    where = f" (in {', '.join(map(repr, features))})" if features else ""
+    new = f"; {n_new} of them have a category that no training row has" if n_new else ""
+    warnings.warn(
+        f"{n_outside} of {n_rows} rows lie outside of the training rows{where}{new}. There, "
+        "prediction intervals may cover less than their confidence; applicability(X) classifies "
+        "the rows.",
+        ShiftWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def count_outside(classes: Indices) -> int:

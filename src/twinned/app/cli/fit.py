@@ -313,7 +313,7 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder
 
-    from twinned.diagnostics.cross_validation import plain_estimator
+    from twinned.diagnostics.twin_checks import plain_estimator
 
     plain = plain_estimator(twin, twin, len(twin.anchors_y_), options.seed)
     if options.model != "neural":
@@ -378,9 +378,9 @@ def _cross_validate(
     """
     import numpy as np
 
-    from twinned.diagnostics.cross_validation import plain_estimator
     from twinned.diagnostics.errors import predict_mean
     from twinned.diagnostics.recommendation import describe_estimator
+    from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.fitted.conformal import CrossCalibrated
 
     censored, known = np.flatnonzero(np.isnan(data.y)), np.flatnonzero(~np.isnan(data.y))
