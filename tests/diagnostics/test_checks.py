@@ -15,7 +15,7 @@ from twinned.diagnostics import (
     neighbor_curve,
     noise_estimate,
 )
-from twinned.diagnostics.cross_validation import AnchorEstimates, cross_validate_twin
+from twinned.diagnostics.cross_validation import HeldOutEstimates, cross_validate_twin
 from twinned.diagnostics.errors import rmse_ratio
 from twinned.diagnostics.twin_checks import gamma_test
 
@@ -141,7 +141,7 @@ def test_k_is_chosen_without_the_fold_it_is_evaluated_on(bridge_cv):
     for _ in range(30):
         noise = with_same_twins(bridge_cv)
         noise.anchor_estimates = [
-            AnchorEstimates(
+            HeldOutEstimates(
                 rows,
                 np.tile(np.arange(96), (len(rows), 1)),
                 # each k has its own noise: the mean of the first k is a new draw

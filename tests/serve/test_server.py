@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
-from twinned.app.cli._errors import print_message, printable
 
 from twinned import TwinRegressor
+from twinned.app.cli.messages import print_message, printable
 from twinned.app.serve.app import make_app, make_server, open_listener
 
 BODY = json.dumps({"rows": [{"x0": 1.0}]}).encode()

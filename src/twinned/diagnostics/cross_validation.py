@@ -35,7 +35,7 @@ MAX_ESTIMATES = 1_000_000  # of the anchors of one fold, for the curves
 _MIN_SAMPLES_LEAF, _MAX_LEAF_SHARE = 10, 1 / 8
 
 
-class AnchorEstimates(NamedTuple):
+class HeldOutEstimates(NamedTuple):
     """Estimates of held-out rows of one fold by each anchor of its twin, nearest anchor first."""
 
     rows: Indices  # (query,)
@@ -88,7 +88,7 @@ class CrossValidation:
         return queries
 
     @cached_property
-    def anchor_estimates(self) -> list[AnchorEstimates]:
+    def anchor_estimates(self) -> list[HeldOutEstimates]:
         """Estimates of the query rows of each fold by all anchors that its twin stores."""
         missing = any(np.isnan(twin.anchors_X_).any() for twin in self.twins)
         metric, estimates = "nan_euclidean" if missing else "euclidean", []
@@ -96,7 +96,7 @@ class CrossValidation:
             nearest_first = NearestAnchors(len(twin.anchors_y_), metric=metric)
             ordered = copy.copy(twin).set_params(anchors=nearest_first)
             with ignore_table_warnings():
-                estimates.append(AnchorEstimates(rows, *ordered.predict_anchors(self.rows(rows))))
+                estimates.append(HeldOutEstimates(rows, *ordered.predict_anchors(self.rows(rows))))
         return estimates
 
 

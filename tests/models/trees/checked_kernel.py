@@ -57,12 +57,14 @@ def check_intrinsics():
     from twinned.models.trees.compilation import (
         compiled,
         copy_mask,
-        load,
         nonzero_words,
         prefetch,
         split_half_mask,
         split_mask,
         store,
+    )
+    from twinned.models.trees.compilation import (
+        load_element as load,
     )
 
     array = np.zeros((3, MASK_WORDS), dtype=np.uint64)

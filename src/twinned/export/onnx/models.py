@@ -62,7 +62,7 @@ class Parts(NamedTuple):
         return [str(name) for name in getattr(self.model, "feature_names_in_", range(n_features))]
 
 
-def unwrap(model: BaseEstimator) -> Parts:
+def split_model(model: BaseEstimator) -> Parts:
     """Return the model of twinned inside pipelines and transformed targets."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
@@ -92,7 +92,7 @@ def assemble(
     model: BaseEstimator, names: tuple[str, ...], confidence: float | None, dtype: str
 ) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
-    parts = unwrap(model)
+    parts = split_model(model)
     graph = Graph()
     columns = table_columns(read_schema(parts.model), parts.feature_names)
     infos, matrix = add_inputs(graph, columns, dtype)

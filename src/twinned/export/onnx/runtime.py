@@ -14,7 +14,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError, ignore_table_warnings
 from twinned.export.model_parts import read_scaler, read_schema
 from twinned.export.onnx.inputs import MATRIX
-from twinned.export.onnx.models import unwrap
+from twinned.export.onnx.models import split_model
 from twinned.rows.schema import NUMERIC, Floats, column_list, to_numeric
 
 # The largest rounding of a feature that float32 inputs may have, in standard deviations. Where one
@@ -75,7 +75,7 @@ def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float6
 
     An array where the model was fitted to one.
     """
-    scalers, twin, _ = unwrap(model)
+    scalers, twin, _ = split_model(model)
     if scalers or not isinstance(twin, BaseTwin):
         return None
     schema = read_schema(twin)
@@ -112,7 +112,7 @@ def _predict_table(model: BaseEstimator, table: Any) -> Floats:
 
 def _target_spread(model: BaseEstimator) -> float:
     """The standard deviation of the known values."""
-    _, twin, has_log_target = unwrap(model)
+    _, twin, has_log_target = split_model(model)
     y = np.exp(twin.anchors_y_) if has_log_target else twin.anchors_y_
     return float(np.std(y)) or 1.0
 
@@ -145,7 +145,7 @@ def rounded_features(model: BaseEstimator) -> list[str]:
     Rounding is that of the stored rows. Networks that predict y itself store none; of their
     features the largest rounding within two standard deviations of the mean is taken.
     """
-    parts = unwrap(model)
+    parts = split_model(model)
     schema = read_schema(parts.model)
     numeric = [j for j, kind in enumerate(schema.kinds) if kind == NUMERIC]
     if isinstance(parts.model, BaseTwin):

@@ -46,13 +46,15 @@ from twinned.models.trees.compilation import (
     copy_mask,
     entry_point,
     inlined,
-    load,
     lowest_bit,
     nonzero_words,
     prefetch,
     split_half_mask,
     split_mask,
     store,
+)
+from twinned.models.trees.compilation import (
+    load_element as load,
 )
 from twinned.models.trees.packing import END, LEFT, RIGHT, SPLIT, SPLIT_FLAG_BITS, PackedTrees
 
