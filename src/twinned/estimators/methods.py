@@ -15,7 +15,7 @@ from twinned._compat import safe_indexing
 from twinned.fitted.applicability import OUTSIDE
 from twinned.fitted.calibration import Calibration
 from twinned.fitted.classification import applicability_columns, warn_of_shift
-from twinned.fitted.explanation import explain, no_comparables
+from twinned.fitted.explanation import tabulate_comparables
 from twinned.fitted.sampling import (
     error_features,
     predict_error,
@@ -234,20 +234,15 @@ class TwinMethods(RegressorMixin):
         column `label` has the labels of the anchors. With several outputs, each has rows of its
         own, with a column `output`.
         """
-        fitted = self.fitted_
+        fitted, metric = self.fitted_, check_metric(metric)
         check_integer("n", n)
         names = self.feature_labels() if check_bool("adjustments", adjustments) else None
         if is_dask(X):
-            options = {"n": n, "metric": check_metric(metric), "adjustments": adjustments}
-            return explain_lazily(self, X, no_comparables(fitted.anchors, names), **options)
-        return explain(
-            fitted,
-            self.encode(X),
-            n,
-            check_metric(metric),
-            query_labels=row_labels(X),
-            adjustment_names=names,
-        )
+            example = fitted.anchors.as_queries(slice(1))
+            meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
+            return explain_lazily(self, X, meta, n=n, metric=metric, adjustments=adjustments)
+        options = {"query_labels": row_labels(X), "features": names}
+        return tabulate_comparables(fitted, self.encode(X), n, metric, **options)
 
     @property
     def feature_relevance_(self) -> Floats:
