@@ -63,17 +63,13 @@ def _random_orders(d: int) -> SwitchingPlan:
     """Changes along fixed random orders and their reverses."""
     rng = np.random.RandomState(0)
     drawn = [rng.permutation(d) for _ in range(max(1, _MIXTURES_PER_PAIR // (2 * (d - 1))))]
-    orders = [order for each in drawn for order in (each, each[::-1])]
-    sets = np.zeros((len(orders) * (d - 1), d), dtype=bool)
-    coefficients = np.zeros((d, len(sets) + 1))
-    for i, order in enumerate(orders):
-        start = i * (d - 1)
-        for k, feature in enumerate(order):
-            sets[start + k : start + d - 1, feature] = True
-            coefficients[feature, start + k if k < d - 1 else -1] += 1.0 / len(orders)
-            if k > 0:
-                coefficients[feature, start + k - 1] -= 1.0 / len(orders)
-    return SwitchingPlan(sets, coefficients)
+    orders = np.array([order for each in drawn for order in (each, each[::-1])])
+    rank = np.argsort(orders, axis=1)[:, None]  # (order, 1, feature)
+    step = np.arange(d + 1)[:, None]  # how many features are switched
+    changes = (1.0 * (step == rank + 1) - (step == rank)) / len(orders)  # (order, step, feature)
+    last = changes[:, d].sum(axis=0)
+    coefficients = np.vstack([changes[:, 1:d].reshape(-1, d), last]).T
+    return SwitchingPlan((rank < step[1:d]).reshape(-1, d), coefficients)
 
 
 def attribute(

@@ -16,7 +16,7 @@ from twinned.fitted.twin import AnchorEstimates, FittedTwin
 from twinned.pairing.differences import difference
 from twinned.rows.formatting import ResultTable
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import NUMERIC, Floats, TableSchema
+from twinned.rows.schema import NUMERIC, Floats
 from twinned.rows.validation import count_rows
 
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance")
@@ -45,16 +45,16 @@ def tabulate_comparables(
 
     tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
     table = pd.concat(tables, ignore_index=True)
-    adjustments = None if features is None else _adjustments(fitted, queries, table)
+    parts = [table]
+    if features is not None:
+        reserved = {*COLUMNS, "label", "output"}
+        names = [f"{name} (feature)" if name in reserved else name for name in features]
+        parts.append(pd.DataFrame(_adjustments(fitted, queries, table), columns=names))
     if anchor_labels is not None:  # the dtype is that of all labels
         table["label"] = pd.Series(anchor_labels).take(table["anchor"]).array
     if query_labels is not None:
         table["query"] = [query_labels[i] for i in table["query"]]
-    if features is not None:
-        reserved = {*COLUMNS, "label", "output"}
-        names = [f"{name} (feature)" if name in reserved else name for name in features]
-        table = pd.concat([table, pd.DataFrame(adjustments, columns=names)], axis=1)
-    return ResultTable.create(table, _FORMATS)
+    return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
 
 
 def _most_important(
@@ -177,7 +177,7 @@ def comparable_cases(
             known=known,
             estimate=estimate,
             weight=weight,
-            values=decode_row(anchors.schema, anchors.X[anchor], names),
+            values=decode_row(anchors, anchor, names),
             adjustments=case_adjustments,
         )
         for anchor, known, estimate, weight, case_adjustments in zip(
@@ -196,12 +196,12 @@ def anchor_label(anchors: Anchors, anchor: int) -> str:
     return "added row" if label == "" else str(label)
 
 
-def decode_row(schema: TableSchema, row: Floats, names: list[str]) -> dict[str, Value]:
-    """The values of an encoded row (feature,) by the names of the features."""
+def decode_row(anchors: Anchors, anchor: int, names: list[str]) -> dict[str, Value]:
+    """The values of an anchor by the names of the features."""
+    schema, row = anchors.schema, anchors.X[anchor].tolist()
     values: dict[str, Value] = {}
-    for name, kind, categories, value in zip(
-        names, schema.kinds, schema.categories, row.tolist(), strict=True
-    ):
+    columns = zip(names, schema.kinds, schema.categories, row, strict=True)
+    for name, kind, categories, value in columns:
         is_category = kind != NUMERIC and 0 <= value < len(categories)
         known_number = value if kind == NUMERIC and value == value else None
         values[name] = str(categories[int(value)]) if is_category else known_number

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.preprocessing import StandardScaler
 
 from twinned._version import __version__
 from twinned.diagnostics import CheckResult, Diagnosis, Finding
@@ -14,13 +16,17 @@ from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.estimators.blending.results import rmse_and_error
-from twinned.fitted.adjustments import from_logarithm, scale_to
+from twinned.fitted.adjustments import scale_to
+from twinned.fitted.anchors import Anchors
 from twinned.fitted.applicability import LABELS
-from twinned.fitted.explanation import attribute_difference
+from twinned.fitted.explanation import Value, attribute_difference, decode_row
 from twinned.fitted.known_values import TargetRange
+from twinned.fitted.target import split_target
+from twinned.fitted.twin import FittedTwin
+from twinned.models.resources import row_blocks
 from twinned.rows.formatting import format_number
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, column_list, is_numeric_dtype, is_table, to_numeric
+from twinned.rows.schema import NUMERIC, Floats
 
 Content = dict[str, Any]  # what JSON holds
 
@@ -178,13 +184,11 @@ def importance(
     most = seconds / max(row_seconds, 1e-9) / (len(features) + 2)
     n_rows = int(np.clip(most, _LEAST_ROWS, _MOST_ROWS))
     first, other = (twin.anchors_X_[rng.randint(len(twin.anchors_X_), size=n_rows)] for _ in "12")
-    variants = [first, other]
-    for index in features:
-        mixed = first.copy()
-        mixed[:, index] = other[:, index]
-        variants.append(mixed)
+    mixed = np.repeat(first[None], len(features), axis=0)  # (feature, row, feature)
+    mixed[np.arange(len(features)), :, features] = other[:, features].T
+    variants = np.concatenate([[first, other], mixed])
     # without known values of equal rows
-    members = twin.blend_model_.predict_members(np.concatenate(variants))
+    members = twin.blend_model_.predict_members(variants.reshape(-1, first.shape[1]))
     predicted = members @ twin.member_weights_
     unchanged, *changed = predicted.reshape(len(variants), n_rows)
     (whole, _), *changes = (rmse_and_error(each, unchanged, None) for each in changed)
@@ -212,21 +216,24 @@ def comparable_rows(
     Both rows of a difference are predicted out of fold by the recommended model. The fitted model
     attributes the difference to features, within about so many seconds.
     """
-    columns, table = _columns(diagnosis.X, names), diagnosis.out_of_fold
-    y, predicted = table["y"].to_numpy(), table["prediction"].to_numpy()
-    features = _comparable_features(diagnosis)
+    (twin, target), table = split_target(diagnosis.model), diagnosis.out_of_fold
+    anchors = twin.fitted_.anchors
+    y, predicted = table["y"].to_numpy(), target.apply(table["prediction"].to_numpy())
     rows = np.sort(rng.permutation(len(y))[:MAX_QUERIES])
-    nearest = np.array([_nearest_rows(features, row) for row in rows])
-    if diagnosis.log_target:
-        estimates = y[nearest] * predicted[rows, None] / predicted[nearest]
-    else:
-        estimates = y[nearest] + predicted[rows, None] - predicted[nearest]
-    adjustments = _adjustments(diagnosis, rows, nearest, y[nearest], estimates, seconds)
+    nearest = _nearest_rows(diagnosis, rows)
+    differences = predicted[rows, None] - predicted[nearest]
+    estimates = target.invert(target.apply(y[nearest]) + differences)
+    parts = _adjustments(twin.fitted_, rows, nearest, differences, seconds)
+    by_pair = parts.reshape(-1, parts.shape[-1])
+    by_pair = target.invert_adjustments(by_pair, y[nearest].ravel(), estimates.ravel())
     applicability: dict[int, str] = {}
     if diagnosis.relevance is not None:  # the metric was learned
-        domain = diagnosis.twin.fitted_.anchors.domain
-        classes = zip(domain.known_rows, domain.classify_known(), strict=True)
+        classes = zip(anchors.domain.known_rows, anchors.domain.classify_known(), strict=True)
         applicability = {int(row): LABELS[label] for row, label in classes}
+    values = {
+        row: [_format_value(value) for value in decode_row(anchors, row, names).values()]
+        for row in {*rows.tolist(), *nearest.ravel().tolist()}
+    }
     return [
         {
             **identities[row],
@@ -238,131 +245,93 @@ def comparable_rows(
                     "known": _short(y[anchor]),
                     "difference": _short(estimate - y[anchor]),
                     "estimate": _short(estimate),
-                    **_differing_features(columns, row, anchor, parts),
+                    **_describe_difference(names, values[row], values[anchor], *of_features),
                 }
-                for anchor, estimate, parts in zip(*of_query, strict=True)
+                for anchor, estimate, *of_features in zip(*of_query, strict=True)
             ],
-            "values": [_format_value(column.values[row]) for column in columns],
+            "values": values[row],
         }
-        for row, *of_query in zip(rows, nearest, estimates, adjustments, strict=True)
+        for row, *of_query in zip(
+            rows,
+            nearest,
+            estimates,
+            _difference_sizes(anchors, rows, nearest),
+            by_pair.reshape(parts.shape),
+            strict=True,
+        )
     ]
 
 
-def _nearest_rows(features: Floats, row: int) -> Indices:
-    """Return the nearest other rows."""
-    distance = np.sum((features - features[row]) ** 2, axis=1)
-    distance[row] = np.inf
-    return np.argsort(distance, kind="stable")[: min(MAX_COMPARABLES, len(features) - 1)]
+def _nearest_rows(diagnosis: Diagnosis, rows: Indices) -> Indices:
+    """Return (query, anchor) the nearest other rows, in the metric of `explain`.
+
+    Where there was no time to learn it, features are standardized.
+    """
+    anchors = diagnosis.twin.fitted_.anchors
+    if diagnosis.relevance is not None:
+        features = anchors.metric.transform(anchors.features)
+    else:
+        features = np.nan_to_num(StandardScaler().fit_transform(anchors.features), nan=0.0)
+    distances = cdist(features[rows], features)
+    distances[np.arange(len(rows)), rows] = np.inf
+    n_nearest = min(MAX_COMPARABLES, len(features) - 1)
+    return np.argsort(distances, axis=1, kind="stable")[:, :n_nearest]
 
 
 def _adjustments(
-    diagnosis: Diagnosis,
-    rows: Indices,
-    nearest: Indices,
-    known_y: Floats,
-    estimates: Floats,
-    seconds: float,
-) -> list[list[Floats | None]]:
-    """Return what each feature adds to each difference, or None where time did not suffice.
+    fitted: FittedTwin, rows: Indices, nearest: Indices, differences: Floats, seconds: float
+) -> Floats:
+    """Return (query, anchor, feature) what adds to (query, anchor) differences.
 
-    `nearest`, `known_y` and `estimates` are (query, anchor).
+    They are NaN where the time did not suffice.
     """
-    adjustments: list[list[Floats | None]] = []
-    end, fitted = time.perf_counter() + seconds, diagnosis.twin.fitted_
-    for start in range(0, len(rows), _QUERIES_PER_BLOCK):
-        block = slice(start, start + _QUERIES_PER_BLOCK)
-        size = nearest[block].shape
+    adjustments = np.full((*nearest.shape, fitted.anchors.X.shape[1]), np.nan)
+    end = time.perf_counter() + seconds
+    for block in row_blocks(len(rows), _QUERIES_PER_BLOCK):
         if time.perf_counter() > end:
-            adjustments += [[None] * size[1] for _ in range(size[0])]
-            continue
-        pairs = np.repeat(rows[block], size[1]), nearest[block].ravel()
+            break
+        pairs = np.repeat(rows[block], nearest.shape[1]), nearest[block].ravel()
         first, second = (fitted.anchors.as_queries(indices) for indices in pairs)
-        parts = attribute_difference(fitted, first, second)[..., 0]
-        y, estimate = known_y[block].ravel(), estimates[block].ravel()
-        if diagnosis.log_target:
-            parts = from_logarithm(scale_to(parts, np.log(estimate / y)), y, estimate)
-        adjustments += [list(each) for each in scale_to(parts, estimate - y).reshape(*size, -1)]
+        parts = scale_to(
+            attribute_difference(fitted, first, second)[..., 0], differences[block].ravel()
+        )
+        adjustments[block] = parts.reshape(adjustments[block].shape)
     return adjustments
 
 
-def _comparable_features(diagnosis: Diagnosis) -> Floats:
-    """Return (n, column) features in which distances are those of `explain`.
+def _difference_sizes(anchors: Anchors, rows: Indices, nearest: Indices) -> Floats:
+    """Return (query, anchor, feature) how much rows differ: numbers by standard deviations.
 
-    Where there was no time to learn the metric, features are standardized.
+    Two categories, and a number and a missing value, differ by 1.
     """
-    anchors = diagnosis.twin.fitted_.anchors
-    features = anchors.features
-    if diagnosis.relevance is not None:
-        return anchors.metric.transform(features)
-    centered = np.nan_to_num(features - np.nanmean(features, axis=0), nan=0.0)
-    std = centered.std(axis=0)
-    return centered / np.where(std > 0, std, 1.0)
+    first, second = anchors.X[rows, None], anchors.X[nearest]
+    std = np.nanstd(anchors.X, axis=0)
+    steps = np.abs(first - second) / np.where(std > 0, std, 1.0)
+    is_numeric = np.array(anchors.schema.kinds) == NUMERIC
+    sizes = np.where(is_numeric & ~np.isnan(steps), steps, 1.0)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    return np.where(same, 0.0, sizes)
 
 
-class FeatureColumn(NamedTuple):
-    """The values of a feature; `std` is None where it is categorical."""
-
-    name: str
-    values: np.ndarray
-    std: float | None
-
-    def difference(self, row: int, anchor: int) -> float:
-        """Return how much two rows differ: numbers by standard deviations.
-
-        Two categories, and a number and a missing value, differ by 1.
-        """
-        first, second = self.values[row], self.values[anchor]
-        if self.std is None:
-            return float(str(first) != str(second))
-        if self.std == 0:
-            return 0.0
-        if np.isnan(first) or np.isnan(second):
-            return float(np.isnan(first) != np.isnan(second))
-        return abs(float(first) - float(second)) / self.std
-
-
-def _columns(X: Any, names: list[str]) -> list[FeatureColumn]:
-    if is_table(X):
-        columns = [
-            to_numeric(column, name)
-            if is_numeric_dtype(column)
-            else np.array(column.to_list(), dtype=object)
-            for column, name in zip(*column_list(X), strict=True)
-        ]
-    else:
-        columns = list(np.asarray(X).T)
-    is_number = [np.issubdtype(values.dtype, np.number) for values in columns]
-    return [
-        FeatureColumn(name, values, float(np.nanstd(values)) if numeric else None)
-        for name, values, numeric in zip(names, columns, is_number, strict=True)
-    ]
-
-
-def _differing_features(
-    columns: list[FeatureColumn], row: int, anchor: int, adjustments: Floats | None
+def _describe_difference(
+    names: list[str], query: list[str], anchor: list[str], sizes: Floats, adjustments: Floats
 ) -> Content:
     """Return the features in which an anchor differs from the query, and what the others add.
 
     Shown are those of largest adjustment or, without adjustments, those that differ most.
     """
-    sizes = np.array([column.difference(row, anchor) for column in columns])
-    differing = np.flatnonzero(sizes > 0)
-    if adjustments is not None:
-        sizes = np.abs(adjustments)
-    shown = differing[np.argsort(-sizes[differing], kind="stable")][:MAX_FEATURES]
-    features: list[Content] = []
-    for name, values, _ in (columns[j] for j in shown):
-        shown_values = {
-            "query": _format_value(values[row]),
-            "anchor": _format_value(values[anchor]),
-        }
-        features.append({"name": name, **shown_values})
-    if adjustments is None:
+    differing, is_adjusted = np.flatnonzero(sizes), not np.isnan(adjustments).any()
+    order = np.argsort(-np.abs(adjustments if is_adjusted else sizes)[differing], kind="stable")
+    shown = differing[order][:MAX_FEATURES]
+    features = [{"name": names[j], "query": query[j], "anchor": anchor[j]} for j in shown]
+    if not is_adjusted:
         return {"features": features}
-    for feature, j in zip(features, shown, strict=True):
-        feature["adjustment"] = float(adjustments[j])
+    parts = [{"adjustment": float(adjustments[j])} for j in shown]
     others = float(adjustments.sum() - adjustments[shown].sum())
-    return {"features": features, "others": others if len(differing) > MAX_FEATURES else 0.0}
+    return {
+        "features": [feature | part for feature, part in zip(features, parts, strict=True)],
+        "others": others if len(differing) > MAX_FEATURES else 0.0,
+    }
 
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:
@@ -391,8 +360,8 @@ def _short(value: Any) -> float:
     return float(f"{float(value):.6g}")
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: Value) -> str:
     """Return a rounded number, or a category as it is."""
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
-        return "missing" if np.isnan(value) else format_number(float(value))
-    return "missing" if value is None else str(value)
+    if value is None:
+        return "missing"
+    return value if isinstance(value, str) else format_number(value)

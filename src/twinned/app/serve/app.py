@@ -79,7 +79,7 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
             Route("/batch", endpoints.batch, methods=["POST"]),
         ],
         middleware=[
-            Middleware(RejectAmbiguousLength),
+            Middleware(reject_ambiguous_length),
             Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS),
         ],
         exception_handlers={BadRequest: _error_response, ClientDisconnect: _no_response},
@@ -271,19 +271,16 @@ def limit_read_time(base: type, seconds: float) -> type[asyncio.Protocol]:
     return TimedProtocol
 
 
-class RejectAmbiguousLength:
+def reject_ambiguous_length(app: ASGIApp) -> ASGIApp:
     """Middleware that rejects requests with both Transfer-Encoding and Content-Length.
 
     HTTP parsers differ in which of the two they follow, by which one request can hide another.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
         names = {name.lower() for name, _ in scope.get("headers", ())}
-        if {b"transfer-encoding", b"content-length"} <= names:
-            response = Response("Invalid HTTP request received.", 400, {"Connection": "close"})
-            await response(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+        is_ambiguous = {b"transfer-encoding", b"content-length"} <= names
+        response = Response("Invalid HTTP request received.", 400, {"Connection": "close"})
+        await (response if is_ambiguous else app)(scope, receive, send)
+
+    return call
