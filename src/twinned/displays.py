@@ -23,7 +23,7 @@ from twinned.rows.validation import check_choice, check_integer, count_rows
 
 GUIDE = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
 KINDS = ("actual_vs_predicted", "residual_vs_predicted")
-ORDERS = ("random", "nearest")
+CURVES_BY_ORDER = {"random": anchor_curve, "nearest": neighbor_curve}
 _TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
 _LEAST_SHARE = 0.01  # of the largest adjustment of an anchor, for one that is written
 
@@ -399,7 +399,9 @@ class ComparablesDisplay:
             for values, style in ((known_y, hollow), (estimates, filled))
         )
         self._write_adjustments(ax, max_features)
-        ax.set_yticks(position, self._labels())
+        names = table.get("label", [f"row {anchor}" for anchor in table["anchor"]])
+        pairs = zip(names, table["weight"], strict=True)
+        ax.set_yticks(position, [f"{name}\nweight {weight:.1%}" for name, weight in pairs])
         ax.set_ylim(len(table) - 0.35, -0.55)
         ax.set_xlabel(self.target)
         query = table["query"].iloc[0]
@@ -415,13 +417,6 @@ class ComparablesDisplay:
             shown = format_number(self.y_pred).replace("-", "−")
             style = {**GUIDE, "color": "C1", "label": f"prediction: {shown}"}
             self.line_ = ax.axvline(self.y_pred, **merge(style, line_kwargs))
-
-    def _labels(self):
-        """Name and weight of each anchor."""
-        table = self.comparables
-        names = table.get("label", [f"row {anchor}" for anchor in table["anchor"]])
-        pairs = zip(names, table["weight"], strict=True)
-        return [f"{name}\nweight {weight:.1%}" for name, weight in pairs]
 
     def _write_adjustments(self, ax, max_features):
         table = self.comparables
@@ -517,12 +512,11 @@ class AnchorCurveDisplay:
         display : AnchorCurveDisplay
             The standard errors are those over folds.
         """
-        compute = {"random": anchor_curve, "nearest": neighbor_curve}
-        check_choice("order", order, ORDERS)
+        check_choice("order", order, tuple(CURVES_BY_ORDER))
         if not isinstance(estimator, BaseTwin):
             raise TypeError(f"estimator must be a twin, not {estimator!r}.")
         folds = cross_validate_twin(X, y, estimator, random_state=random_state)
-        numbers = compute[order](X, y, estimator, cross_validation=folds).numbers
+        numbers = CURVES_BY_ORDER[order](X, y, estimator, cross_validation=folds).numbers
         errors = {name: numbers[name] for name in ("rmse", "standard_error")}
         return cls(n_anchors=numbers["x"], **errors, order=order).plot(**options)
 
@@ -553,7 +547,7 @@ class AnchorCurveDisplay:
         display : AnchorCurveDisplay
             The standard errors are those over rows.
         """
-        check_choice("order", order, ORDERS)
+        check_choice("order", order, tuple(CURVES_BY_ORDER))
         check_consistent_length(y_true, estimates)
         y, values = (np.asarray(part, dtype=np.float64) for part in (y_true, estimates))
         if values.ndim != 2:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.spatial.distance import cdist
 from sklearn.preprocessing import StandardScaler
 
@@ -38,7 +39,7 @@ _QUERIES_PER_BLOCK = 8  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _LEAST_ROWS, _MOST_ROWS = 20, 500  # for the importance of features
 _MAX_IMPORTANCE = 40  # features whose importance is computed
-_PREDICTED_COLUMNS = {"truth": "y", "predicted": "prediction", "lower": "lower", "upper": "upper"}
+_PREDICTED_COLUMNS = {"y": "truth", "prediction": "predicted", "lower": "lower", "upper": "upper"}
 
 _STEP_OF_CONCLUSION = {
     HELPS: "Keep the twins: they lower the error.",
@@ -66,7 +67,7 @@ def collect(
     """
     rng = np.random.RandomState(random_state)
     names = feature_names(diagnosis.X)
-    identities = _identify_rows(diagnosis, labels, row_numbers)
+    shown = _shown_rows(diagnosis, labels, row_numbers)
     twin, board = diagnosis.twin, diagnosis.leaderboard
     weights = zip(twin.member_names_, twin.member_weights_, strict=True)
     return {
@@ -90,25 +91,25 @@ def collect(
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
         "skipped": diagnosis.skipped,
         "notes": [*diagnosis.notes, *_range_note(diagnosis, target)],
-        "predictions": predictions(diagnosis, identities, rng),
+        "predictions": _predictions(shown, rng),
         "calibration": calibration(diagnosis),
         "importance": importance(diagnosis, names, rng, seconds),
         "comparables_share": 100 * min(1.0, MAX_COMPARABLES / len(diagnosis.y)),
-        "comparables": comparable_rows(diagnosis, names, identities, rng, seconds),
+        "comparables": comparable_rows(diagnosis, names, shown, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
 
 
-def _identify_rows(
+def _shown_rows(
     diagnosis: Diagnosis, labels: list[str] | None, row_numbers: list[int] | None
-) -> list[Content]:
-    """Return the number of each fitted row in its file, and its name."""
-    rows = range(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows.tolist()
-    numbers = [row + 1 if row_numbers is None else row_numbers[row] for row in rows]
-    return [
-        {"row": number, "name": f"row {number}" if labels is None else labels[row]}
-        for row, number in zip(rows, numbers, strict=True)
-    ]
+) -> pd.DataFrame:
+    """Return the number of each fitted row in its file, its name and its rounded prediction."""
+    rows = np.arange(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows
+    numbers = rows + 1 if row_numbers is None else np.array(row_numbers)[rows]
+    names = [f"row {i}" for i in numbers] if labels is None else [labels[row] for row in rows]
+    values = diagnosis.out_of_fold[list(_PREDICTED_COLUMNS)].map(_short).to_numpy()
+    columns = dict(zip(_PREDICTED_COLUMNS.values(), values.T, strict=True))
+    return pd.DataFrame({"row": numbers, "name": names, **columns})
 
 
 def _finding_content(finding: Finding) -> Content:
@@ -138,32 +139,21 @@ def _range_note(diagnosis: Diagnosis, target: str) -> list[str]:
     return [f"{beyond}: cut them there (--bounds of twinned predict).{positive}"]
 
 
-def predictions(
-    diagnosis: Diagnosis, identities: list[Content], rng: np.random.RandomState
-) -> Content:
+def _predictions(shown: pd.DataFrame, rng: np.random.RandomState) -> Content:
     """Return out-of-fold predictions of the recommended model with their intervals."""
-    table = diagnosis.out_of_fold
-    rows = np.sort(rng.permutation(len(table))[:MAX_POINTS])
-    shown = table.iloc[rows]
-    return {
-        "confidence": CONFIDENCE,
-        **{key: [identities[row][key] for row in rows] for key in ("row", "name")},
-        **{
-            key: [_short(value) for value in shown[column]]
-            for key, column in _PREDICTED_COLUMNS.items()
-        },
-        "mean_half_width": float(np.mean(table["upper"] - table["lower"]) / 2),
-    }
+    rows = np.sort(rng.permutation(len(shown))[:MAX_POINTS])
+    half_width = float((shown["upper"] - shown["lower"]).mean() / 2)
+    points = shown.iloc[rows].to_dict("list")
+    return {"confidence": CONFIDENCE, **points, "mean_half_width": half_width}
 
 
 def calibration(diagnosis: Diagnosis) -> Content:
     """Return the coverage of intervals that are calibrated on the other folds."""
     scores, fold = (diagnosis.out_of_fold[name].to_numpy() for name in ("score", "fold"))
-    coverage, errors = [], []
-    for confidence in CONFIDENCES:
-        limits = [np.quantile(scores[fold != k], confidence) for k in range(fold.max() + 1)]
-        coverage.append(float(np.mean(scores <= np.array(limits)[fold])))
-        errors.append(float(np.sqrt(confidence * (1 - confidence) / len(scores))))
+    confidence = np.array(CONFIDENCES)
+    limits = [np.quantile(scores[fold != k], confidence) for k in range(fold.max() + 1)]
+    coverage = (scores[:, None] <= np.array(limits)[fold]).mean(axis=0).tolist()
+    errors = np.sqrt(confidence * (1 - confidence) / len(scores)).tolist()
     return {"confidence": list(CONFIDENCES), "coverage": coverage, "standard_error": errors}
 
 
@@ -207,9 +197,9 @@ def importance(
 def comparable_rows(
     diagnosis: Diagnosis,
     names: list[str],
-    identities: list[Content],
+    shown: pd.DataFrame,
     rng: np.random.RandomState,
-    seconds: float = 10.0,
+    seconds: float,
 ) -> list[Content]:
     """Return for a sample of rows the nearest other rows and the estimates from them.
 
@@ -234,14 +224,14 @@ def comparable_rows(
         row: [_format_value(value) for value in decode_row(anchors, row, names).values()]
         for row in {*rows.tolist(), *nearest.ravel().tolist()}
     }
+    records = shown.to_dict("records")
     return [
         {
-            **identities[row],
-            **{key: _short(table[column][row]) for key, column in _PREDICTED_COLUMNS.items()},
+            **records[row],
             "applicability": applicability.get(int(row)),
             "anchors": [
                 {
-                    **identities[anchor],
+                    **{key: records[anchor][key] for key in ("row", "name")},
                     "known": _short(y[anchor]),
                     "difference": _short(estimate - y[anchor]),
                     "estimate": _short(estimate),

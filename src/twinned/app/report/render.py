@@ -189,11 +189,10 @@ def _draw_predictions(report: Content, kind: str) -> str:
         return [(artist, np.array(texts)[rows]) for artist, rows in points]
 
     subject = "Known" if kind == "actual_vs_predicted" else "Known minus predicted"
-    intervals = f"{shown['confidence']:.0%} intervals"
-    return _draw_svg(
-        draw,
-        f"{subject} values of {len(texts)} held-out rows against predictions, with {intervals}.",
+    described = (
+        f"{subject} values of {len(texts)} held-out rows against predictions, with intervals."
     )
+    return _draw_svg(draw, described)
 
 
 def _draw_calibration(shown: Content) -> str:

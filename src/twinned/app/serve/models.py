@@ -136,12 +136,11 @@ class InputDate(NamedTuple):
 
     def add_parts(self, rows: list[Json]) -> None:
         """Add the features to rows that have the date instead; all rows have one notation."""
+        parts = set(self.features.values())
         dated = {
             number: row
             for number, row in enumerate(rows, start=1)
-            if isinstance(row, dict)
-            and self.name in row
-            and not row.keys() >= set(self.features.values())
+            if isinstance(row, dict) and self.name in row and not parts <= row.keys()
         }
         cells = [str(row[self.name] or "").strip() for row in dated.values()]
         table = Table(Path("the request"), [self.name], [cells], list(dated), line_word="row")

@@ -28,7 +28,6 @@ from twinned.fitted.explanation import comparable_cases
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
 from twinned.fitted.target import split_target
-from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 
 N_COMPARABLES = 8
@@ -116,12 +115,10 @@ class PredictionService:
         """
         X = self.schema.to_table(rows, with_names=True)
         with refuse_value_errors():
-            has_adjustments = len(rows) <= MAX_ADJUSTED_ROWS
-            comparables = comparable_cases(
-                self._model, X, N_COMPARABLES, adjustments=has_adjustments
-            )
-        values = [(case.known, case.estimate) for cases in comparables for case in cases]
-        _check_finite(np.array(values), np.repeat(np.arange(len(rows)), len(comparables[0])))
+            few = len(rows) <= MAX_ADJUSTED_ROWS
+            comparables = comparable_cases(self._model, X, N_COMPARABLES, adjustments=few)
+        values = [[(case.known, case.estimate) for case in cases] for cases in comparables]
+        _check_finite(np.array(values).reshape(len(rows), -1))
         return [[case.as_dict() for case in cases] for cases in comparables]
 
     def applicability(self, rows: ParsedRows) -> list[Json]:
@@ -139,15 +136,14 @@ class PredictionService:
         ]
 
 
-def _check_finite(values: Floats, rows: Indices | None = None) -> None:
-    """Raise `BadRequest` where a result of a row is infinite or no number, which JSON cannot hold.
+def _check_finite(values: Floats) -> None:
+    """Raise `BadRequest` where a result is infinite or no number, which JSON cannot hold.
 
-    `values` are (n, column), and `rows` (n,) the rows of the request that they belong to.
+    `values` are (row of the request, column).
     """
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if len(bad):
-        row = 1 + int(bad[0] if rows is None else rows[bad[0]])
-        raise BadRequest(f"row {row}: the prediction is not a finite number.")
+        raise BadRequest(f"row {bad[0] + 1}: the prediction is not a finite number.")
 
 
 def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) -> Json:
@@ -158,10 +154,9 @@ def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) 
     """
     if isinstance(each, InputDate):
         date = EPOCH + timedelta(days=float(np.nanmedian(anchors[each.features["days"]])))
-        if "hour" in each.features:
-            middle = date.isoformat(sep="T", timespec="minutes")
-            return {"name": each.name, "kind": "datetime", "middle": middle}
-        return {"name": each.name, "kind": "date", "middle": date.date().isoformat()}
+        has_time = "hour" in each.features
+        middle = date.isoformat(timespec="minutes") if has_time else date.date().isoformat()
+        return {"name": each.name, "kind": "datetime" if has_time else "date", "middle": middle}
     values = anchors[each.name]
     present = values[~np.isnan(values)]
     labels = each.labels
