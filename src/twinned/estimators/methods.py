@@ -241,8 +241,9 @@ class TwinMethods(RegressorMixin):
             example = fitted.anchors.as_queries(slice(1))
             meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
             return explain_lazily(self, X, meta, n=n, metric=metric, adjustments=adjustments)
-        options = {"query_labels": row_labels(X), "features": names}
-        return tabulate_comparables(fitted, self.encode(X), n, metric, **options)
+        return tabulate_comparables(
+            fitted, self.encode(X), n, metric, query_labels=row_labels(X), features=names
+        )
 
     @property
     def feature_relevance_(self) -> Floats:

@@ -51,7 +51,7 @@ def tabulate_comparables(
         names = [f"{name} (feature)" if name in reserved else name for name in features]
         parts.append(pd.DataFrame(_adjustments(fitted, queries, table), columns=names))
     if anchor_labels is not None:  # the dtype is that of all labels
-        table["label"] = pd.Series(anchor_labels).take(table["anchor"]).array
+        table["label"] = pd.Series(anchor_labels).take(table["anchor"].to_numpy()).array
     if query_labels is not None:
         table["query"] = [query_labels[i] for i in table["query"]]
     return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)

@@ -143,7 +143,7 @@ def _predictions(shown: pd.DataFrame, rng: np.random.RandomState) -> Content:
     """Return out-of-fold predictions of the recommended model with their intervals."""
     rows = np.sort(rng.permutation(len(shown))[:MAX_POINTS])
     half_width = float((shown["upper"] - shown["lower"]).mean() / 2)
-    points = shown.iloc[rows].to_dict("list")
+    points = {str(name): column.tolist() for name, column in shown.iloc[rows].items()}
     return {"confidence": CONFIDENCE, **points, "mean_half_width": half_width}
 
 

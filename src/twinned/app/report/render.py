@@ -103,7 +103,7 @@ def _draw_svg(draw, description, height=HEIGHT):
     from matplotlib.figure import Figure
 
     style = files("twinned.app.report").joinpath("charts.mplstyle")
-    with rc_context(fname=style), warnings.catch_warnings():
+    with rc_context(fname=str(style)), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # the browser may have the font
         figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
         tooltips = draw(figure.subplots())
@@ -119,13 +119,16 @@ def _draw_svg(draw, description, height=HEIGHT):
         svg = re.sub(pattern, replacement, svg)
     svg = _COORDINATES.sub(lambda attribute: _DECIMALS.sub(r"\1", attribute[0]), svg)
     for i, (_, texts) in enumerate(tooltips):
-        before, _, after = svg.partition(f'<g id="tooltips-{i}">')
-        titles = (f"><title>{escape(text)}</title></use>" for text in texts)
-        svg = f"{before}<g>" + _MARKER.sub(
-            lambda marker, titles=titles: marker[1] + next(titles, "/>"), after
-        )
+        svg = _add_titles(svg, f"tooltips-{i}", texts)
     label = escape(description)
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">{svg}'
+
+
+def _add_titles(svg, group, texts):
+    """Return a chart with a title in each marker of a group."""
+    before, _, after = svg.partition(f'<g id="{group}">')
+    titles = (f"><title>{escape(text)}</title></use>" for text in texts)
+    return f"{before}<g>" + _MARKER.sub(lambda marker: marker[1] + next(titles, "/>"), after)
 
 
 def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0) -> str:

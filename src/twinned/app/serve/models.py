@@ -186,7 +186,8 @@ class RequestSchema:
         self._sources = {marker: name for name, marker in self._limits.items()}
         for date in self._dates:
             self._sources |= dict.fromkeys(date.features.values(), date.name)
-        by_name = {each.name: each for each in (*self.features, *self._dates)}
+        possible: list[InputFeature | InputDate] = [*self.features, *self._dates]
+        by_name = {each.name: each for each in possible}
         names = dict.fromkeys(self._sources.get(name, name) for name in self.names)
         self.inputs = [by_name[name] for name in names]
         self.model = self._make_model()
