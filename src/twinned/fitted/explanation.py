@@ -41,7 +41,7 @@ def tabulate_comparables(
     targets, anchor_labels = fitted.anchors.targets, fitted.anchors.labels
 
     def tabulate(rows: slice, block: AnchorEstimates) -> pd.DataFrame:
-        return _most_important(np.arange(rows.start, rows.stop), block, targets[block.indices], n)
+        return _most_important(rows, block, targets[block.indices], n)
 
     tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
     table = pd.concat(tables, ignore_index=True)
@@ -57,13 +57,11 @@ def tabulate_comparables(
     return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
 
 
-def _most_important(
-    queries: Indices, block: AnchorEstimates, anchor_y: Floats, n: int
-) -> pd.DataFrame:
+def _most_important(rows: slice, block: AnchorEstimates, anchor_y: Floats, n: int) -> pd.DataFrame:
     """Table of the `n` anchors of largest weight of each query, nearest first among equals.
 
-    `queries` are numbers, and `anchor_y` is (query, anchor, output). Several outputs have rows of
-    their own and a column `output`.
+    `rows` are those of the queries, and `anchor_y` is (query, anchor, output). Several outputs have
+    rows of their own and a column `output`.
     """
     order = np.lexsort((block.indices, block.distances, -block.weights), axis=-1)[:, :n]
     shape = n_queries, n_outputs, n_chosen = len(order), anchor_y.shape[-1], order.shape[1]
@@ -76,7 +74,7 @@ def _most_important(
     known_y, estimates = flatten(anchor_y), flatten(block.estimates)
     table = pd.DataFrame(
         {
-            "query": np.repeat(queries, n_outputs * n_chosen),
+            "query": np.repeat(np.arange(rows.start, rows.stop), n_outputs * n_chosen),
             "output": np.tile(np.repeat(np.arange(n_outputs), n_chosen), n_queries),
             "anchor": flatten(block.indices[..., None]),
             "anchor_y": known_y,

@@ -183,15 +183,15 @@ def importance(
     unchanged, *changed = predicted.reshape(len(variants), n_rows)
     (whole, _), *changes = (rmse_and_error(each, unchanged, None) for each in changed)
     whole = whole if whole > 0 else np.inf
-    shares = [
+    by_size = sorted(zip(features, changes, strict=True), key=lambda change: -change[1][0])
+    return [
         {
             "name": names[index],
             "share": round(change / whole, 4),
             "standard_error": round(error / whole, 4),
         }
-        for index, (change, error) in zip(features, changes, strict=True)
+        for index, (change, error) in by_size
     ]
-    return sorted(shares, key=lambda feature: -feature["share"])
 
 
 def comparable_rows(
@@ -335,8 +335,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.recommendation.conclusion in _STEP_OF_CONCLUSION:
         steps.append(_STEP_OF_CONCLUSION[diagnosis.recommendation.conclusion])
     if "learning" in checks and checks["learning"].numbers["trend"] == "falls":
-        summary = checks["learning"].summary
-        steps.append(f"Get more labels. {summary} twinned.query selects which ones.")
+        steps.append(f"Get more labels: twinned.query selects which. {checks['learning'].summary}")
     if "multiplier" in checks and checks["multiplier"].numbers["trend"] == "grows":
         steps.append(checks["multiplier"].summary)
     steps += [text for finding, text in advice if finding.code == "TW304"]

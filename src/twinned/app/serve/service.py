@@ -217,9 +217,7 @@ class MicroBatcher:
             elif not batch[0].result.done():
                 batch[0].result.set_exception(error)
             return
-        start = 0
-        for request in batch:
-            stop = start + len(request.rows)
+        ends = np.cumsum([len(request.rows) for request in batch])
+        for request, part in zip(batch, np.split(predictions, ends[:-1]), strict=True):
             if not request.result.done():  # done if the client has disconnected
-                request.result.set_result(predictions[start:stop])
-            start = stop
+                request.result.set_result(part)
