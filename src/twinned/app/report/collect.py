@@ -214,8 +214,8 @@ def comparable_rows(
     differences = predicted[rows, None] - predicted[nearest]
     estimates = target.invert(target.apply(y[nearest]) + differences)
     parts = _adjustments(twin.fitted_, rows, nearest, differences, seconds)
-    by_pair = parts.reshape(-1, parts.shape[-1])
-    by_pair = target.invert_adjustments(by_pair, y[nearest].ravel(), estimates.ravel())
+    adjustments = map(target.invert_adjustments, parts, y[nearest], estimates)
+    of_pairs = nearest.tolist(), estimates, _difference_sizes(anchors, rows, nearest), adjustments
     applicability: dict[int, str] = {}
     if diagnosis.relevance is not None:  # the metric was learned
         classes = zip(anchors.domain.known_rows, anchors.domain.classify_known(), strict=True)
@@ -228,7 +228,7 @@ def comparable_rows(
     return [
         {
             **records[row],
-            "applicability": applicability.get(int(row)),
+            "applicability": applicability.get(row),
             "anchors": [
                 {
                     **{key: records[anchor][key] for key in ("row", "name")},
@@ -241,14 +241,7 @@ def comparable_rows(
             ],
             "values": values[row],
         }
-        for row, *of_query in zip(
-            rows,
-            nearest,
-            estimates,
-            _difference_sizes(anchors, rows, nearest),
-            by_pair.reshape(parts.shape),
-            strict=True,
-        )
+        for row, *of_query in zip(rows.tolist(), *of_pairs, strict=True)
     ]
 
 
