@@ -8,6 +8,7 @@ from sklearn.linear_model import Ridge
 
 from twinned import TwinRegressor
 from twinned.fitted.explanation import comparable_cases
+from twinned.fitted.target import TargetTransform, split_target
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +23,11 @@ def table():
 def test_cases_are_the_rows_of_explain(table, log_target):
     X, y = table
     base = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
-    twin = TwinRegressor(base, random_state=0).fit(X, np.log(y) if log_target else y)
-    found = comparable_cases(twin, X[:4], 30, log_target=log_target)
-    explained = twin.explain(X[:4], n=30)
-    cases = [case for own in found for case in own]
-    assert list(map(len, found)) == [30] * 4
+    model = TargetTransform(log_target).wrap(TwinRegressor(base, random_state=0)).fit(X, y)
+    cases_by_row = comparable_cases(model, X[:4], 30)
+    explained = split_target(model)[0].explain(X[:4], n=30)
+    cases = [case for cases_of_row in cases_by_row for case in cases_of_row]
+    assert list(map(len, cases_by_row)) == [30] * 4
     assert [case.anchor for case in cases] == explained["anchor"].tolist()
     back = np.exp if log_target else np.asarray
     np.testing.assert_allclose([case.estimate for case in cases], back(explained["estimate"]))
@@ -37,10 +38,10 @@ def test_cases_are_the_rows_of_explain(table, log_target):
         known = X.iloc[case.anchor]
         assert case.values["kind"] == (None if pd.isna(known["kind"]) else known["kind"])
         assert case.values["size"] == (None if pd.isna(known["size"]) else known["size"])
-    plain = comparable_cases(twin, X[:1], 2, log_target=log_target, adjustments=False)[0]
-    assert [case.estimate for case in plain] == [case.estimate for case in found[0][:2]]
+    plain = comparable_cases(model, X[:1], 2, adjustments=False)[0]
+    assert [case.estimate for case in plain] == [case.estimate for case in cases_by_row[0][:2]]
     assert "adjustments" not in plain[0].as_dict()
-    assert "adjustments" in found[0][0].as_dict()
+    assert "adjustments" in cases[0].as_dict()
 
 
 def test_added_rows_without_a_name_are_called_so():

@@ -16,9 +16,10 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
+from twinned.estimators.pipelines import explain
 from twinned.fitted.applicability import OUTSIDE, applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration, stored_calibration
-from twinned.fitted.explanation import explain, no_comparables
+from twinned.fitted.explanation import no_comparables
 from twinned.fitted.sampling import (
     error_features,
     predict_error,

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinned.models.resources import row_blocks
 from twinned.rows.schema import Floats
 
 MAX_EXACT = 7  # features whose orders are all taken
@@ -62,17 +63,13 @@ def _random_orders(d: int) -> SwitchingPlan:
     """Changes along fixed random orders and their reverses."""
     rng = np.random.RandomState(0)
     drawn = [rng.permutation(d) for _ in range(max(1, _MIXTURES_PER_PAIR // (2 * (d - 1))))]
-    orders = [order for each in drawn for order in (each, each[::-1])]
-    sets = np.zeros((len(orders) * (d - 1), d), dtype=bool)
-    coefficients = np.zeros((d, len(sets) + 1))
-    for i, order in enumerate(orders):
-        start = i * (d - 1)
-        for k, feature in enumerate(order):
-            sets[start + k : start + d - 1, feature] = True
-            coefficients[feature, start + k if k < d - 1 else -1] += 1.0 / len(orders)
-            if k > 0:
-                coefficients[feature, start + k - 1] -= 1.0 / len(orders)
-    return SwitchingPlan(sets, coefficients)
+    orders = np.array([order for each in drawn for order in (each, each[::-1])])
+    rank = np.argsort(orders, axis=1)[:, None]  # (order, 1, feature)
+    step = np.arange(d + 1)[:, None]  # how many features are switched
+    changes = (1.0 * (step == rank + 1) - (step == rank)) / len(orders)  # (order, step, feature)
+    last = changes[:, d].sum(axis=0)
+    coefficients = np.vstack([changes[:, 1:d].reshape(-1, d), last]).T
+    return SwitchingPlan((rank < step[1:d]).reshape(-1, d), coefficients)
 
 
 def attribute(
@@ -90,57 +87,26 @@ def attribute(
     """
     n_features = queries.shape[1]
     differs = (queries != anchors) & ~(np.isnan(queries) & np.isnan(anchors))
-    result = np.zeros((*queries.shape, differences.shape[1]))
+    differing = np.flatnonzero(differs.any(axis=1))
+    result = np.repeat(differences[:, None] / n_features, n_features, axis=1)
+    result[differing] = 0.0
     step = max(1, _MIXTURES_PER_BLOCK // max(_MIXTURES_PER_PAIR, 2 * n_features))
-    for start in range(0, len(queries), step):
-        pairs = range(start, min(start + step, len(queries)))
-        plans = [switching_plan(int(differs[i].sum())) if differs[i].any() else None for i in pairs]
-        mixtures = [
-            _mix(queries[i], anchors[i], differs[i], plan)
-            for i, plan in zip(pairs, plans, strict=True)
-            if plan is not None
-        ]
-        counts = [0 if plan is None else len(plan.sets) for plan in plans]
-        values: Floats = np.empty((0, differences.shape[1]))
-        if sum(counts):
-            second = np.repeat(anchors[pairs.start : pairs.stop], counts, axis=0)
-            values = predict_difference(np.concatenate(mixtures), second)
-        own_values = np.split(values, np.cumsum(counts)[:-1])
-        for i, plan, own in zip(pairs, plans, own_values, strict=True):
-            if plan is None:
-                result[i] = differences[i] / n_features
-            else:
-                result[i, differs[i]] = _sum_up(plan, np.vstack([own, differences[i]]))
+    for block in row_blocks(len(differing), step):
+        pairs = differing[block]
+        plans = [switching_plan(int(d)) for d in differs[pairs].sum(axis=1)]
+        counts = [len(plan.sets) for plan in plans]
+        mixtures = np.repeat(anchors[pairs], counts, axis=0)
+        second = mixtures.copy()
+        ends = np.cumsum(counts)
+        for i, plan, rows in zip(pairs, plans, np.split(mixtures, ends[:-1]), strict=True):
+            rows[:, differs[i]] = np.where(plan.sets, queries[i, differs[i]], rows[:, differs[i]])
+        values = predict_difference(mixtures, second) if len(mixtures) else differences[:0]
+        for i, plan, of_sets in zip(pairs, plans, np.split(values, ends[:-1]), strict=True):
+            known = np.vstack([of_sets, differences[i]])
+            adjustments = plan.coefficients @ known
+            is_rounding = np.abs(adjustments) <= _ROUNDING * np.abs(known).max(axis=0)
+            result[i, differs[i]] = np.where(is_rounding, 0.0, adjustments)
     return result
-
-
-def _sum_up(plan: SwitchingPlan, values: Floats) -> Floats:
-    """(d, output): the adjustments from (set + 1, output) differences, without rounding errors."""
-    found = plan.coefficients @ values
-    return np.where(np.abs(found) > _ROUNDING * np.abs(values).max(axis=0), found, 0.0)
-
-
-def _mix(query: Floats, anchor: Floats, differs: NDArray[np.bool_], plan: SwitchingPlan) -> Floats:
-    """(set, feature): the anchor with the features of each set as in the query."""
-    mixtures = np.tile(anchor, (len(plan.sets), 1))
-    mixtures[:, differs] = np.where(plan.sets, query[differs], anchor[differs])
-    return mixtures
-
-
-def from_logarithm(adjustments: Floats, known: Floats, estimates: Floats) -> Floats:
-    """(pair, feature) adjustments of y from those of its logarithm.
-
-    They sum to estimate − known value, (pair,) each: those of the logarithm are multiplied by the
-    logarithmic mean of the two.
-
-    >>> from_logarithm(np.log([[2.0, 2.0]]), np.array([1.0]), np.array([4.0]))
-    array([[1.5, 1.5]])
-    """
-    ratio = estimates / known
-    logarithm = np.log(ratio)
-    close = np.abs(logarithm) < 1e-9
-    mean = np.where(close, known, (estimates - known) / np.where(close, 1.0, logarithm))
-    return adjustments * mean[:, None]
 
 
 def scale_to(adjustments: Floats, totals: Floats) -> Floats:

@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
-from twinned.fitted.adjustments import attribute, from_logarithm
+from twinned.fitted.adjustments import attribute
+from twinned.fitted.target import split_target
 from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
 from twinned.pairing.differences import difference
 from twinned.rows.formatting import ResultTable
-from twinned.rows.schema import NUMERIC, Floats, TableSchema
+from twinned.rows.neighbors import Indices
+from twinned.rows.schema import NUMERIC, Floats
 from twinned.rows.validation import count_rows
 
 COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance")
@@ -20,102 +23,67 @@ _FORMATS = {"weight": ".1%", "distance": ".3g"}
 Value = float | str | None  # a number, a category, or None where the value is missing
 
 
-def explain(
+def tabulate_comparables(
     fitted: FittedTwin,
     queries: Queries,
     n: int,
     metric: str,
     *,
     query_labels: list[Any] | None = None,
-    adjustment_names: list[str] | None = None,
+    features: list[str] | None = None,
 ) -> pd.DataFrame:
     """The `n` comparable anchors of each query, with their distances by a metric.
 
-    With the names of the features, also what each feature adds to the differences.
+    With labels, they are those of the user's rows. With the names of the features, there are also
+    columns of what each feature adds to the differences.
     """
-    targets = fitted.anchors.targets
+    targets, anchor_labels = fitted.anchors.targets, fitted.anchors.labels
 
     def tabulate(rows: slice, block: AnchorEstimates) -> pd.DataFrame:
-        table = comparables(block, targets[block.indices], n)
-        return table.assign(query=table["query"] + rows.start)
+        return _most_important(rows, block, targets[block.indices], n)
 
     tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
     table = pd.concat(tables, ignore_index=True)
-    adjustments = None
-    if adjustment_names is not None:
-        adjustments = _adjustments(fitted, queries, table)
-    return label_rows(table, query_labels, fitted.anchors.labels, adjustment_names, adjustments)
+    parts = [table]
+    if features is not None:
+        reserved = {*COLUMNS, "label", "output"}
+        names = [f"{name} (feature)" if name in reserved else name for name in features]
+        parts.append(pd.DataFrame(_adjustments(fitted, queries, table), columns=names))
+    if anchor_labels is not None:  # the dtype is that of all labels
+        table["label"] = pd.Series(anchor_labels).take(table["anchor"].to_numpy()).array
+    if query_labels is not None:
+        table["query"] = [query_labels[i] for i in table["query"]]
+    return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
 
 
-def comparables(block: AnchorEstimates, anchor_y: Floats, n: int) -> pd.DataFrame:
+def _most_important(rows: slice, block: AnchorEstimates, anchor_y: Floats, n: int) -> pd.DataFrame:
     """Table of the `n` anchors of largest weight of each query, nearest first among equals.
 
-    `anchor_y` is (query, anchor, output). Several outputs have rows of their own and a column
-    `output`.
+    `rows` are those of the queries, and `anchor_y` is (query, anchor, output). Several outputs have
+    rows of their own and a column `output`.
     """
     order = np.lexsort((block.indices, block.distances, -block.weights), axis=-1)[:, :n]
-    n_queries, n_chosen = order.shape
-    n_outputs = anchor_y.shape[-1]
+    shape = n_queries, n_outputs, n_chosen = len(order), anchor_y.shape[-1], order.shape[1]
 
-    def chosen(values: Any) -> Any:
-        """(query, anchor) → one value per row of the table, repeated for each output."""
-        best = np.take_along_axis(values, order, axis=1)
-        return np.repeat(best[:, None], n_outputs, axis=1).ravel()
-
-    def chosen_outputs(values: Floats) -> Floats:
+    def flatten(values: Floats | Indices) -> np.ndarray:
+        """(query, anchor, output or 1) → one value per row of the table."""
         best = np.take_along_axis(values, order[..., None], axis=1)
-        return best.transpose(0, 2, 1).ravel()
+        return np.broadcast_to(best.transpose(0, 2, 1), shape).ravel()
 
-    known_y, estimates = chosen_outputs(anchor_y), chosen_outputs(block.estimates)
+    known_y, estimates = flatten(anchor_y), flatten(block.estimates)
     table = pd.DataFrame(
         {
-            "query": np.repeat(np.arange(n_queries), n_outputs * n_chosen),
+            "query": np.repeat(np.arange(rows.start, rows.stop), n_outputs * n_chosen),
             "output": np.tile(np.repeat(np.arange(n_outputs), n_chosen), n_queries),
-            "anchor": chosen(block.indices),
+            "anchor": flatten(block.indices[..., None]),
             "anchor_y": known_y,
             "difference": difference(estimates, known_y),
             "estimate": estimates,
-            "weight": chosen(block.weights),
-            "distance": chosen(block.distances),
+            "weight": flatten(block.weights[..., None]),
+            "distance": flatten(block.distances[..., None]),
         }
     )
     return table if n_outputs > 1 else table.drop(columns="output")
-
-
-def no_comparables(anchors: Anchors, features: list[str] | None) -> pd.DataFrame:
-    """A table of comparables without rows, of which the columns and dtypes are known.
-
-    `features` are the names of the columns of adjustments.
-    """
-    values, outputs = np.empty((0, 1)), np.empty((0, 1, anchors.targets.shape[1]))
-    block = AnchorEstimates(np.empty((0, 1), dtype=np.intp), outputs, values, values)
-    adjustments = None if features is None else np.empty((0, len(features)))
-    labels = anchors.labels
-    table = label_rows(comparables(block, outputs, 1), None, labels, features, adjustments)
-    return table if labels is None else table.astype({"label": pd.Series(labels).dtype})
-
-
-def label_rows(
-    table: pd.DataFrame,
-    queries: list[Any] | None,
-    anchors: list[Any] | None,
-    features: list[str] | None,
-    adjustments: Floats | None,
-) -> pd.DataFrame:
-    """The table of comparables with the labels of the user's rows, and with adjustments.
-
-    `queries` and `anchors` are labels of rows; `adjustments` are (row of the table, feature).
-    """
-    if queries is not None:
-        table = table.assign(query=[queries[i] for i in table["query"]])
-    if anchors is not None:
-        table = table.assign(label=[anchors[i] for i in table["anchor"]])
-    if features is None or adjustments is None:
-        return ResultTable.create(table, _FORMATS)
-    reserved = {*COLUMNS, "label", "output"}
-    names = [f"{name} (feature)" if name in reserved else name for name in features]
-    columns = pd.DataFrame(adjustments, columns=names)
-    return ResultTable.create(pd.concat([table, columns], axis=1), _FORMATS)
 
 
 def _adjustments(fitted: FittedTwin, queries: Queries, table: pd.DataFrame) -> Floats:
@@ -170,7 +138,7 @@ class ComparableCase(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """The case as plain values for JSON."""
-        return {
+        content = {
             "anchor": self.anchor,
             "label": self.label,
             "known": self.known,
@@ -178,37 +146,40 @@ class ComparableCase(NamedTuple):
             "estimate": self.estimate,
             "weight": self.weight,
             "columns": self.values,
-            **({"adjustments": self.adjustments} if self.adjustments else {}),
         }
+        return {**content, "adjustments": self.adjustments} if self.adjustments else content
 
 
 def comparable_cases(
-    twin: Any, X: Any, n: int, *, log_target: bool = False, adjustments: bool = True
+    model: BaseEstimator, X: Any, n: int, *, adjustments: bool = True
 ) -> list[list[ComparableCase]]:
     """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
 
-    With `log_target`, the twin is fitted to the logarithm of the target, and all values are those
-    of the target itself.
+    Of a model with a transformed target, all values are those of the target itself.
     """
+    twin, target = split_target(model)
     table = twin.explain(X, n=n, adjustments=adjustments)
     anchors, names = twin.fitted_.anchors, twin.feature_labels()
-    known_y, estimates = (table[name].to_numpy() for name in ("anchor_y", "estimate"))
-    parts = table.iloc[:, -len(names) :].to_numpy() if adjustments else None
-    if log_target:
-        with np.errstate(over="ignore", invalid="ignore"):  # an infinite estimate is one
-            known_y, estimates = np.exp(known_y), np.exp(estimates)
-            parts = None if parts is None else from_logarithm(parts, known_y, estimates)
+    known_y, estimates = target.invert(table[["anchor_y", "estimate"]].to_numpy()).T
+    by_feature: list[dict[str, float]] = [{} for _ in known_y]
+    if adjustments:
+        parts = table.iloc[:, -len(names) :].to_numpy()
+        parts = target.invert_adjustments(parts, known_y, estimates)
+        by_feature = [dict(zip(names, row, strict=True)) for row in parts.tolist()]
+    columns = (table["anchor"], known_y, estimates, table["weight"])
     cases = [
         ComparableCase(
-            anchor=int(anchor),
-            label=anchor_label(anchors, int(anchor)),
-            known=float(known_y[i]),
-            estimate=float(estimates[i]),
-            weight=float(weight),
-            values=decode_row(anchors.schema, anchors.X[anchor], names),
-            adjustments={} if parts is None else dict(zip(names, parts[i].tolist(), strict=True)),
+            anchor=anchor,
+            label=anchor_label(anchors, anchor),
+            known=known,
+            estimate=estimate,
+            weight=weight,
+            values=decode_row(anchors, anchor, names),
+            adjustments=case_adjustments,
         )
-        for i, (anchor, weight) in enumerate(zip(table["anchor"], table["weight"], strict=True))
+        for anchor, known, estimate, weight, case_adjustments in zip(
+            *(column.tolist() for column in columns), by_feature, strict=True
+        )
     ]
     n_each = len(cases) // count_rows(X)
     return [cases[start : start + n_each] for start in range(0, len(cases), n_each)]
@@ -222,15 +193,13 @@ def anchor_label(anchors: Anchors, anchor: int) -> str:
     return "added row" if label == "" else str(label)
 
 
-def decode_row(schema: TableSchema, row: Floats, names: list[str]) -> dict[str, Value]:
-    """The values of an encoded row (feature,) by the names of the features."""
-    parts = zip(names, schema.kinds, schema.categories, row.tolist(), strict=True)
-    return {name: _decode(kind, categories, value) for name, kind, categories, value in parts}
-
-
-def _decode(kind: str, categories: list[Any], value: float) -> Value:
-    if np.isnan(value):
-        return None
-    if kind == NUMERIC:
-        return value
-    return str(categories[int(value)]) if 0 <= value < len(categories) else None
+def decode_row(anchors: Anchors, anchor: int, names: list[str]) -> dict[str, Value]:
+    """The values of an anchor by the names of the features."""
+    schema, row = anchors.schema, anchors.X[anchor].tolist()
+    values: dict[str, Value] = {}
+    columns = zip(names, schema.kinds, schema.categories, row, strict=True)
+    for name, kind, categories, value in columns:
+        is_category = kind != NUMERIC and 0 <= value < len(categories)
+        known_number = value if kind == NUMERIC and value == value else None
+        values[name] = str(categories[int(value)]) if is_category else known_number
+    return values

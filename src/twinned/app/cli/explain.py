@@ -227,8 +227,7 @@ def _find_cases(given: prediction.ModelInput, k: int) -> list[list[ComparableCas
             begin_step(f"row {start + 1} of {n_rows}")
             block = np.arange(start, min(start + _ROWS_PER_STEP, n_rows))
             rows = safe_indexing(given.X, block)
-            is_logarithm = given.model is not given.twin
-            cases += comparable_cases(given.twin, rows, k, log_target=is_logarithm)
+            cases += comparable_cases(given.model, rows, k)
     return cases
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.spatial.distance import cdist
+from sklearn.preprocessing import StandardScaler
 
 from twinned._version import __version__
 from twinned.diagnostics import CheckResult, Diagnosis, Finding
@@ -14,13 +17,16 @@ from twinned.diagnostics.errors import ErrorSummary
 from twinned.diagnostics.findings import WARNING, feature_names
 from twinned.diagnostics.recommendation import HELPS, HURTS, UNKNOWN
 from twinned.estimators.blending.weights import rmse_and_error
-from twinned.fitted.adjustments import from_logarithm, scale_to
+from twinned.fitted.adjustments import scale_to
 from twinned.fitted.applicability import LABELS
-from twinned.fitted.explanation import attribute_difference
+from twinned.fitted.explanation import Value, attribute_difference, decode_row
 from twinned.fitted.known_values import TargetRange
+from twinned.fitted.target import split_target
+from twinned.fitted.twin import Anchors, FittedTwin
+from twinned.models.resources import row_blocks
 from twinned.rows.formatting import format_number
 from twinned.rows.neighbors import Indices
-from twinned.rows.schema import Floats, column_list, is_numeric_dtype, is_table, to_numeric
+from twinned.rows.schema import NUMERIC, Floats
 
 Content = dict[str, Any]  # what JSON holds
 
@@ -32,7 +38,7 @@ _QUERIES_PER_BLOCK = 8  # whose adjustments are computed at once
 _MAX_NUMBERS = 64  # longer lists of a check are not part of the report
 _LEAST_ROWS, _MOST_ROWS = 20, 500  # for the importance of features
 _MAX_IMPORTANCE = 40  # features whose importance is computed
-_PREDICTED_COLUMNS = {"truth": "y", "predicted": "prediction", "lower": "lower", "upper": "upper"}
+_PREDICTED_COLUMNS = {"y": "truth", "prediction": "predicted", "lower": "lower", "upper": "upper"}
 
 _STEP_OF_CONCLUSION = {
     HELPS: "Keep the twins: they lower the error.",
@@ -60,7 +66,7 @@ def collect(
     """
     rng = np.random.RandomState(random_state)
     names = feature_names(diagnosis.X)
-    identities = _identify_rows(diagnosis, labels, row_numbers)
+    shown = _shown_rows(diagnosis, labels, row_numbers)
     twin, board = diagnosis.twin, diagnosis.leaderboard
     weights = zip(twin.member_names_, twin.member_weights_, strict=True)
     return {
@@ -84,25 +90,25 @@ def collect(
         "checks": {key: _check_content(check) for key, check in diagnosis.checks.items()},
         "skipped": diagnosis.skipped,
         "notes": [*diagnosis.notes, *_range_note(diagnosis, target)],
-        "predictions": predictions(diagnosis, identities, rng),
+        "predictions": _predictions(shown, rng),
         "calibration": calibration(diagnosis),
         "importance": importance(diagnosis, names, rng, seconds),
         "comparables_share": 100 * min(1.0, MAX_COMPARABLES / len(diagnosis.y)),
-        "comparables": comparable_rows(diagnosis, names, identities, rng, seconds),
+        "comparables": comparable_rows(diagnosis, names, shown, rng, seconds),
         "next_steps": next_steps(diagnosis),
     }
 
 
-def _identify_rows(
+def _shown_rows(
     diagnosis: Diagnosis, labels: list[str] | None, row_numbers: list[int] | None
-) -> list[Content]:
-    """Return the number of each fitted row in its file, and its name."""
-    rows = range(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows.tolist()
-    numbers = [row + 1 if row_numbers is None else row_numbers[row] for row in rows]
-    return [
-        {"row": number, "name": f"row {number}" if labels is None else labels[row]}
-        for row, number in zip(rows, numbers, strict=True)
-    ]
+) -> pd.DataFrame:
+    """Return the number of each fitted row in its file, its name and its rounded prediction."""
+    rows = np.arange(len(diagnosis.y)) if diagnosis.rows is None else diagnosis.rows
+    numbers = rows + 1 if row_numbers is None else np.array(row_numbers)[rows]
+    names = [f"row {i}" for i in numbers] if labels is None else [labels[row] for row in rows]
+    values = diagnosis.out_of_fold[list(_PREDICTED_COLUMNS)].map(_short).to_numpy()
+    columns = dict(zip(_PREDICTED_COLUMNS.values(), values.T, strict=True))
+    return pd.DataFrame({"row": numbers, "name": names, **columns})
 
 
 def _finding_content(finding: Finding) -> Content:
@@ -132,32 +138,21 @@ def _range_note(diagnosis: Diagnosis, target: str) -> list[str]:
     return [f"{beyond}: cut them there (--bounds of twinned predict).{positive}"]
 
 
-def predictions(
-    diagnosis: Diagnosis, identities: list[Content], rng: np.random.RandomState
-) -> Content:
+def _predictions(shown: pd.DataFrame, rng: np.random.RandomState) -> Content:
     """Return out-of-fold predictions of the recommended model with their intervals."""
-    table = diagnosis.out_of_fold
-    rows = np.sort(rng.permutation(len(table))[:MAX_POINTS])
-    shown = table.iloc[rows]
-    return {
-        "confidence": CONFIDENCE,
-        **{key: [identities[row][key] for row in rows] for key in ("row", "name")},
-        **{
-            key: [_short(value) for value in shown[column]]
-            for key, column in _PREDICTED_COLUMNS.items()
-        },
-        "mean_half_width": float(np.mean(table["upper"] - table["lower"]) / 2),
-    }
+    rows = np.sort(rng.permutation(len(shown))[:MAX_POINTS])
+    half_width = float((shown["upper"] - shown["lower"]).mean() / 2)
+    points = {str(name): column.tolist() for name, column in shown.iloc[rows].items()}
+    return {"confidence": CONFIDENCE, **points, "mean_half_width": half_width}
 
 
 def calibration(diagnosis: Diagnosis) -> Content:
     """Return the coverage of intervals that are calibrated on the other folds."""
     scores, fold = (diagnosis.out_of_fold[name].to_numpy() for name in ("score", "fold"))
-    coverage, errors = [], []
-    for confidence in CONFIDENCES:
-        limits = [np.quantile(scores[fold != k], confidence) for k in range(fold.max() + 1)]
-        coverage.append(float(np.mean(scores <= np.array(limits)[fold])))
-        errors.append(float(np.sqrt(confidence * (1 - confidence) / len(scores))))
+    confidence = np.array(CONFIDENCES)
+    limits = [np.quantile(scores[fold != k], confidence) for k in range(fold.max() + 1)]
+    coverage = (scores[:, None] <= np.array(limits)[fold]).mean(axis=0).tolist()
+    errors = np.sqrt(confidence * (1 - confidence) / len(scores)).tolist()
     return {"confidence": list(CONFIDENCES), "coverage": coverage, "standard_error": errors}
 
 
@@ -178,191 +173,147 @@ def importance(
     most = seconds / max(row_seconds, 1e-9) / (len(features) + 2)
     n_rows = int(np.clip(most, _LEAST_ROWS, _MOST_ROWS))
     first, other = (twin.anchors_X_[rng.randint(len(twin.anchors_X_), size=n_rows)] for _ in "12")
-    variants = [first, other]
-    for index in features:
-        mixed = first.copy()
-        mixed[:, index] = other[:, index]
-        variants.append(mixed)
+    mixed = np.repeat(first[None], len(features), axis=0)  # (feature, row, feature)
+    mixed[np.arange(len(features)), :, features] = other[:, features].T
+    variants = np.concatenate([[first, other], mixed])
     # without known values of equal rows
-    members = twin.blend_model_.predict_members(np.concatenate(variants))
+    members = twin.blend_model_.predict_members(variants.reshape(-1, first.shape[1]))
     predicted = members @ twin.member_weights_
     unchanged, *changed = predicted.reshape(len(variants), n_rows)
     (whole, _), *changes = (rmse_and_error(each, unchanged, None) for each in changed)
     whole = whole if whole > 0 else np.inf
-    shares = [
+    by_size = sorted(zip(features, changes, strict=True), key=lambda change: -change[1][0])
+    return [
         {
             "name": names[index],
             "share": round(change / whole, 4),
             "standard_error": round(error / whole, 4),
         }
-        for index, (change, error) in zip(features, changes, strict=True)
+        for index, (change, error) in by_size
     ]
-    return sorted(shares, key=lambda feature: -feature["share"])
 
 
 def comparable_rows(
     diagnosis: Diagnosis,
     names: list[str],
-    identities: list[Content],
+    shown: pd.DataFrame,
     rng: np.random.RandomState,
-    seconds: float = 10.0,
+    seconds: float,
 ) -> list[Content]:
     """Return for a sample of rows the nearest other rows and the estimates from them.
 
     Both rows of a difference are predicted out of fold by the recommended model. The fitted model
     attributes the difference to features, within about so many seconds.
     """
-    columns, table = _columns(diagnosis.X, names), diagnosis.out_of_fold
-    y, predicted = table["y"].to_numpy(), table["prediction"].to_numpy()
-    features = _comparable_features(diagnosis)
+    (twin, target), table = split_target(diagnosis.model), diagnosis.out_of_fold
+    anchors = twin.fitted_.anchors
+    y, predicted = table["y"].to_numpy(), target.apply(table["prediction"].to_numpy())
     rows = np.sort(rng.permutation(len(y))[:MAX_QUERIES])
-    nearest = np.array([_nearest_rows(features, row) for row in rows])
-    if diagnosis.log_target:
-        estimates = y[nearest] * predicted[rows, None] / predicted[nearest]
-    else:
-        estimates = y[nearest] + predicted[rows, None] - predicted[nearest]
-    adjustments = _adjustments(diagnosis, rows, nearest, y[nearest], estimates, seconds)
+    nearest = _nearest_rows(diagnosis, rows)
+    differences = predicted[rows, None] - predicted[nearest]
+    estimates = target.invert(target.apply(y[nearest]) + differences)
+    parts = _adjustments(twin.fitted_, rows, nearest, differences, seconds)
+    adjustments = map(target.invert_adjustments, parts, y[nearest], estimates)
+    of_pairs = nearest.tolist(), estimates, _difference_sizes(anchors, rows, nearest), adjustments
     applicability: dict[int, str] = {}
     if diagnosis.relevance is not None:  # the metric was learned
-        domain = diagnosis.twin.fitted_.anchors.domain
-        classes = zip(domain.known_rows, domain.classify_known(), strict=True)
+        classes = zip(anchors.domain.known_rows, anchors.domain.classify_known(), strict=True)
         applicability = {int(row): LABELS[label] for row, label in classes}
+    values = {
+        row: [_format_value(value) for value in decode_row(anchors, row, names).values()]
+        for row in {*rows.tolist(), *nearest.ravel().tolist()}
+    }
+    records = shown.to_dict("records")
     return [
         {
-            **identities[row],
-            **{key: _short(table[column][row]) for key, column in _PREDICTED_COLUMNS.items()},
-            "applicability": applicability.get(int(row)),
+            **records[row],
+            "applicability": applicability.get(row),
             "anchors": [
                 {
-                    **identities[anchor],
+                    **{key: records[anchor][key] for key in ("row", "name")},
                     "known": _short(y[anchor]),
                     "difference": _short(estimate - y[anchor]),
                     "estimate": _short(estimate),
-                    **_differing_features(columns, row, anchor, parts),
+                    **_describe_difference(names, values[row], values[anchor], *of_features),
                 }
-                for anchor, estimate, parts in zip(*of_query, strict=True)
+                for anchor, estimate, *of_features in zip(*of_query, strict=True)
             ],
-            "values": [_format_value(column.values[row]) for column in columns],
+            "values": values[row],
         }
-        for row, *of_query in zip(rows, nearest, estimates, adjustments, strict=True)
+        for row, *of_query in zip(rows.tolist(), *of_pairs, strict=True)
     ]
 
 
-def _nearest_rows(features: Floats, row: int) -> Indices:
-    """Return the nearest other rows."""
-    distance = np.sum((features - features[row]) ** 2, axis=1)
-    distance[row] = np.inf
-    return np.argsort(distance, kind="stable")[: min(MAX_COMPARABLES, len(features) - 1)]
+def _nearest_rows(diagnosis: Diagnosis, rows: Indices) -> Indices:
+    """Return (query, anchor) the nearest other rows, in the metric of `explain`.
+
+    Where there was no time to learn it, features are standardized.
+    """
+    anchors = diagnosis.twin.fitted_.anchors
+    if diagnosis.relevance is not None:
+        features = anchors.metric.transform(anchors.features)
+    else:
+        features = np.nan_to_num(StandardScaler().fit_transform(anchors.features), nan=0.0)
+    distances = cdist(features[rows], features)
+    distances[np.arange(len(rows)), rows] = np.inf
+    n_nearest = min(MAX_COMPARABLES, len(features) - 1)
+    return np.argsort(distances, axis=1, kind="stable")[:, :n_nearest]
 
 
 def _adjustments(
-    diagnosis: Diagnosis,
-    rows: Indices,
-    nearest: Indices,
-    known_y: Floats,
-    estimates: Floats,
-    seconds: float,
-) -> list[list[Floats | None]]:
-    """Return what each feature adds to each difference, or None where time did not suffice.
+    fitted: FittedTwin, rows: Indices, nearest: Indices, differences: Floats, seconds: float
+) -> Floats:
+    """Return (query, anchor, feature) what adds to (query, anchor) differences.
 
-    `nearest`, `known_y` and `estimates` are (query, anchor).
+    They are NaN where the time did not suffice.
     """
-    adjustments: list[list[Floats | None]] = []
-    end, fitted = time.perf_counter() + seconds, diagnosis.twin.fitted_
-    for start in range(0, len(rows), _QUERIES_PER_BLOCK):
-        block = slice(start, start + _QUERIES_PER_BLOCK)
-        size = nearest[block].shape
+    adjustments = np.full((*nearest.shape, fitted.anchors.X.shape[1]), np.nan)
+    end = time.perf_counter() + seconds
+    for block in row_blocks(len(rows), _QUERIES_PER_BLOCK):
         if time.perf_counter() > end:
-            adjustments += [[None] * size[1] for _ in range(size[0])]
-            continue
-        pairs = np.repeat(rows[block], size[1]), nearest[block].ravel()
+            break
+        pairs = np.repeat(rows[block], nearest.shape[1]), nearest[block].ravel()
         first, second = (fitted.anchors.as_queries(indices) for indices in pairs)
-        parts = attribute_difference(fitted, first, second)[..., 0]
-        y, estimate = known_y[block].ravel(), estimates[block].ravel()
-        if diagnosis.log_target:
-            parts = from_logarithm(scale_to(parts, np.log(estimate / y)), y, estimate)
-        adjustments += [list(each) for each in scale_to(parts, estimate - y).reshape(*size, -1)]
+        parts = scale_to(
+            attribute_difference(fitted, first, second)[..., 0], differences[block].ravel()
+        )
+        adjustments[block] = parts.reshape(adjustments[block].shape)
     return adjustments
 
 
-def _comparable_features(diagnosis: Diagnosis) -> Floats:
-    """Return (n, column) features in which distances are those of `explain`.
+def _difference_sizes(anchors: Anchors, rows: Indices, nearest: Indices) -> Floats:
+    """Return (query, anchor, feature) how much rows differ: numbers by standard deviations.
 
-    Where there was no time to learn the metric, features are standardized.
+    Two categories, and a number and a missing value, differ by 1.
     """
-    anchors = diagnosis.twin.fitted_.anchors
-    features = anchors.features
-    if diagnosis.relevance is not None:
-        return anchors.metric.transform(features)
-    centered = np.nan_to_num(features - np.nanmean(features, axis=0), nan=0.0)
-    std = centered.std(axis=0)
-    return centered / np.where(std > 0, std, 1.0)
+    first, second = anchors.X[rows, None], anchors.X[nearest]
+    std = np.nanstd(anchors.X, axis=0)
+    steps = np.abs(first - second) / np.where(std > 0, std, 1.0)
+    is_numeric = np.array(anchors.schema.kinds) == NUMERIC
+    sizes = np.where(is_numeric & ~np.isnan(steps), steps, 1.0)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
+    return np.where(same, 0.0, sizes)
 
 
-class FeatureColumn(NamedTuple):
-    """The values of a feature; `std` is None where it is categorical."""
-
-    name: str
-    values: np.ndarray
-    std: float | None
-
-    def difference(self, row: int, anchor: int) -> float:
-        """Return how much two rows differ: numbers by standard deviations.
-
-        Two categories, and a number and a missing value, differ by 1.
-        """
-        first, second = self.values[row], self.values[anchor]
-        if self.std is None:
-            return float(str(first) != str(second))
-        if self.std == 0:
-            return 0.0
-        if np.isnan(first) or np.isnan(second):
-            return float(np.isnan(first) != np.isnan(second))
-        return abs(float(first) - float(second)) / self.std
-
-
-def _columns(X: Any, names: list[str]) -> list[FeatureColumn]:
-    if is_table(X):
-        columns = [
-            to_numeric(column, name)
-            if is_numeric_dtype(column)
-            else np.array(column.to_list(), dtype=object)
-            for column, name in zip(*column_list(X), strict=True)
-        ]
-    else:
-        columns = list(np.asarray(X).T)
-    is_number = [np.issubdtype(values.dtype, np.number) for values in columns]
-    return [
-        FeatureColumn(name, values, float(np.nanstd(values)) if numeric else None)
-        for name, values, numeric in zip(names, columns, is_number, strict=True)
-    ]
-
-
-def _differing_features(
-    columns: list[FeatureColumn], row: int, anchor: int, adjustments: Floats | None
+def _describe_difference(
+    names: list[str], query: list[str], anchor: list[str], sizes: Floats, adjustments: Floats
 ) -> Content:
     """Return the features in which an anchor differs from the query, and what the others add.
 
     Shown are those of largest adjustment or, without adjustments, those that differ most.
     """
-    sizes = np.array([column.difference(row, anchor) for column in columns])
-    differing = np.flatnonzero(sizes > 0)
-    if adjustments is not None:
-        sizes = np.abs(adjustments)
-    shown = differing[np.argsort(-sizes[differing], kind="stable")][:MAX_FEATURES]
-    features: list[Content] = []
-    for name, values, _ in (columns[j] for j in shown):
-        shown_values = {
-            "query": _format_value(values[row]),
-            "anchor": _format_value(values[anchor]),
-        }
-        features.append({"name": name, **shown_values})
-    if adjustments is None:
+    differing, is_adjusted = np.flatnonzero(sizes), not np.isnan(adjustments).any()
+    order = np.argsort(-np.abs(adjustments if is_adjusted else sizes)[differing], kind="stable")
+    shown = differing[order][:MAX_FEATURES]
+    features = [{"name": names[j], "query": query[j], "anchor": anchor[j]} for j in shown]
+    if not is_adjusted:
         return {"features": features}
-    for feature, j in zip(features, shown, strict=True):
-        feature["adjustment"] = float(adjustments[j])
+    parts = [{"adjustment": float(adjustments[j])} for j in shown]
     others = float(adjustments.sum() - adjustments[shown].sum())
-    return {"features": features, "others": others if len(differing) > MAX_FEATURES else 0.0}
+    return {
+        "features": [feature | part for feature, part in zip(features, parts, strict=True)],
+        "others": others if len(differing) > MAX_FEATURES else 0.0,
+    }
 
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:
@@ -376,8 +327,7 @@ def next_steps(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.recommendation.conclusion in _STEP_OF_CONCLUSION:
         steps.append(_STEP_OF_CONCLUSION[diagnosis.recommendation.conclusion])
     if "learning" in checks and checks["learning"].numbers["trend"] == "falls":
-        summary = checks["learning"].summary
-        steps.append(f"Get more labels. {summary} twinned.query selects which ones.")
+        steps.append(f"Get more labels: twinned.query selects which. {checks['learning'].summary}")
     if "multiplier" in checks and checks["multiplier"].numbers["trend"] == "grows":
         steps.append(checks["multiplier"].summary)
     steps += [text for finding, text in advice if finding.code == "TW304"]
@@ -391,8 +341,8 @@ def _short(value: Any) -> float:
     return float(f"{float(value):.6g}")
 
 
-def _format_value(value: Any) -> str:
+def _format_value(value: Value) -> str:
     """Return a rounded number, or a category as it is."""
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
-        return "missing" if np.isnan(value) else format_number(float(value))
-    return "missing" if value is None else str(value)
+    if value is None:
+        return "missing"
+    return value if isinstance(value, str) else format_number(value)

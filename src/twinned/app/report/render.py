@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import warnings
 from html import escape
 from importlib.resources import files
 
@@ -12,14 +14,22 @@ import numpy as np
 from twinned.app.report.collect import Content
 from twinned.diagnostics.recommendation import describe_member
 from twinned.diagnostics.twin_checks import draw_curve
-from twinned.displays import PredictionIntervalDisplay
-from twinned.displays.drawing import GUIDE, draw_svg
+from twinned.displays import GUIDE, PredictionIntervalDisplay
 from twinned.rows.formatting import format_number, format_significant
 
 CURVES = ("learning", "multiplier", "anchors")
 WIDTH, HEIGHT, BAR_HEIGHT = 520, 340, 30
 _MAX_LETTERS = 21  # of a name beside a bar
 _MAX_BARS = 10  # of the importance of features
+_REPLACEMENTS = [
+    ("#808080", "var(--soft)"),
+    (r' id="[A-Za-z0-9.]+_\d+"', ""),  # other charts have the same
+    (r" font-family: [^;\"]*;", ""),  # the font is that of the page
+    (r"\s*\n\s*", " "),
+    ("xlink:href", "href"),
+]
+_COORDINATES, _DECIMALS = re.compile(r' [dxy]="[^"]*"'), re.compile(r"(\.\d)\d+")
+_MARKER = re.compile(r"(?<=<use )([^>]*)/>")
 _VARIABLE = r"(--\w+): (#[0-9a-f]{6})"  # of the style of the page
 
 
@@ -84,13 +94,41 @@ def draw_charts(report: Content) -> dict[str, str]:
 
 
 def _draw_svg(draw, description, height=HEIGHT):
-    """Return a chart as an SVG element in the colors of the page; see `drawing.draw_svg`."""
-    light_mode = _read("page.css").partition("}")[0]
-    variables = {color: f"var({name})" for name, color in re.findall(_VARIABLE, light_mode)}
+    """Return a chart as an SVG element that adapts to the light and dark modes of the page.
+
+    `draw` draws into axes, and returns a list of (artist, texts): a text for each marker of the
+    artist, which is shown when the pointer is on it. `description` is the text for screen readers.
+    """
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     style = files("twinned.app.report").joinpath("charts.mplstyle")
-    return draw_svg(
-        draw, description, (WIDTH, height), style, {**variables, "#808080": "var(--soft)"}
-    )
+    with rc_context(fname=str(style)), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the browser may have the font
+        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
+        tooltips = draw(figure.subplots())
+        for i, (artist, _) in enumerate(tooltips):
+            artist.set_gid(f"tooltips-{i}")
+        file = io.StringIO()
+        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=no_metadata)
+    svg = file.getvalue().partition("</defs>")[2]  # after the style for all elements of the page
+    light_mode = _read("page.css").partition("}")[0]
+    variables = [(color, f"var({name})") for name, color in re.findall(_VARIABLE, light_mode)]
+    for pattern, replacement in (*variables, *_REPLACEMENTS):
+        svg = re.sub(pattern, replacement, svg)
+    svg = _COORDINATES.sub(lambda attribute: _DECIMALS.sub(r"\1", attribute[0]), svg)
+    for i, (_, texts) in enumerate(tooltips):
+        svg = _add_titles(svg, f"tooltips-{i}", texts)
+    label = escape(description)
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">{svg}'
+
+
+def _add_titles(svg, group, texts):
+    """Return a chart with a title in each marker of a group."""
+    before, _, after = svg.partition(f'<g id="{group}">')
+    titles = (f"><title>{escape(text)}</title></use>" for text in texts)
+    return f"{before}<g>" + _MARKER.sub(lambda marker: marker[1] + next(titles, "/>"), after)
 
 
 def draw_bars(bars: list[tuple[str, float, float]], title: str, marked: int = 0) -> str:
@@ -154,11 +192,10 @@ def _draw_predictions(report: Content, kind: str) -> str:
         return [(artist, np.array(texts)[rows]) for artist, rows in points]
 
     subject = "Known" if kind == "actual_vs_predicted" else "Known minus predicted"
-    intervals = f"{shown['confidence']:.0%} intervals"
-    return _draw_svg(
-        draw,
-        f"{subject} values of {len(texts)} held-out rows against predictions, with {intervals}.",
+    described = (
+        f"{subject} values of {len(texts)} held-out rows against predictions, with intervals."
     )
+    return _draw_svg(draw, described)
 
 
 def _draw_calibration(shown: Content) -> str:

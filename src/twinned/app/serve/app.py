@@ -35,12 +35,10 @@ from twinned.app.serve.models import (
     Json,
     ParsedRows,
     openapi_description,
-    parse_confidence,
     refuse_value_errors,
 )
 from twinned.app.serve.service import MicroBatcher, PredictionService
-from twinned.app.tables import ReadOptions, Table, parse_table
-from twinned.exceptions import MissingExtraError
+from twinned.app.tables import ReadOptions, Table, copied_columns, parse_table
 from twinned.rows.formatting import number_text
 
 READ_SECONDS = 10.0
@@ -68,18 +66,20 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
     name : str, default="model"
         The title of the page.
     """
-    endpoints = _Endpoints(PredictionService(model, name))
+    service = PredictionService(model, name)
+    endpoints = _Endpoints(service)
+    openapi = _json_response(openapi_description(name, service.schema))
     return Starlette(
         routes=[
-            Route("/", endpoints.page),
-            Route("/openapi.json", endpoints.openapi),
-            Route("/about", endpoints.about),
+            Route("/", HTMLResponse(_render_page(name), headers=_PAGE_HEADERS), methods=["GET"]),
+            Route("/openapi.json", openapi, methods=["GET"]),
+            Route("/about", _json_response(service.about()), methods=["GET"]),
             Route("/predict", endpoints.predict, methods=["POST"]),
             Route("/explain", endpoints.explain, methods=["POST"]),
             Route("/batch", endpoints.batch, methods=["POST"]),
         ],
         middleware=[
-            Middleware(RejectAmbiguousLength),
+            Middleware(reject_ambiguous_length),
             Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS),
         ],
         exception_handlers={BadRequest: _error_response, ClientDisconnect: _no_response},
@@ -87,22 +87,11 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
 
 
 class _Endpoints:
-    """One method per route of the application."""
+    """One method per route that computes predictions."""
 
     def __init__(self, service: PredictionService) -> None:
         self._service, self._schema = service, service.schema
         self._batcher = MicroBatcher(service)
-        self._page = _render_page(service.name)
-        self._openapi = openapi_description(service.name, service.schema)
-
-    async def page(self, request: Request) -> Response:
-        return HTMLResponse(self._page, headers=_PAGE_HEADERS)
-
-    async def openapi(self, request: Request) -> Response:
-        return _json_response(self._openapi)
-
-    async def about(self, request: Request) -> Response:
-        return _json_response(self._service.about())
 
     async def predict(self, request: Request) -> Response:
         rows, confidence = self._schema.parse_rows(_parse_json(await _read_body(request)))
@@ -120,11 +109,11 @@ class _Endpoints:
         return _json_response(content, warnings=self._schema.warnings(rows))
 
     async def batch(self, request: Request) -> Response:
-        confidence = parse_confidence(request.query_params.get("confidence"))
         table = await asyncio.to_thread(_parse_file, await _read_body(request))
-        rows, notes = await asyncio.to_thread(self._schema.parse_table, table)
+        given = request.query_params.get("confidence")
+        rows, confidence, notes = await asyncio.to_thread(self._schema.parse_table, table, given)
         columns = await self._predict_columns(rows, confidence)
-        copied = self._schema.copied_columns(table)
+        copied = copied_columns(table, self._schema.names, self._schema.categories)
         if taken := [name for name in columns if name in copied]:
             raise BadRequest(f"the table has a column {taken[0]!r}, as the result has; rename it.")
         texts = {
@@ -136,18 +125,15 @@ class _Endpoints:
         headers = {WARNINGS_HEADER: json.dumps(warnings)} if warnings else None
         return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
 
-    async def _predict_columns(
-        self, rows: ParsedRows, confidence: float | None
-    ) -> dict[str, list[float] | list[str]]:
+    async def _predict_columns(self, rows: ParsedRows, confidence: float | None) -> Json:
         """Return the columns of predictions of parsed rows.
 
         With a confidence, rows are also classified as inside, at the edge or outside.
         """
-        self._service.check_intervals_available(confidence)
-        predictions = await self._batcher.predict(rows, intervals=confidence is not None)
-        columns = self._service.to_columns(predictions, confidence)
         if confidence is None:
-            return {**columns}
+            return self._service.to_columns(await self._batcher.predict(rows, False), None)
+        self._service.calibration(confidence)  # before the prediction, as it may be refused
+        columns = self._service.to_columns(await self._batcher.predict(rows, True), confidence)
         classified = await asyncio.to_thread(self._service.applicability, rows)
         return {**columns, "applicability": [one["label"] for one in classified]}
 
@@ -211,11 +197,8 @@ def _parse_file(body: bytes) -> Table:
     if body.startswith(b"PAR1"):
         raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)
     _check_unpacked_size(body)
-    try:
-        with refuse_value_errors():
-            return parse_table(Path("the table"), body, ReadOptions(), _MAX_CELLS)
-    except MissingExtraError as error:
-        raise BadRequest(str(error), 400) from None
+    with refuse_value_errors():
+        return parse_table(Path("the table"), body, ReadOptions(), _MAX_CELLS)
 
 
 def _check_unpacked_size(body: bytes) -> None:
@@ -274,37 +257,30 @@ def limit_read_time(base: type, seconds: float) -> type[asyncio.Protocol]:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            if has_request_in_progress(self):
-                self._cancel_timer()
-            elif self._timer is None:
+            if not has_request_in_progress(self):
                 self._start_timer(self.transport)
-
-        def _start_timer(self, transport: asyncio.Transport) -> None:
-            # of a connection that is closed by then, `abort` does nothing
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(seconds, transport.abort)
-
-        def _cancel_timer(self) -> None:
-            if self._timer is not None:
+            elif self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+
+        def _start_timer(self, transport: asyncio.Transport) -> None:
+            if self._timer is None:  # of a connection that is closed by then, `abort` does nothing
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(seconds, transport.abort)
 
     return TimedProtocol
 
 
-class RejectAmbiguousLength:
+def reject_ambiguous_length(app: ASGIApp) -> ASGIApp:
     """Middleware that rejects requests with both Transfer-Encoding and Content-Length.
 
     HTTP parsers differ in which of the two they follow, by which one request can hide another.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
         names = {name.lower() for name, _ in scope.get("headers", ())}
-        if {b"transfer-encoding", b"content-length"} <= names:
-            response = Response("Invalid HTTP request received.", 400, {"Connection": "close"})
-            await response(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+        is_ambiguous = {b"transfer-encoding", b"content-length"} <= names
+        response = Response("Invalid HTTP request received.", 400, {"Connection": "close"})
+        await (response if is_ambiguous else app)(scope, receive, send)
+
+    return call

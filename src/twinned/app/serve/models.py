@@ -6,8 +6,9 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from twinned._version import __version__
 from twinned.app import tables
 from twinned.app.tables import PARTS, Table, is_missing
 from twinned.estimators.base import BaseTwin
+from twinned.exceptions import MissingExtraError
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
 
 MAX_ROWS = 1_000
@@ -48,7 +50,7 @@ def refuse_value_errors() -> Iterator[None]:
     """Report what a table or the model rejects, for instance a value too large, in one line."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, MissingExtraError) as error:
         _LOGGER.debug("A request was rejected.", exc_info=True)
         raise BadRequest(" ".join(str(error).split())[:300]) from error
 
@@ -68,23 +70,6 @@ def _check_digits(value: object) -> object:
 
 Number = Annotated[float, Field(allow_inf_nan=False), BeforeValidator(_check_digits)]
 Confidence = Annotated[Number, Field(gt=0, lt=1)]
-_CONFIDENCE = pydantic.TypeAdapter[float | None](Confidence | None)
-
-
-def parse_confidence(value: str | None) -> float | None:
-    """Return the confidence of a query string as a number, or None where there is none."""
-    try:
-        return _CONFIDENCE.validate_python(value)
-    except ValidationError:
-        raise _wrong_confidence(value) from None
-
-
-def _too_many_rows(count: int) -> BadRequest:
-    return BadRequest(f"{count:,} rows are too many; send at most {MAX_ROWS:,}.", 413)
-
-
-def _wrong_confidence(value: object) -> BadRequest:
-    return BadRequest(f"confidence must lie between 0 and 1, but is {short_repr(value)}.")
 
 
 class InputFeature(NamedTuple):
@@ -95,10 +80,6 @@ class InputFeature(NamedTuple):
     ordered: bool  # whose categories are levels, so that a new one has no meaning
     allow_missing: bool
     allow_limits: bool  # such as <5
-
-    @property
-    def feature_names(self) -> list[str]:
-        return [self.name]
 
     @property
     def labels(self) -> list[str] | None:
@@ -153,42 +134,19 @@ class InputDate(NamedTuple):
     name: str
     features: dict[str, str]  # the feature of each part
 
-    @property
-    def feature_names(self) -> list[str]:
-        return list(self.features.values())
-
-    def add_parts(self, rows: list[Json], allow_missing: bool) -> None:
+    def add_parts(self, rows: list[Json]) -> None:
         """Add the features to rows that have the date instead; all rows have one notation."""
+        parts = set(self.features.values())
         dated = {
-            number: str(row[self.name] or "").strip()
-            for number, row in enumerate(rows)
-            if isinstance(row, dict)
-            and self.name in row
-            and not row.keys() >= set(self.feature_names)
+            number: row
+            for number, row in enumerate(rows, start=1)
+            if isinstance(row, dict) and self.name in row and not parts <= row.keys()
         }
-        cells = list(dict.fromkeys(cell for cell in dated.values() if not is_missing(cell)))
-        date_of = dict(zip(cells, self._parse(cells, list(dated.items())), strict=True))
-        for number, cell in dated.items():
-            if cell not in date_of and not allow_missing:
-                place = f"row {number + 1}: {self.name!r}"
-                raise BadRequest(f"{place} has no value, and the model needs one.")
-            for part, feature in self.features.items():
-                rows[number][feature] = PARTS[part](date_of[cell]) if cell in date_of else None
-
-    def _parse(self, cells: list[str], dated: list[tuple[int, str]]) -> list[datetime]:
-        """Return the dates of different cells; `dated` has the row of each cell, for messages."""
-        try:
-            dates = tables.parse_dates(cells) if cells else []
-        except ValueError as error:
-            raise BadRequest(f"{self.name!r}: {error}; write 2024-01-31.") from None
-        if dates is not None:
-            return dates
-        wrong = tables.find_no_date(cells)
-        if wrong is None:
-            raise BadRequest(f"{self.name!r} has dates of several notations; write 2024-01-31.")
-        place = f"row {next(row for row, cell in dated if cell == wrong) + 1}: {self.name!r}"
-        shown = short_repr(wrong)
-        raise BadRequest(f"{place} must be a date such as 2024-01-31, not {shown}.")
+        cells = [str(row[self.name] or "").strip() for row in dated.values()]
+        table = Table(Path("the request"), [self.name], [cells], list(dated), line_word="row")
+        for part, values in tables.date_columns(table, self.name, self.features).items():
+            for row, value in zip(dated.values(), values.tolist(), strict=True):
+                row[self.features[part]] = None if np.isnan(value) else value
 
 
 class RequestSchema:
@@ -213,27 +171,25 @@ class RequestSchema:
         # the metric of the anchors must take missing values, too
         takes_missing = fitted.nearest is None or fitted.nearest[1] in ("nan_euclidean", "learned")
         self.allow_missing = takes_missing and bool(get_tags(twin).input_tags.allow_nan)
-        columns = np.asarray(twin.anchors_X_, dtype=float).T
-        self._dates, self._limits = _find_sources(dict(zip(self.names, columns, strict=True)))
-        self.features = [
-            InputFeature(
-                name,
-                None if kind == NUMERIC else list(categories),
-                kind == ORDINAL,
-                self.allow_missing,
-                name in self._limits,
-            )
-            for name, kind, categories in zip(
-                self.names, table.kinds, table.categories, strict=True
-            )
+        columns = dict(zip(self.names, fitted.anchors.X.T, strict=True))
+        self._dates, self._limits = _find_sources(columns)
+        self.categories = [
+            None if kind == NUMERIC else list(categories)
+            for kind, categories in zip(table.kinds, table.categories, strict=True)
         ]
-        date_of = {feature: date for date in self._dates for feature in date.feature_names}
-        sources = (date_of.get(f.name, f) for f in self.features)
-        markers = self._limits.values()
-        self.inputs = list(
-            {each.name: each for each in sources if each.name not in markers}.values()
-        )
-        self.is_all_numeric = all(feature.categories is None for feature in self.features)
+        self.is_all_numeric = table.is_all_numeric
+        self.features = [
+            InputFeature(name, known, kind == ORDINAL, self.allow_missing, name in self._limits)
+            for name, known, kind in zip(self.names, self.categories, table.kinds, strict=True)
+        ]
+        # the column of the request that each other feature is made from
+        self._sources = {marker: name for name, marker in self._limits.items()}
+        for date in self._dates:
+            self._sources |= dict.fromkeys(date.features.values(), date.name)
+        possible: list[InputFeature | InputDate] = [*self.features, *self._dates]
+        by_name = {each.name: each for each in possible}
+        names = dict.fromkeys(self._sources.get(name, name) for name in self.names)
+        self.inputs = [by_name[name] for name in names]
         self.model = self._make_model()
 
     def _make_model(self) -> type[BaseModel]:
@@ -278,34 +234,29 @@ class RequestSchema:
 
     def _to_bad_request(self, error: ErrorDetails, row_names: list[str] | None) -> BadRequest:
         """Return an error of pydantic as one sentence."""
-        location, kind, value = error["loc"], error["type"], error["input"]
-        shown = short_repr(value)
+        location, kind, shown = error["loc"], error["type"], short_repr(error["input"])
+        cause = error.get("ctx", {}).get("error")
         if location[:1] == ("confidence",):
-            return _wrong_confidence(value)
+            return BadRequest(f"confidence must lie between 0 and 1, but is {shown}.")
         if kind == "extra_forbidden":
             unknown = short_repr(location[0])
             return BadRequest(f'{unknown} is unknown; use "rows" and "confidence".')
         if kind == "too_short":
             return BadRequest("there are no rows.")
         if kind == "too_long":
-            return _too_many_rows(len(value))
+            return BadRequest(f"there are too many rows; send at most {MAX_ROWS:,}.", 413)
         if len(location) < 2:
-            wrong_date = error.get("ctx", {}).get("error")
-            return wrong_date or BadRequest('the body must be an object with a list "rows".')
+            return BadRequest(str(cause or 'the body must be an object with a list "rows".'))
         number, *names = location[1:]
         row = f"row {int(number) + 1}" if row_names is None else row_names[int(number)]
         if not names:
             return BadRequest(f"{row} must be an object, not {shown}.")
-        name = str(names[0])
+        name = self._sources.get(str(names[0]), str(names[0]))
         if kind == "missing":
-            source = next((each.name for each in self.inputs if name in each.feature_names), None)
             needed = short_repr([each.name for each in self.inputs])
-            absent = source or tables.derived_from(name)[0]
-            return BadRequest(f"{row} lacks {absent!r}; it must have {needed}.")
-        reason = f"must be a number, not {shown}" + ("; write a decimal point" * ("," in shown))
-        if kind == "value_error":
-            reason = str(error["ctx"]["error"])
-        return BadRequest(f"{row}: {name!r} {reason}.")
+            return BadRequest(f"{row} lacks {name!r}; it must have {needed}.")
+        hint = "; write a decimal point" if "," in shown else ""
+        return BadRequest(f"{row}: {name!r} {cause or f'must be a number, not {shown}{hint}'}.")
 
     def _add_features(self, rows: object) -> object:
         """Return rows with the features that follow from limits and dates."""
@@ -313,7 +264,7 @@ class RequestSchema:
             return rows
         rows = [self._split_limits(row) if isinstance(row, dict) else row for row in rows]
         for date in self._dates:
-            date.add_parts(rows, self.allow_missing)
+            date.add_parts(rows)
         return rows
 
     def _split_limits(self, row: Json) -> Json:
@@ -326,26 +277,20 @@ class RequestSchema:
                     row[name], row[marker] = limit
         return row
 
-    def parse_table(self, table: Table) -> tuple[ParsedRows, list[str]]:
-        """Return the values of each row of a file, as `parse_rows`, and notes on its notation."""
-        if len(table) > MAX_ROWS:
-            raise _too_many_rows(len(table))
+    def parse_table(
+        self, table: Table, confidence: str | None
+    ) -> tuple[ParsedRows, float | None, list[str]]:
+        """Return rows of a file and the confidence, as `parse_rows`, and notes on its notation."""
+        table = table.take(range(min(len(table), MAX_ROWS + 1)))  # one too many is refused below
         with refuse_value_errors():
             table.require(tables.source_columns(table, self.names), "features of the model")
-            X, notes = tables.prediction_frame(table, self.names, self._categories)
+            X, notes = tables.prediction_frame(table, self.names, self.categories)
         if table.detected:
             notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
         rows = X.astype(object).where(X.notna(), None).to_dict("records")
         row_names = [table.row_name(row) for row in range(len(table))]
-        return self.parse_rows({"rows": rows}, row_names)[0], notes
-
-    def copied_columns(self, table: Table) -> dict[str, list[str]]:
-        """Return the columns of a file, those of numeric features with decimal points."""
-        return tables.copied_columns(table, self.names, self._categories)
-
-    @property
-    def _categories(self) -> list[list[Any] | None]:
-        return [feature.categories for feature in self.features]
+        content = {"rows": rows, "confidence": confidence}
+        return *self.parse_rows(content, row_names), notes
 
     def warnings(self, rows: ParsedRows) -> list[str]:
         """Return one line for each feature of parsed rows with a category that is not known.

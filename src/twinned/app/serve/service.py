@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.compose import TransformedTargetRegressor
 
 from twinned.app.serve.models import (
     BadRequest,
@@ -24,10 +23,11 @@ from twinned.app.serve.models import (
 from twinned.app.tables import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
+from twinned.fitted.calibration import Calibration
 from twinned.fitted.explanation import comparable_cases
 from twinned.fitted.known_values import TargetRange
 from twinned.fitted.quantiles import check_confidence
-from twinned.rows.neighbors import Indices
+from twinned.fitted.target import split_target
 from twinned.rows.schema import Floats
 
 N_COMPARABLES = 8
@@ -36,40 +36,22 @@ MAX_WORKERS = min(2, os.cpu_count() or 1)  # threads: the tree kernel releases t
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
 
 
-class BatchPredictions(NamedTuple):
-    """Predictions of several rows, on the scale of the fitted target."""
-
-    mean: Floats
-    std: Floats  # raw, not calibrated, unless the twin is a blend
-    error_scale: Floats | None  # None where no intervals are requested
-
-    def take(self, rows: slice) -> BatchPredictions:
-        """Return the predictions of a slice of the rows."""
-        scale = None if self.error_scale is None else self.error_scale[rows]
-        return BatchPredictions(self.mean[rows], self.std[rows], scale)
-
-
 class PredictionService:
     """A fitted twin prepared for serving, with the arguments of `make_app`."""
 
     def __init__(self, model: BaseEstimator, name: str) -> None:
-        self.name = name
-        self._log_target = isinstance(model, TransformedTargetRegressor)
-        twin = model.regressor_ if self._log_target else model
-        if self._log_target and (model.func is not np.log or model.inverse_func is not np.exp):
-            raise ValueError(f"{name} transforms its target by other functions than log and exp.")
+        self.name, self._model = name, model
+        twin, self._target = split_target(model)
         if np.ndim(twin.anchors_y_) != 1:
             raise ValueError(f"{name} has several outputs; only a model with one can be served.")
         self.schema = RequestSchema(twin)
-        self._named_twin = twin
         if self.schema.named and self.schema.is_all_numeric:
             # arrays are validated faster than tables, and the columns are in the right order
             twin = copy.copy(twin)
             del twin.feature_names_in_
         if isinstance(twin, TwinRegressor):
             twin.prepare_fast_path()
-        self._twin = twin
-        self._intervals = twin.calibration_
+        self._twin, self._calibration = twin, twin.calibration_
 
     def about(self) -> Json:
         """Return the target, the number of anchors, whether there are intervals, and the features.
@@ -79,8 +61,8 @@ class PredictionService:
         as that of a blend. `columns` are the features, and `inputs` what a row must have: a date
         instead of its parts. `allow_missing` is whether values may be missing.
         """
-        target = str(vars(self._twin).get("target_name_", "y"))
-        possible = TargetRange.of(target, self._to_target(self._twin.anchors_y_))
+        target, calibration = str(vars(self._twin).get("target_name_", "y")), self._calibration
+        possible = TargetRange.of(target, self._target.invert(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
         return {
@@ -89,43 +71,40 @@ class PredictionService:
             "lower_bound": lower,
             "upper_bound": upper,
             "anchors": len(self._twin.anchors_y_),
-            "intervals": self._intervals is not None and len(self._intervals.scores) >= _MIN_SCORES,
+            "intervals": calibration is not None and len(calibration.scores) >= _MIN_SCORES,
             "calibrated_std": isinstance(self._twin, AutoTwinRegressor),
             "allow_missing": self.schema.allow_missing,
             "columns": [_describe_input(each, anchors) for each in self.schema.features],
             "inputs": [_describe_input(each, anchors) for each in self.schema.inputs],
         }
 
-    def check_intervals_available(self, confidence: float | None) -> None:
-        """Raise `BadRequest` where intervals of this confidence are requested and impossible."""
-        if confidence is None:
-            return
-        if self._intervals is None:
+    def calibration(self, confidence: float) -> Calibration:
+        """Return the stored calibration; raise `BadRequest` where it has no such intervals."""
+        if self._calibration is None:
             raise BadRequest(f"{self.name} stores no intervals; fit it with `twinned fit`.")
         with refuse_value_errors():
-            check_confidence(confidence, len(self._intervals.scores))
+            check_confidence(confidence, len(self._calibration.scores))
+        return self._calibration
 
-    def predict(self, rows: ParsedRows, intervals: bool = False) -> BatchPredictions:
-        """Return the predictions of parsed rows, with the error scale if `intervals`."""
+    def predict(self, rows: ParsedRows, intervals: bool = False) -> Floats:
+        """Return predictions of parsed rows on the scale of the fitted target.
+
+        They are (row, column): mean, standard deviation, which is raw unless the twin is a blend,
+        and with `intervals` the error scale.
+        """
         X = self.schema.to_table(rows)
         with refuse_value_errors():
-            if not intervals or self._intervals is None:
-                mean, std = self._twin.predict(X, return_std=True)
-                return BatchPredictions(mean, std, None)
-            mean, std, scale = self._twin.predict_error_scale(X)
-            return BatchPredictions(mean, std, scale)
+            if intervals:
+                return np.column_stack(self._twin.predict_error_scale(X))
+            return np.column_stack(self._twin.predict(X, return_std=True))
 
-    def to_columns(
-        self, predictions: BatchPredictions, confidence: float | None
-    ) -> dict[str, list[float]]:
+    def to_columns(self, predictions: Floats, confidence: float | None) -> dict[str, list[float]]:
         """Return `prediction`, `std` and, with a confidence, `low` and `high`, in units of y."""
-        mean, std, error_scale = predictions
-        columns = {"prediction": mean, "std": std}
-        if self._log_target:
-            columns = {"prediction": self._to_target(mean), "std": self._to_target(mean) * std}
-        if confidence is not None and self._intervals is not None and error_scale is not None:
-            bounds = self._to_target(self._intervals.interval(mean, error_scale, confidence))
-            columns["low"], columns["high"] = bounds.T
+        target, (mean, std) = self._target, predictions.T[:2]
+        columns = {"prediction": target.invert(mean), "std": target.invert_std(mean, std)}
+        if confidence is not None:
+            ends = self.calibration(confidence).interval(mean, predictions[:, 2], confidence)
+            columns["low"], columns["high"] = target.invert(ends).T
         _check_finite(np.column_stack(list(columns.values())))
         return {name: values.tolist() for name, values in columns.items()}
 
@@ -136,15 +115,10 @@ class PredictionService:
         """
         X = self.schema.to_table(rows, with_names=True)
         with refuse_value_errors():
-            comparables = comparable_cases(
-                self._named_twin,
-                X,
-                N_COMPARABLES,
-                log_target=self._log_target,
-                adjustments=len(rows) <= MAX_ADJUSTED_ROWS,
-            )
-        values = [(case.known, case.estimate) for cases in comparables for case in cases]
-        _check_finite(np.array(values), np.repeat(np.arange(len(rows)), len(comparables[0])))
+            few = len(rows) <= MAX_ADJUSTED_ROWS
+            comparables = comparable_cases(self._model, X, N_COMPARABLES, adjustments=few)
+        values = [[(case.known, case.estimate) for case in cases] for cases in comparables]
+        _check_finite(np.array(values).reshape(len(rows), -1))
         return [[case.as_dict() for case in cases] for cases in comparables]
 
     def applicability(self, rows: ParsedRows) -> list[Json]:
@@ -154,27 +128,22 @@ class PredictionService:
         """
         with refuse_value_errors():
             table = self._twin.applicability(self.schema.to_table(rows))
-        if self._log_target:
+        if self._target.is_log:
             table = table.drop(columns="error", errors="ignore")
         return [
             {name: value for name, value in row.items() if value == value}  # no NaN
             for row in table.to_dict("records")
         ]
 
-    def _to_target(self, values: Floats) -> Floats:
-        with np.errstate(over="ignore"):  # reported by `_check_finite`
-            return np.exp(values) if self._log_target else values
 
+def _check_finite(values: Floats) -> None:
+    """Raise `BadRequest` where a result is infinite or no number, which JSON cannot hold.
 
-def _check_finite(values: Floats, rows: Indices | None = None) -> None:
-    """Raise `BadRequest` where a result of a row is infinite or no number, which JSON cannot hold.
-
-    `values` are (n, column), and `rows` (n,) the rows of the request that they belong to.
+    `values` are (row of the request, column).
     """
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if len(bad):
-        row = 1 + int(bad[0] if rows is None else rows[bad[0]])
-        raise BadRequest(f"row {row}: the prediction is not a finite number.")
+        raise BadRequest(f"row {bad[0] + 1}: the prediction is not a finite number.")
 
 
 def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) -> Json:
@@ -185,10 +154,9 @@ def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) 
     """
     if isinstance(each, InputDate):
         date = EPOCH + timedelta(days=float(np.nanmedian(anchors[each.features["days"]])))
-        if "hour" in each.features:
-            middle = date.isoformat(sep="T", timespec="minutes")
-            return {"name": each.name, "kind": "datetime", "middle": middle}
-        return {"name": each.name, "kind": "date", "middle": date.date().isoformat()}
+        has_time = "hour" in each.features
+        middle = date.isoformat(timespec="minutes") if has_time else date.date().isoformat()
+        return {"name": each.name, "kind": "datetime" if has_time else "date", "middle": middle}
     values = anchors[each.name]
     present = values[~np.isnan(values)]
     labels = each.labels
@@ -204,7 +172,7 @@ def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) 
 class _PendingRequest(NamedTuple):
     rows: ParsedRows
     intervals: bool
-    result: asyncio.Future[BatchPredictions]
+    result: asyncio.Future[Floats]
 
 
 class MicroBatcher:
@@ -220,9 +188,9 @@ class MicroBatcher:
         self._n_workers = 0
         self._tasks = set[asyncio.Task[None]]()
 
-    async def predict(self, rows: ParsedRows, intervals: bool) -> BatchPredictions:
-        """Return the predictions of parsed rows, with the error scale if `intervals`."""
-        result: asyncio.Future[BatchPredictions] = asyncio.get_running_loop().create_future()
+    async def predict(self, rows: ParsedRows, intervals: bool) -> Floats:
+        """Return the predictions of parsed rows, as `PredictionService.predict`."""
+        result: asyncio.Future[Floats] = asyncio.get_running_loop().create_future()
         self._pending.append(_PendingRequest(rows, intervals, result))
         if self._n_workers < MAX_WORKERS:
             self._n_workers += 1
@@ -249,9 +217,7 @@ class MicroBatcher:
             elif not batch[0].result.done():
                 batch[0].result.set_exception(error)
             return
-        start = 0
-        for request in batch:
-            stop = start + len(request.rows)
+        ends = np.cumsum([len(request.rows) for request in batch])
+        for request, part in zip(batch, np.split(predictions, ends[:-1]), strict=True):
             if not request.result.done():  # done if the client has disconnected
-                request.result.set_result(predictions.take(slice(start, stop)))
-            start = stop
+                request.result.set_result(part)

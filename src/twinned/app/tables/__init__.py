@@ -9,8 +9,7 @@ from twinned.app.tables.columns import (
     BOOLEANS,
     EPOCH,
     PARTS,
-    find_no_date,
-    parse_dates,
+    date_columns,
     parse_limit,
 )
 from twinned.app.tables.frames import (
@@ -31,10 +30,9 @@ __all__ = [
     "ReadOptions",
     "Table",
     "copied_columns",
+    "date_columns",
     "derived_from",
-    "find_no_date",
     "is_missing",
-    "parse_dates",
     "parse_limit",
     "parse_table",
     "prediction_frame",

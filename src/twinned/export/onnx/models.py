@@ -51,7 +51,7 @@ class Parts(NamedTuple):
     target: TargetTransform
 
 
-def unwrap(model: BaseEstimator) -> Parts:
+def split_model(model: BaseEstimator) -> Parts:
     """Return the model of twinned inside pipelines and transformed targets."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
@@ -77,7 +77,7 @@ def assemble(
     model: BaseEstimator, names: tuple[str, ...], confidence: float | None, dtype: str
 ) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
-    parts = unwrap(model)
+    parts = split_model(model)
     graph = Graph()
     schema = read_schema(parts.model)
     infos, matrix = add_inputs(graph, schema, feature_names(parts.model), dtype)
