@@ -12,14 +12,13 @@ from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar, get_type_hints
+from typing import Annotated, get_type_hints
 
 import typer
 
 from twinned.app.tables.frames import ColumnKinds
 from twinned.app.tables.table import ReadOptions
 
-T = TypeVar("T")
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
 column_option = partial(typer.Option, metavar="COLUMN")
 _reading_option = partial(typer.Option, rich_help_panel="Reading the table", show_default=False)
@@ -42,11 +41,13 @@ KeyFile = Annotated[
 AsJson = Annotated[bool, flag_option("--json", help="Print JSON.")]
 
 
-def make_command(run: Callable[[T], None], options: type[T]) -> Callable[..., None]:
+def make_command(run: Callable[..., None]) -> Callable[..., None]:
     """Return a function for `typer` whose parameters are the fields of a dataclass.
 
-    A field without a help text has that of its name in the docstring of the class or a parent.
+    It is the type of the parameter `options` of `run`. A field without a help text has that of its
+    name in the docstring of the class or a parent.
     """
+    options = get_type_hints(run)["options"]
     hints = get_type_hints(options, include_extras=True)
     helps: dict[str, str] = {}
     for parent in reversed(options.__mro__):
@@ -54,7 +55,7 @@ def make_command(run: Callable[[T], None], options: type[T]) -> Callable[..., No
         matches = re.findall(r"^(\w+)\n((?:    .+\n?)+)", documented, re.MULTILINE)
         helps |= {name: " ".join(text.split()) for name, text in matches}
     parameters = []
-    for field in fields(options):  # type: ignore[arg-type]
+    for field in fields(options):
         info = copy(hints[field.name].__metadata__[0])
         info.help = info.help or helps[field.name]
         default = inspect.Parameter.empty if field.default is MISSING else field.default
@@ -183,6 +184,16 @@ class SavedModelOptions(TableOptions):
     key_file: KeyFile = None
     as_json: Annotated[bool, flag_option("--json")] = False
 
+    def result_path(self, *inputs: Path | None) -> Path | None:
+        """The resolved path of a table to write; a ValueError for files that are not written."""
+        if self.output is None:
+            return None
+        if self.output.suffix.lower() in _NOT_WRITTEN:
+            suffix = f"a {self.output.suffix} file cannot be written"
+            raise ValueError(f"-o {self.output}: {suffix}; use .csv or .xlsx.")
+        given = (self.model, self.table, *inputs)
+        return check_output_path(self.output, [path for path in given if path is not None])
+
 
 def read_key(path: Path | None) -> bytes | None:
     """Return the content of a key file, without the line break at its end."""
@@ -233,10 +244,3 @@ def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") ->
     if not os.access(resolved.parent, os.W_OK):
         raise PermissionError(f"{option} {path}: the folder {path.parent} is not writable.")
     return resolved
-
-
-def check_result_path(path: Path, inputs: Iterable[Path]) -> Path:
-    """Return the resolved path of a table to write; a ValueError for files that are not written."""
-    if path.suffix.lower() in _NOT_WRITTEN:
-        raise ValueError(f"-o {path}: a {path.suffix} file cannot be written; use .csv or .xlsx.")
-    return check_output_path(path, inputs)

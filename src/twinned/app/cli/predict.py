@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import (
     SavedModelOptions,
-    check_result_path,
     column_option,
     flag_option,
     output_option,
     table_argument,
 )
 from twinned.app.tables.reader import is_pattern
-from twinned.app.tables.table import Table, join_names
-
-if TYPE_CHECKING:
-    from twinned.app.cli.partitions import Finished, Partition
+from twinned.app.tables.table import join_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,77 +128,57 @@ def predict_command(options: PredictOptions) -> None:
 
 def _predict_table(options: PredictOptions, wanted: prediction.ResultColumns) -> None:
     """Predict the rows of one file."""
-    path = None
-    if options.output is not None:
-        path = check_result_path(options.output, [options.model, options.table])
-
-    def require_columns(table: Table) -> Table:
-        table.require(wanted.keep, "--keep")
-        return table
-
-    given = prediction.read_input(options, "predict", require_columns, needs_transform=False)
+    path = options.result_path()
+    table = prediction.read_rows(options, "predict")
+    table.require(wanted.keep, "--keep")
+    loaded, X = prediction.load_for(table, options)
     with messages.print_warnings():
-        columns = prediction.predict_columns(given.model, given.X, wanted, options.model)
-    n_rows = len(given.table)
+        columns = loaded.predict_columns(X, wanted)
     if wanted.applicability:
-        _note_outside(int((columns["applicability"] == "outside").sum()), n_rows, wanted)
+        _note_outside(int((columns["applicability"] == "outside").sum()), len(table), wanted)
     if wanted.interval is not None and wanted.bounds is None:
-        _note_range(given, columns)
-    copied = {name: given.table.column(name) for name in wanted.keep}
-    if path is not None:
-        prediction.write_columns(path, copied, columns, options.digits)
-    used = {*given.features.select(given.table)[1], *wanted.keep}
-    ignored = [name for name in given.table.names if name not in used]
+        _note_range(loaded, columns)
+    used = {*loaded.select(table)[1], *wanted.keep}
+    ignored = [name for name in table.names if name not in used]
     _note_ignored(ignored)
-    facts: dict[str, object] = {
-        "model": str(options.model),
-        "table": str(options.table),
-        "rows": n_rows,
-        "ignored_columns": ignored,
-        "output": None if options.output is None else str(options.output),
-    }
-    written = f"{messages.counted(n_rows, 'prediction')} in {options.output}"
-    prediction.print_columns(facts, copied, columns, written, options)
+    copied = {name: table.column(name) for name in wanted.keep}
+    facts = {"rows": len(table), "ignored_columns": ignored}
+    summary = messages.counted(len(table), "prediction")
+    prediction.give_result(options, path, copied, columns, facts, summary)
 
 
 def _predict_many(options: PredictOptions, wanted: prediction.ResultColumns) -> None:
     """Predict the partitions of files on a Dask cluster, those that are not finished."""
     from twinned.app.cli import partitions
 
-    model, output = options.model, options.output
+    output = options.output
     with messages.print_warnings():
-        fitted = prediction.load_twin(model, options.key_file)
+        loaded = prediction.load_twin(options.model, options.key_file)
     if output is None:
         raise ValueError(f"{options.table}: partitions are written to a folder; give one with -o.")
     if not output.parent.is_dir():
         raise FileNotFoundError(
             f"-o {output}: there is no folder {output.parent}; create it first."
         )
-    files = partitions.find_files(options.table)
-    features = prediction.ModelFeatures.of(fitted, model)
-    plan = partitions.make_plan(files, features, wanted, options.reading)
-    missing = partitions.prepare_output(output, model, plan)
+    plan = partitions.make_plan(options.table, output, loaded, wanted, options.reading)
+    missing = partitions.prepare_output(options.model, plan)
     n_finished = len(plan.partitions) - len(missing)
     if plan.detected:
         messages.print_message("note", f"{plan.files[0]} is read with {', '.join(plan.detected)}.")
     _note_ignored(plan.ignored)
-    results: list[Finished] = []
+    results = []
     if missing:
         cluster = partitions.connect(options.scheduler, options.workers)
-        with messages.progress_bar(len(missing)) as step, cluster as client:
-
-            def report(partition: Partition, finished: Finished) -> None:
-                results.append(finished)
-                step(partition.output)
-
-            job = partitions.Job(features, output.resolve(), replace(plan, partitions=[]))
-            partitions.predict_partitions(client, fitted, job, missing, report)
+        with messages.progress_bar(len(missing)) as begin_step, cluster as client:
+            for partition, result in partitions.predict_partitions(client, loaded, plan, missing):
+                results.append(result)
+                begin_step(partition.output)
     all_messages = [message for result in results for message in result.messages]
     for kind, text in dict.fromkeys(sorted(all_messages, key=lambda message: message[0])):
         messages.print_message(kind, text)
     n_rows = sum(result.n_rows for result in results)
     _note_outside(sum(result.n_outside for result in results), n_rows, wanted)
-    facts = {"model": str(model), "table": str(options.table), "rows": n_rows}
+    facts = {"model": str(options.model), "table": str(options.table), "rows": n_rows}
     facts |= {"output": str(output), "partitions": len(missing), "finished_before": n_finished}
     before = f", {n_finished:,} finished before" if n_finished else ""
     done = messages.counted(len(missing), "partition")
@@ -210,14 +186,12 @@ def _predict_many(options: PredictOptions, wanted: prediction.ResultColumns) -> 
     messages.print_result(facts | {"ignored_columns": plan.ignored}, text, options.as_json)
 
 
-def _note_range(given: prediction.ModelInput, columns: prediction.Columns) -> None:
+def _note_range(loaded: prediction.LoadedTwin, columns: prediction.Columns) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
-    import numpy as np
-
     from twinned.fitted.known_values import TargetRange
 
-    known_y = given.twin.anchors_y_ if given.model is given.twin else np.exp(given.twin.anchors_y_)
-    possible = TargetRange.of(given.target, known_y)
+    known_y = loaded.transform.invert(loaded.twin.anchors_y_)
+    possible = TargetRange.of(loaded.target, known_y)
     beyond = possible.describe_beyond(columns["low"], columns["high"])
     if not beyond:
         return

@@ -20,8 +20,9 @@ from twinned.app.tables.frames import (
     prediction_frame,
     source_columns,
 )
+from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import parse_table
-from twinned.app.tables.table import ReadOptions, Table, is_missing
+from twinned.app.tables.table import ReadOptions, Table
 
 __all__ = [
     "BOOLEANS",

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from twinned.app.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
-from twinned.app.tables.table import Table, distinct_values, is_missing, parse_number, quoted
+from twinned.app.tables.numbers import (
+    PLAIN,
+    NumberFormat,
+    common_unit,
+    distinct_values,
+    is_missing,
+    split_limit,
+)
+from twinned.app.tables.table import Table, parse_number, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,26 +113,25 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     import numpy as np
 
     column, numbers = table.column(name), table.numbers(name)
-    sides = np.zeros(len(column))
+    sides = np.zeros(len(numbers))
     if None in numbers and is_boolean(column):
         return np.array([BOOLEANS.get(cell.lower(), np.nan) for cell in column]), sides
     _check_notation(table, name)
     values = np.array(numbers, dtype=np.float64)
-    texts = [row for row, number in enumerate(numbers) if number is None]
-    if texts:
-        limits = {row: parse_limit(column[row], table.number_format(name)) for row in texts}
-        for row, limit in limits.items():
-            if limit is not None:
-                values[row], sides[row] = limit
-        texts = [row for row in texts if limits[row] is None]
+    texts = []
+    for row in [row for row, number in enumerate(numbers) if number is None]:
+        limit = parse_limit(column[row], table.number_format(name))
+        if limit is None:
+            texts.append(row)
+        else:
+            values[row], sides[row] = limit
     if texts:
         # true and false alone would be a boolean column: report other text first
         row = next((row for row in texts if column[row].lower() not in BOOLEANS), texts[0])
         raise ValueError(f"{table.location(row, name)}: {_text_reason(table, row, name)}{hint}.")
     if np.isinf(values).any():
         row = int(np.isinf(values).argmax())
-        cell = f"{table.location(row, name)}: {quoted(column[row])}"
-        raise ValueError(f"{cell} is not a finite number.")
+        raise ValueError(f"{table.location(row, name)}: '{values[row]}' is not a finite number.")
     return values, sides
 
 

@@ -22,8 +22,8 @@ from twinned.app.tables.columns import (
     known_category_column,
     numeric_column,
 )
-from twinned.app.tables.numbers import common_unit
-from twinned.app.tables.table import Table, distinct_values, join_names, quoted
+from twinned.app.tables.numbers import common_unit, distinct_values
+from twinned.app.tables.table import Table, join_names, quoted
 
 if TYPE_CHECKING:
     import numpy as np
