@@ -262,6 +262,11 @@ def _is_part_of_date(name: str, names: list[str]) -> bool:
     return bool(is_days) and f"{date} (month)" in names
 
 
+def are_row_numbers(column: Floats) -> bool:
+    """Return whether a column has a different whole number in each row."""
+    return bool(np.all(column == np.round(column))) and len(np.unique(column)) == len(column)
+
+
 def is_counter(column: Floats) -> bool:
     """Return whether a column has different whole numbers, consecutive or in increasing order.
 
@@ -269,9 +274,7 @@ def is_counter(column: Floats) -> bool:
     (True, False)
     """
     n = len(column)
-    if n < _LEAST_KNOWN or np.isnan(column).any() or np.any(column != np.round(column)):
-        return False
-    if len(np.unique(column)) < n:
+    if n < _LEAST_KNOWN or not are_row_numbers(column):
         return False
     steps = np.diff(column)
     return bool(np.ptp(column) <= _DENSE * n or (steps > 0).all() or (steps < 0).all())

@@ -11,22 +11,16 @@ import typer
 from typer.core import TyperGroup
 
 from twinned._version import __version__
+from twinned.app.cli import messages
 from twinned.app.cli.advise import advise_command
 from twinned.app.cli.explain import explain_command
 from twinned.app.cli.export import export_command
 from twinned.app.cli.fit import fit_command
-from twinned.app.cli.messages import (
-    exit_on_bad_input,
-    print_message,
-    print_usage_error,
-    printable,
-    set_debug,
-)
 from twinned.app.cli.options import KeyFile, SavedModel, flag_option, make_command
 from twinned.app.cli.predict import predict_command
 from twinned.app.cli.prediction import load_twin
 from twinned.app.cli.query import query_command
-from twinned.exceptions import MissingExtraError
+from twinned.exceptions import require_extra
 
 
 class _CommandGroup(TyperGroup):
@@ -78,7 +72,7 @@ def _twinned(
 
     Each command has its own help, such as twinned fit --help.
     """
-    set_debug(debug)
+    messages.set_debug(debug)
 
 
 for _command in (
@@ -111,17 +105,13 @@ def serve_command(
 
         curl -s localhost:8000/about
     """
-    with exit_on_bad_input():
-        try:
+    with messages.exit_on_bad_input():
+        with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
             from twinned.app.serve.app import make_app, make_server, open_listener
-        except ImportError as error:
-            raise MissingExtraError(
-                "serve needs uvicorn, starlette and pydantic: pip install 'twinned[serve]'."
-            ) from error
         service = make_app(load_twin(model, key_file).model, model.name)
         listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    typer.echo(f"{url} serves {printable(model.name)}; stop it with Ctrl-C.")
+    typer.echo(f"{url} serves {messages.printable(model.name)}; stop it with Ctrl-C.")
     make_server(service).run(sockets=[listener])
 
 
@@ -147,12 +137,12 @@ def main() -> None:
     try:
         sys.exit(app(prog_name="twinned", standalone_mode=False))
     except (typer.Abort, KeyboardInterrupt):
-        print_message("error", "interrupted.")
+        messages.print_message("error", "interrupted.")
         sys.exit(130)
     except Exception as error:
         from twinned._compat import usage_error_type  # which imports NumPy
 
         if not isinstance(error, usage_error_type()):
             raise
-        print_usage_error(error)
+        messages.print_usage_error(error)
         sys.exit(2)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import AsJson, SavedModelOptions, check_output_path, output_option
+from twinned.app.cli.options import SavedModelOptions, check_output_path
 from twinned.app.cli.training_data import row_labels
 from twinned.app.tables.table import Table
 
@@ -60,8 +60,6 @@ class ExplainOptions(SavedModelOptions):
     rows: Annotated[list[str] | None, typer.Option("--rows", metavar="ROWS")] = None
     k: Annotated[int, typer.Option("-k", min=1, metavar="K")] = 5
     label: Annotated[str | None, typer.Option("--label", "-l", metavar="COLUMN")] = None
-    output: Annotated[Path | None, output_option()] = None
-    as_json: AsJson = False
 
 
 @dataclass(frozen=True)
@@ -162,10 +160,8 @@ def _numbered_rows(table: Table, part: str) -> list[int]:
     """Return the rows whose line or row of the file is a number or in a range."""
     numbers = re.fullmatch(r"(\d+)(?:\s*[-–]\s*(\d+))?", part)
     if numbers is None:
-        raise ValueError(
-            f"--rows {part}: {table.path} has no such row; give the number of a {table.line_word} "
-            "such as 4 or 4-6, or a name in the column of --label."
-        )
+        wanted = f"the number of a {table.line_word} such as 4 or 4-6, or a name of --label"
+        raise ValueError(f"--rows {part}: {table.path} has no such row; give {wanted}.")
     first, last = sorted((int(numbers[1]), int(numbers[2] or numbers[1])))
     rows = [row for row, line in enumerate(table.lines) if first <= line <= last]
     if not rows:

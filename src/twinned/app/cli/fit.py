@@ -20,11 +20,11 @@ from twinned.app.cli.options import (
     KeyFile,
     TrainingOptions,
     check_output_path,
-    check_seed,
     flag_option,
     output_option,
     parse_seconds,
     read_key,
+    seed_option,
 )
 from twinned.app.cli.training_data import TrainingData, read_training_data
 from twinned.app.tables.frames import first_missing
@@ -103,7 +103,7 @@ class FitOptions(TrainingOptions):
     effort: Annotated[str | None, typer.Option("--effort", metavar="NAME")] = None
     time_budget: Annotated[str | None, typer.Option("--time-budget", metavar="60s|2min")] = None
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N")] = None
-    seed: Annotated[int, typer.Option("--seed", metavar="N")] = 0
+    seed: Annotated[int, seed_option()] = 0
     check: Annotated[bool, flag_option("--check/--no-check")] = True
     key_file: KeyFile = None
     as_json: AsJson = False
@@ -146,7 +146,6 @@ class FitOptions(TrainingOptions):
         for option in (option for option, is_given in given.items() if is_given):
             raise ValueError(f"{option} {reason}.")
         _ = self.seconds
-        check_seed(self.seed)
 
 
 def fit_command(options: FitOptions) -> None:
@@ -216,15 +215,11 @@ def _check_data(options: FitOptions, data: TrainingData) -> bool:
     """Raise a ValueError for data that the model refuses; return whether values are missing."""
     n_known = len(data.X) - data.n_censored
     if options.n_anchors is not None and options.n_anchors > n_known:
-        raise ValueError(
-            f"--anchors {options.anchors} exceeds the {n_known} rows of {options.table}."
-        )
+        raise ValueError(f"--anchors {options.anchors} exceeds the {n_known} rows of the table.")
     missing = first_missing(data.table, data.X)
     if missing and options.model not in MODELS_ALLOWING_NAN:
-        raise ValueError(
-            f"{missing} has no value, and --model {options.model} takes no missing values; "
-            f"{', '.join(MODELS_ALLOWING_NAN)} do."
-        )
+        others = f"--model {options.model} takes none; {', '.join(MODELS_ALLOWING_NAN)} do"
+        raise ValueError(f"{missing} has no value, and {others}.")
     return missing is not None
 
 

@@ -7,7 +7,7 @@ defaults. Their help texts are the parameters in its docstring.
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
@@ -16,7 +16,6 @@ from typing import Annotated, get_type_hints
 
 import typer
 
-from twinned.app.tables.frames import ColumnKinds
 from twinned.app.tables.table import ReadOptions
 
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
@@ -24,6 +23,7 @@ column_option = partial(typer.Option, metavar="COLUMN")
 _reading_option = partial(typer.Option, rich_help_panel="Reading the table", show_default=False)
 # without a metavar, typer shows a flag as an option that takes a value
 flag_option = partial(typer.Option, metavar="")
+seed_option = partial(typer.Option, "--seed", metavar="N", min=0, max=2**32 - 1)
 output_option = partial(typer.Option, "--output", "-o")
 table_argument = partial(typer.Argument, metavar="TABLE")
 
@@ -32,11 +32,7 @@ SavedModel = Annotated[
 ]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(
-        "--key-file",
-        help="A file with the secret key of the signature of the model.",
-        metavar="FILE",
-    ),
+    typer.Option("--key-file", metavar="FILE", help="A file with the secret key of its signature."),
 ]
 AsJson = Annotated[bool, flag_option("--json", help="Print JSON.")]
 
@@ -148,17 +144,16 @@ class TrainingOptions(TableOptions):
     label: Annotated[str | None, column_option("--label", "-l")] = None
 
     @property
-    def kinds(self) -> ColumnKinds:
-        return ColumnKinds(self.categorical or (), self.numeric or (), self.date or ())
+    def kinds(self) -> dict[str, list[str]]:
+        """The columns whose kind is given."""
+        kinds = {"categorical": self.categorical, "numeric": self.numeric, "date": self.date}
+        return {kind: names or [] for kind, names in kinds.items()}
 
-    def named_columns(self) -> dict[str, Collection[str]]:
+    def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        single = {"--group": self.group, "--label": self.label}
-        return {
-            **{option: [name] for option, name in single.items() if name is not None},
-            "--drop": self.drop or (),
-            **self.kinds.options(),
-        }
+        single = {"group": self.group, "label": self.label}
+        others = {option: [name] for option, name in single.items() if name is not None}
+        return others | {"drop": self.drop or []} | self.kinds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,12 +202,6 @@ def read_key(path: Path | None) -> bytes | None:
     return key
 
 
-def check_seed(seed: int) -> None:
-    """Raise a ValueError for a seed that NumPy does not accept."""
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
-
-
 def parse_seconds(option: str, text: str) -> float:
     """Return a time as seconds.
 
@@ -233,9 +222,7 @@ def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") ->
     if path.is_dir():
         raise IsADirectoryError(f"{option} {path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"{option} {path}: there is no folder {path.parent}; create it first."
-        )
+        raise FileNotFoundError(f"{option} {path}: there is no folder {path.parent}; create it.")
     if path.exists() and not path.is_file():
         raise ValueError(f"{option} {path} is not a regular file.")
     resolved = path.resolve()

@@ -17,7 +17,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,12 +26,14 @@ from twinned.app.cli.prediction import Columns, LoadedTwin, ResultColumns, write
 from twinned.app.tables import reader
 from twinned.app.tables.numbers import NumberFormat
 from twinned.app.tables.table import ReadOptions, Table, join_names
-from twinned.exceptions import MissingExtraError
+from twinned.exceptions import require_extra
 from twinned.persistence.archive import write_atomically
 
 if TYPE_CHECKING:
     from distributed import Client, Future
     from pyarrow import DataType
+
+    from twinned.app.cli.predict import PredictOptions
 
 TEXT, PARQUET = "csv", "parquet"
 MANIFEST = "_predictions.json"
@@ -75,6 +77,7 @@ class Plan:
     folder: Path
     partitions: list[Partition]
     wanted: ResultColumns
+    digits: int  # of numbers in text files
     reading: ReadOptions
     ignored: list[str]
     formats: dict[str, NumberFormat] = field(default_factory=dict)
@@ -98,9 +101,7 @@ def find_files(pattern: Path) -> list[Path]:
     return files
 
 
-def make_plan(
-    pattern: Path, folder: Path, loaded: LoadedTwin, wanted: ResultColumns, reading: ReadOptions
-) -> Plan:
+def make_plan(pattern: Path, folder: Path, loaded: LoadedTwin, options: PredictOptions) -> Plan:
     """Split files into partitions; raise a ValueError for columns that are absent or differ."""
     files = find_files(pattern)
     kinds = {path: _file_kind(path) for path in files}
@@ -108,7 +109,10 @@ def make_plan(
     for path, other in kinds.items():
         if other != kind:
             raise ValueError(f"{path} is a {other} file, but {files[0]} is a {kind} file.")
-    plan = Plan(kind, files, folder.resolve(), [], wanted, reading, [])
+    wanted = ResultColumns(
+        **{each.name: vars(options)[each.name] for each in fields(ResultColumns)}
+    )
+    plan = Plan(kind, files, folder.resolve(), [], wanted, options.digits, options.reading, [])
     outputs = dict(zip(files, _output_stems(files), strict=True))
     return (_plan_parquet if kind == PARQUET else _plan_text)(plan, outputs, loaded)
 
@@ -136,9 +140,9 @@ def _output_stems(files: list[Path]) -> list[str]:
 
 
 def _used_columns(table: Table, loaded: LoadedTwin, wanted: ResultColumns) -> list[str]:
-    table.require(wanted.keep, "--keep")
+    table.require(wanted.copied, "--keep")
     _, sources = loaded.select(table)
-    return list(dict.fromkeys([*sources, *wanted.keep]))
+    return list(dict.fromkeys([*sources, *wanted.copied]))
 
 
 def _plan_parquet(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> Plan:
@@ -156,10 +160,8 @@ def _plan_parquet(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> P
                 continue
             expected, first = types.setdefault(name, (kind, path))
             if reader.is_numeric(kind) != reader.is_numeric(expected):
-                raise ValueError(
-                    f"{path}, column {name!r} is of type {kind}, but of type {expected} in "
-                    f"{first}; write all files with the same types."
-                )
+                other = f"but {expected} in {first}; write the same types"
+                raise ValueError(f"{path}, column {name!r} is of type {kind}, {other}.")
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         partitions += _group_rows(path, output, sizes)
     return replace(plan, partitions=partitions, ignored=ignored)
@@ -192,9 +194,8 @@ def _plan_text(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> Plan
             first = reader.table_from_text(path, data, plan.reading)
             used = _used_columns(first, loaded, plan.wanted)
         else:
-            head = data[:_HEAD_BYTES]
-            head = head[: _last_record_end(head)] if len(head) < len(data) else head
-            table = reader.table_from_text(path, head or data, first.reading)
+            end = _last_record_end(data[:_HEAD_BYTES]) if len(data) > _HEAD_BYTES else 0
+            table = reader.table_from_text(path, data[: end or None], first.reading)
             _used_columns(table, loaded, plan.wanted)
     if first is None:
         raise ValueError(f"{plan.files[0]} has no rows, and neither has another file.")
@@ -274,7 +275,7 @@ def prepare_output(model: Path, plan: Plan) -> list[Partition]:
     states = {str(path): path.stat() for path in plan.files}
     manifest = {
         "model": hashlib.sha256(model.read_bytes()).hexdigest(),
-        "columns": json.loads(json.dumps(asdict(plan.wanted))),  # lists, as in the file
+        "columns": json.loads(json.dumps(asdict(plan.wanted) | {"digits": plan.digits})),
         "files": {path: [state.st_size, state.st_mtime_ns] for path, state in states.items()},
     }
     path = folder / MANIFEST
@@ -292,14 +293,10 @@ def _check_manifest(path: Path, before: dict, now: dict) -> None:
     """Raise a ValueError where finished predictions are those of something else."""
     for key, meaning in (("model", "another model"), ("columns", "other options")):
         if before.get(key) != now[key]:
-            raise ValueError(
-                f"-o {path.parent} holds predictions with {meaning}; give a new folder."
-            )
+            raise ValueError(f"-o {path.parent} has predictions with {meaning}; give a new folder.")
     for name, state in before["files"].items():
         if now["files"].setdefault(name, state) != state:
-            raise ValueError(
-                f"{name} has changed since its predictions; give a new folder with -o."
-            )
+            raise ValueError(f"{name} has changed since its predictions; give a new folder.")
 
 
 # --- tasks of workers -------------------------------------------------------------------------
@@ -348,10 +345,10 @@ def _predict_text(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predi
         )
         X, notes = loaded.read(table)
         columns = loaded.predict_columns(X, wanted)
-        copied = {name: table.column(name) for name in wanted.keep}
+        copied = {name: table.column(name) for name in wanted.copied}
     else:
-        columns, copied = loaded.empty_columns(wanted), {name: [] for name in wanted.keep}
-    return columns, notes, lambda path: write_columns(path, copied, columns, wanted.digits)
+        columns, copied = loaded.empty_columns(wanted), {name: [] for name in wanted.copied}
+    return columns, notes, lambda path: write_columns(path, copied, columns, plan.digits)
 
 
 def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predicted:
@@ -359,7 +356,7 @@ def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Pr
     import pyarrow as pa
     from pyarrow import parquet
 
-    parts, keep = [loaded.empty_columns(plan.wanted)], list(plan.wanted.keep)
+    parts, keep = [loaded.empty_columns(plan.wanted)], list(plan.wanted.copied)
     notes: list[str] = []
     row, groups = partition.first_row, list(partition.row_groups)
     with reader.open_parquet(partition.path) as file:
@@ -396,23 +393,15 @@ def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Pr
 @contextmanager
 def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Client]:
     """A client of the scheduler at this address, or of a new cluster of processes."""
-    try:
+    with require_extra("partitions are predicted with Dask: pip install 'twinned[dask]'."):
         from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise MissingExtraError(
-            "partitions are predicted with Dask: pip install 'twinned[dask]'."
-        ) from error
-    with _without_logs():
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # Dask logs much; errors are reported in one line
+    try:
         if scheduler is None:
-            with (
-                LocalCluster(
-                    n_workers=n_workers,
-                    threads_per_worker=1,
-                    dashboard_address="127.0.0.1:0",
-                    silence_logs=logging.CRITICAL,
-                ) as cluster,
-                Client(cluster) as client,
-            ):
+            quiet = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+            cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **quiet)
+            with cluster, Client(cluster) as client:
                 yield client
             return
         with _open_client(scheduler) as client:
@@ -421,6 +410,8 @@ def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Client]:
             except TimeoutError:
                 raise ValueError(f"--scheduler {scheduler} has no workers; start some.") from None
             yield client
+    finally:
+        logging.disable(disabled)
 
 
 def _open_client(scheduler: str) -> Client:
@@ -435,17 +426,6 @@ def _open_client(scheduler: str) -> Client:
     # happen while Dask starts another one and holds a lock that closing waits for.
     gc.collect()
     raise ValueError(f"--scheduler {scheduler} cannot be reached: {reason}.")
-
-
-@contextmanager
-def _without_logs() -> Iterator[None]:
-    """Context without logs, of which Dask writes many: errors are reported in one line."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(disabled)
 
 
 def predict_partitions(
@@ -488,9 +468,7 @@ def _result(future: Future, partition: Partition) -> Finished:
     try:
         return future.result()
     except (KilledWorker, MemoryError):
-        raise ValueError(
-            f"{partition.path}: workers died while they predicted {partition.output}, "
-            f"probably for lack of memory; {_AGAIN} with more memory for each worker."
-        ) from None
+        died = f"{partition.path}: workers died, probably for lack of memory"
+        raise ValueError(f"{died}; {_AGAIN} with more memory for each worker.") from None
     except CancelledError:
         raise ValueError(f"the scheduler cannot be reached any more; {_AGAIN}.") from None

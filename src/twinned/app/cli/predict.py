@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import (
-    SavedModelOptions,
-    column_option,
-    flag_option,
-    output_option,
-    table_argument,
-)
+from twinned.app.cli.options import SavedModelOptions
 from twinned.app.tables.reader import is_pattern
 from twinned.app.tables.table import join_names
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(SavedModelOptions):
+class PredictOptions(prediction.ResultColumns, SavedModelOptions):
     """Options of `twinned predict`.
 
     Parameters
@@ -31,22 +24,6 @@ class PredictOptions(SavedModelOptions):
         quoted pattern, such as 'data/*.parquet', of CSV or Parquet files.
     output
         File of the predictions, .csv or .xlsx; printed without it. Of several files, a folder.
-    std
-        Add the standard deviation: of the anchors' estimates, which is not calibrated, or of a
-        blend, which is. After --log-target it is that of the target by the delta method: the
-        prediction times the standard deviation of the logarithm.
-    interval
-        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
-        model must have been cross-validated when it was fitted.
-    applicability
-        Add the column applicability: whether the row is inside, at the edge or outside of the
-        known rows. Outside, the prediction is an extrapolation. A row with a category that no
-        known row has is outside.
-    bounds
-        The least and the largest possible value of the target, such as 0 100 for a yield in %, or
-        0 inf: predictions and intervals are cut there.
-    keep
-        A column of the table to copy, such as an identifier. May be repeated.
     scheduler
         Address of the scheduler of a Dask cluster, such as tcp://host:8786. Its workers need
         twinned and the same paths of files. By default, processes of this computer.
@@ -56,41 +33,12 @@ class PredictOptions(SavedModelOptions):
         Print JSON; with -o, without the predictions.
     """
 
-    table: Annotated[Path, table_argument()]
-    output: Annotated[Path | None, output_option()] = None
-    std: Annotated[bool, flag_option("--std")] = False
-    interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
-    applicability: Annotated[bool, flag_option("--applicability")] = False
-    bounds: Annotated[
-        tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
-    ] = None
-    keep: Annotated[list[str] | None, column_option("--keep")] = None
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", rich_help_panel="Many files")
     ] = None
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, rich_help_panel="Many files")
     ] = None
-    as_json: Annotated[bool, flag_option("--json")] = False
-
-    @property
-    def columns(self) -> prediction.ResultColumns:
-        """The columns of the result; a ValueError for an interval or bounds that are impossible."""
-        if self.interval is not None and not 0 < self.interval < 1:
-            raise ValueError(
-                f"--interval must be between 0 and 1, such as 0.9, not {self.interval:g}."
-            )
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
-            low, high = self.bounds
-            raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
-        return prediction.ResultColumns(
-            self.std,
-            self.interval,
-            self.applicability,
-            tuple(self.keep or ()),
-            self.digits,
-            self.bounds,
-        )
 
 
 def predict_command(options: PredictOptions) -> None:
@@ -119,35 +67,35 @@ def predict_command(options: PredictOptions) -> None:
         twinned predict houses.twin 'data/*.csv' -o prices --scheduler tcp://host:8786
     """
     with messages.exit_on_bad_input():
-        wanted = options.columns
+        options.validate()
         if is_pattern(options.table) or options.scheduler or options.workers:
-            _predict_many(options, wanted)
+            _predict_many(options)
         else:
-            _predict_table(options, wanted)
+            _predict_table(options)
 
 
-def _predict_table(options: PredictOptions, wanted: prediction.ResultColumns) -> None:
+def _predict_table(options: PredictOptions) -> None:
     """Predict the rows of one file."""
     path = options.result_path()
     table = prediction.read_rows(options, "predict")
-    table.require(wanted.keep, "--keep")
+    table.require(options.copied, "--keep")
     loaded, X = prediction.load_for(table, options)
     with messages.print_warnings():
-        columns = loaded.predict_columns(X, wanted)
-    if wanted.applicability:
-        _note_outside(int((columns["applicability"] == "outside").sum()), len(table), wanted)
-    if wanted.interval is not None and wanted.bounds is None:
+        columns = loaded.predict_columns(X, options)
+    if options.applicability:
+        _note_outside(int((columns["applicability"] == "outside").sum()), len(table), options)
+    if options.interval is not None and options.bounds is None:
         _note_range(loaded, columns)
-    used = {*loaded.select(table)[1], *wanted.keep}
+    used = {*loaded.select(table)[1], *options.copied}
     ignored = [name for name in table.names if name not in used]
     _note_ignored(ignored)
-    copied = {name: table.column(name) for name in wanted.keep}
+    copied = {name: table.column(name) for name in options.copied}
     facts = {"rows": len(table), "ignored_columns": ignored}
     summary = messages.counted(len(table), "prediction")
     prediction.give_result(options, path, copied, columns, facts, summary)
 
 
-def _predict_many(options: PredictOptions, wanted: prediction.ResultColumns) -> None:
+def _predict_many(options: PredictOptions) -> None:
     """Predict the partitions of files on a Dask cluster, those that are not finished."""
     from twinned.app.cli import partitions
 
@@ -157,10 +105,8 @@ def _predict_many(options: PredictOptions, wanted: prediction.ResultColumns) -> 
     if output is None:
         raise ValueError(f"{options.table}: partitions are written to a folder; give one with -o.")
     if not output.parent.is_dir():
-        raise FileNotFoundError(
-            f"-o {output}: there is no folder {output.parent}; create it first."
-        )
-    plan = partitions.make_plan(options.table, output, loaded, wanted, options.reading)
+        raise FileNotFoundError(f"-o {output}: there is no folder {output.parent}; create it.")
+    plan = partitions.make_plan(options.table, output, loaded, options)
     missing = partitions.prepare_output(options.model, plan)
     n_finished = len(plan.partitions) - len(missing)
     if plan.detected:
@@ -177,7 +123,7 @@ def _predict_many(options: PredictOptions, wanted: prediction.ResultColumns) -> 
     for kind, text in dict.fromkeys(sorted(all_messages, key=lambda message: message[0])):
         messages.print_message(kind, text)
     n_rows = sum(result.n_rows for result in results)
-    _note_outside(sum(result.n_outside for result in results), n_rows, wanted)
+    _note_outside(sum(result.n_outside for result in results), n_rows, options)
     facts = {"model": str(options.model), "table": str(options.table), "rows": n_rows}
     facts |= {"output": str(output), "partitions": len(missing), "finished_before": n_finished}
     before = f", {n_finished:,} finished before" if n_finished else ""

@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinned.app.cli.messages import print_notes, print_result, print_warnings
-from twinned.app.cli.options import SavedModelOptions, read_key
+from twinned.app.cli.options import SavedModelOptions, column_option, flag_option, read_key
 from twinned.app.tables.frames import first_missing, prediction_frame, source_columns
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
 from twinned.app.tables.table import Table, join_names
-from twinned.exceptions import MissingExtraError, ShiftWarning
+from twinned.exceptions import ShiftWarning, require_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +31,53 @@ if TYPE_CHECKING:
 
 Columns = dict[str, "np.ndarray"]  # of a result, by name
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultColumns:
+    """The columns of a result besides the prediction: options of `twinned predict`.
+
+    Parameters
+    ----------
+    std
+        Add the standard deviation: of the anchors' estimates, which is not calibrated, or of a
+        blend, which is. After --log-target it is that of the target by the delta method: the
+        prediction times the standard deviation of the logarithm.
+    interval
+        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
+        model must have been cross-validated when it was fitted.
+    applicability
+        Add the column applicability: whether the row is inside, at the edge or outside of the
+        known rows. Outside, the prediction is an extrapolation. A row with a category that no
+        known row has is outside.
+    bounds
+        The least and the largest possible value of the target, such as 0 100 for a yield in %, or
+        0 inf: predictions and intervals are cut there.
+    keep
+        A column of the table to copy, such as an identifier. May be repeated.
+    """
+
+    std: Annotated[bool, flag_option("--std")] = False
+    interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
+    applicability: Annotated[bool, flag_option("--applicability")] = False
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
+    ] = None
+    keep: Annotated[list[str] | None, column_option("--keep")] = None
+
+    def validate(self) -> None:
+        """Raise a ValueError for an interval or bounds that are impossible."""
+        if self.interval is not None and not 0 < self.interval < 1:
+            given = f"{self.interval:g}"
+            raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {given}.")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            low, high = self.bounds
+            raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
+
+    @property
+    def copied(self) -> list[str]:
+        """The columns to copy."""
+        return self.keep or []
 
 
 # --- the model and its features ---------------------------------------------------------------
@@ -46,7 +93,7 @@ class LoadedTwin:
     @cached_property
     def twin(self) -> BaseEstimator:
         """The twin inside a regressor with a transformed target, else the model itself."""
-        return _fitted_attribute(self.model, "regressor_", self.model)
+        return vars(self.model).get("regressor_", self.model)
 
     @cached_property
     def transform(self) -> TargetTransform:
@@ -61,12 +108,12 @@ class LoadedTwin:
     @property
     def target(self) -> str:
         """The name of the target."""
-        return _fitted_attribute(self.twin, "target_name_", "y")
+        return vars(self.twin).get("target_name_", "y")
 
     @cached_property
     def names(self) -> list[str] | None:
         """The names of the features, None for a model fitted to an array."""
-        names = _fitted_attribute(self.twin, "feature_names_in_")
+        names = vars(self.twin).get("feature_names_in_")
         return None if names is None else [str(name) for name in names]
 
     @cached_property
@@ -97,10 +144,9 @@ class LoadedTwin:
             return self.names, sources
         # fitted in Python to an array: features have an order, but no names
         if len(table.names) != len(self.categories) or "" in table.names:
-            raise ValueError(
-                f"{self.path} was fitted to {len(self.categories)} columns without names, but "
-                f"{table.path} has {len(table.names)}: {join_names(table.names)}."
-            )
+            fitted = f"{self.path} was fitted to {len(self.categories)} columns without names"
+            given = f"{table.path} has {len(table.names)}: {join_names(table.names)}"
+            raise ValueError(f"{fitted}, but {given}.")
         return table.names, table.names
 
     def as_input(self, table: Table, X: pd.DataFrame) -> pd.DataFrame | np.ndarray:
@@ -136,7 +182,7 @@ class LoadedTwin:
             columns |= {name: columns[name].clip(*wanted.bounds) for name in numbers}
         if wanted.applicability:
             columns["applicability"] = self.twin.applicability(X)["label"].to_numpy()
-        for name in wanted.keep:
+        for name in wanted.copied:
             if name in columns:
                 raise ValueError(f"--keep {name}: the result has a column of that name.")
         return columns
@@ -155,17 +201,10 @@ class LoadedTwin:
 
     def _predict_interval(self, X: pd.DataFrame | np.ndarray, confidence: float) -> Columns:
         if self.twin.calibration_ is None:
-            raise ValueError(
-                f"--interval: {self.path} has no stored calibration; fit it with its check "
-                "(without --no-check), or save it with twinned advise."
-            )
+            fit = "fit it with its check, without --no-check"
+            raise ValueError(f"--interval: {self.path} has no stored calibration; {fit}.")
         ends = self.transform.invert(self.twin.predict_interval(X, confidence))
         return dict(zip(("low", "high"), ends.T, strict=True))
-
-
-def _fitted_attribute(model, name, default=None):
-    """Return an attribute that not all fitted models have."""
-    return getattr(model, name, default)
 
 
 def load_twin(path: Path, key_file: Path | None = None) -> LoadedTwin:
@@ -181,9 +220,8 @@ def load_twin(path: Path, key_file: Path | None = None) -> LoadedTwin:
     from twinned.estimators.base import BaseTwin
 
     if not isinstance(loaded.twin, BaseTwin):
-        raise ValueError(
-            f"{path} holds a {type(loaded.model).__name__}, not a twin; use twinned.load in Python."
-        )
+        kind = type(loaded.model).__name__
+        raise ValueError(f"{path} holds a {kind}, not a twin; use twinned.load in Python.")
     return loaded
 
 
@@ -205,18 +243,6 @@ def load_for(
 
 
 # --- columns of results -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ResultColumns:
-    """The columns of a result besides the prediction: options of `twinned predict`."""
-
-    std: bool = False
-    interval: float | None = None
-    applicability: bool = False
-    keep: tuple[str, ...] = ()
-    digits: int = 6  # significant ones, in CSV
-    bounds: tuple[float, float] | None = None  # at which predictions and intervals are cut
 
 
 def _name_outputs(name: str, values: np.ndarray) -> Columns:
@@ -309,14 +335,10 @@ def to_csv(columns: Mapping[str, Sequence[object]], digits: int) -> bytes:
 
 def _to_excel(columns: Mapping[str, Sequence[object]], digits: int) -> bytes:
     """Return a workbook of one sheet whose header stays visible."""
-    try:
+    with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or write CSV."):
         from openpyxl import Workbook
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
         from openpyxl.styles import Font
-    except ImportError as error:
-        raise MissingExtraError(
-            "an .xlsx file needs openpyxl: pip install 'twinned[excel]'; or write a .csv file."
-        ) from error
     from twinned.rows.formatting import number_text
 
     def to_cell(value: object) -> object:

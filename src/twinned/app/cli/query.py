@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import (
-    SavedModelOptions,
-    check_seed,
-    flag_option,
-    output_option,
-    table_argument,
-)
+from twinned.app.cli.options import SavedModelOptions, flag_option, seed_option
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import read_table
 from twinned.app.tables.table import Table
@@ -53,14 +47,12 @@ class QueryOptions(SavedModelOptions):
         Seed of the joint samples.
     """
 
-    table: Annotated[Path, table_argument()]
     n: Annotated[int, typer.Option("-n")] = 1
     strategy: Annotated[str, typer.Option("--strategy", metavar="NAME")] = "improvement"
     minimize: Annotated[bool, flag_option("--minimize")] = False
     best: Annotated[float | None, typer.Option("--best", metavar="VALUE")] = None
     pending: Annotated[Path | None, typer.Option("--pending", metavar="FILE")] = None
-    output: Annotated[Path | None, output_option()] = None
-    seed: Annotated[int, typer.Option("--seed")] = 0
+    seed: Annotated[int, seed_option()] = 0
 
 
 def query_command(options: QueryOptions) -> None:
@@ -78,7 +70,6 @@ def query_command(options: QueryOptions) -> None:
         twinned query cost.twin candidates.csv -n 4 --minimize --pending next.csv
     """
     with messages.exit_on_bad_input():
-        check_seed(options.seed)
         path = options.result_path(options.pending)
         table = prediction.read_rows(options, "query")
         loaded, X = prediction.load_for(table, options)
@@ -88,9 +79,7 @@ def query_command(options: QueryOptions) -> None:
         cells = copied_columns(table, loaded.names or table.names, loaded.categories)
         for name in columns:
             if name in cells:
-                raise ValueError(
-                    f"{options.table} has a column {name!r}, as the result has; rename it."
-                )
+                raise ValueError(f"{table.path} has a column {name!r}, as the result; rename it.")
         copied = {name: [column[i] for i in selected] for name, column in cells.items()}
         facts = {"rows": len(table), "strategy": options.strategy}
         summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"

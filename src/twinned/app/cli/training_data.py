@@ -68,17 +68,15 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     import pandas as pd
 
     all_rows = read_table(options.table, options.reading)
-    _check_columns(all_rows, options)
+    kinds = _check_columns(all_rows, options)
     table, dropped = _drop_unlabelled(all_rows, options.target)
     excluded = [options.target, *(options.drop or ()), options.group, options.label]
     names = [name for name in table.names if name not in excluded]
     target, limits = _read_target(table, options)
-    X, notes = training_frame(table, names, options.kinds)
+    X, notes = training_frame(table, names, kinds)
     if "" in X.columns:
-        raise ValueError(
-            f"{table.path}, column {table.names.index('') + 1} has no name; name it, or exclude it "
-            'with --drop "".'
-        )
+        column = f"{table.path}, column {table.names.index('') + 1}"
+        raise ValueError(f'{column} has no name; name it, or exclude it with --drop "".')
     if X.shape[1] == 0:
         reasons = f" ({' '.join(notes)})" if notes else ""
         raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
@@ -114,19 +112,19 @@ def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.Da
     return prediction_frame(table, names, categories)[0]
 
 
-def _check_columns(table: Table, options: TrainingOptions) -> None:
-    """Raise a ValueError for absent columns, and for those that two options name."""
+def _check_columns(table: Table, options: TrainingOptions) -> dict[str, str]:
+    """Return the kinds of columns that options name; a ValueError for absent ones and for two."""
     table.require([options.target], "--target")
-    kinds = options.kinds.options()
-    kind_of: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for option, names in options.named_columns().items():
-        table.require(names, option)
+        table.require(names, f"--{option}")
         if options.target in names:
-            raise ValueError(f"{option} names {options.target!r}, which is the --target.")
-        for name in names if option in kinds else ():
-            other = kind_of.setdefault(name, option)
+            raise ValueError(f"--{option} names {options.target!r}, which is the --target.")
+        for name in names if option in options.kinds else ():
+            other = kinds.setdefault(name, option)
             if other != option:
-                raise ValueError(f"{other} and {option} both name {name!r}.")
+                raise ValueError(f"--{other} and --{option} both name {name!r}.")
+    return kinds
 
 
 def _drop_unlabelled(table: Table, target: str) -> tuple[Table, list[str]]:
@@ -150,14 +148,11 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, list[s
     if len(table) < 2:
         raise ValueError(f"{table.path} has 1 row; a pair needs two.")
     if (~is_limit).sum() < 2:
-        raise ValueError(
-            f"{table.path}, {column} has {(~is_limit).sum()} values that are not limits; at least "
-            "2 are needed."
-        )
+        number = f"{(~is_limit).sum()} values that are not limits"
+        raise ValueError(f"{table.path}, {column} has {number}; at least 2 are needed.")
     if not is_limit.any() and target.y.min() == target.y.max():
-        raise ValueError(
-            f"{table.path}, {column} is {target.y[0]:g} in all rows; there is nothing to predict."
-        )
+        same = f"{target.y[0]:g} in all rows"
+        raise ValueError(f"{table.path}, {column} is {same}; there is nothing to predict.")
     if options.log_target:
         limits = np.where(np.isfinite(target.upper), target.upper, target.lower)
         reason = "has no logarithm; --log-target takes positive values and limits only"

@@ -5,6 +5,8 @@
 that are features to a DataFrame.
 """
 
+# ruff: noqa: F401 (names for other packages)
+
 from twinned.app.tables.columns import (
     BOOLEANS,
     EPOCH,
@@ -23,21 +25,3 @@ from twinned.app.tables.frames import (
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import parse_table
 from twinned.app.tables.table import ReadOptions, Table
-
-__all__ = [
-    "BOOLEANS",
-    "EPOCH",
-    "LIMIT",
-    "PARTS",
-    "ReadOptions",
-    "Table",
-    "copied_columns",
-    "derived_from",
-    "find_no_date",
-    "is_missing",
-    "parse_dates",
-    "parse_limit",
-    "parse_table",
-    "prediction_frame",
-    "source_columns",
-]

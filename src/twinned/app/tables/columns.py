@@ -142,10 +142,9 @@ def _check_notation(table: Table, name: str) -> None:
         cells = enumerate(table.column(name))
         row, cell = next((row, cell) for row, cell in cells if sign in cell)
         number = float(cell.lstrip("<>≤≥= ").replace(sign, "").replace("−", "-"))
-        raise ValueError(
-            f"{table.location(row, name)}: {quoted(cell)} is {number / 1000:g} or {number:g}; give "
-            f"--decimal '{sign}' or --thousands '{sign}'."
-        )
+        meanings = f"{quoted(cell)} is {number / 1000:g} or {number:g}"
+        give = f"give --decimal '{sign}' or --thousands '{sign}'"
+        raise ValueError(f"{table.location(row, name)}: {meanings}; {give}.")
 
 
 def _text_reason(table: Table, row: int, name: str) -> str:
@@ -256,10 +255,8 @@ def date_columns(table: Table, name: str, parts: Collection[str]) -> dict[str, n
         if (wrong := find_no_date(distinct)) is not None:
             location = table.location(column.index(wrong), name)
             raise ValueError(f"{location}: {quoted(wrong)} is no date, such as 2024-01-31.")
-        raise ValueError(
-            f"{table.path}, column {name!r} does not hold dates in one notation, such as "
-            "2024-01-31 or 31.01.2024."
-        )
+        notation = "dates in one notation, such as 2024-01-31 or 31.01.2024"
+        raise ValueError(f"{table.path}, column {name!r} does not hold {notation}.")
     by_cell = dict(zip(distinct, dates, strict=True))
     return {
         part: np.array([PARTS[part](by_cell[c]) if c in by_cell else math.nan for c in column])

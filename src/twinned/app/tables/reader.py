@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from twinned.app.tables.numbers import describe_formats, detect_formats
 from twinned.app.tables.table import ReadOptions, Table, join_names, quoted
-from twinned.exceptions import MissingExtraError
+from twinned.exceptions import require_extra
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -87,10 +87,8 @@ def check_argument_order(model: Path, table: Path, command: str) -> None:
     """Raise a ValueError where the table is given as the model and the model as the table."""
     given_as_table, given_as_model = _first_bytes(table), _first_bytes(model)
     if is_model(given_as_table) and not is_model(given_as_model):
-        raise ValueError(
-            f"{table} is a model and {model} is not; the model comes first: "
-            f"twinned {command} {table} {model}."
-        )
+        call = f"twinned {command} {table} {model}"
+        raise ValueError(f"{table} is a model and {model} is not; the model comes first: {call}.")
 
 
 def is_pattern(table: Path) -> bool:
@@ -121,10 +119,8 @@ def _check_options(options: ReadOptions) -> None:
     if options.thousands is not None and (
         len(options.thousands) > 1 or options.thousands.isalnum() or options.thousands in "+-"
     ):
-        raise ValueError(
-            f"--thousands must be one character such as . or ' or a space, not "
-            f"{options.thousands!r}."
-        )
+        allowed = "one character such as . or ' or a space"
+        raise ValueError(f"--thousands must be {allowed}, not {options.thousands!r}.")
     if options.thousands and options.thousands == (options.decimal or ""):
         raise ValueError(f"--decimal and --thousands are both {options.decimal!r}.")
 
@@ -160,15 +156,12 @@ def decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str
     """Return the text of a file and its encoding, detected where it is None."""
     detected = encoding or _detect_encoding(data)
     if detected is None:
-        raise ValueError(
-            f"{path} is no text, Excel or Parquet file; save the table as CSV in UTF-8."
-        )
+        raise ValueError(f"{path} is no text, Excel or Parquet file; save the table as CSV.")
     try:
         return data.decode(detected).removeprefix("\ufeff"), detected
     except LookupError:
-        raise ValueError(
-            f"--encoding {encoding} is unknown; use utf-8, latin-1, cp1252 or utf-16."
-        ) from None
+        known = "utf-8, latin-1, cp1252 or utf-16"
+        raise ValueError(f"--encoding {encoding} is unknown; use {known}.") from None
     except UnicodeError as error:
         raise ValueError(f"{path} is not {encoding} text ({error}); correct --encoding.") from None
 
@@ -190,10 +183,8 @@ def _detect_encoding(data: bytes) -> str | None:
 def parse_separator(separator: str) -> str:
     separator = _NAMED_SEPARATORS.get(separator, separator)
     if len(separator) != 1 or separator in '"\r\n':
-        raise ValueError(
-            "--separator must be one character such as ',' or ';', or tab or space, not "
-            f"{separator!r}."
-        )
+        allowed = "one character such as ',' or ';', or tab or space"
+        raise ValueError(f"--separator must be {allowed}, not {separator!r}.")
     return separator
 
 
@@ -254,13 +245,8 @@ def _field_counts(text: str, separator: str) -> list[int]:
 
 def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) -> Table:
     """Read a sheet of an .xlsx file, by default the first that is not empty."""
-    try:
+    with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
         from openpyxl import load_workbook
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path} is an Excel file, which needs openpyxl: pip install 'twinned[excel]'; or save "
-            "the sheet as CSV."
-        ) from error
     try:
         workbook = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     except Exception as error:  # a damaged or another zip may raise anything
@@ -276,9 +262,8 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     if len(filled) > 1:
         detected = [f"sheet {title!r} (others: {join_names(filled[1:])})"]
     if not rows:
-        raise ValueError(
-            f"{path}, sheet {title!r} is empty; its first row should name the columns."
-        )
+        names = "its first row should name the columns"
+        raise ValueError(f"{path}, sheet {title!r} is empty; {names}.")
     if n_titles := _count_titles(rows):
         detected.append(f"the names of columns in row {rows[n_titles][0]}")
         rows = rows[n_titles:]
@@ -289,13 +274,8 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
 
 def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
     """Open a Parquet file, of which only the footer is read, or the bytes of one."""
-    try:
+    with require_extra("Parquet files need pyarrow: pip install 'twinned[parquet]'; or use CSV."):
         from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path} is a Parquet file, which needs pyarrow: pip install 'twinned[parquet]'; or "
-            "save the table as CSV."
-        ) from error
     try:
         return parquet.ParquetFile(path if data is None else io.BytesIO(data))
     except Exception as error:
@@ -318,9 +298,8 @@ def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | Non
         return sheet
     if sheet.isdecimal() and 1 <= int(sheet) <= len(titles):
         return titles[int(sheet) - 1]
-    raise ValueError(
-        f"{path} has no sheet {sheet!r} (--sheet); its sheets are {join_names(titles)}."
-    )
+    sheets = join_names(titles)
+    raise ValueError(f"{path} has no sheet {sheet!r} (--sheet); its sheets are {sheets}.")
 
 
 def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow]:
@@ -417,10 +396,8 @@ def check_names(path: Path, names: list[str], line: str) -> None:
         shown = join_names(repeated)
         raise ValueError(f"{path} has several columns of the name {shown}; rename all but one.")
     if all(re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", name) for name in names):
-        raise ValueError(
-            f"{path}, {line} holds numbers such as {quoted(names[0])}, not the names of the "
-            "columns; add a header."
-        )
+        numbers = f"holds numbers such as {quoted(names[0])}, not the names of the columns"
+        raise ValueError(f"{path}, {line} {numbers}; add a header.")
 
 
 def _make_table(
