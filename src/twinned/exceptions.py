@@ -53,6 +53,15 @@ class SkippedMemberWarning(UserWarning):
     """A member of a blend was not fitted, for lack of time or because its fit failed."""
 
 
+@contextmanager
+def require_extra(message: str) -> Iterator[None]:
+    """Raise a `MissingExtraError` where an import fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(message) from error
+
+
 _TABLE_WARNINGS = (UnknownCategoryWarning, UnusedFeatureWarning, TextFeatureWarning, ShiftWarning)
 
 

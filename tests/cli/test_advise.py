@@ -201,7 +201,6 @@ def test_groups_are_held_out_together_and_are_no_feature(table, tmp_path):
     [
         (("--budget", "soon"), ("--budget", "soon")),
         (("--budget", "0s"), ("--budget", "0s")),
-        (("--seed", "-1"), ("--seed", "-1")),
         (("--drop", "R9"), ("--drop", "R9")),
         (("--label", "absent"), ("--label", "absent")),
         (("--label", "price"), ("--label",)),

@@ -170,7 +170,7 @@ def test_features_beyond_the_largest_are_summed():
     estimate = 10.0 + sum(adjustments.values())
     values = dict.fromkeys(names, 1.0)
     case = ComparableCase(0, "row 1", 10.0, estimate, 0.5, values, adjustments)
-    row = ExplainedRow(2, "line 2", 130.0, None, "inside", values, [case])
+    row = ExplainedRow(2, "line 2", {"prediction": 130.0}, "inside", values, [case])
     lines = format_grid(row, "y", 100)
     others = next(line for line in lines if "other features" in line)
     assert float(others.split()[-1]) == sum(list(adjustments.values())[MAX_FEATURES:])

@@ -455,7 +455,6 @@ IDS = "id,a,y\n" + "".join(f"row{i},{i},{i + 1}\n" for i in range(25))
         (GOOD, ("--pairs", "0"), ["--pairs", "'0'"]),
         (GOOD, ("--anchors", "-1"), ["--anchors", "'-1'"]),
         (GOOD, ("--anchors", "9"), ["--anchors 9", "4"]),
-        (GOOD, ("--seed", "-1"), ["--seed", "-1"]),
         (GOOD, ("--drop", "c"), ["no column 'c'", "--drop"]),
         (GOOD, ("--drop", "y"), ["--drop", "'y'", "--target"]),
         (GOOD, ("--categorical", "c"), ["no column 'c'", "--categorical"]),
@@ -741,6 +740,7 @@ def test_datasets_subcommands():
         ["nosuch"],
         ["fit", "houses.csv", "-o", "houses.twin"],
         ["fit", "houses.csv", "--colour", "red"],
+        ["query", "houses.twin", "houses.csv", "--seed", "-1"],
         ["datasets", "show"],
     ],
 )

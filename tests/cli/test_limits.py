@@ -131,7 +131,7 @@ def test_rows_without_a_target_are_dropped_and_counted(tmp_path):
     assert data.y.tolist() == [3, 8, 4]
     assert data.X["a"].tolist() == [1, 3, 5]
     assert any("2 of 5 rows have no value of 'y' and are not used" in note for note in data.notes)
-    assert data.row_names == data.labels == list(data.X.index) == ["line 2", "line 4", "line 6"]
+    assert data.row_names == list(data.X.index) == ["line 2", "line 4", "line 6"]
     out = tmp_path / "m.twin"
     result = run("fit", path, "-t", "y", "-m", "ridge", "--no-check", "-o", out, "--json")
     assert result.exit_code == 0, result.output

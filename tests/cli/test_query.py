@@ -133,7 +133,6 @@ def test_predictions_of_a_logarithm_are_in_units_of_the_target(files):
         (["--strategy", "luck"], "strategy"),
         (["--pending", "none.csv"], "none.csv"),
         (["-o", "candidates.csv"], "would replace the input"),
-        (["--seed", "-1"], "--seed"),
     ],
 )
 def test_bad_input_is_one_line(files, arguments, message):

@@ -10,7 +10,6 @@ import pytest
 from twinned.app.cli.options import check_output_path
 from twinned.app.tables.columns import numeric_column, target_column
 from twinned.app.tables.frames import (
-    ColumnKinds,
     first_missing,
     prediction_frame,
     source_columns,
@@ -35,7 +34,8 @@ def table(tmp_path):
 
 
 def to_frame(csv_table, categorical=()):
-    return training_frame(csv_table, csv_table.names, ColumnKinds(categorical))[0]
+    kinds = dict.fromkeys(categorical, "categorical")
+    return training_frame(csv_table, csv_table.names, kinds)[0]
 
 
 # --- reading ----------------------------------------------------------------------------------

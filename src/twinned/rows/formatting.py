@@ -136,13 +136,9 @@ def _format(value: Any, spec: str | None) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        shown = format(value, spec) if spec else _plain_number(value)
-        return shown.replace("-", "−")
+        plain = str(value) if isinstance(value, int) else format_number(value)
+        return (format(value, spec) if spec else plain).replace("-", "−")
     return escape(str(value))
-
-
-def _plain_number(value: float) -> str:
-    return f"{value}" if isinstance(value, int) else format_number(value)
 
 
 class ResultTable(pd.DataFrame):

@@ -10,24 +10,17 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from twinned._compat import usage_error_type
 from twinned._version import __version__
-from twinned.app.cli.advise import AdviseOptions, advise_command
-from twinned.app.cli.explain import ExplainOptions, explain_command
+from twinned.app.cli import messages
+from twinned.app.cli.advise import advise_command
+from twinned.app.cli.explain import explain_command
 from twinned.app.cli.export import export_command
-from twinned.app.cli.fit import FitOptions, fit_command
-from twinned.app.cli.messages import (
-    exit_on_bad_input,
-    print_message,
-    print_usage_error,
-    printable,
-    set_debug,
-)
+from twinned.app.cli.fit import fit_command
 from twinned.app.cli.options import KeyFile, SavedModel, flag_option, make_command
-from twinned.app.cli.predict import PredictOptions, predict_command
+from twinned.app.cli.predict import predict_command
 from twinned.app.cli.prediction import load_twin
-from twinned.app.cli.query import QueryOptions, query_command
-from twinned.exceptions import MissingExtraError
+from twinned.app.cli.query import query_command
+from twinned.exceptions import require_extra
 
 
 class _CommandGroup(TyperGroup):
@@ -79,19 +72,19 @@ def _twinned(
 
     Each command has its own help, such as twinned fit --help.
     """
-    set_debug(debug)
+    messages.set_debug(debug)
 
 
-_COMMANDS = {
-    "advise": make_command(advise_command, AdviseOptions),
-    "fit": make_command(fit_command, FitOptions),
-    "predict": make_command(predict_command, PredictOptions),
-    "explain": make_command(explain_command, ExplainOptions),
-    "query": make_command(query_command, QueryOptions),
-    "export": export_command,
-}
-for _name, _command in _COMMANDS.items():
-    app.command(_name, no_args_is_help=True)(_command)
+for _command in (
+    advise_command,
+    fit_command,
+    predict_command,
+    explain_command,
+    query_command,
+    export_command,
+):
+    _name = _command.__name__.removesuffix("_command")
+    app.command(_name, no_args_is_help=True)(make_command(_command))
 
 
 @app.command("serve", no_args_is_help=True)
@@ -112,17 +105,13 @@ def serve_command(
 
         curl -s localhost:8000/about
     """
-    with exit_on_bad_input():
-        try:
+    with messages.exit_on_bad_input():
+        with require_extra("serve needs further libraries: pip install 'twinned[serve]'."):
             from twinned.app.serve.app import make_app, make_server, open_listener
-        except ImportError as error:
-            raise MissingExtraError(
-                "serve needs uvicorn, starlette and pydantic: pip install 'twinned[serve]'."
-            ) from error
-        service = make_app(load_twin(model, key_file), model.name)
+        service = make_app(load_twin(model, key_file).model, model.name)
         listener = open_listener(port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    typer.echo(f"{url} serves {printable(model.name)}; stop it with Ctrl-C.")
+    typer.echo(f"{url} serves {messages.printable(model.name)}; stop it with Ctrl-C.")
     make_server(service).run(sockets=[listener])
 
 
@@ -147,9 +136,13 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         sys.exit(app(prog_name="twinned", standalone_mode=False))
-    except usage_error_type() as error:
-        print_usage_error(error)
-        sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        print_message("error", "interrupted.")
+        messages.print_message("error", "interrupted.")
         sys.exit(130)
+    except Exception as error:
+        from twinned._compat import usage_error_type  # which imports NumPy
+
+        if not isinstance(error, usage_error_type()):
+            raise
+        messages.print_usage_error(error)
+        sys.exit(2)

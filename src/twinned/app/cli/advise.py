@@ -14,10 +14,10 @@ from twinned.app.cli.fit import error_cell
 from twinned.app.cli.options import (
     TrainingOptions,
     check_output_path,
-    check_seed,
     flag_option,
     output_option,
     parse_seconds,
+    seed_option,
 )
 from twinned.app.cli.training_data import TrainingData, read_new_rows, read_training_data
 
@@ -54,7 +54,7 @@ class AdviseOptions(TrainingOptions):
     output: Annotated[Path | None, output_option()] = None
     test: Annotated[Path | None, typer.Option("--test", metavar="TABLE")] = None
     budget: Annotated[str, typer.Option("--budget", metavar="60s|2m")] = "60s"
-    seed: Annotated[int, typer.Option("--seed", metavar="N")] = 0
+    seed: Annotated[int, seed_option()] = 0
     as_json: Annotated[bool, flag_option("--json")] = False
 
 
@@ -78,7 +78,6 @@ def advise_command(options: AdviseOptions) -> None:
     start = time.perf_counter()
     with messages.exit_on_bad_input(), messages.print_warnings():
         end = start + parse_seconds("--budget", options.budget)
-        check_seed(options.seed)
         report_path, model_path = (
             None if path is None else check_output_path(path, [options.table], option)
             for path, option in ((options.report, "--report"), (options.output, "-o"))

@@ -6,11 +6,9 @@ from operator import attrgetter
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from twinned.app.cli.messages import exit_on_bad_input, progress_bar
+from twinned.app.cli.messages import exit_on_bad_input, make_table, progress_bar
 from twinned.app.cli.options import AsJson, flag_option
 from twinned.datasets import KEYS, Dataset, fetch, info, load
 from twinned.datasets.files import locate
@@ -44,14 +42,9 @@ def list_command(as_json: AsJson = False) -> None:
     if as_json:
         _print_json(summaries)
         return
-    # Narrow edges, so that the whole table fits into 80 columns.
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("key", "name"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("rows", "features"):
-        table.add_column(heading, justify="right")
-    table.add_column("licence")
-    table.add_column("at hand", no_wrap=True)
+    table = make_table("key", "name", "rows", "features", "licence", "at hand", left=2)
+    for column in table.columns[4:]:
+        column.justify, column.no_wrap = "left", column.header == "at hand"
     for summary in summaries:
         table.add_row(*map(str, summary.values()))
     Console().print(table)
@@ -122,9 +115,7 @@ def _print_record(record: Dataset, location: str, rows: list[dict[Hashable, floa
         typer.echo(f"rows:     not at hand; `twinned datasets fetch {record.key}` downloads them")
         return
     typer.echo("first rows:")
-    table = Table()
-    for name in rows[0]:
-        table.add_column(str(name), justify="right")
+    table = make_table(*map(str, rows[0]), left=0)
     for row in rows:
         table.add_row(*(f"{value:.6g}" for value in row.values()))
     Console().print(table)

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import AsJson, SavedModelOptions, check_output_path, output_option
-from twinned.app.cli.training_data import label_rows
+from twinned.app.cli.options import SavedModelOptions, check_output_path
+from twinned.app.cli.training_data import row_labels
 from twinned.app.tables.table import Table
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
     from twinned.fitted.explanation import ComparableCase, Value
 
 FORMATS = (".csv", ".xlsx", ".json")
@@ -57,18 +60,18 @@ class ExplainOptions(SavedModelOptions):
     rows: Annotated[list[str] | None, typer.Option("--rows", metavar="ROWS")] = None
     k: Annotated[int, typer.Option("-k", min=1, metavar="K")] = 5
     label: Annotated[str | None, typer.Option("--label", "-l", metavar="COLUMN")] = None
-    output: Annotated[Path | None, output_option()] = None
-    as_json: AsJson = False
 
 
 @dataclass(frozen=True)
 class ExplainedRow:
-    """A row of the user's table, its prediction and its comparable known cases."""
+    """A row of the user's table, its prediction and its comparable known cases.
+
+    `numbers` are the prediction and, of a calibrated model, the ends of its interval.
+    """
 
     row: int
     name: str
-    prediction: float
-    interval: tuple[float, float] | None
+    numbers: dict[str, float]
     applicability: str
     values: dict[str, Value]
     cases: list[ComparableCase]
@@ -80,16 +83,10 @@ class ExplainedRow:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
-        return {
-            "row": self.row,
-            "name": self.name,
-            "prediction": self.prediction,
-            **dict(zip(("low", "high"), self.interval or (), strict=False)),
-            "applicability": self.applicability,
-            "values": self.values,
-            "share": self.share,
-            "comparables": [case.as_dict() for case in self.cases],
-        }
+        cases = [case.as_dict() for case in self.cases]
+        first = {"row": self.row, "name": self.name, **self.numbers}
+        first |= {"applicability": self.applicability, "values": self.values}
+        return first | {"share": self.share, "comparables": cases}
 
 
 def explain_command(options: ExplainOptions) -> None:
@@ -110,38 +107,34 @@ def explain_command(options: ExplainOptions) -> None:
 
         twinned explain yield.twin next.xlsx -o explained.xlsx
     """
+    output, path = options.output, None
     with messages.exit_on_bad_input():
-        output, path, n_selected = options.output, None, 0
         if output is not None:
             if output.suffix.lower() not in FORMATS:
                 raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
             path = check_output_path(output, [options.model, options.table])
-
-        def take_rows(table: Table) -> Table:
-            nonlocal n_selected
-            table.require([] if options.label is None else [options.label], "--label")
-            chosen = select_rows(table, label_rows(table, options.label), options.rows or [])
-            n_selected = len(chosen)
-            is_shortened = not options.rows and output is None and not options.as_json
-            return table.take(chosen[:MAX_PRINTED] if is_shortened else chosen)
-
-        given = prediction.read_input(options, "explain", take_rows)
+        table = prediction.read_rows(options, "explain")
+        table.require([] if options.label is None else [options.label], "--label")
+        selected = select_rows(table, row_labels(table, options.label), options.rows or [])
+        is_shortened = not options.rows and output is None and not options.as_json
+        table = table.take(selected[:MAX_PRINTED] if is_shortened else selected)
+        loaded, X = prediction.load_for(table, options)
+        loaded.require_single_target("explain")
         with messages.print_warnings():
-            explained = _explain(options, given)
-        facts = {"model": str(options.model), "table": str(options.table), "target": given.target}
-        content = facts | {"rows": [row.as_dict() for row in explained]}
+            explained = _explain(options, table, loaded, X)
+        facts = {"model": str(options.model), "table": str(options.table), "target": loaded.target}
+        content: dict[str, object] = facts | {"rows": [row.as_dict() for row in explained]}
         if path is not None:
             _write(path, content, explained, options.digits)
     if output is not None:
         each = f"with at most {messages.counted(options.k, 'known case')} each"
-        summary = f"{messages.counted(len(explained), 'row')} in {output}, {each}"
-        done = facts | {"rows": len(explained), "output": str(output)}
-        messages.print_result(done, summary, options.as_json)
-        return
-    text = "" if options.as_json else _format_text(explained, given.target)
+        text = f"{messages.counted(len(explained), 'row')} in {output}, {each}"
+        content = facts | {"rows": len(explained), "output": str(output)}
+    else:
+        text = "" if options.as_json else _format_text(explained, loaded.target)
     messages.print_result(content, text, options.as_json)
-    if len(explained) < n_selected:
-        more = f"the first {len(explained)} of {n_selected:,} rows are explained"
+    if len(explained) < len(selected):
+        more = f"the first {len(explained)} of {len(selected):,} rows are explained"
         messages.print_message("note", f"{more}; --rows selects others, and -o writes all.")
 
 
@@ -167,10 +160,8 @@ def _numbered_rows(table: Table, part: str) -> list[int]:
     """Return the rows whose line or row of the file is a number or in a range."""
     numbers = re.fullmatch(r"(\d+)(?:\s*[-–]\s*(\d+))?", part)
     if numbers is None:
-        raise ValueError(
-            f"--rows {part}: {table.path} has no such row; give the number of a {table.line_word} "
-            "such as 4 or 4-6, or a name in the column of --label."
-        )
+        wanted = f"the number of a {table.line_word} such as 4 or 4-6, or a name of --label"
+        raise ValueError(f"--rows {part}: {table.path} has no such row; give {wanted}.")
     first, last = sorted((int(numbers[1]), int(numbers[2] or numbers[1])))
     rows = [row for row, line in enumerate(table.lines) if first <= line <= last]
     if not rows:
@@ -179,67 +170,48 @@ def _numbered_rows(table: Table, part: str) -> list[int]:
     return rows
 
 
-def _explain(options: ExplainOptions, given: prediction.ModelInput) -> list[ExplainedRow]:
+def _explain(
+    options: ExplainOptions,
+    table: Table,
+    loaded: prediction.LoadedTwin,
+    X: pd.DataFrame | np.ndarray,
+) -> list[ExplainedRow]:
     """Return the explanation of each row, in the units of the target."""
     import numpy as np
 
-    is_calibrated = prediction.fitted_attribute(given.twin, "intervals_") is not None
-    wanted = prediction.ResultColumns(
-        interval=_CONFIDENCE if is_calibrated else None, applicability=True
-    )
-    columns = prediction.predict_columns(given.model, given.X, wanted, options.model)
+    confidence = None if loaded.twin.calibration_ is None else _CONFIDENCE
+    wanted = prediction.ResultColumns(interval=confidence, applicability=True)
+    columns = loaded.predict_columns(X, wanted)
     applicability = columns.pop("applicability")
-    labels = label_rows(given.table, options.label)
-    cases = _find_cases(given, options.k)
-    _check_finite(labels, columns, cases)
-    values = np.asarray(given.X, dtype=object)
-    return [
-        ExplainedRow(
-            row=given.table.lines[i],
-            name=labels[i],
-            prediction=float(columns["prediction"][i]),
-            interval=(columns["low"][i].item(), columns["high"][i].item())
-            if is_calibrated
-            else None,
-            applicability=str(applicability[i]),
-            values={
-                name: _plain(value)
-                for name, value in zip(cases[i][0].values, values[i], strict=True)
-            },
-            cases=cases[i],
+    labels = row_labels(table, options.label)
+    explained = []
+    for i, cases in enumerate(_find_cases(loaded, X, options.k)):
+        numbers = {name: float(column[i]) for name, column in columns.items()}
+        if not np.isfinite([*numbers.values(), *(case.estimate for case in cases)]).all():
+            raise ValueError(f"{labels[i]}: the prediction is not a finite number.")
+        row = np.asarray(X, dtype=object)[i]
+        values = dict(zip(cases[0].values, map(_plain, row), strict=True))
+        explained.append(
+            ExplainedRow(table.lines[i], labels[i], numbers, applicability[i], values, cases)
         )
-        for i in range(len(cases))
-    ]
+    return explained
 
 
-def _find_cases(given: prediction.ModelInput, k: int) -> list[list[ComparableCase]]:
+def _find_cases(
+    loaded: prediction.LoadedTwin, X: pd.DataFrame | np.ndarray, k: int
+) -> list[list[ComparableCase]]:
     """Return the comparable known cases of each row, with a progress bar."""
-    import numpy as np
-
     from twinned._compat import safe_indexing
     from twinned.fitted.explanation import comparable_cases
 
-    n_rows = len(given.table)
-    cases = []
-    starts = range(0, n_rows, _ROWS_PER_STEP)
+    cases: list[list[ComparableCase]] = []
+    starts = range(0, len(X), _ROWS_PER_STEP)
     with messages.progress_bar(len(starts)) as begin_step:
         for start in starts:
-            begin_step(f"row {start + 1} of {n_rows}")
-            block = np.arange(start, min(start + _ROWS_PER_STEP, n_rows))
-            rows = safe_indexing(given.X, block)
-            cases += comparable_cases(given.model, rows, k)
+            begin_step(f"row {start + 1} of {len(X)}")
+            rows = safe_indexing(X, slice(start, start + _ROWS_PER_STEP))
+            cases += comparable_cases(loaded.twin, rows, k, log_target=loaded.transform.is_log)
     return cases
-
-
-def _check_finite(
-    labels: Sequence[str], columns: prediction.Columns, cases: Sequence[Sequence[ComparableCase]]
-) -> None:
-    import numpy as np
-
-    for i, label in enumerate(labels):
-        numbers = [column[i] for column in columns.values()]
-        if not np.isfinite([*numbers, *(case.estimate for case in cases[i])]).all():
-            raise ValueError(f"{label}: the prediction is not a finite number.")
 
 
 def _plain(value: object) -> Value:
@@ -275,57 +247,52 @@ def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:
     not fit into `width` characters are below the others; each block has at least one.
     """
     cases = explained.cases
-    write = _number_format(
-        [explained.prediction, *(v for case in cases for v in (case.known, case.estimate))]
-    )
-    lines = [_heading(explained, target, write)]
-    shown = 0
-    while shown < len(cases):
-        n_cases = len(cases) - shown
-        block = _grid_lines(explained, cases[shown:], write)
+    known_y = [value for case in cases for value in (case.known, case.estimate)]
+    spec = _number_format([explained.numbers["prediction"], *known_y])
+    lines = [_heading(explained, target, spec)]
+    while cases:
+        n_cases = len(cases)
+        block = _grid_lines(explained, cases, spec)
         while n_cases > 1 and max(map(len, block)) > width:
             n_cases -= 1
-            block = _grid_lines(explained, cases[shown : shown + n_cases], write)
+            block = _grid_lines(explained, cases[:n_cases], spec)
         lines += ["", *block]
-        shown += n_cases
+        cases = cases[n_cases:]
     return lines
 
 
-def _grid_lines(
-    explained: ExplainedRow, cases: Sequence[ComparableCase], write: Callable[[float], str]
-) -> list[str]:
+def _grid_lines(explained: ExplainedRow, cases: Sequence[ComparableCase], spec: str) -> list[str]:
     """Return the lines of a grid of some of the cases: the value and the adjustment of each."""
     features = _shown_features(explained.cases)
     has_others = any(_other_adjustments(case, features) for case in explained.cases)
-    names = ["known value", *features, *(["other features"] if has_others else [])]
+    others = ["other features"] if has_others else []
     values = ["", *(_value_text(explained.values[name]) for name in features)]
-    values += [""] * has_others + [write(explained.prediction)]
+    values += [""] * has_others + [_number(explained.numbers["prediction"], spec)]
     columns = []
     for case in cases:
         column = messages.make_table("", "")
         column.show_header = False
-        column.add_row("", write(case.known))
-        for name in features:
-            adjustment = _signed(case.adjustments[name], write)
-            column.add_row(_value_text(case.values[name]), adjustment)
-        if has_others:
-            column.add_row("", _signed(_other_adjustments(case, features), write))
-        column.add_row("", write(case.estimate))
+        column.add_row("", _number(case.known, spec))
+        adjustments = [case.adjustments[name] for name in features]
+        adjustments += [_other_adjustments(case, features)] * has_others
+        cells = [*(_value_text(case.values[name]) for name in features), ""]
+        for cell, adjustment in zip(cells, adjustments, strict=False):
+            column.add_row(cell, _number(adjustment, f"+{spec}") if adjustment else "")
+        column.add_row("", _number(case.estimate, spec))
         columns.append(column)
     labels = [_short(case.label, _MAX_NAME) for case in cases]
     table = messages.make_table("", "this row", *labels, left=2 + len(cases))
-    titles = [_short(name, _MAX_NAME) for name in (*names, "adjusted value")]
-    table.add_row("\n".join(titles), "\n".join(values), *columns)
+    titles = ["known value", *features, *others, "adjusted value"]
+    names = "\n".join(_short(title, _MAX_NAME) for title in titles)
+    table.add_row(names, "\n".join(values), *columns)
     return [f"  {line}" for line in messages.table_lines(table)]
 
 
-def _heading(explained: ExplainedRow, target: str, write: Callable[[float], str]) -> str:
-    interval = ""
-    if explained.interval is not None:
-        low, high = map(write, explained.interval)
-        interval = f", 90 % prediction interval {low} to {high}"
-    heading = f"{explained.name}: predicted {target} {write(explained.prediction)}"
-    return heading + interval + _MARKS[explained.applicability]
+def _heading(explained: ExplainedRow, target: str, spec: str) -> str:
+    value, *ends = (_number(number, spec) for number in explained.numbers.values())
+    interval = f", 90 % prediction interval {' to '.join(ends)}" if ends else ""
+    mark = _MARKS[explained.applicability]
+    return f"{explained.name}: predicted {target} {value}{interval}{mark}"
 
 
 def _shown_features(cases: Sequence[ComparableCase]) -> list[str]:
@@ -340,26 +307,22 @@ def _other_adjustments(case: ComparableCase, shown: Sequence[str]) -> float:
     return sum(value for name, value in case.adjustments.items() if name not in shown)
 
 
-def _number_format(values: Sequence[float]) -> Callable[[float], str]:
+def _number_format(values: Sequence[float]) -> str:
     """A format with the same decimals for all values, so that they sum to each other."""
-    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    largest = max(map(abs, values))
     if largest == 0 or not 1e-6 <= largest < 1e12:
-        return lambda value: f"{value:.3e}".replace("-", "−", 1) if value < 0 else f"{value:.3e}"
-    decimals = max(0, 3 - math.floor(math.log10(largest)))
-    return lambda value: f"{value:,.{decimals}f}".replace("-", "−")
+        return ".3e"
+    return f",.{max(0, 3 - math.floor(math.log10(largest)))}f"
 
 
-def _signed(value: float, write: Callable[[float], str]) -> str:
-    """An adjustment with its sign; empty where there is none."""
-    if value == 0:
-        return ""
-    return write(value) if value < 0 else f"+{write(value)}"
+def _number(value: float, spec: str) -> str:
+    return format(value, spec).replace("-", "−")
 
 
 def _value_text(value: Value) -> str:
     from twinned.rows.formatting import format_number
 
-    if value is None or value != value:  # NaN
+    if value is None:
         return "missing"
     return _short(value, _MAX_VALUE) if isinstance(value, str) else format_number(value)
 
@@ -368,28 +331,25 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def grid_rows(explained: Sequence[ExplainedRow]) -> tuple[list[str], list[list[object]]]:
-    """Return the header and the rows of a table with one row for each known case.
+def grid_columns(explained: Sequence[ExplainedRow]) -> dict[str, list[object]]:
+    """Return the columns of a table with one row for each known case.
 
     Of each feature it has the value of the row, that of the known case, and the adjustment.
     """
-    features = list(explained[0].values)
-    with_interval = explained[0].interval is not None
-    header = ["row", "prediction", *(["low", "high"] if with_interval else [])]
-    header += ["applicability", "known case", "known value"]
-    for name in features:
-        header += [f"{name} ({part})" for part in ("this row", "known case", "adjustment")]
-    header += ["adjusted value", "weight"]
-    rows: list[list[object]] = []
-    for explained_row in explained:
-        for case in explained_row.cases:
-            row: list[object] = [explained_row.name, explained_row.prediction]
-            row += [*(explained_row.interval or ()), explained_row.applicability]
-            row += [case.label, case.known]
-            for name in features:
-                row += [explained_row.values[name], case.values[name], case.adjustments[name]]
-            rows.append([*row, case.estimate, case.weight])
-    return header, rows
+    columns: dict[str, list[object]] = {}
+    pairs = ((row, case) for row in explained for case in row.cases)
+    for row, case in pairs:
+        cells: dict[str, object] = {"row": row.name, **row.numbers}
+        cells |= {"applicability": row.applicability, "known case": case.label}
+        cells["known value"] = case.known
+        for name, value in row.values.items():
+            cells[f"{name} (this row)"] = value
+            cells[f"{name} (known case)"] = case.values[name]
+            cells[f"{name} (adjustment)"] = case.adjustments[name]
+        cells |= {"adjusted value": case.estimate, "weight": case.weight}
+        for name, cell in cells.items():
+            columns.setdefault(name, []).append(cell)
+    return columns
 
 
 def _write(path: Path, content: object, explained: Sequence[ExplainedRow], digits: int) -> None:
@@ -399,4 +359,4 @@ def _write(path: Path, content: object, explained: Sequence[ExplainedRow], digit
     if path.suffix.lower() == ".json":
         write_atomically(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
     else:
-        prediction.write_table(path, *grid_rows(explained), digits)
+        prediction.write_table(path, grid_columns(explained), digits)

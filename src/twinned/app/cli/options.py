@@ -7,24 +7,23 @@ defaults. Their help texts are the parameters in its docstring.
 import inspect
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar, get_type_hints
+from typing import Annotated, get_type_hints
 
 import typer
 
-from twinned.app.tables.frames import ColumnKinds
 from twinned.app.tables.table import ReadOptions
 
-T = TypeVar("T")
 _NOT_WRITTEN = (".xls", ".ods", ".parquet", ".json", ".pdf")
 column_option = partial(typer.Option, metavar="COLUMN")
 _reading_option = partial(typer.Option, rich_help_panel="Reading the table", show_default=False)
 # without a metavar, typer shows a flag as an option that takes a value
 flag_option = partial(typer.Option, metavar="")
+seed_option = partial(typer.Option, "--seed", metavar="N", min=0, max=2**32 - 1)
 output_option = partial(typer.Option, "--output", "-o")
 table_argument = partial(typer.Argument, metavar="TABLE")
 
@@ -33,20 +32,18 @@ SavedModel = Annotated[
 ]
 KeyFile = Annotated[
     Path | None,
-    typer.Option(
-        "--key-file",
-        help="A file with the secret key of the signature of the model.",
-        metavar="FILE",
-    ),
+    typer.Option("--key-file", metavar="FILE", help="A file with the secret key of its signature."),
 ]
 AsJson = Annotated[bool, flag_option("--json", help="Print JSON.")]
 
 
-def make_command(run: Callable[[T], None], options: type[T]) -> Callable[..., None]:
+def make_command(run: Callable[..., None]) -> Callable[..., None]:
     """Return a function for `typer` whose parameters are the fields of a dataclass.
 
-    A field without a help text has that of its name in the docstring of the class or a parent.
+    It is the type of the parameter `options` of `run`. A field without a help text has that of its
+    name in the docstring of the class or a parent.
     """
+    options = get_type_hints(run)["options"]
     hints = get_type_hints(options, include_extras=True)
     helps: dict[str, str] = {}
     for parent in reversed(options.__mro__):
@@ -54,7 +51,7 @@ def make_command(run: Callable[[T], None], options: type[T]) -> Callable[..., No
         matches = re.findall(r"^(\w+)\n((?:    .+\n?)+)", documented, re.MULTILINE)
         helps |= {name: " ".join(text.split()) for name, text in matches}
     parameters = []
-    for field in fields(options):  # type: ignore[arg-type]
+    for field in fields(options):
         info = copy(hints[field.name].__metadata__[0])
         info.help = info.help or helps[field.name]
         default = inspect.Parameter.empty if field.default is MISSING else field.default
@@ -147,17 +144,16 @@ class TrainingOptions(TableOptions):
     label: Annotated[str | None, column_option("--label", "-l")] = None
 
     @property
-    def kinds(self) -> ColumnKinds:
-        return ColumnKinds(self.categorical or (), self.numeric or (), self.date or ())
+    def kinds(self) -> dict[str, list[str]]:
+        """The columns whose kind is given."""
+        kinds = {"categorical": self.categorical, "numeric": self.numeric, "date": self.date}
+        return {kind: names or [] for kind, names in kinds.items()}
 
-    def named_columns(self) -> dict[str, Collection[str]]:
+    def named_columns(self) -> dict[str, list[str]]:
         """Return the columns that each option names."""
-        single = {"--group": self.group, "--label": self.label}
-        return {
-            **{option: [name] for option, name in single.items() if name is not None},
-            "--drop": self.drop or (),
-            **self.kinds.options(),
-        }
+        single = {"group": self.group, "label": self.label}
+        others = {option: [name] for option, name in single.items() if name is not None}
+        return others | {"drop": self.drop or []} | self.kinds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +179,16 @@ class SavedModelOptions(TableOptions):
     key_file: KeyFile = None
     as_json: Annotated[bool, flag_option("--json")] = False
 
+    def result_path(self, *inputs: Path | None) -> Path | None:
+        """The resolved path of a table to write; a ValueError for files that are not written."""
+        if self.output is None:
+            return None
+        if self.output.suffix.lower() in _NOT_WRITTEN:
+            suffix = f"a {self.output.suffix} file cannot be written"
+            raise ValueError(f"-o {self.output}: {suffix}; use .csv or .xlsx.")
+        given = (self.model, self.table, *inputs)
+        return check_output_path(self.output, [path for path in given if path is not None])
+
 
 def read_key(path: Path | None) -> bytes | None:
     """Return the content of a key file, without the line break at its end."""
@@ -194,12 +200,6 @@ def read_key(path: Path | None) -> bytes | None:
     if not key:
         raise ValueError(f"--key-file: {path} is empty.")
     return key
-
-
-def check_seed(seed: int) -> None:
-    """Raise a ValueError for a seed that NumPy does not accept."""
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"--seed must be between 0 and {2**32 - 1}, not {seed}.")
 
 
 def parse_seconds(option: str, text: str) -> float:
@@ -222,9 +222,7 @@ def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") ->
     if path.is_dir():
         raise IsADirectoryError(f"{option} {path} is a folder; give the name of a file in it.")
     if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"{option} {path}: there is no folder {path.parent}; create it first."
-        )
+        raise FileNotFoundError(f"{option} {path}: there is no folder {path.parent}; create it.")
     if path.exists() and not path.is_file():
         raise ValueError(f"{option} {path} is not a regular file.")
     resolved = path.resolve()
@@ -233,10 +231,3 @@ def check_output_path(path: Path, inputs: Iterable[Path], option: str = "-o") ->
     if not os.access(resolved.parent, os.W_OK):
         raise PermissionError(f"{option} {path}: the folder {path.parent} is not writable.")
     return resolved
-
-
-def check_result_path(path: Path, inputs: Iterable[Path]) -> Path:
-    """Return the resolved path of a table to write; a ValueError for files that are not written."""
-    if path.suffix.lower() in _NOT_WRITTEN:
-        raise ValueError(f"-o {path}: a {path.suffix} file cannot be written; use .csv or .xlsx.")
-    return check_output_path(path, inputs)

@@ -17,32 +17,23 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinned.app.cli.prediction import (
-    Columns,
-    ModelFeatures,
-    ResultColumns,
-    inner_twin,
-    predict_columns,
-    write_columns,
-)
+from twinned.app.cli.prediction import Columns, LoadedTwin, ResultColumns, write_columns
 from twinned.app.tables import reader
-from twinned.app.tables.frames import prediction_frame, source_columns
 from twinned.app.tables.numbers import NumberFormat
 from twinned.app.tables.table import ReadOptions, Table, join_names
-from twinned.exceptions import MissingExtraError
+from twinned.exceptions import require_extra
 from twinned.persistence.archive import write_atomically
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
     from distributed import Client, Future
-    from pyarrow import DataType, RecordBatch
-    from sklearn.base import BaseEstimator
+    from pyarrow import DataType
+
+    from twinned.app.cli.predict import PredictOptions
 
 TEXT, PARQUET = "csv", "parquet"
 MANIFEST = "_predictions.json"
@@ -76,14 +67,17 @@ class Partition:
 class Plan:
     """Partitions of files of one kind, the columns of the result, and how text files are read.
 
+    `folder` is that of the results.
     `formats` are the notations of numbers by column, detected in the first partition. `ignored` are
     the columns of the first file that are not used.
     """
 
     kind: str
     files: list[Path]
+    folder: Path
     partitions: list[Partition]
     wanted: ResultColumns
+    digits: int  # of numbers in text files
     reading: ReadOptions
     ignored: list[str]
     formats: dict[str, NumberFormat] = field(default_factory=dict)
@@ -107,18 +101,20 @@ def find_files(pattern: Path) -> list[Path]:
     return files
 
 
-def make_plan(
-    files: list[Path], features: ModelFeatures, wanted: ResultColumns, reading: ReadOptions
-) -> Plan:
+def make_plan(pattern: Path, folder: Path, loaded: LoadedTwin, options: PredictOptions) -> Plan:
     """Split files into partitions; raise a ValueError for columns that are absent or differ."""
+    files = find_files(pattern)
     kinds = {path: _file_kind(path) for path in files}
     kind = kinds[files[0]]
     for path, other in kinds.items():
         if other != kind:
             raise ValueError(f"{path} is a {other} file, but {files[0]} is a {kind} file.")
-    plan = Plan(kind, files, [], wanted, reading, [])
+    wanted = ResultColumns(
+        **{each.name: vars(options)[each.name] for each in fields(ResultColumns)}
+    )
+    plan = Plan(kind, files, folder.resolve(), [], wanted, options.digits, options.reading, [])
     outputs = dict(zip(files, _output_stems(files), strict=True))
-    return (_plan_parquet if kind == PARQUET else _plan_text)(plan, outputs, features)
+    return (_plan_parquet if kind == PARQUET else _plan_text)(plan, outputs, loaded)
 
 
 def _file_kind(path: Path) -> str:
@@ -143,20 +139,20 @@ def _output_stems(files: list[Path]) -> list[str]:
     return stems
 
 
-def _used_columns(table: Table, features: ModelFeatures, wanted: ResultColumns) -> list[str]:
-    table.require(wanted.keep, "--keep")
-    _, sources = features.select(table)
-    return list(dict.fromkeys([*sources, *wanted.keep]))
+def _used_columns(table: Table, loaded: LoadedTwin, wanted: ResultColumns) -> list[str]:
+    table.require(wanted.copied, "--keep")
+    _, sources = loaded.select(table)
+    return list(dict.fromkeys([*sources, *wanted.copied]))
 
 
-def _plan_parquet(plan: Plan, outputs: dict[Path, str], features: ModelFeatures) -> Plan:
+def _plan_parquet(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> Plan:
     partitions: list[Partition] = []
     types: dict[str, tuple[DataType, Path]] = {}  # of each column, and the first file of it
     ignored: list[str] = []
     for path, output in outputs.items():
         with reader.open_parquet(path) as file:
             schema, metadata = file.schema_arrow, file.metadata
-        used = _used_columns(reader.header_table(path, schema.names), features, plan.wanted)
+        used = _used_columns(reader.header_table(path, schema.names), loaded, plan.wanted)
         ignored = ignored or [name for name in schema.names if name not in used]
         for name in used:
             kind = schema.field(name).type
@@ -164,10 +160,8 @@ def _plan_parquet(plan: Plan, outputs: dict[Path, str], features: ModelFeatures)
                 continue
             expected, first = types.setdefault(name, (kind, path))
             if reader.is_numeric(kind) != reader.is_numeric(expected):
-                raise ValueError(
-                    f"{path}, column {name!r} is of type {kind}, but of type {expected} in "
-                    f"{first}; write all files with the same types."
-                )
+                other = f"but {expected} in {first}; write the same types"
+                raise ValueError(f"{path}, column {name!r} is of type {kind}, {other}.")
         sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         partitions += _group_rows(path, output, sizes)
     return replace(plan, partitions=partitions, ignored=ignored)
@@ -187,7 +181,7 @@ def _group_rows(path: Path, output: str, sizes: list[int]) -> Iterator[Partition
         yield Partition(path, f"{output}-{number:05}.parquet", first_row, tuple(groups))
 
 
-def _plan_text(plan: Plan, outputs: dict[Path, str], features: ModelFeatures) -> Plan:
+def _plan_text(plan: Plan, outputs: dict[Path, str], loaded: LoadedTwin) -> Plan:
     partitions: list[Partition] = []
     first: Table | None = None
     for path, output in outputs.items():
@@ -198,12 +192,11 @@ def _plan_text(plan: Plan, outputs: dict[Path, str], features: ModelFeatures) ->
             continue
         if first is None:
             first = reader.table_from_text(path, data, plan.reading)
-            used = _used_columns(first, features, plan.wanted)
+            used = _used_columns(first, loaded, plan.wanted)
         else:
-            head = data[:_HEAD_BYTES]
-            head = head[: _last_record_end(head)] if len(head) < len(data) else head
-            table = reader.table_from_text(path, head or data, first.reading)
-            _used_columns(table, features, plan.wanted)
+            end = _last_record_end(data[:_HEAD_BYTES]) if len(data) > _HEAD_BYTES else 0
+            table = reader.table_from_text(path, data[: end or None], first.reading)
+            _used_columns(table, loaded, plan.wanted)
     if first is None:
         raise ValueError(f"{plan.files[0]} has no rows, and neither has another file.")
     return replace(
@@ -271,17 +264,18 @@ def _header_bytes(block: bytes) -> bytes:
 # --- the folder of results --------------------------------------------------------------------
 
 
-def prepare_output(folder: Path, model: Path, plan: Plan) -> list[Partition]:
+def prepare_output(model: Path, plan: Plan) -> list[Partition]:
     """Create or check the folder of the results; return the partitions that are not finished."""
+    folder = plan.folder
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"-o {folder} is a file; give a folder for the predictions of partitions.")
-    if any(folder.resolve() == path.parent for path in plan.files):
+    if any(folder == path.parent for path in plan.files):
         raise ValueError(f"-o {folder} holds the input; give another folder.")
     folder.mkdir(exist_ok=True)
     states = {str(path): path.stat() for path in plan.files}
     manifest = {
         "model": hashlib.sha256(model.read_bytes()).hexdigest(),
-        "columns": json.loads(json.dumps(asdict(plan.wanted))),  # lists, as in the file
+        "columns": json.loads(json.dumps(asdict(plan.wanted) | {"digits": plan.digits})),
         "files": {path: [state.st_size, state.st_mtime_ns] for path, state in states.items()},
     }
     path = folder / MANIFEST
@@ -299,26 +293,13 @@ def _check_manifest(path: Path, before: dict, now: dict) -> None:
     """Raise a ValueError where finished predictions are those of something else."""
     for key, meaning in (("model", "another model"), ("columns", "other options")):
         if before.get(key) != now[key]:
-            raise ValueError(
-                f"-o {path.parent} holds predictions with {meaning}; give a new folder."
-            )
+            raise ValueError(f"-o {path.parent} has predictions with {meaning}; give a new folder.")
     for name, state in before["files"].items():
         if now["files"].setdefault(name, state) != state:
-            raise ValueError(
-                f"{name} has changed since its predictions; give a new folder with -o."
-            )
+            raise ValueError(f"{name} has changed since its predictions; give a new folder.")
 
 
 # --- tasks of workers -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Job:
-    """What the tasks of all partitions have in common; the plan is without its partitions."""
-
-    features: ModelFeatures
-    output: Path
-    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -330,68 +311,65 @@ class Finished:
     messages: list[tuple[str, str]]
 
 
-def predict_partition(model: BaseEstimator, job: Job, partition: Partition) -> Finished:
+def predict_partition(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Finished:
     """Predict a partition and write the result, completely or not at all."""
-    target = job.output / partition.output
+    target = plan.folder / partition.output
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
-        predict = _predict_parquet if job.plan.kind == PARQUET else _predict_text
-        columns, notes, write = predict(model, job, partition)
+        predict = _predict_parquet if plan.kind == PARQUET else _predict_text
+        columns, notes, write = predict(loaded, plan, partition)
     try:
         write(target)
     except OSError as error:  # which may name the temporary file, or none
         raise OSError(error.errno, error.strerror, str(target)) from None
-    n_rows = len(next(iter(columns.values())))
-    n_outside = 0
-    if job.plan.wanted.applicability:
-        n_outside = int((columns["applicability"] == "outside").sum())
-    shown = [each for each in caught if issubclass(each.category, UserWarning)]
+    n_outside = list(columns.get("applicability", ())).count("outside")
     messages = [("note", note) for note in notes]
+    shown = [each for each in caught if issubclass(each.category, UserWarning)]
     messages += [("warning", str(each.message)) for each in shown]
-    return Finished(n_rows, n_outside, messages)
+    return Finished(len(next(iter(columns.values()))), n_outside, messages)
 
 
 Predicted = tuple[Columns, list[str], Callable[[Path], None]]  # columns, notes, and their writer
 
 
-def _predict_text(model: BaseEstimator, job: Job, partition: Partition) -> Predicted:
-    data, wanted = read_bytes(partition), job.plan.wanted
+def _predict_text(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predicted:
+    data, wanted = read_bytes(partition), plan.wanted
     notes: list[str] = []
     if _has_rows(data):
-        table = reader.table_from_text(partition.path, data, job.plan.reading)
+        table = reader.table_from_text(partition.path, data, plan.reading)
         formats = zip(table.names, table.formats, strict=True)
         table = replace(
             table,
-            formats=[job.plan.formats.get(name, detected) for name, detected in formats],
+            formats=[plan.formats.get(name, detected) for name, detected in formats],
             lines=[line + partition.first_row for line in table.lines],
         )
-        X, notes = job.features.read(table)
-        columns = predict_columns(model, X, wanted, job.features.path)
-        copied = {name: table.column(name) for name in wanted.keep}
+        X, notes = loaded.read(table)
+        columns = loaded.predict_columns(X, wanted)
+        copied = {name: table.column(name) for name in wanted.copied}
     else:
-        columns, copied = _no_rows(model, wanted), {name: [] for name in wanted.keep}
-    return columns, notes, lambda path: write_columns(path, copied, columns, wanted.digits)
+        columns, copied = loaded.empty_columns(wanted), {name: [] for name in wanted.copied}
+    return columns, notes, lambda path: write_columns(path, copied, columns, plan.digits)
 
 
-def _predict_parquet(model: BaseEstimator, job: Job, partition: Partition) -> Predicted:
+def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predicted:
     import numpy as np
     import pyarrow as pa
     from pyarrow import parquet
 
-    parts, keep = [_no_rows(model, job.plan.wanted)], list(job.plan.wanted.keep)
+    parts, keep = [loaded.empty_columns(plan.wanted)], list(plan.wanted.copied)
     notes: list[str] = []
-    row = partition.first_row
+    row, groups = partition.first_row, list(partition.row_groups)
     with reader.open_parquet(partition.path) as file:
-        schema = file.schema_arrow
-        table = reader.header_table(partition.path, schema.names)
-        copied = [pa.Table.from_batches([], schema).select(keep)]
-        used, groups = (
-            _used_columns(table, job.features, job.plan.wanted),
-            list(partition.row_groups),
-        )
+        header = reader.header_table(partition.path, file.schema_arrow.names)
+        names, _ = loaded.select(header)
+        kinds = zip(names, loaded.categories, strict=True)
+        numeric = [name for name, categories in kinds if categories is None]
+        copied = [pa.Table.from_batches([], file.schema_arrow).select(keep)]
+        used = _used_columns(header, loaded, plan.wanted)
         for batch in file.iter_batches(ROWS_PER_BATCH, row_groups=groups, columns=used):
-            X, batch_notes = _batch_features(batch, partition.path, row, job)
-            parts.append(predict_columns(model, X, job.plan.wanted, job.features.path))
+            table = reader.batch_table(partition.path, batch, row, plan.reading, numeric)
+            X, batch_notes = loaded.read(table)
+            parts.append(loaded.predict_columns(X, plan.wanted))
             copied.append(pa.Table.from_batches([batch]).select(keep))
             notes += batch_notes
             row += batch.num_rows
@@ -409,81 +387,21 @@ def _predict_parquet(model: BaseEstimator, job: Job, partition: Partition) -> Pr
     return columns, notes, write
 
 
-def _batch_features(
-    batch: RecordBatch, path: Path, first_row: int, job: Job
-) -> tuple[pd.DataFrame | np.ndarray, list[str]]:
-    """The features of a batch of rows of a Parquet file, and notes.
-
-    Numbers are converted as they are; other columns are text cells, as in `twinned predict` of a
-    single file.
-    """
-    import numpy as np
-    import pandas as pd
-
-    present = list(batch.schema.names)
-    header = reader.header_table(path, present, first_row, batch.num_rows)
-    names, _ = job.features.select(header)
-    categories = dict(zip(names, job.features.categories, strict=True))
-    values: dict[str, pd.Series | np.ndarray] = {
-        name: reader.numeric_values(batch.column(name))
-        for name in names
-        if categories[name] is None
-        and name in present
-        and reader.is_numeric(batch.column(name).type)
-    }
-    for name, column in values.items():
-        if np.isinf(column).any():
-            row = int(np.isinf(column).argmax())
-            raise ValueError(f"{header.location(row, name)}: {column[row]} is not finite.")
-    notes: list[str] = []
-    others = [name for name in names if name not in values]
-    if others:
-        cells = batch.select(source_columns(header, others))
-        text = reader.batch_table(path, cells, first_row, job.plan.reading)
-        frame, notes = prediction_frame(text, others, [categories[name] for name in others])
-        values |= {name: frame[name] for name in others}
-    X = pd.DataFrame({name: values[name] for name in names})
-    return job.features.as_input(header, X), notes
-
-
-def _no_rows(model: BaseEstimator, wanted: ResultColumns) -> Columns:
-    """The columns of `predict_columns`, of no rows."""
-    import numpy as np
-
-    known_y = inner_twin(model).anchors_y_
-    suffixes = [""] if known_y.ndim == 1 else [f"_{output}" for output in range(known_y.shape[1])]
-    parts = ["prediction", "std"] if wanted.std else ["prediction"]
-    names = [f"{part}{suffix}" for part in parts for suffix in suffixes]
-    names += ["low", "high"] if wanted.interval is not None else []
-    columns: Columns = {name: np.empty(0) for name in names}
-    if wanted.applicability:
-        columns["applicability"] = np.empty(0, dtype=object)
-    return columns
-
-
 # --- the cluster ------------------------------------------------------------------------------
 
 
 @contextmanager
 def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Client]:
     """A client of the scheduler at this address, or of a new cluster of processes."""
-    try:
+    with require_extra("partitions are predicted with Dask: pip install 'twinned[dask]'."):
         from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise MissingExtraError(
-            "partitions are predicted with Dask: pip install 'twinned[dask]'."
-        ) from error
-    with _without_logs():
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # Dask logs much; errors are reported in one line
+    try:
         if scheduler is None:
-            with (
-                LocalCluster(
-                    n_workers=n_workers,
-                    threads_per_worker=1,
-                    dashboard_address="127.0.0.1:0",
-                    silence_logs=logging.CRITICAL,
-                ) as cluster,
-                Client(cluster) as client,
-            ):
+            quiet = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+            cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **quiet)
+            with cluster, Client(cluster) as client:
                 yield client
             return
         with _open_client(scheduler) as client:
@@ -492,6 +410,8 @@ def connect(scheduler: str | None, n_workers: int | None) -> Iterator[Client]:
             except TimeoutError:
                 raise ValueError(f"--scheduler {scheduler} has no workers; start some.") from None
             yield client
+    finally:
+        logging.disable(disabled)
 
 
 def _open_client(scheduler: str) -> Client:
@@ -508,33 +428,19 @@ def _open_client(scheduler: str) -> Client:
     raise ValueError(f"--scheduler {scheduler} cannot be reached: {reason}.")
 
 
-@contextmanager
-def _without_logs() -> Iterator[None]:
-    """Context without logs, of which Dask writes many: errors are reported in one line."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(disabled)
-
-
 def predict_partitions(
-    client: Client,
-    model: BaseEstimator,
-    job: Job,
-    partitions: Sequence[Partition],
-    report: Callable[[Partition, Finished], None],
-) -> None:
-    """Predict partitions; few of them are submitted at a time, and the model once.
+    client: Client, loaded: LoadedTwin, plan: Plan, partitions: Sequence[Partition]
+) -> Iterator[tuple[Partition, Finished]]:
+    """Predict partitions, and yield each when it is written.
 
-    The model is the result of a task, not scattered data, so that it is computed again where the
-    workers that held it die.
+    Few of them are submitted at a time, and the model once. It is the result of a task, not
+    scattered data, so that it is computed again where the workers that held it die.
     """
     import cloudpickle
     from distributed import as_completed
 
-    sent = client.submit(pickle.loads, cloudpickle.dumps(model), pure=False)
+    sent = client.submit(pickle.loads, cloudpickle.dumps(loaded), pure=False)
+    common = replace(plan, partitions=[])
     n_threads = sum(client.nthreads().values())
     waiting = iter(partitions)
     submitted: dict[object, Partition] = {}
@@ -542,14 +448,14 @@ def predict_partitions(
 
     def submit(count: int) -> None:
         for partition in islice(waiting, count):
-            future = client.submit(predict_partition, sent, job, partition, pure=False)
+            future = client.submit(predict_partition, sent, common, partition, pure=False)
             submitted[future.key] = partition
             running.add(future)
 
     submit(_PARTITIONS_PER_THREAD * n_threads)
     for future in running:
         partition = submitted.pop(future.key)
-        report(partition, _result(future, partition))
+        yield partition, _result(future, partition)
         submit(1)
 
 
@@ -562,9 +468,7 @@ def _result(future: Future, partition: Partition) -> Finished:
     try:
         return future.result()
     except (KilledWorker, MemoryError):
-        raise ValueError(
-            f"{partition.path}: workers died while they predicted {partition.output}, "
-            f"probably for lack of memory; {_AGAIN} with more memory for each worker."
-        ) from None
+        died = f"{partition.path}: workers died, probably for lack of memory"
+        raise ValueError(f"{died}; {_AGAIN} with more memory for each worker.") from None
     except CancelledError:
         raise ValueError(f"the scheduler cannot be reached any more; {_AGAIN}.") from None

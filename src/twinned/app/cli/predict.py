@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
 from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import (
-    SavedModelOptions,
-    check_result_path,
-    column_option,
-    flag_option,
-    output_option,
-    table_argument,
-)
+from twinned.app.cli.options import SavedModelOptions
 from twinned.app.tables.reader import is_pattern
-from twinned.app.tables.table import Table, join_names
-
-if TYPE_CHECKING:
-    from twinned.app.cli.partitions import Finished, Partition
+from twinned.app.tables.table import join_names
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(SavedModelOptions):
+class PredictOptions(prediction.ResultColumns, SavedModelOptions):
     """Options of `twinned predict`.
 
     Parameters
@@ -35,22 +24,6 @@ class PredictOptions(SavedModelOptions):
         quoted pattern, such as 'data/*.parquet', of CSV or Parquet files.
     output
         File of the predictions, .csv or .xlsx; printed without it. Of several files, a folder.
-    std
-        Add the standard deviation: of the anchors' estimates, which is not calibrated, or of a
-        blend, which is. After --log-target it is that of the target by the delta method: the
-        prediction times the standard deviation of the logarithm.
-    interval
-        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
-        model must have been cross-validated when it was fitted.
-    applicability
-        Add the column applicability: whether the row is inside, at the edge or outside of the
-        known rows. Outside, the prediction is an extrapolation. A row with a category that no
-        known row has is outside.
-    bounds
-        The least and the largest possible value of the target, such as 0 100 for a yield in %, or
-        0 inf: predictions and intervals are cut there.
-    keep
-        A column of the table to copy, such as an identifier. May be repeated.
     scheduler
         Address of the scheduler of a Dask cluster, such as tcp://host:8786. Its workers need
         twinned and the same paths of files. By default, processes of this computer.
@@ -60,41 +33,12 @@ class PredictOptions(SavedModelOptions):
         Print JSON; with -o, without the predictions.
     """
 
-    table: Annotated[Path, table_argument()]
-    output: Annotated[Path | None, output_option()] = None
-    std: Annotated[bool, flag_option("--std")] = False
-    interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
-    applicability: Annotated[bool, flag_option("--applicability")] = False
-    bounds: Annotated[
-        tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
-    ] = None
-    keep: Annotated[list[str] | None, column_option("--keep")] = None
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", rich_help_panel="Many files")
     ] = None
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, rich_help_panel="Many files")
     ] = None
-    as_json: Annotated[bool, flag_option("--json")] = False
-
-    @property
-    def columns(self) -> prediction.ResultColumns:
-        """The columns of the result; a ValueError for an interval or bounds that are impossible."""
-        if self.interval is not None and not 0 < self.interval < 1:
-            raise ValueError(
-                f"--interval must be between 0 and 1, such as 0.9, not {self.interval:g}."
-            )
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
-            low, high = self.bounds
-            raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
-        return prediction.ResultColumns(
-            self.std,
-            self.interval,
-            self.applicability,
-            tuple(self.keep or ()),
-            self.digits,
-            self.bounds,
-        )
 
 
 def predict_command(options: PredictOptions) -> None:
@@ -123,86 +67,64 @@ def predict_command(options: PredictOptions) -> None:
         twinned predict houses.twin 'data/*.csv' -o prices --scheduler tcp://host:8786
     """
     with messages.exit_on_bad_input():
-        wanted = options.columns
+        options.validate()
         if is_pattern(options.table) or options.scheduler or options.workers:
-            _predict_many(options, wanted)
+            _predict_many(options)
         else:
-            _predict_table(options, wanted)
+            _predict_table(options)
 
 
-def _predict_table(options: PredictOptions, wanted: prediction.ResultColumns) -> None:
+def _predict_table(options: PredictOptions) -> None:
     """Predict the rows of one file."""
-    path = None
-    if options.output is not None:
-        path = check_result_path(options.output, [options.model, options.table])
-
-    def require_columns(table: Table) -> Table:
-        table.require(wanted.keep, "--keep")
-        return table
-
-    given = prediction.read_input(options, "predict", require_columns, needs_transform=False)
+    path = options.result_path()
+    table = prediction.read_rows(options, "predict")
+    table.require(options.copied, "--keep")
+    loaded, X = prediction.load_for(table, options)
     with messages.print_warnings():
-        columns = prediction.predict_columns(given.model, given.X, wanted, options.model)
-    n_rows = len(given.table)
-    if wanted.applicability:
-        _note_outside(int((columns["applicability"] == "outside").sum()), n_rows, wanted)
-    if wanted.interval is not None and wanted.bounds is None:
-        _note_range(given, columns)
-    copied = {name: given.table.column(name) for name in wanted.keep}
-    if path is not None:
-        prediction.write_columns(path, copied, columns, options.digits)
-    used = {*given.features.select(given.table)[1], *wanted.keep}
-    ignored = [name for name in given.table.names if name not in used]
+        columns = loaded.predict_columns(X, options)
+    if options.applicability:
+        _note_outside(int((columns["applicability"] == "outside").sum()), len(table), options)
+    if options.interval is not None and options.bounds is None:
+        _note_range(loaded, columns)
+    used = {*loaded.select(table)[1], *options.copied}
+    ignored = [name for name in table.names if name not in used]
     _note_ignored(ignored)
-    facts: dict[str, object] = {
-        "model": str(options.model),
-        "table": str(options.table),
-        "rows": n_rows,
-        "ignored_columns": ignored,
-        "output": None if options.output is None else str(options.output),
-    }
-    written = f"{messages.counted(n_rows, 'prediction')} in {options.output}"
-    prediction.print_columns(facts, copied, columns, written, options)
+    copied = {name: table.column(name) for name in options.copied}
+    facts = {"rows": len(table), "ignored_columns": ignored}
+    summary = messages.counted(len(table), "prediction")
+    prediction.give_result(options, path, copied, columns, facts, summary)
 
 
-def _predict_many(options: PredictOptions, wanted: prediction.ResultColumns) -> None:
+def _predict_many(options: PredictOptions) -> None:
     """Predict the partitions of files on a Dask cluster, those that are not finished."""
     from twinned.app.cli import partitions
 
-    model, output = options.model, options.output
+    output = options.output
     with messages.print_warnings():
-        fitted = prediction.load_twin(model, options.key_file)
+        loaded = prediction.load_twin(options.model, options.key_file)
     if output is None:
         raise ValueError(f"{options.table}: partitions are written to a folder; give one with -o.")
     if not output.parent.is_dir():
-        raise FileNotFoundError(
-            f"-o {output}: there is no folder {output.parent}; create it first."
-        )
-    files = partitions.find_files(options.table)
-    features = prediction.ModelFeatures.of(fitted, model)
-    plan = partitions.make_plan(files, features, wanted, options.reading)
-    missing = partitions.prepare_output(output, model, plan)
+        raise FileNotFoundError(f"-o {output}: there is no folder {output.parent}; create it.")
+    plan = partitions.make_plan(options.table, output, loaded, options)
+    missing = partitions.prepare_output(options.model, plan)
     n_finished = len(plan.partitions) - len(missing)
     if plan.detected:
         messages.print_message("note", f"{plan.files[0]} is read with {', '.join(plan.detected)}.")
     _note_ignored(plan.ignored)
-    results: list[Finished] = []
+    results = []
     if missing:
         cluster = partitions.connect(options.scheduler, options.workers)
-        with messages.progress_bar(len(missing)) as step, cluster as client:
-
-            def report(partition: Partition, finished: Finished) -> None:
-                results.append(finished)
-                step(partition.output)
-
-            job = partitions.Job(features, output.resolve(), replace(plan, partitions=[]))
-            partitions.predict_partitions(client, fitted, job, missing, report)
+        with messages.progress_bar(len(missing)) as begin_step, cluster as client:
+            for partition, result in partitions.predict_partitions(client, loaded, plan, missing):
+                results.append(result)
+                begin_step(partition.output)
     all_messages = [message for result in results for message in result.messages]
     for kind, text in dict.fromkeys(sorted(all_messages, key=lambda message: message[0])):
         messages.print_message(kind, text)
     n_rows = sum(result.n_rows for result in results)
-    _note_outside(sum(result.n_outside for result in results), n_rows, wanted)
-    facts = {"model": str(model), "table": str(options.table), "rows": n_rows}
+    _note_outside(sum(result.n_outside for result in results), n_rows, options)
+    facts = {"model": str(options.model), "table": str(options.table), "rows": n_rows}
     facts |= {"output": str(output), "partitions": len(missing), "finished_before": n_finished}
     before = f", {n_finished:,} finished before" if n_finished else ""
     done = messages.counted(len(missing), "partition")
@@ -210,14 +132,12 @@ def _predict_many(options: PredictOptions, wanted: prediction.ResultColumns) -> 
     messages.print_result(facts | {"ignored_columns": plan.ignored}, text, options.as_json)
 
 
-def _note_range(given: prediction.ModelInput, columns: prediction.Columns) -> None:
+def _note_range(loaded: prediction.LoadedTwin, columns: prediction.Columns) -> None:
     """Print a line on intervals that reach beyond the possible values of the target."""
-    import numpy as np
-
     from twinned.fitted.known_values import TargetRange
 
-    known_y = given.twin.anchors_y_ if given.model is given.twin else np.exp(given.twin.anchors_y_)
-    possible = TargetRange.of(given.target, known_y)
+    known_y = loaded.transform.invert(loaded.twin.anchors_y_)
+    possible = TargetRange.of(loaded.target, known_y)
     beyond = possible.describe_beyond(columns["low"], columns["high"])
     if not beyond:
         return

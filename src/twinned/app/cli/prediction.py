@@ -7,100 +7,133 @@ import io
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinned.app.cli.messages import print_notes, print_result, print_warnings
-from twinned.app.cli.options import SavedModelOptions, read_key
+from twinned.app.cli.options import SavedModelOptions, column_option, flag_option, read_key
 from twinned.app.tables.frames import first_missing, prediction_frame, source_columns
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
 from twinned.app.tables.table import Table, join_names
-from twinned.exceptions import MissingExtraError, ShiftWarning
+from twinned.exceptions import ShiftWarning, require_extra
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from sklearn.base import BaseEstimator
 
+    from twinned.fitted.target import TargetTransform
+
 Columns = dict[str, "np.ndarray"]  # of a result, by name
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultColumns:
+    """The columns of a result besides the prediction: options of `twinned predict`.
+
+    Parameters
+    ----------
+    std
+        Add the standard deviation: of the anchors' estimates, which is not calibrated, or of a
+        blend, which is. After --log-target it is that of the target by the delta method: the
+        prediction times the standard deviation of the logarithm.
+    interval
+        Add the ends, low and high, of prediction intervals with this confidence, such as 0.9. The
+        model must have been cross-validated when it was fitted.
+    applicability
+        Add the column applicability: whether the row is inside, at the edge or outside of the
+        known rows. Outside, the prediction is an extrapolation. A row with a category that no
+        known row has is outside.
+    bounds
+        The least and the largest possible value of the target, such as 0 100 for a yield in %, or
+        0 inf: predictions and intervals are cut there.
+    keep
+        A column of the table to copy, such as an identifier. May be repeated.
+    """
+
+    std: Annotated[bool, flag_option("--std")] = False
+    interval: Annotated[float | None, typer.Option("--interval", metavar="P")] = None
+    applicability: Annotated[bool, flag_option("--applicability")] = False
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option("--bounds", metavar="LOW HIGH", show_default=False)
+    ] = None
+    keep: Annotated[list[str] | None, column_option("--keep")] = None
+
+    def validate(self) -> None:
+        """Raise a ValueError for an interval or bounds that are impossible."""
+        if self.interval is not None and not 0 < self.interval < 1:
+            given = f"{self.interval:g}"
+            raise ValueError(f"--interval must be between 0 and 1, such as 0.9, not {given}.")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            low, high = self.bounds
+            raise ValueError(f"--bounds {low:g} {high:g}: the first must be less.")
+
+    @property
+    def copied(self) -> list[str]:
+        """The columns to copy."""
+        return self.keep or []
 
 
 # --- the model and its features ---------------------------------------------------------------
 
 
-def load_twin(path: Path, key_file: Path | None = None) -> BaseEstimator:
-    """Load a saved twin, or the regressor with a log-transformed target around one.
-
-    With a key file, the signature of the model is verified.
-    """
-    from twinned import load
-
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
-    if not path.exists():
-        raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
-    model = load(path, key=read_key(key_file))
-    # imported after `load`, which reads the file while it imports scikit-learn
-    from twinned.estimators.base import BaseTwin
-
-    if not isinstance(inner_twin(model), BaseTwin):
-        raise ValueError(
-            f"{path} holds a {type(model).__name__}, not a twin; use twinned.load in Python."
-        )
-    return model
-
-
-def fitted_attribute(model, name, default=None):
-    """Return an attribute that not all fitted models have, such as `intervals_`."""
-    return getattr(model, name, default)
-
-
-def inner_twin(model: BaseEstimator) -> BaseEstimator:
-    """Return the twin inside a regressor with a transformed target, else the model itself."""
-    return fitted_attribute(model, "regressor_", model)
-
-
-def check_transform(model: BaseEstimator, option: str, path: Path) -> None:
-    """Raise a ValueError if the target of the model is transformed by more than the logarithm."""
-    import numpy as np
-
-    if model is inner_twin(model) or (model.func is np.log and model.inverse_func is np.exp):
-        return
-    raise ValueError(f"{option}: the target of {path} is transformed, but not by the logarithm.")
-
-
 @dataclass(frozen=True)
-class ModelFeatures:
-    """Names, categories and missing values that a fitted model takes.
+class LoadedTwin:
+    """A saved twin, or the regressor with a transformed target around one, and its file."""
 
-    `names` is None for a model fitted to an array. `categories` has the known ones of each feature,
-    None for a numeric one. `path` is that of the model, for messages.
-    """
-
-    names: list[str] | None
-    categories: list[Sequence[object] | None]
-    allow_nan: bool
+    model: BaseEstimator
     path: Path
 
-    @classmethod
-    def of(cls, model: BaseEstimator, path: Path) -> ModelFeatures:
-        """The features of a loaded model."""
+    @cached_property
+    def twin(self) -> BaseEstimator:
+        """The twin inside a regressor with a transformed target, else the model itself."""
+        return vars(self.model).get("regressor_", self.model)
+
+    @cached_property
+    def transform(self) -> TargetTransform:
+        """The transformation of the target; a ValueError if it is not the logarithm."""
+        from twinned.fitted.target import split_target
+
+        try:
+            return split_target(self.model)[1]
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return vars(self.twin).get("target_name_", "y")
+
+    @cached_property
+    def names(self) -> list[str] | None:
+        """The names of the features, None for a model fitted to an array."""
+        names = vars(self.twin).get("feature_names_in_")
+        return None if names is None else [str(name) for name in names]
+
+    @cached_property
+    def categories(self) -> list[Sequence[object] | None]:
+        """The known categories of each feature, None for a numeric one."""
+        schema = self.twin.fitted_.anchors.schema
+        kinds = zip(schema.kinds, schema.categories, strict=True)
+        return [None if kind == "numeric" else categories for kind, categories in kinds]
+
+    @cached_property
+    def allow_nan(self) -> bool:
+        """Whether the model takes missing values."""
         from sklearn.utils import get_tags
 
-        twin = inner_twin(model)
-        schema = twin.fitted_.anchors.schema
-        categories = [
-            values if kind != "numeric" else None
-            for kind, values in zip(schema.kinds, schema.categories, strict=True)
-        ]
-        names = fitted_attribute(twin, "feature_names_in_")
-        names = None if names is None else [str(name) for name in names]
-        return cls(names, categories, bool(get_tags(twin).input_tags.allow_nan), path)
+        return bool(get_tags(self.twin).input_tags.allow_nan)
+
+    def require_single_target(self, command: str) -> None:
+        """Raise a ValueError for a model of several targets."""
+        if self.twin.anchors_y_.ndim > 1:
+            raise ValueError(f"{command} needs a model of a single target.")
 
     def select(self, table: Table) -> tuple[list[str], list[str]]:
         """The names of the features and the columns of the table that they are computed from."""
@@ -111,10 +144,9 @@ class ModelFeatures:
             return self.names, sources
         # fitted in Python to an array: features have an order, but no names
         if len(table.names) != len(self.categories) or "" in table.names:
-            raise ValueError(
-                f"{self.path} was fitted to {len(self.categories)} columns without names, but "
-                f"{table.path} has {len(table.names)}: {join_names(table.names)}."
-            )
+            fitted = f"{self.path} was fitted to {len(self.categories)} columns without names"
+            given = f"{table.path} has {len(table.names)}: {join_names(table.names)}"
+            raise ValueError(f"{fitted}, but {given}.")
         return table.names, table.names
 
     def as_input(self, table: Table, X: pd.DataFrame) -> pd.DataFrame | np.ndarray:
@@ -126,134 +158,97 @@ class ModelFeatures:
 
     def read(self, table: Table) -> tuple[pd.DataFrame | np.ndarray, list[str]]:
         """Return the features of the rows of a table, and notes."""
-        names, _ = self.select(table)
-        X, notes = prediction_frame(table, names, self.categories)
+        X, notes = prediction_frame(table, self.select(table)[0], self.categories)
         return self.as_input(table, X), notes
 
+    def predict_columns(self, X: pd.DataFrame | np.ndarray, wanted: ResultColumns) -> Columns:
+        """Return the columns of the result, without those that are copied.
 
-@dataclass(frozen=True)
-class ModelInput:
-    """A loaded model, the rows of a table, and the features of these rows."""
+        A model of several outputs has one for each output.
+        """
+        if wanted.std:
+            mean, std = self.twin.predict(X, return_std=True)
+            columns = _name_outputs("prediction", self.transform.invert(mean))
+            columns |= _name_outputs("std", self.transform.invert_std(mean, std))
+        else:
+            columns = _name_outputs("prediction", self.model.predict(X))
+        if wanted.interval is not None:
+            with warnings.catch_warnings():
+                if wanted.applicability:  # which marks the same rows
+                    warnings.simplefilter("ignore", ShiftWarning)
+                columns |= self._predict_interval(X, wanted.interval)
+        if wanted.bounds is not None:
+            numbers = {name for name in columns if not name.startswith("std")}
+            columns |= {name: columns[name].clip(*wanted.bounds) for name in numbers}
+        if wanted.applicability:
+            columns["applicability"] = self.twin.applicability(X)["label"].to_numpy()
+        for name in wanted.copied:
+            if name in columns:
+                raise ValueError(f"--keep {name}: the result has a column of that name.")
+        return columns
 
-    model: BaseEstimator
-    table: Table
-    features: ModelFeatures
-    X: pd.DataFrame | np.ndarray
+    def empty_columns(self, wanted: ResultColumns) -> Columns:
+        """The columns of `predict_columns`, of no rows."""
+        import numpy as np
 
-    @property
-    def twin(self) -> BaseEstimator:
-        return inner_twin(self.model)
+        empty = np.empty((0, *self.twin.anchors_y_.shape[1:]))
+        columns = _name_outputs("prediction", empty)
+        if wanted.std:
+            columns |= _name_outputs("std", empty)
+        if wanted.interval is not None:
+            columns |= {"low": empty, "high": empty}
+        return columns | ({"applicability": empty.astype(object)} if wanted.applicability else {})
 
-    @property
-    def target(self) -> str:
-        """The name of the target."""
-        return fitted_attribute(self.twin, "target_name_", "y")
+    def _predict_interval(self, X: pd.DataFrame | np.ndarray, confidence: float) -> Columns:
+        if self.twin.calibration_ is None:
+            fit = "fit it with its check, without --no-check"
+            raise ValueError(f"--interval: {self.path} has no stored calibration; {fit}.")
+        ends = self.transform.invert(self.twin.predict_interval(X, confidence))
+        return dict(zip(("low", "high"), ends.T, strict=True))
 
 
-def read_input(
-    options: SavedModelOptions,
-    command: str,
-    prepare: Callable[[Table], Table],
-    needs_transform: bool = True,
-) -> ModelInput:
-    """Read the table and load the model of a command, and print notes.
+def load_twin(path: Path, key_file: Path | None = None) -> LoadedTwin:
+    """Load a saved twin; with a key file, the signature of the model is verified."""
+    from twinned import load
 
-    `prepare` checks or selects rows of the table before the model is loaded. With
-    `needs_transform`, the target may be transformed by the logarithm only.
-    """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give a model saved by twinned fit.")
+    if not path.exists():
+        raise FileNotFoundError(f"there is no model {path}; create one with twinned fit.")
+    loaded = LoadedTwin(load(path, key=read_key(key_file)), path)
+    # imported after `load`, which reads the file while it imports scikit-learn
+    from twinned.estimators.base import BaseTwin
+
+    if not isinstance(loaded.twin, BaseTwin):
+        kind = type(loaded.model).__name__
+        raise ValueError(f"{path} holds a {kind}, not a twin; use twinned.load in Python.")
+    return loaded
+
+
+def read_rows(options: SavedModelOptions, command: str) -> Table:
+    """Read the table of a command; a ValueError where it is given as the model."""
     check_argument_order(options.model, options.table, command)
-    table = prepare(read_table(options.table, options.reading))
+    return read_table(options.table, options.reading)
+
+
+def load_for(
+    table: Table, options: SavedModelOptions
+) -> tuple[LoadedTwin, pd.DataFrame | np.ndarray]:
+    """Load the model of a command and read its features of a table; print notes."""
     with print_warnings():
-        model = load_twin(options.model, options.key_file)
-    if needs_transform:
-        check_transform(model, command, options.model)
-        if inner_twin(model).anchors_y_.ndim > 1:
-            raise ValueError(f"{command} needs a model of a single target.")
-    features = ModelFeatures.of(model, options.model)
-    X, notes = features.read(table)
+        loaded = load_twin(options.model, options.key_file)
+    X, notes = loaded.read(table)
     print_notes((*reading_note(table), *notes))
-    return ModelInput(model, table, features, X)
+    return loaded, X
 
 
 # --- columns of results -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ResultColumns:
-    """The columns of a result besides the prediction: options of `twinned predict`."""
-
-    std: bool = False
-    interval: float | None = None
-    applicability: bool = False
-    keep: tuple[str, ...] = ()
-    digits: int = 6  # significant ones, in CSV
-    bounds: tuple[float, float] | None = None  # at which predictions and intervals are cut
-
-
-def predict_columns(
-    model: BaseEstimator, X: pd.DataFrame | np.ndarray, wanted: ResultColumns, path: Path
-) -> Columns:
-    """Return the columns of the result, without those that are copied.
-
-    A model of several outputs has one for each output.
-    """
-    if wanted.std:
-        check_transform(model, "--std", path)
-        mean, std = in_units_of_target(model, *inner_twin(model).predict(X, return_std=True))
-        columns = _name_outputs("prediction", mean) | _name_outputs("std", std)
-    else:
-        columns = _name_outputs("prediction", model.predict(X))
-    if wanted.interval is not None:
-        with warnings.catch_warnings():
-            if wanted.applicability:  # which marks the same rows
-                warnings.simplefilter("ignore", ShiftWarning)
-            columns |= _predict_interval(model, X, wanted.interval, path)
-    if wanted.bounds is not None:
-        columns |= {
-            name: values.clip(*wanted.bounds)
-            for name, values in columns.items()
-            if not name.startswith("std")
-        }
-    if wanted.applicability:
-        columns["applicability"] = inner_twin(model).applicability(X)["label"].to_numpy()
-    for name in wanted.keep:
-        if name in columns:
-            raise ValueError(f"--keep {name}: the result has a column of that name.")
-    return columns
-
-
-def in_units_of_target(
-    model: BaseEstimator, mean: np.ndarray, std: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions of the inner twin in units of y, the deviation by the delta method."""
-    import numpy as np
-
-    if model is inner_twin(model):
-        return mean, std
-    return np.exp(mean), np.exp(mean) * std
-
-
 def _name_outputs(name: str, values: np.ndarray) -> Columns:
     if values.ndim == 1:
         return {name: values}
-    return {f"{name}_{output}": values[:, output] for output in range(values.shape[1])}
-
-
-def _predict_interval(
-    model: BaseEstimator, X: pd.DataFrame | np.ndarray, confidence: float, path: Path
-) -> Columns:
-    import numpy as np
-
-    twin = inner_twin(model)
-    if fitted_attribute(twin, "intervals_") is None:
-        raise ValueError(
-            f"--interval: {path} has no stored calibration; fit it with its check (without "
-            "--no-check), or save it with twinned advise."
-        )
-    check_transform(model, "--interval", path)
-    ends = twin.predict_interval(X, confidence)
-    low, high = ends.T if model is twin else np.exp(ends).T
-    return {"low": low, "high": high}
+    return {f"{name}_{output}": column for output, column in enumerate(values.T)}
 
 
 # --- files of results -------------------------------------------------------------------------
@@ -266,50 +261,44 @@ def write_columns(
     cells: Mapping[str, Sequence[object]] = copied
     if _is_excel(path):
         cells = {name: numbers_of_text(column) for name, column in copied.items()}
-    write_table(path, [*copied, *columns], _rows(cells, columns), digits)
+    write_table(path, {**cells, **_plain_values(columns)}, digits)
 
 
-def write_table(
-    path: Path, header: Sequence[str], rows: Iterable[Sequence[object]], digits: int
-) -> None:
+def write_table(path: Path, columns: Mapping[str, Sequence[object]], digits: int) -> None:
     """Write a CSV or Excel file, numbers with that many significant digits."""
     from twinned.persistence.archive import write_atomically
 
-    if _is_excel(path):
-        content = _to_excel(path, header, rows, digits)
-    else:
-        content = to_csv(header, rows, digits).encode()
-    write_atomically(path, content)
+    to_bytes = _to_excel if _is_excel(path) else to_csv
+    write_atomically(path, to_bytes(columns, digits))
 
 
-def print_columns(
-    facts: dict[str, object],
+def _plain_values(columns: Columns) -> dict[str, list[object]]:
+    return {name: values.tolist() for name, values in columns.items()}
+
+
+def give_result(
+    options: SavedModelOptions,
+    path: Path | None,
     copied: Mapping[str, Sequence[str]],
     columns: Columns,
-    written: str,
-    options: SavedModelOptions,
+    facts: Mapping[str, object],
+    summary: str,
 ) -> None:
-    """Print a result as JSON or CSV; where it is in the file of -o, `written` or the facts."""
-    if options.output is None and not options.as_json:
-        content = to_csv([*copied, *columns], _rows(copied, columns), options.digits)
-        typer.echo(content, nl=False)
-        return
-    if options.output is None:
+    """Write a result to the resolved path of -o, or print it as CSV or JSON."""
+    output = None if path is None else str(options.output)
+    facts = {"model": str(options.model), "table": str(options.table), **facts, "output": output}
+    if path is not None:
+        write_columns(path, copied, columns, options.digits)
+        print_result(facts, f"{summary} in {output}", options.as_json)
+    elif options.as_json:
         facts |= {"copied_columns": copied} if copied else {}
-        facts |= {name: _json_values(values) for name, values in columns.items()}
-    print_result(facts, written, options.as_json)
-
-
-def _rows(copied: Mapping[str, Sequence[object]], columns: Columns) -> Iterable[tuple[object, ...]]:
-    return zip(*copied.values(), *(values.tolist() for values in columns.values()), strict=True)
-
-
-def _json_values(values: np.ndarray) -> list[object]:
-    """Return values for JSON, which has no infinite numbers: null in their place."""
-    return [
-        None if isinstance(each, float) and not math.isfinite(each) else each
-        for each in values.tolist()
-    ]
+        for name, values in _plain_values(columns).items():  # JSON has no infinite numbers
+            finite = (not isinstance(each, float) or math.isfinite(each) for each in values)
+            facts[name] = [x if ok else None for x, ok in zip(values, finite, strict=True)]
+        print_result(facts, "", as_json=True)
+    else:
+        content = to_csv({**copied, **_plain_values(columns)}, options.digits)
+        typer.echo(content.decode(), nl=False)
 
 
 def _is_excel(path: Path) -> bool:
@@ -327,10 +316,10 @@ def numbers_of_text(column: Sequence[str]) -> Sequence[object]:
     return [float(cell) if cell else None for cell in column]
 
 
-def to_csv(header: Sequence[str], rows: Iterable[Sequence[object]], digits: int) -> str:
-    """Return the text of a CSV file.
+def to_csv(columns: Mapping[str, Sequence[object]], digits: int) -> bytes:
+    """Return the content of a CSV file.
 
-    >>> print(to_csv(["a", "b"], [[1 / 3, "x, y"]], digits=3), end="")
+    >>> print(to_csv({"a": [1 / 3], "b": ["x, y"]}, digits=3).decode(), end="")
     a,b
     0.333,"x, y"
     """
@@ -338,24 +327,18 @@ def to_csv(header: Sequence[str], rows: Iterable[Sequence[object]], digits: int)
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    for row in rows:
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
         writer.writerow([number_text(x, digits) if isinstance(x, float) else x for x in row])
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
-def _to_excel(
-    path: Path, header: Sequence[str], rows: Iterable[Sequence[object]], digits: int
-) -> bytes:
+def _to_excel(columns: Mapping[str, Sequence[object]], digits: int) -> bytes:
     """Return a workbook of one sheet whose header stays visible."""
-    try:
+    with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or write CSV."):
         from openpyxl import Workbook
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
         from openpyxl.styles import Font
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path} needs openpyxl: pip install 'twinned[excel]'; or write a .csv file."
-        ) from error
     from twinned.rows.formatting import number_text
 
     def to_cell(value: object) -> object:
@@ -365,16 +348,14 @@ def _to_excel(
 
     workbook = Workbook()
     sheet = workbook.active
-    sheet.title = "result"
-    for row in (header, *rows):
+    sheet.title, sheet.freeze_panes = "result", "B2"
+    for row in (columns, *zip(*columns.values(), strict=True)):
         sheet.append([to_cell(value) for value in row])
     for cell in sheet[1]:
         cell.font = Font(bold=True)
-    sheet.freeze_panes = "B2"
-    for row in sheet.iter_rows():
-        for cell in row:
-            if cell.data_type in ("f", "e"):  # texts such as "=1+1" and "#N/A" stay as they are
-                cell.data_type = "s"
+    for cell in (cell for row in sheet.iter_rows() for cell in row):
+        if cell.data_type in ("f", "e"):  # texts such as "=1+1" and "#N/A" stay as they are
+            cell.data_type = "s"
     stream = io.BytesIO()
     workbook.save(stream)
     return stream.getvalue()

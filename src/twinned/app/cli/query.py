@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinned.app.cli import messages, prediction
-from twinned.app.cli.options import (
-    SavedModelOptions,
-    check_result_path,
-    check_seed,
-    flag_option,
-    output_option,
-    table_argument,
-)
+from twinned.app.cli.options import SavedModelOptions, flag_option, seed_option
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import read_table
-from twinned.app.tables.table import ReadOptions
+from twinned.app.tables.table import Table
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +47,12 @@ class QueryOptions(SavedModelOptions):
         Seed of the joint samples.
     """
 
-    table: Annotated[Path, table_argument()]
     n: Annotated[int, typer.Option("-n")] = 1
     strategy: Annotated[str, typer.Option("--strategy", metavar="NAME")] = "improvement"
     minimize: Annotated[bool, flag_option("--minimize")] = False
     best: Annotated[float | None, typer.Option("--best", metavar="VALUE")] = None
     pending: Annotated[Path | None, typer.Option("--pending", metavar="FILE")] = None
-    output: Annotated[Path | None, output_option()] = None
-    seed: Annotated[int, typer.Option("--seed")] = 0
+    seed: Annotated[int, seed_option()] = 0
 
 
 def query_command(options: QueryOptions) -> None:
@@ -78,81 +70,60 @@ def query_command(options: QueryOptions) -> None:
         twinned query cost.twin candidates.csv -n 4 --minimize --pending next.csv
     """
     with messages.exit_on_bad_input():
-        check_seed(options.seed)
-        inputs = [each for each in (options.model, options.table, options.pending) if each]
-        path = None if options.output is None else check_result_path(options.output, inputs)
-        given = prediction.read_input(options, "query", lambda table: table)
-        rows, features = given.table, given.features
+        path = options.result_path(options.pending)
+        table = prediction.read_rows(options, "query")
+        loaded, X = prediction.load_for(table, options)
+        loaded.require_single_target("query")
         with messages.print_warnings():
-            selected = _select_rows(options, given)
-            columns = _result_columns(options, given, selected)
-        cells = copied_columns(rows, features.names or rows.names, features.categories)
-        copied = {name: [column[i] for i in selected] for name, column in cells.items()}
+            selected, columns = _select_rows(options, table, loaded, X)
+        cells = copied_columns(table, loaded.names or table.names, loaded.categories)
         for name in columns:
-            if name in copied:
-                raise ValueError(
-                    f"{options.table} has a column {name!r}, as the result has; rename it."
-                )
-        if path is not None:
-            prediction.write_columns(path, copied, columns, options.digits)
-    facts: dict[str, object] = {
-        "model": str(options.model),
-        "table": str(options.table),
-        "rows": len(rows),
-        "strategy": options.strategy,
-        "output": None if options.output is None else str(options.output),
+            if name in cells:
+                raise ValueError(f"{table.path} has a column {name!r}, as the result; rename it.")
+        copied = {name: [column[i] for i in selected] for name, column in cells.items()}
+        facts = {"rows": len(table), "strategy": options.strategy}
+        summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"
+        prediction.give_result(options, path, copied, columns, facts, summary)
+
+
+def _select_rows(
+    options: QueryOptions,
+    table: Table,
+    loaded: prediction.LoadedTwin,
+    X: pd.DataFrame | np.ndarray,
+) -> tuple[np.ndarray, prediction.Columns]:
+    """Return the indices of the rows to measure next, and the columns of the result."""
+    import numpy as np
+
+    from twinned import query
+    from twinned._compat import safe_indexing
+
+    twin, transform, maximize = loaded.twin, loaded.transform, not options.minimize
+    pending = None
+    if options.pending is not None:
+        # of another kind of file, perhaps: its sheet is the first
+        reading = replace(options.reading, encoding=None, sheet=None)
+        pending, _ = loaded.read(read_table(options.pending, reading))
+    best = _best_value(options, loaded)
+    goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
+    selected = query(twin, X, options.n, pending=pending, random_state=options.seed, **goal)
+    chosen = safe_indexing(X, selected)
+    mean, std = twin.predict_error(chosen)
+    return selected, {
+        "row": np.array(table.lines)[selected],
+        "prediction": transform.invert(mean),
+        "std": transform.invert_std(mean, std),
+        "probability_better": twin.probability_better(chosen, best, maximize=maximize),
     }
-    written = f"{options.n:,} of {messages.counted(len(rows), 'row')} in {options.output}"
-    prediction.print_columns(facts, copied, columns, written, options)
 
 
-def _best_value(options: QueryOptions, given: prediction.ModelInput) -> float:
+def _best_value(options: QueryOptions, loaded: prediction.LoadedTwin) -> float:
     """Return the value to improve on, on the scale of the twin."""
     import numpy as np
 
     if options.best is None:
-        known_y = given.twin.anchors_y_
+        known_y = loaded.twin.anchors_y_
         return float(known_y.min() if options.minimize else known_y.max())
-    if given.model is given.twin:
-        return options.best
-    if options.best <= 0:
+    if loaded.transform.is_log and options.best <= 0:
         raise ValueError(f"--best must be positive after --log-target, not {options.best:g}.")
-    return float(np.log(options.best))
-
-
-def _select_rows(options: QueryOptions, given: prediction.ModelInput) -> np.ndarray:
-    """Return the indices of the rows to measure next."""
-    from twinned import query
-
-    pending = None
-    if options.pending is not None:
-        # of another kind of file, perhaps: its sheet is the first
-        reading = ReadOptions(options.separator, options.decimal, options.thousands)
-        pending, _ = given.features.read(read_table(options.pending, reading))
-    return query(
-        given.twin,
-        given.X,
-        options.n,
-        strategy=options.strategy,
-        maximize=not options.minimize,
-        pending=pending,
-        best=_best_value(options, given),
-        random_state=options.seed,
-    )
-
-
-def _result_columns(
-    options: QueryOptions, given: prediction.ModelInput, selected: np.ndarray
-) -> prediction.Columns:
-    """Return the lines, predictions and probabilities of the selected rows."""
-    import numpy as np
-
-    from twinned._compat import safe_indexing
-
-    chosen = safe_indexing(given.X, selected)
-    mean, std = prediction.in_units_of_target(given.model, *given.twin.predict_error(chosen))
-    better = given.twin.probability_better(
-        chosen, _best_value(options, given), maximize=not options.minimize
-    )
-    rows = np.array(given.table.lines)[selected]
-    return {"row": rows, "prediction": mean, "std": std, "probability_better": better}
+    return float(loaded.transform.apply(np.array(options.best)))

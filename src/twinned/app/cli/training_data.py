@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from twinned.app.cli.options import TrainingOptions
 from twinned.app.tables.columns import Target, target_column
 from twinned.app.tables.frames import prediction_frame, source_columns, training_frame
+from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
-from twinned.app.tables.table import ReadOptions, Table, is_missing
+from twinned.app.tables.table import ReadOptions, Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Features, target in its own units, labels of the rows, and their groups, if there are any.
+    """Features, target in its own units, and the groups of the rows, if there are any.
 
-    `labels` are the cells of `--label`, or the lines or rows of the file; they index `X`.
+    The index of `X` has the cells of `--label`, or the lines or rows of the file.
     `y` is NaN where a cell of the target is a limit, such as <5; `bounds` are then the arguments
     `y_lower` and `y_upper` of `fit`, and otherwise empty.
     `notes` are lines for the user: what was detected, and which columns are not used and why.
@@ -32,15 +33,19 @@ class TrainingData:
     X: pd.DataFrame
     y: np.ndarray
     groups: np.ndarray | None
-    labels: list[str]
     notes: list[str]
     bounds: dict[str, np.ndarray] = field(default_factory=dict)
     n_dropped: int = 0  # rows without a value of the target
 
     @property
+    def is_known(self) -> np.ndarray:
+        """(row,): whether the target is a value, not a limit."""
+        return self.y == self.y  # NaN differs from itself
+
+    @property
     def n_censored(self) -> int:
         """Number of rows whose target is a limit."""
-        return int((self.y != self.y).sum())  # NaN differs from itself
+        return int((~self.is_known).sum())
 
     @property
     def categories(self) -> dict[str, list[str]]:
@@ -48,26 +53,10 @@ class TrainingData:
         columns = self.X.select_dtypes("category")
         return {str(name): list(columns[name].cat.categories) for name in columns}
 
-    def target_arguments(
-        self, log_target: bool, rows: np.ndarray | slice = slice(None)
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The target and, if there are any, its bounds y_lower and y_upper for a fit to these rows.
-
-        With `log_target`, they are those of a regressor that takes the logarithm of y.
-        """
-        from twinned.models.censoring import log_target_arguments
-
-        y, bounds = self.y[rows], {name: bound[rows] for name, bound in self.bounds.items()}
-        if not (bounds and log_target):
-            return y, bounds
-        y, *logarithms = log_target_arguments(y, *bounds.values())
-        return y, dict(zip(bounds, logarithms, strict=True))
-
     @property
     def row_names(self) -> list[str]:
         """Labels of the rows with the line or row of the file that holds each."""
-        names = [self.table.row_name(row) for row in range(len(self.table))]
-        both = zip(self.labels, names, strict=True)
+        both = zip(self.X.index, row_labels(self.table), strict=True)
         return [name if label == name else f"{label} ({name})" for label, name in both]
 
 
@@ -78,34 +67,29 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     """
     import pandas as pd
 
-    table = read_table(options.table, options.reading)
-    _check_columns(table, options)
-    n_rows = len(table)
-    table, dropped = _drop_unlabelled(table, options.target)
+    all_rows = read_table(options.table, options.reading)
+    kinds = _check_columns(all_rows, options)
+    table, dropped = _drop_unlabelled(all_rows, options.target)
     excluded = [options.target, *(options.drop or ()), options.group, options.label]
     names = [name for name in table.names if name not in excluded]
-    target, bound_note = _read_target(table, options)
-    X, notes = training_frame(table, names, options.kinds)
+    target, limits = _read_target(table, options)
+    X, notes = training_frame(table, names, kinds)
     if "" in X.columns:
-        raise ValueError(
-            f"{table.path}, column {table.names.index('') + 1} has no name; name it, or exclude it "
-            'with --drop "".'
-        )
+        column = f"{table.path}, column {table.names.index('') + 1}"
+        raise ValueError(f'{column} has no name; name it, or exclude it with --drop "".')
     if X.shape[1] == 0:
         reasons = f" ({' '.join(notes)})" if notes else ""
         raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
-    labels = label_rows(table, options.label)
-    X.index = pd.Index(labels, dtype=object)  # a fitted model stores them as the names of anchors
+    # a fitted model stores them as the names of anchors
+    X.index = pd.Index(row_labels(table, options.label), dtype=object)
     groups = _read_groups(table, options.group)
-    n_limits = int(target.is_limit.sum())
-    bounds = {"y_lower": target.lower, "y_upper": target.upper} if n_limits else {}
-    limits = _limit_note(table, options.target, n_limits, bound_note)
+    bounds = {"y_lower": target.lower, "y_upper": target.upper} if target.is_limit.any() else {}
     notes = [*reading_note(table), *dropped, *limits, *notes]
-    n_dropped = n_rows - len(table)
-    return TrainingData(table, X, target.y, groups, labels, notes, bounds, n_dropped)
+    n_dropped = len(all_rows) - len(table)
+    return TrainingData(table, X, target.y, groups, notes, bounds, n_dropped)
 
 
-def label_rows(table: Table, label: str | None) -> list[str]:
+def row_labels(table: Table, label: str | None = None) -> list[str]:
     """Return the names of the rows in a column, or the lines or rows of the file.
 
     A row without a name has that of its line as well.
@@ -128,19 +112,19 @@ def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.Da
     return prediction_frame(table, names, categories)[0]
 
 
-def _check_columns(table: Table, options: TrainingOptions) -> None:
-    """Raise a ValueError for absent columns, and for those that two options name."""
+def _check_columns(table: Table, options: TrainingOptions) -> dict[str, str]:
+    """Return the kinds of columns that options name; a ValueError for absent ones and for two."""
     table.require([options.target], "--target")
-    kinds = options.kinds.options()
-    kind_of: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for option, names in options.named_columns().items():
-        table.require(names, option)
+        table.require(names, f"--{option}")
         if options.target in names:
-            raise ValueError(f"{option} names {options.target!r}, which is the --target.")
-        for name in names if option in kinds else ():
-            other = kind_of.setdefault(name, option)
+            raise ValueError(f"--{option} names {options.target!r}, which is the --target.")
+        for name in names if option in options.kinds else ():
+            other = kinds.setdefault(name, option)
             if other != option:
-                raise ValueError(f"{other} and {option} both name {name!r}.")
+                raise ValueError(f"--{other} and --{option} both name {name!r}.")
+    return kinds
 
 
 def _drop_unlabelled(table: Table, target: str) -> tuple[Table, list[str]]:
@@ -155,45 +139,31 @@ def _drop_unlabelled(table: Table, target: str) -> tuple[Table, list[str]]:
     return table.take(rows), [f"{table.path}: {n_dropped:,} of {len(table):,} rows {reason}."]
 
 
-def _limit_note(table: Table, target: str, n_limits: int, bound_note: str) -> list[str]:
-    """Return a note on limits in the target, if there are any."""
-    if not n_limits:
-        return []
-    return [
-        f"{table.path}, column {target!r}: {n_limits} of {len(table)} values are limits such as <5 "
-        "or >100; they are fitted as censored labels, and errors are those of the other rows."
-        + bound_note
-    ]
-
-
-def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, str]:
-    """Return the target, and a sentence on the lower bound of its limits."""
-    target = target_column(table, options.target)
-    if len(table) < 2:
-        raise ValueError(f"{table.path} has 1 row; a pair needs two.")
-    n_known = int((~target.is_limit).sum())
-    if n_known < 2:
-        raise ValueError(
-            f"{table.path}, column {options.target!r} has {n_known} values that are not "
-            "limits; at least 2 are needed."
-        )
-    if not target.is_limit.any() and target.y.min() == target.y.max():
-        raise ValueError(
-            f"{table.path}, column {options.target!r} is {target.y[0]:g} in all rows; there is "
-            "nothing to predict."
-        )
-    if options.log_target:
-        _check_logarithm(table, target, options.target)
-    return _with_lower_bound(table, target, options)
-
-
-def _check_logarithm(table: Table, target: Target, name: str) -> None:
-    """Raise a ValueError for a cell whose logarithm cannot be fitted."""
+def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, list[str]]:
+    """Return the target, and a note on its limits, if there are any."""
     import numpy as np
 
-    limits = np.where(np.isfinite(target.upper), target.upper, target.lower)
-    reason = "has no logarithm; --log-target takes positive values and limits only"
-    _refuse_cells(table, name, (target.y <= 0) | (target.is_limit & (limits <= 0)), reason)
+    target, column = target_column(table, options.target), f"column {options.target!r}"
+    is_limit = target.is_limit
+    if len(table) < 2:
+        raise ValueError(f"{table.path} has 1 row; a pair needs two.")
+    if (~is_limit).sum() < 2:
+        number = f"{(~is_limit).sum()} values that are not limits"
+        raise ValueError(f"{table.path}, {column} has {number}; at least 2 are needed.")
+    if not is_limit.any() and target.y.min() == target.y.max():
+        same = f"{target.y[0]:g} in all rows"
+        raise ValueError(f"{table.path}, {column} is {same}; there is nothing to predict.")
+    if options.log_target:
+        limits = np.where(np.isfinite(target.upper), target.upper, target.lower)
+        reason = "has no logarithm; --log-target takes positive values and limits only"
+        _refuse_cells(table, options.target, limits <= 0, reason)
+    target, bound_note = _with_lower_bound(table, target, options)
+    if not is_limit.any():
+        return target, []
+    return target, [
+        f"{table.path}, {column}: {is_limit.sum()} of {len(table)} values are limits such as <5 or "
+        f">100; they are fitted as censored labels, and errors are those of the others.{bound_note}"
+    ]
 
 
 def _refuse_cells(table: Table, name: str, is_wrong: np.ndarray, reason: str) -> None:

@@ -5,11 +5,14 @@
 that are features to a DataFrame.
 """
 
+# ruff: noqa: F401 (names for other packages)
+
 from twinned.app.tables.columns import (
     BOOLEANS,
     EPOCH,
     PARTS,
-    date_columns,
+    find_no_date,
+    parse_dates,
     parse_limit,
 )
 from twinned.app.tables.frames import (
@@ -19,22 +22,6 @@ from twinned.app.tables.frames import (
     prediction_frame,
     source_columns,
 )
+from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import parse_table
-from twinned.app.tables.table import ReadOptions, Table, is_missing
-
-__all__ = [
-    "BOOLEANS",
-    "EPOCH",
-    "LIMIT",
-    "PARTS",
-    "ReadOptions",
-    "Table",
-    "copied_columns",
-    "date_columns",
-    "derived_from",
-    "is_missing",
-    "parse_limit",
-    "parse_table",
-    "prediction_frame",
-    "source_columns",
-]
+from twinned.app.tables.table import ReadOptions, Table

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from twinned.app.tables.numbers import PLAIN, NumberFormat, common_unit, split_limit
-from twinned.app.tables.table import Table, distinct_values, is_missing, parse_number, quoted
+from twinned.app.tables.numbers import (
+    PLAIN,
+    NumberFormat,
+    common_unit,
+    distinct_values,
+    is_missing,
+    split_limit,
+)
+from twinned.app.tables.table import Table, parse_number, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,26 +113,25 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     import numpy as np
 
     column, numbers = table.column(name), table.numbers(name)
-    sides = np.zeros(len(column))
+    sides = np.zeros(len(numbers))
     if None in numbers and is_boolean(column):
         return np.array([BOOLEANS.get(cell.lower(), np.nan) for cell in column]), sides
     _check_notation(table, name)
     values = np.array(numbers, dtype=np.float64)
-    texts = [row for row, number in enumerate(numbers) if number is None]
-    if texts:
-        limits = {row: parse_limit(column[row], table.number_format(name)) for row in texts}
-        for row, limit in limits.items():
-            if limit is not None:
-                values[row], sides[row] = limit
-        texts = [row for row in texts if limits[row] is None]
+    texts = []
+    for row in [row for row, number in enumerate(numbers) if number is None]:
+        limit = parse_limit(column[row], table.number_format(name))
+        if limit is None:
+            texts.append(row)
+        else:
+            values[row], sides[row] = limit
     if texts:
         # true and false alone would be a boolean column: report other text first
         row = next((row for row in texts if column[row].lower() not in BOOLEANS), texts[0])
         raise ValueError(f"{table.location(row, name)}: {_text_reason(table, row, name)}{hint}.")
     if np.isinf(values).any():
         row = int(np.isinf(values).argmax())
-        cell = f"{table.location(row, name)}: {quoted(column[row])}"
-        raise ValueError(f"{cell} is not a finite number.")
+        raise ValueError(f"{table.location(row, name)}: '{values[row]}' is not a finite number.")
     return values, sides
 
 
@@ -136,10 +142,9 @@ def _check_notation(table: Table, name: str) -> None:
         cells = enumerate(table.column(name))
         row, cell = next((row, cell) for row, cell in cells if sign in cell)
         number = float(cell.lstrip("<>≤≥= ").replace(sign, "").replace("−", "-"))
-        raise ValueError(
-            f"{table.location(row, name)}: {quoted(cell)} is {number / 1000:g} or {number:g}; give "
-            f"--decimal '{sign}' or --thousands '{sign}'."
-        )
+        meanings = f"{quoted(cell)} is {number / 1000:g} or {number:g}"
+        give = f"give --decimal '{sign}' or --thousands '{sign}'"
+        raise ValueError(f"{table.location(row, name)}: {meanings}; {give}.")
 
 
 def _text_reason(table: Table, row: int, name: str) -> str:
@@ -250,10 +255,8 @@ def date_columns(table: Table, name: str, parts: Collection[str]) -> dict[str, n
         if (wrong := find_no_date(distinct)) is not None:
             location = table.location(column.index(wrong), name)
             raise ValueError(f"{location}: {quoted(wrong)} is no date, such as 2024-01-31.")
-        raise ValueError(
-            f"{table.path}, column {name!r} does not hold dates in one notation, such as "
-            "2024-01-31 or 31.01.2024."
-        )
+        notation = "dates in one notation, such as 2024-01-31 or 31.01.2024"
+        raise ValueError(f"{table.path}, column {name!r} does not hold {notation}.")
     by_cell = dict(zip(distinct, dates, strict=True))
     return {
         part: np.array([PARTS[part](by_cell[c]) if c in by_cell else math.nan for c in column])

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twinned.app.tables.columns import (
@@ -22,8 +21,8 @@ from twinned.app.tables.columns import (
     known_category_column,
     numeric_column,
 )
-from twinned.app.tables.numbers import common_unit
-from twinned.app.tables.table import Table, distinct_values, join_names, quoted
+from twinned.app.tables.numbers import common_unit, distinct_values
+from twinned.app.tables.table import Table, join_names, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,26 +32,12 @@ LIMIT = "limit"
 _DERIVED = re.compile(rf"(.+) \(({'|'.join((LIMIT, *PARTS))})\)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class ColumnKinds:
-    """Columns whose kind is given by an option instead of recognized."""
-
-    categorical: Collection[str] = ()
-    numeric: Collection[str] = ()
-    dates: Collection[str] = ()
-
-    def options(self) -> dict[str, Collection[str]]:
-        return {
-            "--categorical": self.categorical,
-            "--numeric": self.numeric,
-            "--date": self.dates,
-        }
-
-
 def training_frame(
-    table: Table, names: Sequence[str], kinds: ColumnKinds
+    table: Table, names: Sequence[str], kinds: Mapping[str, str]
 ) -> tuple[pd.DataFrame, list[str]]:
     """Convert columns to features: numbers to float64, text to a pandas category.
+
+    `kinds` are categorical, numeric or date, of columns whose kind is not to be recognized.
 
     Returns
     -------
@@ -66,19 +51,16 @@ def training_frame(
     features: dict[str, Any] = {}
     derived: dict[str, np.ndarray] = {}
     notes, limited = [], []
-    given = {name for names in kinds.options().values() for name in names}
     for name in names:
-        role = None if name in given else recognize_role(table, name)
+        kind = kinds.get(name)
+        role = None if kind else recognize_role(table, name)
         if role is not None:
             notes.append(role)
-        elif name in kinds.dates:
-            parts = date_columns(table, name, PARTS)
-            derived |= {
-                f"{name} ({part})": values for part, values in parts.items() if _varies(values)
-            }
-        elif name in kinds.categorical or (
-            name not in kinds.numeric and is_categorical(table, name)
-        ):
+        elif kind == "date":
+            for part, values in date_columns(table, name, PARTS).items():
+                if len(pd.unique(values[values == values])) > 1:  # without NaN
+                    derived[f"{name} ({part})"] = values
+        elif kind == "categorical" or (kind is None and is_categorical(table, name)):
             features[name] = category_column(table, name)
         else:
             features[name], sides = numeric_column(table, name)
@@ -87,10 +69,8 @@ def training_frame(
                 limited.append(name)
     taken = [name for name in derived if name in table.names]
     if taken:
-        raise ValueError(
-            f"{table.path} has the column {join_names(taken)}, the name of a feature made from "
-            "limits or dates; rename it, or exclude it with --drop."
-        )
+        made = "the name of a feature made from limits or dates; rename or --drop it"
+        raise ValueError(f"{table.path} has the column {join_names(taken)}, {made}.")
     notes += _limit_note(table, limited, f"; features such as '{{}} ({LIMIT})' mark them")
     return pd.DataFrame(features | derived), notes
 
@@ -186,13 +166,6 @@ def _limit_note(table: Table, names: Sequence[str], remark: str) -> list[str]:
     return [f"{table.path}, {columns}: {reading}{remark.format(names[0])}."]
 
 
-def _varies(values: np.ndarray) -> bool:
-    import numpy as np
-
-    present = values[~np.isnan(values)]
-    return bool(len(present)) and bool((present != present[0]).any())
-
-
 # --- columns that are no features: row counters, identifiers and dates ------------------------
 
 # In smaller tables, different texts and consecutive numbers are taken for features.
@@ -232,18 +205,19 @@ def recognize_role(table: Table, name: str) -> str | None:
 
 def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     """Return why a numeric column is not used as a feature, None for a feature."""
+    import numpy as np
+
+    from twinned.diagnostics.data_checks import are_row_numbers
+
     is_stored_index = _STORED_INDEX.fullmatch(name) is not None
     is_index = is_stored_index or name in _INDEX_NAMES
     if n_distinct <= MIN_DISTINCT and not is_index:
         return None
-    numbers = [number for number in table.numbers(name) if number is not None]
-    if len(numbers) < len(table) or not all(number.is_integer() for number in numbers):
-        return None
     first_rows = range(len(table)) if n_distinct == len(table) else table.first_of_equal_rows
-    if n_distinct < len(first_rows):
+    numbers = np.array(table.numbers(name), dtype=np.float64)[first_rows]
+    if not are_row_numbers(numbers):
         return None
-    whole = [int(numbers[row]) for row in first_rows]
-    if whole == list(range(whole[0], whole[0] + len(whole))):
+    if (np.diff(numbers) == 1).all():
         shown = f"column {name!r}" if name else f"column {table.names.index('') + 1} (no name)"
         reason = f"{shown} counts the rows"
     elif is_stored_index:

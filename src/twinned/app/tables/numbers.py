@@ -15,6 +15,16 @@ _LIMIT = re.compile(r"([<>≤≥])=?\s*(.*\d.*)")
 _GROUPED = r"[1-9]\d{0,2}(?:%s\d{3})+"
 _UNIT = re.compile(r"[-+−]?\d+(?:[.,]\d+)?\s*([A-Za-zµμΩ°][^\d\s]{0,9})")
 
+_SPREADSHEET_ERRORS = {"#value!", "#div/0!", "#ref!", "#name?", "#num!", "#null!", "#n/a"}
+_DASHES = {"-", "--", "–", "—"}
+# Spellings of a missing value, in any case.
+MISSING = frozenset(
+    {"", "?", "na", "n/a", "n.a.", "<na>", "nan", "-nan", "null", "none"}
+    | _DASHES
+    | _SPREADSHEET_ERRORS
+)
+_LONGEST_MISSING = max(map(len, MISSING))
+
 
 @dataclass(frozen=True)
 class NumberFormat:
@@ -73,6 +83,15 @@ class NumberFormat:
 
 
 PLAIN = NumberFormat()
+
+
+def is_missing(cell: str) -> bool:
+    return len(cell) <= _LONGEST_MISSING and cell.lower() in MISSING
+
+
+def distinct_values(column: Iterable[str]) -> list[str]:
+    """The different cells of a column that are not missing, in order."""
+    return [cell for cell in dict.fromkeys(column) if not is_missing(cell)]
 
 
 def parse_all(cells: Sequence[str], decimal: str) -> list[float] | None:
@@ -185,27 +204,29 @@ def _decimal_kind(cells: Sequence[str], sign: str) -> str:
 
 def detect_formats(
     columns: Sequence[Sequence[str]],
+    decimal: str | None = None,
+    thousands: str | None = None,
     *,
     typed: Collection[int] = (),
     point_expected: bool = True,
-    decimal: str | None = None,
-    thousands: str | None = None,
 ) -> list[NumberFormat]:
     """Return the notation of the numbers of each column.
 
     Parameters
     ----------
     columns : sequence of sequences of str
-        The different cells of each column that are not missing.
+        The cells of each column.
+    decimal, thousands : str, default=None
+        The notation of all columns, instead of detecting it.
     typed : collection of int
         Columns whose numbers are known to have a decimal point.
     point_expected : bool
         Whether 1.234 is a number with three decimals where no cell of the table shows the decimal
         sign. It is ambiguous otherwise, as in files that are separated by semicolons.
-    decimal, thousands : str, default=None
-        The notation of all columns, instead of detecting it.
     """
-    collected = [None if j in typed else _collect(cells) for j, cells in enumerate(columns)]
+    collected = [
+        None if j in typed else _collect(distinct_values(cells)) for j, cells in enumerate(columns)
+    ]
     if decimal is not None or thousands is not None:
         decimal = decimal or ("," if thousands == "." else ".")
         signs = ["" if notations is None else notations.sign for notations in collected]

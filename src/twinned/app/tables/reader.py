@@ -11,31 +11,24 @@ import datetime
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from twinned.app.tables.numbers import describe_formats
-from twinned.app.tables.table import (
-    ReadOptions,
-    Table,
-    detect_column_formats,
-    join_names,
-    quoted,
-)
-from twinned.exceptions import MissingExtraError
+from twinned.app.tables.numbers import describe_formats, detect_formats
+from twinned.app.tables.table import ReadOptions, Table, join_names, quoted
+from twinned.exceptions import require_extra
 
 if TYPE_CHECKING:
-    import numpy as np
     from openpyxl.worksheet.worksheet import Worksheet
-    from pyarrow import Array, DataType, RecordBatch
+    from pyarrow import DataType, RecordBatch
     from pyarrow.parquet import ParquetFile
 
-Record = tuple[int, list[str]]  # line of the file, and fields
-SheetRow = tuple[int, list[object]]  # row of the sheet, and values
+Record = tuple[int, list[str]]  # line or row of the file, and cells
+SheetRow = tuple[int, list[object]]  # row of the file, and values
 
 _SEPARATORS = (",", ";", "\t", "|")
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
@@ -77,10 +70,10 @@ def parse_table(
     _check_options(options)
     if data.startswith(b"PK\x03\x04"):
         _refuse(options, path, "an Excel file", "separator", "encoding")
-        return _from_cells(path, read_excel(path, data, options.sheet, max_cells), options)
+        return _read_excel(path, data, options, max_cells)
     if data.startswith(b"PAR1"):
         _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet")
-        return _from_cells(path, read_parquet(path, data), options)
+        return _read_parquet(path, data, options)
     _refuse(options, path, "a text file", "sheet")
     return table_from_text(path, data, options)
 
@@ -94,10 +87,8 @@ def check_argument_order(model: Path, table: Path, command: str) -> None:
     """Raise a ValueError where the table is given as the model and the model as the table."""
     given_as_table, given_as_model = _first_bytes(table), _first_bytes(model)
     if is_model(given_as_table) and not is_model(given_as_model):
-        raise ValueError(
-            f"{table} is a model and {model} is not; the model comes first: "
-            f"twinned {command} {table} {model}."
-        )
+        call = f"twinned {command} {table} {model}"
+        raise ValueError(f"{table} is a model and {model} is not; the model comes first: {call}.")
 
 
 def is_pattern(table: Path) -> bool:
@@ -128,10 +119,8 @@ def _check_options(options: ReadOptions) -> None:
     if options.thousands is not None and (
         len(options.thousands) > 1 or options.thousands.isalnum() or options.thousands in "+-"
     ):
-        raise ValueError(
-            f"--thousands must be one character such as . or ' or a space, not "
-            f"{options.thousands!r}."
-        )
+        allowed = "one character such as . or ' or a space"
+        raise ValueError(f"--thousands must be {allowed}, not {options.thousands!r}.")
     if options.thousands and options.thousands == (options.decimal or ""):
         raise ValueError(f"--decimal and --thousands are both {options.decimal!r}.")
 
@@ -151,41 +140,28 @@ def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
     """Split the bytes of a text file into named columns of text."""
     text, encoding = decode_text(path, data, options.encoding)
     records, separator = split_records(path, text, options.separator)
-    header = next(records, None)
-    if header is None:
+    rows = list(records)
+    if not rows:
         raise ValueError(f"{path} is empty; its first line should name the columns.")
-    names = header[1]
-    check_names(path, names, f"line {header[0]}")
-    lines, rows = [], []
-    for line, record in records:
-        if len(record) != len(names):
-            fields = f"{path}, line {line} has {len(record)} fields"
-            raise ValueError(f"{fields}, but line {header[0]} names {len(names)} columns.")
-        lines.append(line)
-        rows.append(record)
     detected = []
     if options.encoding is None and encoding != "utf-8":
         detected.append(f"encoding {encoding}")
     if options.separator is None and separator != ",":
         detected.append(f"separator {_SEPARATOR_NAMES.get(separator, separator)}")
     reading = ReadOptions(separator, options.decimal, options.thousands, encoding)
-    cells = Cells(names, rows, lines, frozenset(), detected)
-    return _make_table(path, cells, reading, "line", point_expected=separator != ";")
+    return _make_table(path, rows, reading, detected)
 
 
 def decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
     """Return the text of a file and its encoding, detected where it is None."""
     detected = encoding or _detect_encoding(data)
     if detected is None:
-        raise ValueError(
-            f"{path} is no text, Excel or Parquet file; save the table as CSV in UTF-8."
-        )
+        raise ValueError(f"{path} is no text, Excel or Parquet file; save the table as CSV.")
     try:
         return data.decode(detected).removeprefix("\ufeff"), detected
     except LookupError:
-        raise ValueError(
-            f"--encoding {encoding} is unknown; use utf-8, latin-1, cp1252 or utf-16."
-        ) from None
+        known = "utf-8, latin-1, cp1252 or utf-16"
+        raise ValueError(f"--encoding {encoding} is unknown; use {known}.") from None
     except UnicodeError as error:
         raise ValueError(f"{path} is not {encoding} text ({error}); correct --encoding.") from None
 
@@ -207,10 +183,8 @@ def _detect_encoding(data: bytes) -> str | None:
 def parse_separator(separator: str) -> str:
     separator = _NAMED_SEPARATORS.get(separator, separator)
     if len(separator) != 1 or separator in '"\r\n':
-        raise ValueError(
-            "--separator must be one character such as ',' or ';', or tab or space, not "
-            f"{separator!r}."
-        )
+        allowed = "one character such as ',' or ';', or tab or space"
+        raise ValueError(f"--separator must be {allowed}, not {separator!r}.")
     return separator
 
 
@@ -269,31 +243,16 @@ def _field_counts(text: str, separator: str) -> list[int]:
 # --- Excel and Parquet ------------------------------------------------------------------------
 
 
-class Cells(NamedTuple):
-    """A header and rows of text cells, the number of each row, and the columns of numbers."""
-
-    names: list[str]
-    rows: list[list[str]]
-    numbers: list[int]
-    typed: frozenset[int]
-    detected: list[str]
-
-
-def read_excel(path: Path, data: bytes, sheet: str | None, max_cells: float = math.inf) -> Cells:
+def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) -> Table:
     """Read a sheet of an .xlsx file, by default the first that is not empty."""
-    try:
+    with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
         from openpyxl import load_workbook
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path} is an Excel file, which needs openpyxl: pip install 'twinned[excel]'; or save "
-            "the sheet as CSV."
-        ) from error
     try:
         workbook = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     except Exception as error:  # a damaged or another zip may raise anything
         raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
     sheets = {each.title: each for each in workbook.worksheets}
-    title = _select_sheet(path, list(sheets), sheet)
+    title = _select_sheet(path, list(sheets), options.sheet)
     wanted = sheets if title is None else {title: sheets[title]}
     rows_of = {name: _sheet_rows(path, each, max_cells) for name, each in wanted.items()}
     filled = [name for name, rows in rows_of.items() if rows]
@@ -303,27 +262,20 @@ def read_excel(path: Path, data: bytes, sheet: str | None, max_cells: float = ma
     if len(filled) > 1:
         detected = [f"sheet {title!r} (others: {join_names(filled[1:])})"]
     if not rows:
-        raise ValueError(
-            f"{path}, sheet {title!r} is empty; its first row should name the columns."
-        )
+        names = "its first row should name the columns"
+        raise ValueError(f"{path}, sheet {title!r} is empty; {names}.")
     if n_titles := _count_titles(rows):
         detected.append(f"the names of columns in row {rows[n_titles][0]}")
         rows = rows[n_titles:]
     width = max(len(row) for _, row in rows)
-    full = [row + [None] * (width - len(row)) for _, row in rows]
-    names = [cell_text(value) for value in full[0]]
-    return _to_cells(names, full[1:], [number for number, _ in rows[1:]], detected)
+    full: list[SheetRow] = [(number, row + [None] * (width - len(row))) for number, row in rows]
+    return _typed_table(path, full, options, detected)
 
 
 def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
     """Open a Parquet file, of which only the footer is read, or the bytes of one."""
-    try:
+    with require_extra("Parquet files need pyarrow: pip install 'twinned[parquet]'; or use CSV."):
         from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{path} is a Parquet file, which needs pyarrow: pip install 'twinned[parquet]'; or "
-            "save the table as CSV."
-        ) from error
     try:
         return parquet.ParquetFile(path if data is None else io.BytesIO(data))
     except Exception as error:
@@ -331,13 +283,13 @@ def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
         raise ValueError(f"{path} cannot be read as a Parquet file: {reason}.") from None
 
 
-def read_parquet(path: Path, data: bytes) -> Cells:
+def _read_parquet(path: Path, data: bytes, options: ReadOptions) -> Table:
     """Read a Parquet file; rows count from 1."""
     # without threads, which may abort a process that exits with an error
     table = open_parquet(path, data).read(use_threads=False)
     columns = (column.to_pylist() for column in table.columns)
-    rows = [list(row) for row in zip(*columns, strict=True)]
-    return _to_cells(list(table.column_names), rows, list(range(1, len(rows) + 1)), [])
+    rows = enumerate(([*row] for row in zip(*columns, strict=True)), start=1)
+    return _typed_table(path, [(0, list(table.column_names)), *rows], options, [])
 
 
 def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | None:
@@ -346,9 +298,8 @@ def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | Non
         return sheet
     if sheet.isdecimal() and 1 <= int(sheet) <= len(titles):
         return titles[int(sheet) - 1]
-    raise ValueError(
-        f"{path} has no sheet {sheet!r} (--sheet); its sheets are {join_names(titles)}."
-    )
+    sheets = join_names(titles)
+    raise ValueError(f"{path} has no sheet {sheet!r} (--sheet); its sheets are {sheets}.")
 
 
 def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow]:
@@ -371,13 +322,14 @@ def _count_titles(rows: list[SheetRow]) -> int:
     return next((i for i, size in enumerate(sizes) if size > 1), 0)
 
 
-def _to_cells(
-    names: list[str], rows: list[list[object]], numbers: list[int], detected: list[str]
-) -> Cells:
-    columns: Iterable[Sequence[object]] = zip(*rows, strict=True)
+def _typed_table(
+    path: Path, rows: list[SheetRow], reading: ReadOptions, detected: list[str]
+) -> Table:
+    """Return the table of rows of values of any type, of which the first is the header."""
+    columns: Iterable[Sequence[object]] = zip(*(row for _, row in rows[1:]), strict=True)
     typed = [j for j, column in enumerate(columns) if any(map(_is_number, column))]
-    text = [[cell_text(value) for value in row] for row in rows]
-    return Cells([name.strip() for name in names], text, numbers, frozenset(typed), detected)
+    cells = [(number, [cell_text(value) for value in row]) for number, row in rows]
+    return _make_table(path, cells, reading, detected, typed)
 
 
 def _is_number(value: object) -> bool:
@@ -396,20 +348,35 @@ def cell_text(value: object) -> str:
     return str(value).strip()
 
 
-def header_table(path: Path, names: list[str], first_row: int = 0, n_rows: int = 0) -> Table:
-    """A table of names and row numbers, without cells."""
-    lines = list(range(first_row + 1, first_row + n_rows + 1))
-    return Table(path, names, [[] for _ in names], lines, "row")
+def header_table(path: Path, names: list[str]) -> Table:
+    """A table of names, without rows."""
+    return Table(path, names, [[] for _ in names], [], "row")
 
 
-def batch_table(path: Path, batch: RecordBatch, first_row: int, reading: ReadOptions) -> Table:
-    """The columns of a batch as text cells; rows count from `first_row` + 1."""
-    columns = [[cell_text(value) for value in column.to_pylist()] for column in batch.columns]
-    typed = frozenset(j for j, column in enumerate(batch.columns) if is_numeric(column.type))
-    formats = detect_column_formats(columns, typed, reading, point_expected=False)
+def batch_table(
+    path: Path, batch: RecordBatch, first_row: int, reading: ReadOptions, numeric: Collection[str]
+) -> Table:
+    """The columns of a batch as text cells; rows count from `first_row` + 1.
+
+    Columns of numbers that are `numeric` features have no cells, but their numbers.
+    """
+    import pyarrow as pa
+
+    columns: list[list[str]] = []
+    numbers: dict[str, list[float | None]] = {}
+    typed = [j for j, kind in enumerate(batch.schema.types) if is_numeric(kind)]
     names = list(batch.schema.names)
-    lines = header_table(path, names, first_row, batch.num_rows).lines
-    return Table(path, names, columns, lines, "row", formats, typed, [], reading)
+    for j, (name, column) in enumerate(zip(names, batch.columns, strict=True)):
+        is_number = j in typed and name in numeric
+        if is_number:  # to NumPy, where missing values are NaN
+            floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            numbers[name] = floats.tolist()
+        columns.append([] if is_number else [cell_text(value) for value in column.to_pylist()])
+    formats = detect_formats(
+        columns, reading.decimal, reading.thousands, typed=typed, point_expected=False
+    )
+    lines = list(range(first_row + 1, first_row + batch.num_rows + 1))
+    return Table(path, names, columns, lines, "row", formats, reading=reading, parsed=numbers)
 
 
 def is_numeric(kind: DataType) -> bool:
@@ -417,15 +384,6 @@ def is_numeric(kind: DataType) -> bool:
     from pyarrow import types
 
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
-
-
-def numeric_values(column: Array) -> np.ndarray:
-    """A numeric column as float64 of shape (n_rows,), missing values as NaN."""
-    import numpy as np
-    import pyarrow as pa
-
-    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(values, dtype=np.float64)
 
 
 # --- all kinds --------------------------------------------------------------------------------
@@ -438,37 +396,47 @@ def check_names(path: Path, names: list[str], line: str) -> None:
         shown = join_names(repeated)
         raise ValueError(f"{path} has several columns of the name {shown}; rename all but one.")
     if all(re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", name) for name in names):
-        raise ValueError(
-            f"{path}, {line} holds numbers such as {quoted(names[0])}, not the names of the "
-            "columns; add a header."
-        )
-
-
-def _from_cells(path: Path, cells: Cells, options: ReadOptions) -> Table:
-    check_names(path, cells.names, "the first row")
-    return _make_table(path, cells, options, "row", point_expected=False)
+        numbers = f"holds numbers such as {quoted(names[0])}, not the names of the columns"
+        raise ValueError(f"{path}, {line} {numbers}; add a header.")
 
 
 def _make_table(
-    path: Path, cells: Cells, reading: ReadOptions, line_word: str, *, point_expected: bool
+    path: Path,
+    records: list[Record],
+    reading: ReadOptions,
+    detected: list[str],
+    typed: Collection[int] = (),
 ) -> Table:
-    """Return a table without blank rows at the end and blank columns without a name."""
-    rows = list(cells.rows)
-    while rows and not any(rows[-1]):
+    """Return a table without blank rows at the end and blank columns without a name.
+
+    The first record is the header, and `typed` are the columns whose cells are numbers in the file.
+    Only a text file is read with a separator.
+    """
+    (first, names), *rows = records
+    word = "row" if reading.separator is None else "line"
+    check_names(path, names, "the first row" if reading.separator is None else f"line {first}")
+    for line, row in rows:
+        if len(row) != len(names):
+            fields = f"{path}, {word} {line} has {len(row)} fields"
+            raise ValueError(f"{fields}, but {word} {first} names {len(names)} columns.")
+    while rows and not any(rows[-1][1]):
         rows.pop()
     if not rows:
         raise ValueError(f"{path} has a header, but no rows.")
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    used = [j for j, name in enumerate(cells.names) if name or any(columns[j])]
-    names = [cells.names[j] for j in used]
-    columns = [columns[j] for j in used]
-    typed = frozenset(new for new, j in enumerate(used) if j in cells.typed)
-    formats = detect_column_formats(columns, typed, reading, point_expected=point_expected)
-    detected = list(cells.detected)
+    columns = [list(column) for column in zip(*(row for _, row in rows), strict=True)]
+    used = [j for j, name in enumerate(names) if name or any(columns[j])]
+    names, columns = [names[j] for j in used], [columns[j] for j in used]
+    formats = detect_formats(
+        columns,
+        reading.decimal,
+        reading.thousands,
+        typed=[new for new, j in enumerate(used) if j in typed],
+        point_expected=reading.separator not in (None, ";"),
+    )
     if reading.decimal is None and reading.thousands is None:
-        detected += describe_formats(names, formats)
-    lines = cells.numbers[: len(rows)]
-    return Table(path, names, columns, lines, line_word, formats, typed, detected, reading)
+        detected = [*detected, *describe_formats(names, formats)]
+    lines = [line for line, _ in rows]
+    return Table(path, names, columns, lines, word, formats, detected, reading)
 
 
 def reading_note(table: Table) -> Iterable[str]:

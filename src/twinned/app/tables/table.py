@@ -5,20 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
-from twinned.app.tables.numbers import PLAIN, NumberFormat, detect_formats, parse_all
+from twinned.app.tables.numbers import PLAIN, NumberFormat, is_missing, parse_all
 
-_SPREADSHEET_ERRORS = {"#value!", "#div/0!", "#ref!", "#name?", "#num!", "#null!", "#n/a"}
-_DASHES = {"-", "--", "–", "—"}
-# Spellings of a missing value, in any case.
-MISSING = frozenset(
-    {"", "?", "na", "n/a", "n.a.", "<na>", "nan", "-nan", "null", "none"}
-    | _DASHES
-    | _SPREADSHEET_ERRORS
-)
-_LONGEST_MISSING = max(map(len, MISSING))
 _MAX_LISTED = 20
 
 
@@ -41,8 +32,8 @@ class ReadOptions:
 class Table:
     """Text cells of a file: `columns[j][row]`, and the line or row of the file of each row.
 
-    `typed` are the indices of the columns whose cells are numbers in the file, as in a spreadsheet.
-    `detected` describes what was detected and is not the default, for a note.
+    `detected` describes what was detected and is not the default, for a note. `parsed` has the
+    numbers of columns that have been parsed.
     """
 
     path: Path
@@ -51,10 +42,9 @@ class Table:
     lines: list[int]
     line_word: str = "line"
     formats: list[NumberFormat] = field(default_factory=list)
-    typed: frozenset[int] = frozenset()
     detected: list[str] = field(default_factory=list)
     reading: ReadOptions = field(default_factory=ReadOptions)
-    _numbers: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
+    parsed: dict[str, list[float | None]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -84,15 +74,19 @@ class Table:
 
     def numbers(self, name: str) -> list[float | None]:
         """The numbers in the cells of a column, NaN for missing values and None for text."""
-        if name not in self._numbers:
-            self._numbers[name] = _parse_column(self.column(name), self.number_format(name))
-        return self._numbers[name]
+        if name not in self.parsed:
+            column, number_format = self.column(name), self.number_format(name)
+            plain = not (number_format.thousands or number_format.sign)
+            numbers = parse_all(column, number_format.decimal) if plain else None
+            parse = partial(parse_number, number_format=number_format)
+            self.parsed[name] = list(map(parse, column) if numbers is None else numbers)
+        return self.parsed[name]
 
     def take(self, rows: Sequence[int]) -> Table:
         """The table with these rows only."""
         columns = [[column[row] for row in rows] for column in self.columns]
         lines = [self.lines[row] for row in rows]
-        return replace(self, columns=columns, lines=lines, _numbers={})
+        return replace(self, columns=columns, lines=lines, parsed={})
 
     def row_name(self, row: int) -> str:
         """The line or row of the file that holds a row, for messages and results."""
@@ -118,10 +112,6 @@ class Table:
             )
 
 
-def is_missing(cell: str) -> bool:
-    return len(cell) <= _LONGEST_MISSING and cell.lower() in MISSING
-
-
 def parse_number(cell: str, number_format: NumberFormat = PLAIN) -> float | None:
     """Return the number in a cell, NaN for a missing value, None for text.
 
@@ -129,36 +119,6 @@ def parse_number(cell: str, number_format: NumberFormat = PLAIN) -> float | None
     (1000.0, nan, None, None)
     """
     return math.nan if is_missing(cell) else number_format.parse(cell)
-
-
-def _parse_column(column: Sequence[str], number_format: NumberFormat) -> list[float | None]:
-    if not (number_format.thousands or number_format.sign):
-        parsed = parse_all(column, number_format.decimal)
-        if parsed is not None:
-            return list(parsed)
-    return [parse_number(cell, number_format) for cell in column]
-
-
-def distinct_values(column: Sequence[str]) -> list[str]:
-    """The different cells of a column that are not missing, in order."""
-    return [cell for cell in dict.fromkeys(column) if not is_missing(cell)]
-
-
-def detect_column_formats(
-    columns: Sequence[Sequence[str]],
-    typed: frozenset[int],
-    reading: ReadOptions,
-    *,
-    point_expected: bool,
-) -> list[NumberFormat]:
-    """Return the notation of the numbers of each column, detected where it is not given."""
-    return detect_formats(
-        [distinct_values(column) for column in columns],
-        typed=typed,
-        point_expected=point_expected,
-        decimal=reading.decimal,
-        thousands=reading.thousands,
-    )
 
 
 def join_names(names: Sequence[str]) -> str:
