@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from twinned.diagnostics.cross_validation import HeldOutEstimates
 
 from twinned import NearestAnchors, diagnostics
 from twinned.datasets import make_tf
@@ -17,7 +16,7 @@ from twinned.diagnostics import (
     noise_estimate,
 )
 from twinned.diagnostics.errors import rmse_ratio
-from twinned.diagnostics.twin_checks import cross_validate_twin, gamma_test
+from twinned.diagnostics.twin_checks import CrossValidation, cross_validate_twin, gamma_test
 
 OTHERS = {"CheckResult", "Diagnosis", "Finding", "check_data", "diagnose", "noise_estimate"}
 
@@ -70,7 +69,7 @@ def test_learning_curve_has_as_many_folds_as_time_allows(bridge, bridge_cv):
 )
 def test_trend_of_the_learning_curve(bridge, bridge_cv, monkeypatch, errors, trend):
     found = iter(np.ravel(errors))
-    monkeypatch.setattr("twinned.diagnostics.twin_checks._fit_and_predict", lambda *_: None)
+    monkeypatch.setattr(CrossValidation, "fit_and_predict", lambda *_: None)
     monkeypatch.setattr("twinned.diagnostics.twin_checks.rmse", lambda *_: next(found))
     numbers = learning_curve(*bridge, cross_validation=bridge_cv, seconds=0.0).numbers
     assert numbers["trend"] == trend
@@ -141,8 +140,7 @@ def test_k_is_chosen_without_the_fold_it_is_evaluated_on(bridge_cv):
     for _ in range(30):
         noise = with_same_twins(bridge_cv)
         noise.anchor_estimates = [
-            HeldOutEstimates(
-                rows,
+            (
                 np.tile(np.arange(96), (len(rows), 1)),
                 # each k has its own noise: the mean of the first k is a new draw
                 np.diff(np.cumsum(np.ones(96)) * rng.normal(size=(len(rows), 96)), prepend=0.0),
@@ -161,10 +159,10 @@ def test_k_is_chosen_without_the_fold_it_is_evaluated_on(bridge_cv):
 def test_k_of_a_fold_depends_on_the_other_folds_only(bridge, bridge_cv):
     before = neighbor_curve(*bridge, cross_validation=bridge_cv).numbers
     changed = with_same_twins(bridge_cv)
-    first, *others = bridge_cv.anchor_estimates
-    favorable = first.estimates.copy()
-    favorable[:, 0] = bridge_cv.y[first.rows]  # the nearest anchor is always right
-    changed.anchor_estimates = [first._replace(estimates=favorable), *others]
+    (anchors, estimates), *others = bridge_cv.anchor_estimates
+    favorable = estimates.copy()
+    favorable[:, 0] = bridge_cv.y[bridge_cv.query_rows[0]]  # the nearest anchor is always right
+    changed.anchor_estimates = [(anchors, favorable), *others]
     after = neighbor_curve(*bridge, cross_validation=changed).numbers
     assert after["fold_k"][0] == before["fold_k"][0]
     assert after["rmse"][0] < before["rmse"][0]
@@ -173,9 +171,9 @@ def test_k_of_a_fold_depends_on_the_other_folds_only(bridge, bridge_cv):
 def test_curves_use_a_sample_of_many_rows(bridge, bridge_cv, monkeypatch):
     X, y = bridge
     whole = anchor_curve(X, y, cross_validation=bridge_cv).numbers["rmse"]
-    monkeypatch.setattr("twinned.diagnostics.cross_validation.MAX_ESTIMATES", 20 * 96)
+    monkeypatch.setattr("twinned.diagnostics.twin_checks.MAX_ESTIMATES", 20 * 96)
     fewer = with_same_twins(bridge_cv)
-    assert [len(rows) for rows in fewer.query_rows()] == [20] * 5
+    assert [len(rows) for rows in fewer.query_rows] == [20] * 5
     sampled = anchor_curve(X, y, cross_validation=fewer).numbers["rmse"]
     assert sampled != whole
     assert sampled == pytest.approx(whole, rel=0.5)

@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata, skew
 from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
+from sklearn.model_selection import cross_val_predict
 
-from twinned.diagnostics.cross_validation import MIN_ROWS
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
+    MIN_ROWS,
     WARNING,
     CheckedTable,
     Finding,
@@ -26,6 +29,8 @@ from twinned.diagnostics.findings import (
 from twinned.diagnostics.row_checks import check_duplicates, check_groups, check_replicates
 from twinned.fitted.applicability import ApplicabilityDomain, count_outside
 from twinned.fitted.known_values import is_unlikely
+from twinned.fitted.target import TargetTransform
+from twinned.fitted.twin import Queries
 from twinned.models.learned_metric import learn_metric
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.formatting import format_significant
@@ -124,23 +129,18 @@ def check_data(
 
 def check_leaks(sample: CheckedTable) -> Iterator[Finding]:
     """Find numeric features of which a monotone function nearly equals the target."""
-    r2 = {
-        name: monotone_r2(sample.matrix[:, feature], sample.y)
-        for feature, name in enumerate(sample.names)
-        if not sample.is_categorical(feature)
-    }
+    numeric = sample.schema.numeric
+    r2 = {sample.names[j]: monotone_r2(sample.matrix[:, j], sample.y) for j in numeric}
     leaks = {name: value for name, value in r2.items() if value > _LEAK_R2}
     if not leaks or sample.matrix.shape[1] < 2:
         return
     names = sorted(leaks, key=lambda name: -leaks[name])
-    one = len(names) == 1
-    share = f"R² {leaks[names[0]]:.4f}" if one else f"R² above {_LEAK_R2}"
     yield Finding(
         "TW201",
-        f"{list_names(names)} alone {'predicts' if one else 'predict'} the target almost perfectly "
-        f"({share} out of fold, by a monotone function).",
-        f"If {'it is' if one else 'they are'} computed from the target, or known only after "
-        f"it, exclude {'it' if one else 'them'} ({_drop_options(names)}); else ignore this.",
+        f"The target is almost a monotone function of {list_names(names)} alone (out-of-fold R² "
+        f"{leaks[names[0]]:.4f}).",
+        "Exclude what is computed from the target, or known only after it "
+        f"({_drop_options(names)}); else ignore this.",
         {"r2": leaks},
     )
 
@@ -150,16 +150,12 @@ def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
 
     A single feature that reveals the target is a finding of its own, and not one of a pair.
     """
-    numeric = [
-        feature
-        for feature in range(len(sample.names))
-        if not sample.is_categorical(feature)
-        and not np.isnan(sample.matrix[:, feature]).any()
-        and monotone_r2(sample.matrix[:, feature], sample.y) <= _LEAK_R2
-    ][:_MAX_PAIRED]
+    matrix = sample.matrix
+    complete = [j for j in sample.schema.numeric if not np.isnan(matrix[:, j]).any()]
+    numeric = [j for j in complete if monotone_r2(matrix[:, j], sample.y) <= _LEAK_R2][:_MAX_PAIRED]
     if len(numeric) < 2 or sample.n_rows < _LEAST_KNOWN:
         return
-    X, y = sample.matrix[:, numeric], sample.y
+    X, y = matrix[:, numeric], sample.y
     pairs = [(*pair_r2(X, y, sign), operation) for operation, sign in {"+": 1, "−": -1}.items()]
     positive = np.flatnonzero((X > 0).all(axis=0))
     if len(positive) >= 2 and (y > 0).all():
@@ -172,8 +168,7 @@ def check_feature_pairs(sample: CheckedTable) -> Iterator[Finding]:
     names = [sample.names[numeric[i]], sample.names[numeric[j]]]
     yield Finding(
         "TW203",
-        f"{names[0]!r} {operation} {names[1]!r} predicts the target almost perfectly, up to a "
-        f"constant factor or term (R² {r2:.5f}).",
+        f"{names[0]!r} {operation} {names[1]!r} gives the target, up to a constant (R² {r2:.5f}).",
         "If one of them is computed from the target, as a price per area is, exclude it "
         f"({_drop_options(names[:1])} or {_drop_options(names[1:])}); else ignore this.",
         {"features": names, "operation": operation, "r2": r2},
@@ -219,37 +214,27 @@ def monotone_r2(x: Floats, y: Floats) -> float:
         return -np.inf
     if abs(correlation) > _PERFECT_RANK:
         return float(correlation**2)
-    squares = np.zeros(2)  # of a line, which extrapolates, and of any monotone function
-    for train, held_out in row_folds(len(x), 5, 0):
-        slope, intercept = np.polyfit(x[train], y[train], 1)
-        monotone = IsotonicRegression(increasing=bool(correlation > 0), out_of_bounds="clip")
-        monotone.fit(x[train], y[train])
-        predictions = slope * x[held_out] + intercept, monotone.predict(x[held_out])
-        squares += np.sum((np.array(predictions) - y[held_out]) ** 2, axis=1)
-    return float(1 - squares.min() / np.sum((y - y.mean()) ** 2))
+    # a line extrapolates, a monotone function does not
+    monotone = IsotonicRegression(increasing=bool(correlation > 0), out_of_bounds="clip")
+    models, folds = (LinearRegression(), monotone), row_folds(len(x), 5, 0)
+    predictions = [cross_val_predict(model, x[:, None], y, cv=folds) for model in models]
+    return max(r2_score(y, predicted) for predicted in predictions)
 
 
 def check_counters(table: CheckedTable) -> Iterator[Finding]:
     """Find features that number the rows; copies of a row count once, and dates do not."""
     table = table.take(np.sort(distinct_rows(np.column_stack([table.matrix, table.y]))[0]))
-    names = [
-        name
-        for feature, name in enumerate(table.names)
-        if not table.is_categorical(feature)
-        and not _is_part_of_date(name, table.names)
-        and is_counter(table.matrix[:, feature])
-    ]
-    if not names:
-        return
-    one = len(names) == 1
-    yield Finding(
-        "TW202",
-        f"{list_names(names)} {'has' if one else 'have'} a different whole number in each of "
-        f"the {table.n_rows:,} rows, as a row counter or an identifier has.",
-        f"Exclude {'it' if one else 'them'} ({_drop_options(names)}): new rows have numbers "
-        "beyond all known ones. Keep a column that is a measurement, such as a time.",
-        {"columns": names},
-    )
+    counters = [j for j in table.schema.numeric if is_counter(table.matrix[:, j])]
+    names = [table.names[j] for j in counters if not _is_part_of_date(table.names[j], table.names)]
+    if names:
+        yield Finding(
+            "TW202",
+            f"Each of {table.n_rows:,} rows has a different whole number in {list_names(names)}, "
+            "as in a row counter or an identifier.",
+            f"Exclude such columns ({_drop_options(names)}), which have no meaning for new rows. "
+            "Keep a measurement, such as a time.",
+            {"columns": names},
+        )
 
 
 def _drop_options(names: list[str]) -> str:
@@ -275,7 +260,8 @@ def is_counter(column: Floats) -> bool:
     (True, False)
     """
     n = len(column)
-    if n < _LEAST_KNOWN or not are_row_numbers(column):
+    is_whole = np.all(column == np.round(column))  # and not missing
+    if n < _LEAST_KNOWN or not is_whole or len(np.unique(column)) < n:
         return False
     steps = np.diff(column)
     return bool(np.ptp(column) <= _DENSE * n or (steps > 0).all() or (steps < 0).all())
@@ -296,11 +282,9 @@ def check_rounding(table: CheckedTable) -> Iterator[Finding]:
         return
     yield Finding(
         "TW301",
-        f"The target has only {len(values)} different values, in steps of "
-        f"{format_significant(step)}; rounding alone gives an RMSE of "
-        f"{format_significant(float(error), 2)}.",
-        "Use values before rounding if they exist. If the values are classes, compare with a "
-        "classifier.",
+        f"The target has {len(values)} different values, in steps of {format_significant(step)}; "
+        f"rounding alone gives an RMSE of {format_significant(float(error), 2)}.",
+        "Use values before rounding if they exist; compare with a classifier if they are classes.",
         {"step": step, "values": len(values), "rmse": float(error)},
     )
 
@@ -335,27 +319,22 @@ def check_skewness(table: CheckedTable) -> Iterator[Finding]:
     y = table.y
     if y.min() <= 0 or y.max() < _LEAST_SPAN * y.min() or skew(y) < _LEAST_SKEWNESS:
         return
-    plain = quick_predictions(table)
-    with np.errstate(over="ignore"):
-        logarithm = np.exp(quick_predictions(replace(table, y=np.log(y))))
-    if not np.isfinite(logarithm).all():
+    log = TargetTransform(is_log=True)
+    by_logarithm = log.invert(quick_predictions(replace(table, y=log.apply(y))))
+    if not np.isfinite(by_logarithm).all():
         return
-    ratio, by_mean = (
-        rmse_ratio(logarithm, other, y) for other in (plain, np.full_like(y, y.mean()))
-    )
-    if ratio.high >= 1 or ratio.value > 1 - _LEAST_GAIN:
+    others = quick_predictions(table), np.full_like(y, y.mean())
+    ratio, to_mean = (rmse_ratio(by_logarithm, other, y) for other in others)
+    # a model that is not better than the mean may gain by any change of its target
+    if ratio.high >= 1 or ratio.value > 1 - _LEAST_GAIN or to_mean.high >= 1:
         return
-    if by_mean.high >= 1:  # a model without use may gain by any change of its target
-        return
-    span = format_significant(float(y.max() / y.min()))
     yield Finding(
         "TW304",
-        f"The largest value is {span} times the smallest. A quick model of the logarithm has an "
-        f"error (RMSE, in units of the target) of {ratio.text} times that of the same model of "
-        "the target itself.",
+        f"The largest value is {format_significant(float(y.max() / y.min()))} times the smallest. "
+        f"The error of a quick model of the logarithm is {ratio} times that of one of y.",
         "Run it again with --log-target (log_target=True in Python) and compare the errors. "
         "Predictions and intervals are then positive.",
-        {"ratio": ratio.value, "interval": [ratio.low, ratio.high], "skewness": float(skew(y))},
+        {"ratio": ratio.value, "interval": ratio.interval, "skewness": float(skew(y))},
     )
 
 
@@ -363,42 +342,32 @@ def check_dominant_row(table: CheckedTable) -> Iterator[Finding]:
     """Find a row with most of the squared error of a quick model."""
     predicted = quick_predictions(table)
     squares = (table.y - predicted) ** 2
-    row = int(np.argmax(squares))
-    total = float(squares.sum())
+    row, total = int(np.argmax(squares)), float(squares.sum())
     # the error of a target that the model predicts exactly is rounding
-    if total <= 1e-12 * float(np.sum((table.y - table.y.mean()) ** 2)):
-        return
-    share = float(squares[row]) / total
-    if share <= _DOMINANT:
+    is_rounding = total <= 1e-12 * float(np.sum((table.y - table.y.mean()) ** 2))
+    if is_rounding or (share := float(squares[row]) / total) <= _DOMINANT:
         return
     value, expected = float(table.y[row]), float(predicted[row])
     yield Finding(
         "TW305",
-        f"One row, with the target value {format_significant(value, 4)}, has "
-        f"{format_percent(share)} of the squared error of a quick model, which predicts "
-        f"{format_significant(expected, 2)} there from the other rows.",
-        "Check its target and features, and correct or exclude the row if a value is wrong. If "
-        "it is right, prefer the mean absolute error to the RMSE.",
+        f"One row, with the value {format_significant(value, 4)}, has {format_percent(share)} "
+        f"of the squared error of a quick model, which predicts {format_significant(expected, 2)}.",
+        "Correct or exclude the row if a value is wrong; else prefer the mean absolute error.",
         {"value": value, "predicted": expected, "share": share},
     )
 
 
 def check_size(table: CheckedTable, groups: Indices | None) -> Iterator[Finding]:
     """Find tables with few rows, few rows per feature or few groups."""
-    n, p = table.n_rows, table.matrix.shape[1]
-    reasons = []
-    if n < _LEAST_ROWS:
-        reasons.append(f"there are {n} rows")
-    elif n < _ROWS_PER_FEATURE * p:
-        reasons.append(f"there are {n:,} rows for {p:,} features")
+    n, p = table.matrix.shape
     n_groups = None if groups is None else len(np.unique(groups))
-    if n_groups is not None and n_groups < _LEAST_GROUPS:
-        reasons.append(f"there are {n_groups} groups")
-    if reasons:
+    has_few_groups = n_groups is not None and n_groups < _LEAST_GROUPS
+    if n < max(_LEAST_ROWS, _ROWS_PER_FEATURE * p) or has_few_groups:
+        in_groups = f" in {n_groups:,} groups" if has_few_groups else ""
         yield Finding(
             "TW303",
-            f"{' and '.join(reasons).capitalize()}: errors and the choice between models are "
-            "uncertain.",
+            f"There are {n:,} rows{in_groups} for {p:,} features: errors and the choice between "
+            "models are uncertain.",
             "Read the error bars, prefer simple models, and get more labels or fewer features.",
             {"rows": n, "features": p, "groups": n_groups},
         )
@@ -409,31 +378,25 @@ def check_size(table: CheckedTable, groups: Indices | None) -> Iterator[Finding]
 
 def check_new_rows(table: CheckedTable, X_new: ArrayLike) -> Iterator[Finding]:
     """Find new rows that are outside of the training rows, as `applicability` of a twin does."""
-    matrix, schema = _encode(table, X_new), table.schema
-    known = schema.to_rows(table.matrix).features
-    metric = learn_metric(known, table.y, max_rows=_METRIC_ROWS)
-    domain = ApplicabilityDomain(table.matrix, known, metric, table.y, schema.categorical)
-    classes = domain.classify(matrix, domain.score(schema.to_rows(matrix).features))
-    n_outside, n_rows = count_outside(classes), len(matrix)
-    expected = domain.expected_share()
-    if not is_unlikely(n_outside, n_rows, expected):
+    schema, features = table.schema, table.schema.to_rows(table.matrix).features
+    metric = learn_metric(features, table.y, max_rows=_METRIC_ROWS)
+    domain = ApplicabilityDomain(table.matrix, features, metric, table.y, schema.categorical)
+    matrix, expected = _encode(table, X_new), domain.expected_share()
+    n_outside = count_outside(domain.rate(Queries(schema, None, matrix))[1])
+    share = n_outside / len(matrix)
+    if not is_unlikely(n_outside, len(matrix), expected):
         return
-    counts = domain.known_values.beyond(matrix).sum(axis=0)
-    features = [int(j) for j in np.argsort(-counts, kind="stable") if counts[j] > 0]
-    where = f", most often in {list_names([table.names[j] for j in features])}" if features else ""
+    n_beyond = domain.known_values.beyond(matrix).sum(axis=0)
+    order = [int(j) for j in np.argsort(-n_beyond, kind="stable") if n_beyond[j] > 0]
+    counts = {table.names[j]: int(n_beyond[j]) for j in order}
+    where = f", most often in {list_names([*counts])}" if counts else ""
     yield Finding(
         "TW401",
-        f"{n_outside:,} of {n_rows:,} new rows ({format_percent(n_outside / n_rows)}) lie "
-        f"outside of the training rows{where}; of rows like those, "
-        f"{format_percent(expected)} would.",
+        f"{n_outside:,} of {len(matrix):,} new rows ({format_percent(share)}) lie outside of the "
+        f"training rows{where}; of rows like those, {format_percent(expected)} would.",
         "Errors and intervals reported here do not hold there: label such rows and add them to "
         "the table (twinned.query selects them), or restrict predictions to rows inside.",
-        {
-            "rows": n_outside,
-            "share": n_outside / n_rows,
-            "expected_share": expected,
-            "features": {table.names[j]: int(counts[j]) for j in features},
-        },
+        {"rows": n_outside, "share": share, "expected_share": expected, "features": counts},
     )
 
 

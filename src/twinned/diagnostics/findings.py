@@ -27,7 +27,7 @@ from twinned.exceptions import ignore_table_warnings
 from twinned.rows.folds import distinct_rows, row_folds
 from twinned.rows.neighbors import Indices, distance_matrix
 from twinned.rows.schema import Floats, TableSchema, column_list, is_table
-from twinned.rows.validation import validate_target, validate_training_table
+from twinned.rows.validation import validate_table, validate_target
 
 PAGE = "docs/checks.md"
 WARNING, NOTE = "warning", "note"
@@ -102,9 +102,7 @@ class CheckedTable:
     @classmethod
     def encode(cls, X: ArrayLike, y: Floats) -> CheckedTable:
         with ignore_table_warnings(), np.errstate(invalid="ignore"):
-            matrix, schema = validate_training_table(
-                TwinRegressor(), X, "from_dtype", allow_nan=True, pair_dtype=np.dtype(np.float64)
-            )
+            matrix, schema = validate_table(TwinRegressor(), X, None, np.dtype(np.float64))
             features = StandardScaler().fit_transform(schema.to_rows(matrix).features)
         return cls(feature_names(X), schema, matrix, np.nan_to_num(features), y)
 

@@ -16,10 +16,9 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.pipelines import explain
 from twinned.fitted.applicability import OUTSIDE, applicability_columns, warn_of_shift
 from twinned.fitted.calibration import Calibration, stored_calibration
-from twinned.fitted.explanation import no_comparables
+from twinned.fitted.explanation import tabulate_comparables
 from twinned.fitted.sampling import (
     error_features,
     predict_error,
@@ -244,16 +243,15 @@ class TwinMethods(RegressorMixin):
         column `label` has the labels of the anchors. With several outputs, each has rows of its
         own, with a column `output`.
         """
-        fitted = self.fitted_
+        fitted, metric = self.fitted_, check_metric(metric)
         check_integer("n", n)
         names = self.feature_labels() if check_bool("adjustments", adjustments) else None
         if is_dask(X):
-            options = {"n": n, "metric": check_metric(metric), "adjustments": adjustments}
-            return explain_lazily(self, X, no_comparables(fitted.anchors, names), **options)
+            example = fitted.anchors.as_queries(slice(1))
+            meta = tabulate_comparables(fitted, example, 1, metric, features=names).iloc[:0]
+            return explain_lazily(self, X, meta, n=n, metric=metric, adjustments=adjustments)
         labels, queries = row_labels(X), self.encode(X)
-        return explain(
-            fitted, queries, n, check_metric(metric), query_labels=labels, adjustment_names=names
-        )
+        return tabulate_comparables(fitted, queries, n, metric, query_labels=labels, features=names)
 
     @property
     def feature_relevance_(self) -> Floats:
@@ -304,7 +302,7 @@ class TwinMethods(RegressorMixin):
         held-out row has.
         """
         fitted, queries = self.fitted_, self.encode(X)
-        columns = applicability_columns(fitted.anchors, queries, self.applicability_)
+        columns = applicability_columns(fitted.anchors.domain, queries, self.applicability_)
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
     def outside_training_rows(self, X):
@@ -315,7 +313,7 @@ class TwinMethods(RegressorMixin):
         """Warn where more rows of X are outside than exchangeable rows would be."""
         anchors = self.fitted_.anchors
         names = list(getattr(self, "feature_names_in_", range(anchors.schema.n_features)))
-        warn_of_shift(anchors, self.encode(X), names, stacklevel=3)
+        warn_of_shift(anchors.domain, self.encode(X), names, stacklevel=3)
 
     # --- several rows at once -----------------------------------------------------------------
 

@@ -210,7 +210,7 @@ def _find_cases(
         for start in starts:
             begin_step(f"row {start + 1} of {len(X)}")
             rows = safe_indexing(X, slice(start, start + _ROWS_PER_STEP))
-            cases += comparable_cases(loaded.twin, rows, k, log_target=loaded.transform.is_log)
+            cases += comparable_cases(loaded.model, rows, k)
     return cases
 
 

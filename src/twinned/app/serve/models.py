@@ -22,6 +22,7 @@ from sklearn.utils import get_tags
 from twinned._version import __version__
 from twinned.app import tables
 from twinned.app.tables import PARTS, Table, is_missing
+from twinned.app.tables.columns import date_columns
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
@@ -144,7 +145,7 @@ class InputDate(NamedTuple):
         }
         cells = [str(row[self.name] or "").strip() for row in dated.values()]
         table = Table(Path("the request"), [self.name], [cells], list(dated), line_word="row")
-        for part, values in tables.date_columns(table, self.name, self.features).items():
+        for part, values in date_columns(table, self.name, self.features).items():
             for row, value in zip(dated.values(), values.tolist(), strict=True):
                 row[self.features[part]] = None if np.isnan(value) else value
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError, ignore_table_warnings
-from twinned.export.model_parts import read_scaler, read_schema
+from twinned.export.model_parts import feature_names, read_scaler, read_schema
 from twinned.export.onnx.inputs import MATRIX
 from twinned.export.onnx.models import split_model
 from twinned.rows.schema import NUMERIC, Floats, column_list, to_numeric
@@ -25,6 +25,8 @@ LARGEST_ROUNDING = 1e-6
 # Predictions of at most this share of the stored rows may change by more than that.
 _CHANGED_ROWS, _LARGEST_CHANGE = 1e-3, 1e-5  # in standard deviations of y
 _MAX_ROWS = 500
+_NUMBER_TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64}
+_DEVIATIONS = np.sqrt(3.0) * np.linspace(-1.0, 1.0, 199)  # whose standard deviation is one
 
 
 def predict_onnx(path: str | PathLike[str], X: Any) -> dict[str, Floats]:
@@ -54,20 +56,15 @@ def _feeds(inputs: list[Any], X: Any) -> dict[str, NDArray[Any]]:
     values, names = column_list(X)
     if [each.name for each in inputs] == [MATRIX]:
         columns = [to_numeric(value, name) for value, name in zip(values, names, strict=True)]
-        return {MATRIX: np.column_stack(columns).astype(_number_type(inputs[0]))}
+        return {MATRIX: np.column_stack(columns).astype(_NUMBER_TYPES[inputs[0].type])}
     feeds = {}
     for each, value, name in zip(inputs, values, names, strict=True):
         if each.type == "tensor(string)":
             text = ["" if pd.isna(item) else str(item) for item in list(value)]
             feeds[each.name] = np.array(text, dtype=object)[:, None]
         else:
-            feeds[each.name] = to_numeric(value, name).astype(_number_type(each))[:, None]
+            feeds[each.name] = to_numeric(value, name).astype(_NUMBER_TYPES[each.type])[:, None]
     return feeds
-
-
-def _number_type(each: Any) -> type[np.floating[Any]]:
-    """The type of an input of numbers."""
-    return np.float64 if each.type == "tensor(double)" else np.float32
 
 
 def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float64) -> Any:
@@ -112,9 +109,8 @@ def _predict_table(model: BaseEstimator, table: Any) -> Floats:
 
 def _target_spread(model: BaseEstimator) -> float:
     """The standard deviation of the known values."""
-    _, twin, has_log_target = split_model(model)
-    y = np.exp(twin.anchors_y_) if has_log_target else twin.anchors_y_
-    return float(np.std(y)) or 1.0
+    _, twin, target = split_model(model)
+    return float(np.std(target.invert(twin.anchors_y_))) or 1.0
 
 
 # --- float32 inputs -------------------------------------------------------------------------------
@@ -142,71 +138,38 @@ def changes_predictions(model: BaseEstimator) -> bool:
 def rounded_features(model: BaseEstimator) -> list[str]:
     """Names of the numeric features that float32 rounds by more than `LARGEST_ROUNDING`.
 
-    Rounding is that of the stored rows. Networks that predict y itself store none; of their
-    features the largest rounding within two standard deviations of the mean is taken.
+    Rounding is that of the stored rows. Networks that predict y itself store none, but mean and
+    standard deviation, with which rows are made.
     """
-    parts = split_model(model)
-    schema = read_schema(parts.model)
-    numeric = [j for j, kind in enumerate(schema.kinds) if kind == NUMERIC]
-    if isinstance(parts.model, BaseTwin):
-        rows = _before_scalers(parts.scalers, parts.model.anchors_X_)[:, numeric]
-        changes = _relative_rounding(rows)
+    scalers, twin, _ = split_model(model)
+    schema = read_schema(twin)
+    if isinstance(twin, BaseTwin):
+        rows = twin.anchors_X_.copy()  # a scaler with `copy=False` writes to its input
     else:
-        scale = parts.model.plain_networks().scale
-        ends = np.zeros((2, schema.n_features))
-        ends[:, numeric] = scale.X_mean + np.array([[-2.0], [2.0]]) * scale.X_spread
-        changes = _largest_rounding(_before_scalers(parts.scalers, ends)[:, numeric])
-    names = parts.feature_names
-    return [names[numeric[i]] for i in np.flatnonzero(changes > LARGEST_ROUNDING)]
-
-
-def _relative_rounding(rows: Floats) -> Floats:
-    """(feature,) largest change of rows by rounding to float32, in standard deviations.
-
-    >>> rows = np.array([[2021.0, 0.9951, 0.25], [2022.0, 0.9953, np.nan], [2023.0, 0.9958, 0.5]])
-    >>> _relative_rounding(rows) > 1e-6
-    array([False,  True, False])
-    """
-    with np.errstate(over="ignore"):
-        change = np.abs(rows.astype(np.float32) - rows)
-    is_known = ~np.isnan(rows)
-    count = np.maximum(is_known.sum(axis=0), 1)
-    centered = np.where(is_known, rows - np.where(is_known, rows, 0.0).sum(axis=0) / count, 0.0)
-    spread = np.sqrt((centered**2).sum(axis=0) / count)
-    # the mean of equal values may differ from them in the last digit
-    largest = np.where(is_known, np.abs(rows), 0.0).max(axis=0, initial=0.0)
-    spread[spread <= 10 * np.finfo(np.float64).eps * largest] = 0.0
-    return _ratio(np.where(is_known, change, 0.0).max(axis=0, initial=0.0), spread)
-
-
-def _largest_rounding(ends: Floats) -> Floats:
-    """(feature,) half the distance of float32 numbers at the ends of an interval of 4 spreads.
-
-    >>> _largest_rounding(np.array([[-2.0, 0.991], [2.0, 0.999]])).round(8)
-    array([1.20e-07, 1.49e-05])
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        gap = np.spacing(np.abs(ends).max(axis=0).astype(np.float32)).astype(np.float64)
-    return _ratio(np.nan_to_num(gap, nan=np.inf) / 2, np.abs(ends[1] - ends[0]) / 4)
-
-
-def _ratio(change: Floats, spread: Floats) -> Floats:
-    """Change by spread; 0 for constant features, unless float32 cannot hold them.
-
-    >>> _ratio(np.array([1e-7, 1e-7, np.inf]), np.array([1.0, 0.0, 0.0]))
-    array([1.e-07, 0.e+00,    inf])
-    """
-    constant = np.where(np.isinf(change), np.inf, 0.0)
-    return np.divide(change, spread, out=constant, where=spread > 0)
-
-
-def _before_scalers(scalers: list[BaseEstimator], X: Floats) -> Floats:
-    """Rows as they are before the scalers of a pipeline.
-
-    They are copied first, as a scaler with `copy=False` writes to its input.
-    """
-    X = X.copy()
+        scale = twin.plain_networks().scale
+        rows = np.zeros((len(_DEVIATIONS), schema.n_features))
+        rows[:, schema.numeric] = scale.X_mean + _DEVIATIONS[:, None] * scale.X_spread
     for scaler in reversed(scalers):
         if read_scaler(scaler):
-            X = scaler.inverse_transform(X)
-    return np.asarray(X, dtype=np.float64)
+            rows = np.asarray(scaler.inverse_transform(rows), dtype=np.float64)
+    changes, names = relative_rounding(rows[:, schema.numeric]), feature_names(twin)
+    return [names[schema.numeric[i]] for i in np.flatnonzero(changes > LARGEST_ROUNDING)]
+
+
+def relative_rounding(rows: Floats) -> Floats:
+    """(feature,) largest change of rows by rounding to float32, in standard deviations.
+
+    It is 0 for constant features, unless float32 cannot hold them.
+
+    >>> rows = np.array([[2021.0, 0.9951, 0.25], [2022.0, 0.9953, np.nan], [2023.0, 0.9958, 0.5]])
+    >>> relative_rounding(rows) > 1e-6
+    array([False,  True, False])
+    """
+    known = np.ma.array(rows, mask=np.isnan(rows))
+    with np.errstate(over="ignore"):
+        change = np.abs(known - rows.astype(np.float32)).max(axis=0).filled(0.0)
+    spread = known.std(axis=0).filled(0.0)
+    # the mean of equal values may differ from them in the last digit
+    is_constant = spread <= 10 * np.finfo(np.float64).eps * np.abs(known).max(axis=0).filled(0.0)
+    constant = np.where(np.isinf(change), np.inf, 0.0)
+    return np.divide(change, spread, out=constant, where=~is_constant)

@@ -111,7 +111,7 @@ def _mask_pointer(context, builder, signature, arguments, array, row, n_words=MA
 
 
 @intrinsic
-def load_element(typing_context, array, index):
+def read(typing_context, array, index):
     """Return `array.ravel()[index]`."""
 
     def generate(context, builder, signature, arguments):
