@@ -25,7 +25,7 @@ def read_schema(model: BaseEstimator) -> TableSchema:
     return TableSchema.all_numeric(int(model.n_features_in_))
 
 
-def feature_names(model: BaseEstimator, prefix: str = "") -> list[str]:
+def read_feature_names(model: BaseEstimator, prefix: str = "") -> list[str]:
     """Names of the features of a model, or a prefix and their numbers."""
     numbered = [f"{prefix}{j}" for j in range(read_schema(model).n_features)]
     return [str(name) for name in getattr(model, "feature_names_in_", numbered)]

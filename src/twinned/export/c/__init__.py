@@ -19,7 +19,7 @@ from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
 from twinned.export.c.header import PERCENTS, Comparables, IntervalTable, write_header
 from twinned.export.c.models import NetworkCore, PairCore, check_single_output
 from twinned.export.members import describe_alternatives
-from twinned.export.model_parts import feature_names, read_schema
+from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.thinning import thin
 from twinned.fitted.calibration import positive_scale, std_floor
 from twinned.fitted.quantiles import quantile_rank
@@ -148,7 +148,7 @@ def to_c(
         name,
         core,
         read_schema(model),
-        feature_names(model, "x"),
+        read_feature_names(model, "x"),
         model_name=type(model).__name__,
         apart=apart,
         comparables=comparables,

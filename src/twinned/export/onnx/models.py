@@ -17,7 +17,7 @@ from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.neural import BaseNeural
 from twinned.estimators.semi_supervised import SemiSupervisedTwinRegressor
-from twinned.export.model_parts import feature_names, read_schema
+from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
     target: TargetTransform
 
 
-def split_model(model: BaseEstimator) -> Parts:
+def unwrap_model(model: BaseEstimator) -> Parts:
     """Return the model of twinned inside pipelines and transformed targets."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
@@ -77,10 +77,10 @@ def assemble(
     model: BaseEstimator, names: tuple[str, ...], confidence: float | None, dtype: str
 ) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
-    parts = split_model(model)
+    parts = unwrap_model(model)
     graph = Graph()
     schema = read_schema(parts.model)
-    infos, matrix = add_inputs(graph, schema, feature_names(parts.model), dtype)
+    infos, matrix = add_inputs(graph, schema, read_feature_names(parts.model), dtype)
     if parts.scalers and {*schema.kinds} != {NUMERIC}:
         refuse("its pipeline has steps before categorical features", "export its last step")
     for scaler in parts.scalers:

@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator
 
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError, ignore_table_warnings
-from twinned.export.model_parts import feature_names, read_scaler, read_schema
+from twinned.export.model_parts import read_feature_names, read_scaler, read_schema
 from twinned.export.onnx.inputs import MATRIX
-from twinned.export.onnx.models import split_model
+from twinned.export.onnx.models import unwrap_model
 from twinned.rows.schema import NUMERIC, Floats, column_list, to_numeric
 
 # The largest rounding of a feature that float32 inputs may have, in standard deviations. Where one
@@ -72,7 +72,7 @@ def anchor_table(model: BaseEstimator, dtype: type[np.floating[Any]] = np.float6
 
     An array where the model was fitted to one.
     """
-    scalers, twin, _ = split_model(model)
+    scalers, twin, _ = unwrap_model(model)
     if scalers or not isinstance(twin, BaseTwin):
         return None
     schema = read_schema(twin)
@@ -109,7 +109,7 @@ def _predict_table(model: BaseEstimator, table: Any) -> Floats:
 
 def _target_spread(model: BaseEstimator) -> float:
     """The standard deviation of the known values."""
-    _, twin, target = split_model(model)
+    _, twin, target = unwrap_model(model)
     return float(np.std(target.invert(twin.anchors_y_))) or 1.0
 
 
@@ -141,7 +141,7 @@ def rounded_features(model: BaseEstimator) -> list[str]:
     Rounding is that of the stored rows. Networks that predict y itself store none, but mean and
     standard deviation, with which rows are made.
     """
-    scalers, twin, _ = split_model(model)
+    scalers, twin, _ = unwrap_model(model)
     schema = read_schema(twin)
     if isinstance(twin, BaseTwin):
         rows = twin.anchors_X_.copy()  # a scaler with `copy=False` writes to its input
@@ -152,7 +152,7 @@ def rounded_features(model: BaseEstimator) -> list[str]:
     for scaler in reversed(scalers):
         if read_scaler(scaler):
             rows = np.asarray(scaler.inverse_transform(rows), dtype=np.float64)
-    changes, names = relative_rounding(rows[:, schema.numeric]), feature_names(twin)
+    changes, names = relative_rounding(rows[:, schema.numeric]), read_feature_names(twin)
     return [names[schema.numeric[i]] for i in np.flatnonzero(changes > LARGEST_ROUNDING)]
 
 
