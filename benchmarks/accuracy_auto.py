@@ -125,8 +125,7 @@ def run_split(dataset, effort, seed, members=(), n_jobs=1, predictions=""):
         for name, predicted in zip(model.member_names_, predictions, strict=True)
     ]
     if contribution:
-        weights, matrix = contribution["baseline_weights"], model._validate_queries(X_test).matrix
-        without = model._mean(matrix, predictions.T, weights)
+        without = contribution["baseline_weights"] @ predictions
         rows.append(
             {
                 "model": WITHOUT_TWINS,

@@ -20,6 +20,7 @@ from benchmarks.tables import GENERATED
 from paper import harness
 from paper.data import training_and_test_rows
 from twinned import AutoTwinRegressor, TwinRegressor
+from twinned.fitted.sampling import error_features
 
 N_NEW = 80
 TABLES = [
@@ -47,11 +48,11 @@ def measure(model, name, seed):
     if kind == "blend":
         twin = AutoTwinRegressor(members=BLEND, cv=5, random_state=seed)
     twin.fit(X[train], y[train])
-    mean, std = twin._predict_error(X[new])
+    mean, std = twin.predict_error(X[new])
     errors = y[new] - mean
-    features = twin._error_features(X[new])
-    queries = twin._validate_queries(X[new])
-    spread = np.linalg.norm(twin._predictor().deviations(queries, np.arange(len(train))), axis=1)
+    queries = twin.encode(X[new])
+    features = error_features(twin.fitted_, queries)
+    spread = np.linalg.norm(twin.fitted_.deviations(queries, np.arange(len(train))), axis=1)
     identity = np.eye(len(new))
     by_anchors = features.deviations @ features.deviations.T
     both = 3 * features.correlation() - by_anchors

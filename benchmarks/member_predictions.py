@@ -14,10 +14,10 @@ import io
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.utils import check_random_state
 
 from benchmarks.tables import split_table
 from paper import harness
@@ -26,12 +26,14 @@ from twinned.datasets import KEYS, PAPER_SEEDS
 from twinned.estimators.blending.members import (
     AUTO,
     FeaturePreparation,
+    FitContext,
+    MemberSettings,
     MemberSpec,
-    TrainingRows,
-    member_context,
 )
 from twinned.estimators.blending.plan import MemberFits
-from twinned.estimators.blending.rows import SharedRows
+from twinned.estimators.blending.rows import blend_rows
+from twinned.rows.training import TrainingRows, validate_training_rows
+from twinned.rows.validation import draw_seed, validate_table
 
 NETWORKS = ("neural_twin", "neural")
 # With the same folds, these do not depend on whether the effort is "balanced" or "thorough".
@@ -43,20 +45,12 @@ class PreparedBlend(NamedTuple):
 
     model: AutoTwinRegressor
     specs: list[MemberSpec]
-    shared: SharedRows
-    seed: int
-
-    @property
-    def rows(self) -> TrainingRows:
-        return self.shared.training
-
-    def context(self, spec):
-        own = self.model
-        return member_context(spec, self.seed, self.rows, own.memory_limit, own._schema, own.n_jobs)
+    rows: TrainingRows
+    context: FitContext
 
     def encode(self, X):
         """Return the encoded rows of a table, as members take them."""
-        return self.model._validate_queries(X).matrix
+        return validate_table(self.model, X, self.rows.schema, np.dtype(np.float64))[0]
 
 
 class MemberPredictions(NamedTuple):
@@ -70,9 +64,11 @@ class MemberPredictions(NamedTuple):
 def prepare(effort, X, y):
     """Return the blend of one split before its members are fitted: the first steps of `fit`."""
     model = AutoTwinRegressor(effort=effort, random_state=0)
-    specs = model._check_parameters()
-    seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-    return PreparedBlend(model, specs, model._set_rows(X, y, None, None, seed), seed)
+    specs, seed = model.check_parameters(), draw_seed(model.random_state)
+    dtype = np.dtype(np.float64)
+    data = validate_training_rows(model, X, y, pair_dtype=dtype, multi_output=False)
+    rows = blend_rows(data, model.cv, effort, seed).rows
+    return PreparedBlend(model, specs, rows, FitContext(seed, model.memory_limit, 1))
 
 
 def predict_others(dataset, seed, effort, names):
@@ -80,8 +76,7 @@ def predict_others(dataset, seed, effort, names):
     (X, y), (X_test, _) = split_table(dataset, seed)
     blend = prepare(effort, X, y)
     specs = [spec for spec in blend.specs if spec.name in names]
-    contexts = {spec.name: blend.context(spec) for spec in specs}
-    fits = MemberFits(blend.rows, contexts, 1, report=lambda result: None)
+    fits = MemberFits(blend.rows, blend.context, report=lambda result: None)
     matrix = blend.encode(X_test)
     return {
         result.spec.label: MemberPredictions(
@@ -108,9 +103,12 @@ def build_networks(dataset, seed, effort):
     rows, problems = blend.rows, {}
     for spec in blend.specs:
         if spec.name in NETWORKS:
-            context = blend.context(spec)
-            preparation = FeaturePreparation.fit(spec.inputs, context.schema, rows.matrix)
-            estimator = spec.make(effort, context, preparation, len(rows.y))
+            preparation = FeaturePreparation.fit(spec.inputs, rows.schema, rows.matrix)
+            # the seed of a member depends on its name, as in `fit_member`
+            member_seed = (blend.context.seed + crc32(spec.name.encode())) % 2**31
+            shared = rows.n_folds, blend.context.memory_limit, 1, rows.schema
+            settings = MemberSettings(effort, member_seed, *shared, preparation, len(rows))
+            estimator = spec.make(settings)
             features = preparation.transform(rows.matrix)
             problem = build_problem(
                 estimator,

@@ -131,8 +131,7 @@ class LoopRelabelling:
     """A fitted twinned forest and loops through unlabelled points, on which it can be refitted.
 
     Equal to `SemiSupervisedTwinRegressor` for one Λ. Here the first fit and the loops are shared by
-    all Λ, as they take most of the time; this needs private methods of `TwinRegressor`, which are
-    used in this class only.
+    all Λ, as they take most of the time.
     """
 
     def __init__(self, trial: Trial) -> None:
@@ -140,12 +139,10 @@ class LoopRelabelling:
         seed = trial.settings.get("fold", trial.split)
         forest = make_forest(trial, trial.settings["forest"], seed)
         self.twin = TwinRegressor(forest, pairs="all", symmetric=False, random_state=seed)
-        self._training_set = self.twin._fit(
-            X[rows.labelled], y[rows.labelled], None, None, None, None
-        )
+        self._training_set = self.twin.fit_pairs(X[rows.labelled], y[rows.labelled])
         self._X_test, self._y_test = X[rows.test], y[rows.test]
-        labelled = self.twin._anchors
-        unlabelled = self.twin._validate_queries(X[rows.unlabelled]).take(slice(None))
+        labelled = self.twin.fitted_.anchors.rows
+        unlabelled = self.twin.encode(X[rows.unlabelled]).encode()
         # the seed from which the estimator of this random_state draws its loops
         rng = np.random.RandomState(np.random.RandomState(seed).randint(2**31 - 1, size=3)[0])
         # a third of the samples by the text, which has random rows; of the pairs by the code
@@ -156,12 +153,12 @@ class LoopRelabelling:
 
     def predict_sides(self) -> tuple[Floats, ...]:
         """Return the predicted differences of the three sides of each loop."""
-        predictor = self.twin._predictor()
-        return tuple(predictor.difference(*pair) for pair in self._pairs)
+        fitted = self.twin.fitted_
+        return tuple(fitted.predict_difference(*pair)[0] for pair in self._pairs)
 
     def refit(self, sides: Any, loop_weight: float) -> None:
         """Fit to the labelled pairs and to the relabelled sides."""
-        self.twin._refit_with(self._training_set, self._pairs, relabel(sides, loop_weight))
+        self.twin.refit_with(self._training_set, self._pairs, relabel(sides, loop_weight))
 
     def error(self) -> float:
         return rmse(self.twin.predict(self._X_test), self._y_test)

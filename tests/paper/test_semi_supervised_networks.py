@@ -67,7 +67,7 @@ def toy(monkeypatch):
     seen = []
 
     def network(**options):
-        return NearestValue(0.9 if options.get("activation") == "relu" else 1.0)
+        return NearestValue(0.9 if options["training"].activation == "relu" else 1.0)
 
     def fit_many(estimator, sets):
         seen.extend(sets)
