@@ -326,8 +326,8 @@ def test_the_check_is_cross_validation(folder, log):
 
 @pytest.mark.slow
 def test_plain_base_estimator_of_the_check_has_the_settings_of_the_twin(folder):
-    from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.diagnostics.recommendation import describe_estimator
+    from twinned.diagnostics.twin_checks import plain_estimator
 
     result = run("fit", folder / "table.csv", "-t", "y", "-m", "twin", "-o", folder / "m.twin")
     twin = load(folder / "m.twin")

@@ -378,9 +378,9 @@ def _cross_validate(
     """
     import numpy as np
 
-    from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.diagnostics.errors import predict_mean
     from twinned.diagnostics.recommendation import describe_estimator
+    from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.fitted.conformal import CrossCalibrated
 
     censored, known = np.flatnonzero(np.isnan(data.y)), np.flatnonzero(~np.isnan(data.y))
