@@ -197,7 +197,7 @@ def test_page_shows_findings_with_codes_and_advice(table, report):
     page = render(found)
     for part in (">TW202</a>", 'href="#tw202-1"', 'id="tw202-1"', finding["link"]):
         assert part in page
-    assert any(step.startswith("TW202: Exclude it") for step in found["next_steps"])
+    assert any(step.startswith("TW202: Exclude") for step in found["next_steps"])
 
 
 def test_coverage_and_importance_have_error_bars(report):
