@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,11 +20,11 @@ from twinned.app.cli.options import (
     KeyFile,
     TrainingOptions,
     check_output_path,
-    check_seed,
     flag_option,
     output_option,
     parse_seconds,
     read_key,
+    seed_option,
 )
 from twinned.app.cli.training_data import TrainingData, read_training_data
 from twinned.app.tables.frames import first_missing
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
     from twinned import AutoTwinRegressor
+    from twinned.rows.folds import Folds
 
 # The base estimator of each --model, as it is called in the output; auto has several members.
 MODELS = {
@@ -101,7 +103,7 @@ class FitOptions(TrainingOptions):
     effort: Annotated[str | None, typer.Option("--effort", metavar="NAME")] = None
     time_budget: Annotated[str | None, typer.Option("--time-budget", metavar="60s|2min")] = None
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, metavar="N")] = None
-    seed: Annotated[int, typer.Option("--seed", metavar="N")] = 0
+    seed: Annotated[int, seed_option()] = 0
     check: Annotated[bool, flag_option("--check/--no-check")] = True
     key_file: KeyFile = None
     as_json: AsJson = False
@@ -114,6 +116,11 @@ class FitOptions(TrainingOptions):
     def n_anchors(self) -> int | None:
         """The number of nearest anchors, None for all."""
         return None if self.anchors == "all" else int(self.anchors)
+
+    @property
+    def seconds(self) -> float:
+        """The time budget of a blend."""
+        return parse_seconds("--time-budget", self.time_budget or _DEFAULT_BUDGET)
 
     def validate(self) -> None:
         """Raise a ValueError for values that no table allows."""
@@ -128,16 +135,8 @@ class FitOptions(TrainingOptions):
             ("--anchors", self.anchors, ("all",)),
         ):
             if value not in words and not (value.isdecimal() and int(value) > 0):
-                choices = ", ".join(words)
-                raise ValueError(
-                    f"{option} must be {choices} or a positive whole number, not {value!r}."
-                )
-        self._check_applicable()
-        parse_seconds("--time-budget", self.time_budget or _DEFAULT_BUDGET)
-        check_seed(self.seed)
-
-    def _check_applicable(self) -> None:
-        """Raise a ValueError for an option that is given and does not apply to the model."""
+                choices = f"{', '.join(words)} or a positive whole number"
+                raise ValueError(f"{option} must be {choices}, not {value!r}.")
         if self.is_blend:
             given = {"--pairs": self.pairs != "auto", "--anchors": self.anchors != "all"}
             reason = "does not apply to --model auto; use a twin, such as --model twin"
@@ -146,6 +145,7 @@ class FitOptions(TrainingOptions):
             reason = "needs --model auto"
         for option in (option for option, is_given in given.items() if is_given):
             raise ValueError(f"{option} {reason}.")
+        _ = self.seconds
 
 
 def fit_command(options: FitOptions) -> None:
@@ -185,17 +185,17 @@ def fit_command(options: FitOptions) -> None:
         if not options.log_target:
             _note_logarithm(data)
         fitted, seconds, scores = _fit(options, data, missing)
-        twin = fitted.regressor_ if options.log_target else fitted
-        twin.target_name_ = options.target
-        _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
 
         from twinned import save
+        from twinned.fitted.target import split_target
 
+        twin, _ = split_target(fitted)
+        twin.target_name_ = options.target
+        _ = twin.fitted_.anchors.metric  # learned now, so that it is saved
         save(fitted, path, key=key)
-    n_known = len(data.X) - data.n_censored
     if options.check and scores is None and not options.is_blend:
-        few = f"{n_known} rows are too few for cross-validation, which needs {MIN_ROWS_FOR_CHECK}."
-        messages.print_message("note", few)
+        few = f"{len(data.X) - data.n_censored} rows are too few for cross-validation"
+        messages.print_message("note", f"{few}, which needs {MIN_ROWS_FOR_CHECK}.")
     facts = _data_facts(options, data) | {
         "pairs": None if options.is_blend else twin.n_pairs_,
         "anchors": options.n_anchors or len(twin.anchors_y_),
@@ -215,15 +215,11 @@ def _check_data(options: FitOptions, data: TrainingData) -> bool:
     """Raise a ValueError for data that the model refuses; return whether values are missing."""
     n_known = len(data.X) - data.n_censored
     if options.n_anchors is not None and options.n_anchors > n_known:
-        raise ValueError(
-            f"--anchors {options.anchors} exceeds the {n_known} rows of {options.table}."
-        )
+        raise ValueError(f"--anchors {options.anchors} exceeds the {n_known} rows of the table.")
     missing = first_missing(data.table, data.X)
     if missing and options.model not in MODELS_ALLOWING_NAN:
-        raise ValueError(
-            f"{missing} has no value, and --model {options.model} takes no missing values; "
-            f"{', '.join(MODELS_ALLOWING_NAN)} do."
-        )
+        others = f"--model {options.model} takes none; {', '.join(MODELS_ALLOWING_NAN)} do"
+        raise ValueError(f"{missing} has no value, and {others}.")
     return missing is not None
 
 
@@ -231,8 +227,7 @@ def _note_logarithm(data: TrainingData) -> None:
     """Print the finding that the logarithm of the target is predicted better, if it is."""
     from twinned.diagnostics.data_checks import suggest_logarithm
 
-    is_known = data.y == data.y  # NaN differs from itself
-    finding = suggest_logarithm(data.X[is_known], data.y[is_known])
+    finding = suggest_logarithm(data.X[data.is_known], data.y[data.is_known])
     if finding is not None:
         messages.print_message("note", str(finding))
 
@@ -240,30 +235,22 @@ def _note_logarithm(data: TrainingData) -> None:
 # --- the model --------------------------------------------------------------------------------
 
 
-def with_log_target(regressor: BaseEstimator) -> BaseEstimator:
-    """Return a regressor that fits another one to the logarithm of the target."""
-    import numpy as np
-    from sklearn.compose import TransformedTargetRegressor
-
-    return TransformedTargetRegressor(regressor=regressor, func=np.log, inverse_func=np.exp)
-
-
 def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) -> BaseEstimator:
     """Return an unfitted twin; it uses at most `n_rows` nearest anchors, as folds are small."""
     from joblib import cpu_count
 
     from twinned import AutoTwinRegressor, NearestAnchors, TwinRegressor
+    from twinned.fitted.target import TargetTransform
 
     if options.is_blend:
-        seconds = parse_seconds("--time-budget", options.time_budget or _DEFAULT_BUDGET)
         twin = AutoTwinRegressor(
             effort=options.effort or BLEND_EFFORT,
-            time_budget=seconds,
+            time_budget=options.seconds,
             n_jobs=options.jobs or cpu_count(),
             random_state=options.seed,
             verbose=1,
         )
-        return with_log_target(twin) if options.log_target else twin
+        return TargetTransform(options.log_target).wrap(twin)
     anchors: str | NearestAnchors = "all"
     if options.n_anchors is not None:
         metric = "nan_euclidean" if missing_values else "euclidean"
@@ -280,7 +267,7 @@ def make_twin(options: FitOptions, n_rows: int, missing_values: bool = False) ->
     twin.set_params(
         pairs=pairs, anchors=anchors, n_jobs=options.jobs or 1, random_state=options.seed
     )
-    return with_log_target(twin) if options.log_target else twin
+    return TargetTransform(options.log_target).wrap(twin)
 
 
 def _base_estimator(model: str) -> BaseEstimator | None:
@@ -314,6 +301,7 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
     from sklearn.preprocessing import OneHotEncoder
 
     from twinned.diagnostics.twin_checks import plain_estimator
+    from twinned.fitted.target import TargetTransform
 
     plain = plain_estimator(twin, twin, len(twin.anchors_y_), options.seed)
     if options.model != "neural":
@@ -321,7 +309,20 @@ def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> Ba
         categorical = list(X.select_dtypes("category").columns)
         encoder = make_column_transformer((one_hot, categorical), remainder="passthrough")
         plain = make_pipeline(encoder, plain)
-    return with_log_target(plain) if options.log_target else plain
+    return TargetTransform(options.log_target).wrap(plain)
+
+
+def _fit_rows(
+    options: FitOptions, data: TrainingData, model: BaseEstimator, rows: np.ndarray | slice
+) -> None:
+    """Fit a model to rows of the training data; a blend also to their groups."""
+    from twinned.fitted.target import TargetTransform
+
+    bounds = {name: bound[rows] for name, bound in data.bounds.items()}
+    y, arguments = TargetTransform(options.log_target).fit_arguments(data.y[rows], **bounds)
+    if options.is_blend and data.groups is not None:
+        arguments["groups"] = data.groups[rows]
+    model.fit(data.X.iloc[rows], y, **arguments)
 
 
 def _fit(
@@ -332,43 +333,38 @@ def _fit(
 
     from twinned.rows.folds import encode_groups, row_folds
 
-    known = np.flatnonzero(~np.isnan(data.y))
-    twin = make_twin(options, len(known), missing_values)  # imports scikit-learn, not counted
-    y, arguments = data.target_arguments(options.log_target)
-    if options.is_blend:
-        if data.groups is not None:
-            arguments["groups"] = data.groups
-        start = time.perf_counter()
-        with messages.progress_lines() as begin_step, warnings.catch_warnings():
-            warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
-            begin_step("fitting the members of the blend")
-            twin.fit(data.X, y, **arguments)
-        return twin, time.perf_counter() - start, None
-    folds = []
-    if options.check and len(known) >= MIN_ROWS_FOR_CHECK:
+    known = np.flatnonzero(data.is_known)
+    make = partial(make_twin, options, missing_values=missing_values)
+    twin, folds = make(len(known)), []  # imports scikit-learn, which is not counted
+    if options.check and len(known) >= MIN_ROWS_FOR_CHECK and not options.is_blend:
         codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
         folds = row_folds(len(known), N_FOLDS, options.seed, codes)
-    with messages.progress_bar(1 + len(folds)) as begin_step:
-        begin_step("fitting")
+    progress = messages.progress_bar(1 + len(folds))
+    if options.is_blend:
+        progress = messages.progress_lines()
+    with progress as begin_step, warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedMemberWarning)  # they are in the summary
+        begin_step("fitting the members of the blend" if options.is_blend else "fitting")
         start = time.perf_counter()
-        twin.fit(data.X, y, **arguments)
+        _fit_rows(options, data, twin, slice(None))
         seconds = time.perf_counter() - start
-        scores = _cross_validate(options, data, folds, twin, begin_step) if folds else None
+        scores = _cross_validate(options, data, folds, twin, make, begin_step) if folds else None
     return twin, seconds, scores
 
 
 def _cross_validate(
     options: FitOptions,
     data: TrainingData,
-    folds: list[tuple[np.ndarray, np.ndarray]],
+    folds: Folds,
     fitted: BaseEstimator,
+    make: Callable[[int], BaseEstimator],
     begin_step: Callable[[str], None],
 ) -> Facts:
     """Cross-validate the twin, the plain base estimator and the mean of the other rows.
 
     `folds` are those of the known rows; the twins of all folds are fitted to the rows with a
     limit, too. The errors of the held-out rows also calibrate the prediction intervals that are
-    stored in `fitted`, the twin of all rows.
+    stored in `fitted`, the twin of all rows. `make` makes an unfitted twin for a number of rows.
 
     Returns
     -------
@@ -378,36 +374,35 @@ def _cross_validate(
     """
     import numpy as np
 
-    from twinned.diagnostics.errors import predict_mean
+    from twinned.diagnostics.errors import predict_mean, rmse
     from twinned.diagnostics.recommendation import describe_estimator
     from twinned.diagnostics.twin_checks import plain_estimator
     from twinned.fitted.conformal import CrossCalibrated
+    from twinned.fitted.target import split_target
 
-    censored, known = np.flatnonzero(np.isnan(data.y)), np.flatnonzero(~np.isnan(data.y))
+    censored, known = np.flatnonzero(~data.is_known), np.flatnonzero(data.is_known)
     X, y = data.X.iloc[known], data.y[known]
-    missing_values = bool(data.X.isna().any(axis=None))
-    errors: dict[str, list[np.ndarray]] = {"rmse_twin": [], "rmse_plain": []}
-    twins = []
+    by_twin, by_plain, twins = np.empty_like(y), np.empty_like(y), []
     with warnings.catch_warnings():
         # A category may be absent from the training rows of a fold; the saved model knows it.
         warnings.simplefilter("ignore", UnknownCategoryWarning)
         for number, (train, test) in enumerate(folds, start=1):
             begin_step(f"cross-validation, fold {number} of {len(folds)}")
             rows = np.concatenate([known[train], _outside_groups(data, censored, known[test])])
-            target, bounds = data.target_arguments(options.log_target, rows)
-            twin = make_twin(options, len(train), missing_values)
-            twin.fit(data.X.iloc[rows], target, **bounds)
-            twins.append(twin.regressor_ if options.log_target else twin)
+            model = make(len(train))
+            _fit_rows(options, data, model, rows)
+            twins.append(split_target(model)[0])
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
-            errors["rmse_twin"].append(twin.predict(X.iloc[test]) - y[test])
-            errors["rmse_plain"].append(plain.predict(X.iloc[test]) - y[test])
-        whole = fitted.regressor_ if options.log_target else fitted
-        fitted_y = np.log(y) if options.log_target else y
-        CrossCalibrated(twins, whole, X, fitted_y, folds).store_in()
-    errors["rmse_mean"] = [predict_mean(y) - y]  # the same as in `twinned advise`
-    rmse = {name: np.sqrt((np.concatenate(e) ** 2).mean()) for name, e in errors.items()}
-    plain = describe_estimator(plain_estimator(whole, whole, len(y), options.seed))
-    return {"folds": len(folds), "plain": plain} | {k: float(v) for k, v in rmse.items()}
+            by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
+        whole, transform = split_target(fitted)
+        CrossCalibrated(twins, whole, X, transform.apply(y), folds).store_in()
+    return {
+        "folds": len(folds),
+        "plain": describe_estimator(plain_estimator(whole, whole, len(y), options.seed)),
+        "rmse_twin": rmse(by_twin, y),
+        "rmse_plain": rmse(by_plain, y),
+        "rmse_mean": rmse(predict_mean(y), y),  # the same as in `twinned advise`
+    }
 
 
 def _outside_groups(data: TrainingData, rows: np.ndarray, held_out: np.ndarray) -> np.ndarray:
@@ -457,66 +452,49 @@ def blend_facts(blend: AutoTwinRegressor) -> Facts:
     }
 
 
-def rounded(score: float, digits: int = 4) -> str:
-    """Return significant digits, with an exponent only for very small or large numbers.
-
-    >>> rounded(65327.42), rounded(0.0123456), rounded(1.5e-9), rounded(0.0123456, 2)
-    ('65,327', '0.01235', '1.5e-09', '0.012')
-    """
-    if not 1e-5 <= score < 1e9:
-        return f"{score:.{digits}g}"
-    return f"{score:,.{max(0, digits - 1 - math.floor(math.log10(score)))}f}"
-
-
 def error_cell(row: dict[str, float]) -> str:
     """Return the RMSE of a row of a leaderboard with its standard error."""
-    return f"{rounded(row['rmse'])} ± {rounded(row['rmse_se'], 2)}"
+    from twinned.rows.formatting import format_number, format_significant
+
+    return f"{format_number(row['rmse'])} ± {format_significant(row['rmse_se'], 2)}"
 
 
 def _blend_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield (heading, text) lines: the leaderboard, what twins contribute, skipped members."""
     from twinned.diagnostics.recommendation import describe_contribution
+    from twinned.rows.formatting import format_number
 
+    members = messages.counted(len(facts["leaderboard"]), "member")
+    yield "model", f"auto ({facts['effort']}), {members} in {facts['seconds']:.1f} s"
     logarithm = " of the logarithm" if facts["log_target"] else ""
     yield "members", f"RMSE{logarithm} on held-out rows of the cross-validation:"
     table = messages.make_table("member", "RMSE", "weight", "seconds", left=2)
     for row in facts["leaderboard"]:
         numbers = f"{row['weight']:.2f}", f"{row['fit_seconds']:.1f}"
         table.add_row(row["member"], error_cell(row), *numbers)
-    table.add_row("blend", rounded(facts["blend"]["rmse"]), "", f"{facts['seconds']:.1f}")
+    table.add_row("blend", format_number(facts["blend"]["rmse"]), "", f"{facts['seconds']:.1f}")
     yield from (("", f"  {line}") for line in messages.table_lines(table))
     yield "twins", describe_contribution(facts["contribution"])
     yield from (("skipped", f"{name}: {reason}") for name, reason in facts["skipped"].items())
 
 
-def _check_lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    """Yield (heading, text) lines of the cross-validation of a twin."""
-    yield "check", f"RMSE of held-out rows, {facts['check']['folds']}-fold cross-validation:"
-    table = messages.make_table("", "", left=2)
-    table.show_header = False
-    for name, key in (
-        ("twin", "rmse_twin"),
-        (f"plain {MODELS[facts['model']]}", "rmse_plain"),
-        ("mean of y", "rmse_mean"),
-    ):
-        table.add_row(name, rounded(facts["check"][key]))
-    yield from (("", f"  {line}") for line in messages.table_lines(table))
-    yield "", f"  (plain: {facts['check']['plain']})"
+def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield (heading, text) lines: a twin and its cross-validation."""
+    from twinned.rows.formatting import format_number
 
-
-def _model_lines(facts: Facts) -> Iterator[tuple[str, str]]:
-    seconds = f"{facts['seconds']:.1f} s"
-    if facts["model"] == "auto":
-        members = messages.counted(len(facts["leaderboard"]), "member")
-        yield "model", f"auto ({facts['effort']}), {members} in {seconds}"
-        yield from _blend_lines(facts)
-        return
     nearest = "nearest " if facts["anchors"] < facts["rows"] - facts["censored_rows"] else ""
-    pairs = f"{messages.counted(facts['pairs'], 'pair')} in {seconds}"
+    pairs = f"{messages.counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
     anchors = f"{facts['anchors']:,} {nearest}anchors"
     yield "model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}"
-    if facts["check"]:
-        yield from _check_lines(facts)
+    check = facts["check"]
+    if not check:
+        return
+    yield "check", f"RMSE of held-out rows, {check['folds']}-fold cross-validation:"
+    names = "twin", f"plain {MODELS[facts['model']]}", "mean of y"
+    width = max(map(len, names))
+    for name, key in zip(names, ("rmse_twin", "rmse_plain", "rmse_mean"), strict=True):
+        yield "", f"  {name:<{width}}  {format_number(check[key])}"
+    yield "", f"  (plain: {check['plain']})"
 
 
 def _summary_lines(facts: Facts) -> Iterator[str]:
@@ -524,22 +502,16 @@ def _summary_lines(facts: Facts) -> Iterator[str]:
     logarithm = " (its logarithm is fitted)" if facts["log_target"] else ""
     lines = [("table", f"{facts['table']}, {messages.counted(facts['rows'], 'row')}{limits}")]
     lines.append(("target", facts["target"] + logarithm))
-    if facts["numbers"]:
-        lines.append(("numeric", _listed(facts["numbers"])))
-    if facts["categories"]:
-        counts = facts["categories"].items()
-        described = [f"{name} ({n} {'category' if n == 1 else 'categories'})" for name, n in counts]
-        lines.append(("categorical", _listed(described)))
-    size = facts["bytes"]
+    counts = facts["categories"].items()
+    described = [f"{name} ({n} {'category' if n == 1 else 'categories'})" for name, n in counts]
+    for kind, names in (("numeric", facts["numbers"]), ("categorical", described)):
+        more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+        lines += [(kind, f"{len(names)}: {', '.join(names[:12])}{more}")] if names else []
+    is_blend, size = facts["model"] == "auto", facts["bytes"]
     shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, size // 1000)} kB"
-    lines += [*_model_lines(facts), ("saved", f"{facts['output']} ({shown})")]
+    lines += _blend_lines(facts) if is_blend else _twin_lines(facts)
+    lines.append(("saved", f"{facts['output']} ({shown})"))
     yield from (f"{heading:<12} {text}" for heading, text in lines)
     if sys.stdout.isatty():
-        has_intervals = facts["check"] or facts["model"] == "auto"
-        option = "--interval 0.9" if has_intervals else "--std"
+        option = "--interval 0.9" if facts["check"] or is_blend else "--std"
         yield f"\nNext: twinned predict {facts['output']} NEW.csv {option}"
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return f"{len(names)}: {', '.join(names[:12])}{more}"
