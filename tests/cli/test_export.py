@@ -72,7 +72,6 @@ def test_without_onnxruntime_there_is_a_note(model, tmp_path, monkeypatch):
         (["-o", "model.onnx", "--outputs", "median"], "outputs must be one of 'mean', 'std'"),
         (["-o", "model.onnx", "--confidence", "0.9"], "stores no calibration"),
         (["-o", "model.onnx", "--dtype", "float16"], "--dtype must be one of 'auto', 'float32'"),
-        (["-o", "model.h", "--dtype", "float32"], "--dtype is for ONNX"),
     ],
 )
 def test_bad_input_is_one_line(model, tmp_path, monkeypatch, arguments, reason):

@@ -15,7 +15,7 @@ import typer
 
 from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import SavedModelOptions, check_output_path
-from twinned.app.cli.training_data import row_labels
+from twinned.app.cli.training_data import name_rows
 from twinned.app.tables.table import Table
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ def explain_command(options: ExplainOptions) -> None:
             path = check_output_path(output, [options.model, options.table])
         table = prediction.read_rows(options, "explain")
         table.require([] if options.label is None else [options.label], "--label")
-        selected = select_rows(table, row_labels(table, options.label), options.rows or [])
+        selected = select_rows(table, name_rows(table, options.label), options.rows or [])
         is_shortened = not options.rows and output is None and not options.as_json
         table = table.take(selected[:MAX_PRINTED] if is_shortened else selected)
-        loaded, X = prediction.load_for(table, options)
+        loaded, X = prediction.load_with_features(table, options)
         loaded.require_single_target("explain")
         with messages.print_warnings():
             explained = _explain(options, table, loaded, X)
@@ -183,7 +183,7 @@ def _explain(
     wanted = prediction.ResultColumns(interval=confidence, applicability=True)
     columns = loaded.predict_columns(X, wanted)
     applicability = columns.pop("applicability")
-    labels = row_labels(table, options.label)
+    labels = name_rows(table, options.label)
     explained = []
     for i, cases in enumerate(_find_cases(loaded, X, options.k)):
         numbers = {name: float(column[i]) for name, column in columns.items()}

@@ -79,7 +79,7 @@ def _predict_table(options: PredictOptions) -> None:
     path = options.result_path()
     table = prediction.read_rows(options, "predict")
     table.require(options.copied, "--keep")
-    loaded, X = prediction.load_for(table, options)
+    loaded, X = prediction.load_with_features(table, options)
     with messages.print_warnings():
         columns = loaded.predict_columns(X, options)
     if options.applicability:
@@ -92,7 +92,7 @@ def _predict_table(options: PredictOptions) -> None:
     copied = {name: table.column(name) for name in options.copied}
     facts = {"rows": len(table), "ignored_columns": ignored}
     summary = messages.counted(len(table), "prediction")
-    prediction.give_result(options, path, copied, columns, facts, summary)
+    prediction.output_result(options, path, copied, columns, facts, summary)
 
 
 def _predict_many(options: PredictOptions) -> None:

@@ -231,7 +231,7 @@ def read_rows(options: SavedModelOptions, command: str) -> Table:
     return read_table(options.table, options.reading)
 
 
-def load_for(
+def load_with_features(
     table: Table, options: SavedModelOptions
 ) -> tuple[LoadedTwin, pd.DataFrame | np.ndarray]:
     """Load the model of a command and read its features of a table; print notes."""
@@ -276,7 +276,7 @@ def _plain_values(columns: Columns) -> dict[str, list[object]]:
     return {name: values.tolist() for name, values in columns.items()}
 
 
-def give_result(
+def output_result(
     options: SavedModelOptions,
     path: Path | None,
     copied: Mapping[str, Sequence[str]],

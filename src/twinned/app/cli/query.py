@@ -72,7 +72,7 @@ def query_command(options: QueryOptions) -> None:
     with messages.exit_on_bad_input():
         path = options.result_path(options.pending)
         table = prediction.read_rows(options, "query")
-        loaded, X = prediction.load_for(table, options)
+        loaded, X = prediction.load_with_features(table, options)
         loaded.require_single_target("query")
         with messages.print_warnings():
             selected, columns = _select_rows(options, table, loaded, X)
@@ -83,7 +83,7 @@ def query_command(options: QueryOptions) -> None:
         copied = {name: [column[i] for i in selected] for name, column in cells.items()}
         facts = {"rows": len(table), "strategy": options.strategy}
         summary = f"{options.n:,} of {messages.counted(len(table), 'row')}"
-        prediction.give_result(options, path, copied, columns, facts, summary)
+        prediction.output_result(options, path, copied, columns, facts, summary)
 
 
 def _select_rows(

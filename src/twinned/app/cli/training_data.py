@@ -56,7 +56,7 @@ class TrainingData:
     @property
     def row_names(self) -> list[str]:
         """Labels of the rows with the line or row of the file that holds each."""
-        both = zip(self.X.index, row_labels(self.table), strict=True)
+        both = zip(self.X.index, name_rows(self.table), strict=True)
         return [name if label == name else f"{label} ({name})" for label, name in both]
 
 
@@ -81,7 +81,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         reasons = f" ({' '.join(notes)})" if notes else ""
         raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
     # a fitted model stores them as the names of anchors
-    X.index = pd.Index(row_labels(table, options.label), dtype=object)
+    X.index = pd.Index(name_rows(table, options.label), dtype=object)
     groups = _read_groups(table, options.group)
     bounds = {"y_lower": target.lower, "y_upper": target.upper} if target.is_limit.any() else {}
     notes = [*reading_note(table), *dropped, *limits, *notes]
@@ -89,7 +89,7 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
     return TrainingData(table, X, target.y, groups, notes, bounds, n_dropped)
 
 
-def row_labels(table: Table, label: str | None = None) -> list[str]:
+def name_rows(table: Table, label: str | None = None) -> list[str]:
     """Return the names of the rows in a column, or the lines or rows of the file.
 
     A row without a name has that of its line as well.
