@@ -109,10 +109,10 @@ def _draw_svg(draw, description, height=HEIGHT):
         tooltips = draw(figure.subplots())
         for i, (artist, _) in enumerate(tooltips):
             artist.set_gid(f"tooltips-{i}")
-        file = io.StringIO()
+        buffer = io.StringIO()
         no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=no_metadata)
-    svg = file.getvalue().partition("</defs>")[2]  # after the style for all elements of the page
+        figure.savefig(buffer, format="svg", transparent=True, metadata=no_metadata)
+    svg = buffer.getvalue().partition("</defs>")[2]  # after the style for all elements of the page
     light_mode = _read("page.css").partition("}")[0]
     variables = [(color, f"var({name})") for name, color in re.findall(_VARIABLE, light_mode)]
     for pattern, replacement in (*variables, *_REPLACEMENTS):
