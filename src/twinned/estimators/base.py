@@ -605,7 +605,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         return anchors
 
     def restore_anchors(self) -> None:
-        """Make the neighbor index of a model that was loaded, where its anchors need one."""
+        """Make the neighbor index of the anchors now, where predictions need one."""
         if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
             self._anchors.index(nearest[1])
 

@@ -45,6 +45,7 @@ from twinned.models.sklearn import (
 )
 from twinned.models.wide_tables import choose_pair_columns, important_features
 from twinned.pairing.anchors import (
+    AllAnchors,
     as_anchor_strategy,
     as_weight_strategy,
     check_stored,
@@ -305,8 +306,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             *self._pair_strategy(len(data), max_pairs),
             lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned),
         )
-        known = data.known
-        stored = as_anchor_strategy(self.anchors).store(len(known), rng)
+        known, strategy = data.known, as_anchor_strategy(self.anchors)
+        stored = strategy.store(len(known), rng)
         anchors = data.take(known[check_stored(stored, len(known))])
         validation: tuple[TrainingRows, TrainingRows] | None = None
         if X_val is not None or y_val is not None:
@@ -324,6 +325,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
         self._set_anchors(anchors, data, learned)
+        if not isinstance(strategy, AllAnchors):
+            self.restore_anchors()
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
