@@ -20,6 +20,7 @@ from twinned.exceptions import (
     MemoryLimitError,
     UnusedFeatureWarning,
 )
+from twinned.fitted.twin import Anchors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -324,7 +325,10 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
-        self._set_anchors(anchors, data, learned)
+        parts = data.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
+        censored = None if data.bounds is None else data.matrix[data.censored]
+        stored_anchors = Anchors(*parts, None, censored, learned, self.n_jobs)
+        self._store_anchors(stored_anchors, anchors.table_rows)
         if not isinstance(strategy, AllAnchors):
             self.restore_anchors()
         if self.verbose:
