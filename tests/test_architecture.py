@@ -61,7 +61,7 @@ def test_every_public_name_exists():
 def test_files_are_written_atomically():
     """By `write_atomically`, so that a full disk or an interruption leaves the old file."""
     writes = re.compile(
-        r"""\.write_(text|bytes)\(|\.to_csv\((?!(index=False)?\))|savefig\((?!buffer)|open\([^)]*["'][wax]b?["']"""
+        r"""\.write_(text|bytes)\(|\.to_csv\((?!\)|index=False)|savefig\((?!buffer|file,)|open\([^)]*["'][wax]b?["']"""
     )
     own = {
         "src/twinned/persistence/archive.py",  # write_atomically
