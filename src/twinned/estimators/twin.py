@@ -263,6 +263,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
         `imputed` (n,) are rows whose y is imputed already; they are no anchors.
         """
+        start = time.perf_counter()
         with restore_on_failure(self), limit_threads(self.n_jobs):
             self.check_parameters()
             self._pair_dtype = pair_dtype(self._base_estimator(), X)
@@ -279,11 +280,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             elif data.bounds is not None:
                 values = impute_target(data.rows.features, data.bounds, data.weight)
                 data = replace(data, y=values.y)
-            return self._fit_rows(data, X_val, y_val)
+            training = self._fit_rows(data, X_val, y_val)
+        if self.verbose:
+            seconds = time.perf_counter() - start
+            print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
+        return training
 
     def _fit_rows(self, data, X_val, y_val):
         """Fit to validated rows; the training set of the base estimator."""
-        start, rng = time.perf_counter(), check_random_state(self.random_state)
+        rng = check_random_state(self.random_state)
         n_outputs = 1 if data.targets.ndim == 1 else data.targets.shape[1]
         self.selected_features_ = np.arange(data.matrix.shape[1])
         if self.estimator is None and not callable(self.pair_features):
@@ -331,9 +336,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self._store_anchors(stored_anchors, anchors.table_rows)
         if not isinstance(strategy, AllAnchors):
             self.restore_anchors()
-        if self.verbose:
-            seconds = time.perf_counter() - start
-            print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
         return training
 
     def refit_with(
