@@ -180,8 +180,8 @@ def test_missing_values_follow_the_base(houses, price):
     twin = TwinRegressor(DecisionTreeRegressor(random_state=0)).fit(gaps, price)
     assert np.isfinite(twin.predict(gaps)).all()
     # a missing value gives a missing difference, and missing indicators
-    first, second = twin._anchors.take([1]), twin._anchors.take([0])
-    row = twin._features.build(first, second)[0]
+    anchors = twin.fitted_.anchors.rows
+    row = twin.pair_columns_.build(anchors.take([1]), anchors.take([0]))[0]
     assert np.isnan(row[4:7]).all()
     assert np.isnan(row[-1])
     assert np.isnan(row[-2])  # rooms of row 0
@@ -237,4 +237,4 @@ def test_indicators_are_built_in_blocks(rng):
     """Indicators are built for the queries of a block, not for all."""
     table = pd.DataFrame({"c": pd.Categorical(rng.randint(0, 50, 400).astype(str))})
     twin = TwinRegressor(Ridge(), pairs=2).fit(table, rng.rand(400))
-    assert twin._validate_queries(table).take(slice(0, 3)).one_hot.shape == (3, 50)
+    assert twin.encode(table).take(slice(0, 3)).one_hot.shape == (3, 50)

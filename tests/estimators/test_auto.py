@@ -458,7 +458,7 @@ def test_smaller_effort_within_the_time_budget(data):
     spec = resolve_members(["extra_trees"], "thorough")[0]
     rows = folded(*data[:2])
     costs = [
-        CostModel.of(rows, 1).seconds(spec.with_effort(effort))
+        CostModel(*rows.matrix.shape, rows.n_folds, 1).seconds(spec.with_effort(effort))
         for effort in ("fast", "balanced", "thorough")
     ]
     assert costs == sorted(costs)

@@ -345,9 +345,8 @@ def test_validation_set_reaches_a_base_that_stops_early(data):
     assert twin.estimator_.n_iter_ < 300
     # the validation score is that of the 20 × 60 pairs with the anchors
     first, second = twin.encode(X[60:]).encode(), twin.fitted_.anchors.rows
-    pairs = twin.fitted_.model.features.build(first.as_queries(), second.as_anchors()).reshape(
-        1200, -1
-    )
+    features = twin.fitted_.model.features
+    pairs = features.build(first.take(np.s_[:, None]), second.take(None)).reshape(1200, -1)
     target = np.repeat(y[60:], 60) - np.tile(y[:60], 20)
     loss = np.mean((twin.estimator_.predict(pairs) - target) ** 2) / 2
     assert -twin.estimator_.validation_score_[-1] == pytest.approx(loss, rel=1e-6)

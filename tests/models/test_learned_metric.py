@@ -37,7 +37,7 @@ def no_learning(monkeypatch):
     def fail(*arguments, **options):
         raise AssertionError("a metric was learned")
 
-    monkeypatch.setattr("twinned.fitted.anchors.learn_metric", fail)
+    monkeypatch.setattr("twinned.fitted.twin.learn_metric", fail)
     monkeypatch.setattr("twinned.estimators.twin.learn_metric", fail)
 
 

@@ -31,10 +31,10 @@ def test_selection_is_a_smaller_table(selected, kind, seed):
     )
     expected = PairFeatures(kind, smaller, np.dtype(float))
     rows, smaller_rows = SCHEMA.to_rows(table), smaller.to_rows(table[:, chosen])
-    pairs = features.build(rows.as_queries(), rows.as_anchors())
+    pairs = features.build(rows.take(np.s_[:, None]), rows.take(None))
     assert features.width == expected.width == pairs.shape[-1]
     np.testing.assert_array_equal(
-        pairs, expected.build(smaller_rows.as_queries(), smaller_rows.as_anchors())
+        pairs, expected.build(smaller_rows.take(np.s_[:, None]), smaller_rows.take(None))
     )
     # the layout names columns of the whole table, and rows of their own for the smaller one
     role, source = features.layout(rows)

@@ -93,7 +93,7 @@ def test_features_of_rows_and_of_grids(rng, kind):
     columns = TableSchema.all_numeric(3)
     a, b = rng.rand(4, 3), rng.rand(5, 3)
     features = PairFeatures(kind, columns, np.dtype(np.float64))
-    grid = features.build(columns.to_rows(a).as_queries(), columns.to_rows(b).as_anchors())
+    grid = features.build(columns.to_rows(a).take(np.s_[:, None]), columns.to_rows(b).take(None))
     slow = np.array([[slow_features(kind, x, z) for z in b] for x in a])
     np.testing.assert_array_equal(grid, slow)
     rows = features.build(columns.to_rows(a), columns.to_rows(b[:4]))
@@ -115,7 +115,7 @@ def test_a_callable_gets_both_sides():
     columns = TableSchema.all_numeric(2)
     features = PairFeatures(lambda a, b: a * b, columns, np.dtype(np.float64))
     a, b = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]])
-    grid = features.build(columns.to_rows(a).as_queries(), columns.to_rows(b).as_anchors())
+    grid = features.build(columns.to_rows(a).take(np.s_[:, None]), columns.to_rows(b).take(None))
     np.testing.assert_array_equal(grid, [[[3.0, 8.0], [5.0, 12.0]]])
 
 

@@ -34,7 +34,7 @@ from twinned.estimators.blending.weights import (
 )
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
-from twinned.fitted.twin import FittedTwin
+from twinned.fitted.twin import Anchors, FittedTwin
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import ReplicateWeights, replicate_correlation
 from twinned.rows.formatting import ResultTable
@@ -268,7 +268,10 @@ class AutoTwinRegressor(BaseTwin):
         )
         self._leaderboard = leaderboard(results, predictions, known, blend.weights)
         self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
-        self._set_anchors(anchors, rows.rows)
+        parts = anchors.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
+        censored = None if rows.rows.bounds is None else rows.rows.matrix[rows.rows.censored]
+        stored = Anchors(*parts, censored_X=censored, n_jobs=self.n_jobs)
+        self._store_anchors(stored, anchors.table_rows)
 
     def _calibrate(self) -> None:
         """Store prediction intervals from the out-of-fold errors of the blend."""

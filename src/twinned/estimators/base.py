@@ -33,7 +33,6 @@ from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels, storable_labels
-from twinned.rows.training import TrainingRows
 from twinned.rows.validation import (
     check_bool,
     check_integer,
@@ -455,7 +454,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
 
     A subclass has the parameters `anchors`, `weights`, `symmetric`, `memory_limit`, `n_jobs` and
     `random_state`. Its `fit` sets `_pair_dtype`, the trained state that `_make_model` needs and,
-    by `_set_anchors`, the anchors.
+    by `_store_anchors`, the anchors.
     """
 
     # The parts of the metric that `fit` learned; None where no strategy needed it. Plain parts,
@@ -559,33 +558,26 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         `rows` are those of the training table.
         """
         other = copy.copy(self)
-        known = TrainingRows(anchors.schema, anchors.X, anchors.y, anchors.weights, table_rows=rows)
-        other._set_anchors(replace(known, labels=anchors.labels), None, anchors.fitted_metric)
+        other._store_anchors(anchors, rows)
         return other
 
     # --- stored state -------------------------------------------------------------------------
 
-    def _set_anchors(
-        self,
-        known: TrainingRows,
-        fitted: TrainingRows | None = None,
-        metric: LearnedMetric | None = None,
-    ) -> None:
-        """Store known rows as anchors, and the censored ones of all rows that were fitted."""
+    def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
+        """Store the anchors, which are these rows of the training table."""
         # what belongs to other anchors
-        for name in ("intervals_", "applicability_", "_anchors", "_anchor_metric"):
+        for name in ("intervals_", "applicability_", "_anchor_metric"):
             self.__dict__.pop(name, None)
-        self.anchors_X_, self.anchors_y_ = known.matrix, known.y
-        self.anchor_weights_, self.anchor_labels_ = known.weight, known.labels
-        self.anchor_rows_, self._schema = known.table_rows, known.schema
+        self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
+        self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels
+        self.anchor_rows_, self._schema = rows, anchors.schema
+        self._censored_X, metric = anchors.censored_X, anchors.fitted_metric
         self._learned_metric = None if metric is None else tuple(metric)
-        if fitted is not None:
-            censored = None if fitted.bounds is None else fitted.matrix[fitted.censored]
-            self._censored_X = censored
+        self._anchors = anchors
 
     @cached_property
     def _anchors(self) -> Anchors:
-        """The anchors, from the stored state."""
+        """The anchors, from the stored state of a model that was copied, unpickled or loaded."""
         metric, derived = self._learned_metric, self.__dict__.pop("_anchor_metric", None)
         anchors = Anchors(
             self._schema,
@@ -603,7 +595,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         return anchors
 
     def restore_anchors(self) -> None:
-        """Make the neighbor index of a model that was loaded, where its anchors need one."""
+        """Make the neighbor index of the anchors now, where predictions need one."""
         if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
             self._anchors.index(nearest[1])
 

@@ -20,6 +20,7 @@ from twinned.exceptions import (
     MemoryLimitError,
     UnusedFeatureWarning,
 )
+from twinned.fitted.twin import Anchors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -45,6 +46,7 @@ from twinned.models.sklearn import (
 )
 from twinned.models.wide_tables import choose_pair_columns, important_features
 from twinned.pairing.anchors import (
+    AllAnchors,
     as_anchor_strategy,
     as_weight_strategy,
     check_stored,
@@ -261,6 +263,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
 
         `imputed` (n,) are rows whose y is imputed already; they are no anchors.
         """
+        start = time.perf_counter()
         with restore_on_failure(self), limit_threads(self.n_jobs):
             self.check_parameters()
             self._pair_dtype = pair_dtype(self._base_estimator(), X)
@@ -277,11 +280,15 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             elif data.bounds is not None:
                 values = impute_target(data.rows.features, data.bounds, data.weight)
                 data = replace(data, y=values.y)
-            return self._fit_rows(data, X_val, y_val)
+            training = self._fit_rows(data, X_val, y_val)
+        if self.verbose:
+            seconds = time.perf_counter() - start
+            print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
+        return training
 
     def _fit_rows(self, data, X_val, y_val):
         """Fit to validated rows; the training set of the base estimator."""
-        start, rng = time.perf_counter(), check_random_state(self.random_state)
+        rng = check_random_state(self.random_state)
         n_outputs = 1 if data.targets.ndim == 1 else data.targets.shape[1]
         self.selected_features_ = np.arange(data.matrix.shape[1])
         if self.estimator is None and not callable(self.pair_features):
@@ -305,8 +312,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             *self._pair_strategy(len(data), max_pairs),
             lambda metric: NeighborIndex(data.rows.features, metric, self.n_jobs, learned),
         )
-        known = data.known
-        stored = as_anchor_strategy(self.anchors).store(len(known), rng)
+        known, strategy = data.known, as_anchor_strategy(self.anchors)
+        stored = strategy.store(len(known), rng)
         anchors = data.take(known[check_stored(stored, len(known))])
         validation: tuple[TrainingRows, TrainingRows] | None = None
         if X_val is not None or y_val is not None:
@@ -323,10 +330,12 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
-        self._set_anchors(anchors, data, learned)
-        if self.verbose:
-            seconds = time.perf_counter() - start
-            print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
+        parts = data.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
+        censored = None if data.bounds is None else data.matrix[data.censored]
+        stored_anchors = Anchors(*parts, None, censored, learned, self.n_jobs)
+        self._store_anchors(stored_anchors, anchors.table_rows)
+        if not isinstance(strategy, AllAnchors):
+            self.restore_anchors()
         return training
 
     def refit_with(

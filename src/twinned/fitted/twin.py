@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, wraps
-from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ from twinned.pairing.differences import (
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex, distance_matrix
 from twinned.rows.schema import Floats, Indices, Rows, TableSchema
 
-P = ParamSpec("P")
 Result = TypeVar("Result")
 
 _FAST_BLOCK_BYTES = 64_000_000  # of estimates that the fast path stores at once
@@ -157,17 +156,6 @@ class Anchors:
         return self.indices[metric]
 
 
-def _limited(method: Callable[Concatenate[FittedTwin, P], Result]) -> Callable[..., Result]:
-    """Run a method of `FittedTwin` with the threads of its `n_jobs`."""
-
-    @wraps(method)
-    def run(self: FittedTwin, *arguments: P.args, **options: P.kwargs) -> Result:
-        with limit_threads(self.n_jobs):
-            return method(self, *arguments, **options)
-
-    return run
-
-
 def check_predictions(values: Floats) -> Floats:
     """Return predictions (query, output) if they are finite; raise otherwise."""
     finite = np.isfinite(values)
@@ -179,25 +167,6 @@ def check_predictions(values: Floats) -> Floats:
     return values
 
 
-class Selection(NamedTuple):
-    """The anchors of a block of queries, (query, anchor) each; None stands for all anchors."""
-
-    indices: Indices | None = None
-    distances: Floats | None = None
-
-    def take(self, rows: slice) -> Selection:
-        if self.indices is None or self.distances is None:
-            return self
-        return Selection(self.indices[rows], self.distances[rows])
-
-
-class _FastPath(NamedTuple):
-    """The model bound to the anchors, or None; and whether it reduces estimates by itself."""
-
-    anchored: AnchoredModel | None
-    reduces: bool = False
-
-
 class AnchorEstimates(NamedTuple):
     """The estimates of the anchors of some queries."""
 
@@ -205,6 +174,109 @@ class AnchorEstimates(NamedTuple):
     estimates: Floats  # (query, anchor, output), the mean over members
     weights: Floats  # (query, anchor), which sum to one
     distances: Floats  # (query, anchor)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryBlock:
+    """Queries that are predicted at once, and their anchors."""
+
+    twin: FittedTwin
+    rows: slice  # of all queries
+    matrix: Floats  # (query, feature), with categories as codes
+    encoded: Rows
+    anchored: AnchoredModel | None  # the fast path of the model
+    indices: Indices | None = None  # (query, anchor); None stands for all anchors
+    nearest_distances: Floats | None = None  # (query, anchor), by which anchors were selected
+
+    @property
+    def anchor_indices(self) -> Indices:
+        """(query, anchor)."""
+        if self.indices is not None:
+            return self.indices
+        n_anchors = len(self.twin.anchors)
+        return np.broadcast_to(np.arange(n_anchors), (len(self.encoded), n_anchors))
+
+    @cached_property
+    def estimates(self) -> Floats:
+        """(member, query, anchor, output): the estimate of each anchor by each member.
+
+        Where pairs are built, many anchors are split into blocks.
+        """
+        twin, anchors, indices = self.twin, self.twin.anchors, self.indices
+        if self.anchored is not None and self.anchored.supports(self.encoded):
+            differences = self.anchored.differences(self.encoded, indices, n_jobs=twin.n_jobs)
+        else:
+            rows = anchors.rows.take(indices)  # (query or 1, anchor, …)
+            per_block = max(1, twin.pairs_per_block // len(self.encoded))
+            queries = self.encoded.take(np.s_[:, None])
+            parts = [
+                twin.model.differences(queries, rows.take(np.s_[:, part]))
+                for part in row_blocks(rows.numeric.shape[1], per_block)
+            ]
+            differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
+        return estimate(
+            differences, anchors.targets if indices is None else anchors.targets[indices]
+        )
+
+    @cached_property
+    def weights(self) -> Floats | None:
+        """(query, anchor) weights, or None where all are equal."""
+        twin, strategy, sample_weights = (
+            self.twin,
+            self.twin.weight_strategy,
+            self.twin.anchors.weights,
+        )
+        is_uniform = isinstance(strategy, UniformWeights)
+        if is_uniform and sample_weights is None:
+            return None
+        indices, weights = self.anchor_indices, None
+        if isinstance(strategy, ReplicateWeights):
+            weights = strategy.weigh(self.matrix, indices)
+        elif not is_uniform:
+            distances = None
+            if isinstance(strategy, GPWeights):
+                metric = twin.anchors.metric
+                strategy, distances = (
+                    strategy.bind(metric),
+                    self.distances_after(metric.in_length_scales),
+                )
+            distances = self.distances() if distances is None else distances
+            mean = twin.squeeze(twin.mean_of_members(self.estimates))
+            weights = check_anchor_weights(strategy(distances, mean, indices), indices.shape)
+        if sample_weights is None:
+            return weights
+        of_anchors = sample_weights[indices]
+        return check_anchor_weights(
+            of_anchors if weights is None else of_anchors * weights, indices.shape
+        )
+
+    @property
+    def shares(self) -> Floats:
+        """(query, anchor) weights that sum to one."""
+        weights = np.ones(self.anchor_indices.shape) if self.weights is None else self.weights
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def distances(self, metric: str | None = None) -> Floats:
+        """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
+        nearest = self.twin.nearest
+        if self.nearest_distances is not None and nearest and metric in (None, nearest[1]):
+            return self.nearest_distances
+        if metric == LEARNED:
+            return self.distances_after(self.twin.anchors.metric.transform)
+        return self.distances_after(lambda features: features, metric or "euclidean")
+
+    def distances_after(
+        self, transform: Callable[[Floats], Floats], metric: str = "euclidean"
+    ) -> Floats:
+        """(query, anchor) distances of transformed features."""
+        queries, anchors = transform(self.encoded.features), transform(self.twin.anchors.features)
+        if self.indices is None:
+            return distance_matrix(queries, anchors, metric)
+        parts = [
+            distance_matrix(query[None], anchors[indices], metric)
+            for query, indices in zip(queries, self.indices, strict=True)
+        ]
+        return np.concatenate(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,39 +295,32 @@ class FittedTwin:
 
     # --- results ------------------------------------------------------------------------------
 
-    @_limited
     def predict(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]:
         """(query, output): mean and, with `return_std`, raw standard deviation of the estimates."""
-        path = self._fast_path(len(queries), reduce=True, variance=return_std)
+        weights = self.anchors.weights
 
-        def predict_block(rows: slice, selection: Selection) -> tuple[Floats, Floats]:
-            block = queries.take(rows)
-            if path.anchored is not None and path.reduces and path.anchored.supports(block):
-                mean, variance = path.anchored.moments(
-                    block, self.anchors.weights, variance=return_std, n_jobs=self.n_jobs
+        def predict_block(block: QueryBlock, reduces: bool) -> tuple[Floats, Floats]:
+            if reduces and block.anchored is not None and block.anchored.supports(block.encoded):
+                mean, variance = block.anchored.moments(
+                    block.encoded, weights, variance=return_std, n_jobs=self.n_jobs
                 )
                 return mean, mean if variance is None else np.sqrt(variance)
-            estimates = self._estimate(block, selection, path)
-            weights = self._weigh(queries.matrix[rows], block, selection, estimates)
-            return combine(estimates, self.model.member_weights, weights)
+            return combine(block.estimates, self.model.member_weights, block.weights)
 
-        means, stds = zip(*self._map(predict_block, queries, path), strict=True)
+        results = self.map_blocks(predict_block, queries, reduce=True, variance=return_std)
+        means, stds = zip(*results, strict=True)
         return check_predictions(np.concatenate(means)), check_predictions(np.concatenate(stds))
 
-    @_limited
     def predict_members(self, queries: Queries) -> Floats:
         """(member, query, output): the prediction of each member."""
-        path = self._fast_path(len(queries))
 
-        def predict_block(rows: slice, selection: Selection) -> Floats:
-            block = queries.take(rows)
-            estimates = self._estimate(block, selection, path)
-            weights = self._weigh(queries.matrix[rows], block, selection, estimates)
-            return np.stack([combine(part[None], np.ones(1), weights)[0] for part in estimates])
+        def predict_block(block: QueryBlock, _: bool) -> Floats:
+            weights = block.weights
+            parts = [combine(part[None], np.ones(1), weights)[0] for part in block.estimates]
+            return np.stack(parts)
 
-        return np.concatenate(self._map(predict_block, queries, path), axis=1)
+        return np.concatenate(self.map_blocks(predict_block, queries), axis=1)
 
-    @_limited
     def map_estimates(
         self,
         function: Callable[[slice, AnchorEstimates], Result],
@@ -266,68 +331,52 @@ class FittedTwin:
 
         Without a metric of distances, neither weights nor distances are computed.
         """
-        path = self._fast_path(len(queries))
 
-        def call(rows: slice, selection: Selection) -> Result:
-            block = queries.take(rows)
-            estimates = self._estimate(block, selection, path)
-            indices = self._indices(selection, len(block))
-            weights: Floats = np.empty((0, 0))
-            distances: Floats = weights
-            if metric is not None:
-                given = self._weigh(queries.matrix[rows], block, selection, estimates)
-                weights = np.ones(indices.shape) if given is None else given
-                weights = weights / weights.sum(axis=1, keepdims=True)
-                distances = self._distances(block, selection, metric)
-            mean = self.mean_of_members(estimates)
-            return function(rows, AnchorEstimates(indices, mean, weights, distances))
+        def call(block: QueryBlock, _: bool) -> Result:
+            mean, nothing = self.mean_of_members(block.estimates), np.empty((0, 0))
+            details = (
+                (nothing, nothing) if metric is None else (block.shares, block.distances(metric))
+            )
+            return function(block.rows, AnchorEstimates(block.anchor_indices, mean, *details))
 
-        return self._map(call, queries, path)
+        return self.map_blocks(call, queries)
 
     def predict_anchors(self, queries: Queries) -> tuple[Indices, Floats]:
         """(query, anchor) indices and (query, anchor, output) estimates of the anchors."""
         blocks: list[AnchorEstimates] = self.map_estimates(lambda _, block: block, queries)
-        parts = (block.indices for block in blocks), (block.estimates for block in blocks)
-        return np.concatenate(list(parts[0])), np.concatenate(list(parts[1]))
+        indices, estimates, _, _ = zip(*blocks, strict=True)
+        return np.concatenate(indices), np.concatenate(estimates)
 
-    @_limited
     def deviations(self, queries: Queries, anchors: Indices) -> Floats:
         """(query, function): how far the estimates are from their mean, of the first output.
 
         A function is one of these anchors, whatever the anchor strategy, with one member. Its
         deviation is multiplied by the root of its weight.
         """
-        path = self._fast_path(len(queries))
-        all_anchors = replace(self, anchor_strategy=AllAnchors())
 
-        def predict_block(rows: slice, _: Selection) -> Floats:
-            block = queries.take(rows)
-            indices = np.broadcast_to(anchors, (len(block), len(anchors)))
-            selection = Selection(indices)
-            estimates = self._estimate(block, selection, path)
-            weights = all_anchors._weigh(queries.matrix[rows], block, selection, estimates)
-            mean, _std = combine(estimates, self.model.member_weights, weights)
-            shares = np.ones(indices.shape) if weights is None else weights
-            shares = shares / shares.sum(axis=1, keepdims=True)
+        def predict_block(block: QueryBlock, _: bool) -> Floats:
+            n_queries = len(block.encoded)
+            block = replace(block, indices=np.broadcast_to(anchors, (n_queries, len(anchors))))
+            mean, _std = combine(block.estimates, self.model.member_weights, block.weights)
             members = np.sqrt(self.model.member_weights)[:, None, None]
-            scaled = (estimates[..., 0] - mean[:, :1]) * np.sqrt(shares) * members
-            return scaled.transpose(1, 0, 2).reshape(len(block), -1)
+            scaled = (block.estimates[..., 0] - mean[:, :1]) * np.sqrt(block.shares) * members
+            return scaled.transpose(1, 0, 2).reshape(n_queries, -1)
 
-        return np.concatenate(all_anchors._map(predict_block, queries, path))
+        with_all = replace(self, anchor_strategy=AllAnchors())
+        return np.concatenate(with_all.map_blocks(predict_block, queries))
 
-    @_limited
     def predict_difference(
         self, first: Queries | Rows, second: Queries | Rows
     ) -> tuple[Floats, Floats]:
         """(row, output): F(first, second) row by row, and its standard deviation over members."""
         means, stds = [], []
-        for rows in row_blocks(len(first), self._pairs_per_block()):
-            members = self.model.differences(first.take(rows), second.take(rows))
-            means.append(mean := self.mean_of_members(members))
-            stds.append(np.sqrt(self.mean_of_members((members - mean) ** 2)))
+        with limit_threads(self.n_jobs):
+            for rows in row_blocks(len(first), self.pairs_per_block):
+                members = self.model.differences(first.take(rows), second.take(rows))
+                means.append(mean := self.mean_of_members(members))
+                stds.append(np.sqrt(self.mean_of_members((members - mean) ** 2)))
         return np.concatenate(means), np.concatenate(stds)
 
-    @_limited
     def loop_inconsistency(
         self, queries: Queries, n_loops: int, rng: np.random.RandomState
     ) -> Floats:
@@ -355,159 +404,84 @@ class FittedTwin:
         """(member, ...) → (...): the weighted mean over members."""
         return np.tensordot(self.model.member_weights, values, axes=1)
 
-    # --- steps: fast path, selection, estimates, weights --------------------------------------
+    # --- blocks of queries --------------------------------------------------------------------
+
+    def map_blocks(
+        self,
+        function: Callable[[QueryBlock, bool], Result],
+        queries: Queries,
+        *,
+        reduce: bool = False,
+        variance: bool = False,
+    ) -> list[Result]:
+        """`function(block, whether its fast path reduces estimates)` of all queries, in order.
+
+        With `reduce`, the fast path may return moments. The anchors of many queries are selected
+        at once; their blocks are smaller.
+        """
+        with limit_threads(self.n_jobs):
+            anchored, reduces = self._fast_path(len(queries), reduce, variance)
+            if anchored is None:
+                per_block = max(1, self.pairs_per_block // self._n_anchors_used)
+            elif reduces:
+                per_block = self._budget.at_most(
+                    anchored.queries_per_block, anchored.bytes_per_query
+                )
+            else:
+                each = self._bytes_per_query(anchored)
+                per_block = self._budget.at_most(max(1, _FAST_BLOCK_BYTES // each), each)
+            per_search, nearest = max(1, len(queries)), self.nearest
+            if nearest is not None:
+                # an index and a distance of each neighbor, and as much again during the search
+                per_search = self._budget.at_most(_ROWS_PER_SEARCH, 32 * nearest[0])
+            n_jobs = self.n_jobs if anchored is None else 1  # the fast path has its own threads
+            results: list[Result] = []
+            for searched in row_blocks(len(queries), per_search):
+                selected: list[NDArray[Any]] = []
+                if nearest is not None:
+                    features = queries.take(searched).features
+                    selected = [*self.anchors.index(nearest[1]).kneighbors(features, nearest[0])]
+
+                def call(rows, start=searched.start, selected=selected):
+                    block = slice(start + rows.start, start + rows.stop)
+                    parts = queries.matrix[block], queries.take(block), anchored
+                    chosen = (part[rows] for part in selected)
+                    return function(QueryBlock(self, block, *parts, *chosen), reduces)
+
+                results += map_row_blocks(call, searched.stop - searched.start, per_block, n_jobs)
+            return results
 
     def _fast_path(
-        self, n_queries: int, *, reduce: bool = False, variance: bool = False
-    ) -> _FastPath:
-        """The fast path of the model, where it exists, pays and fits into memory."""
-        n_pairs = n_queries * self._n_anchors_used()
-        anchored = self.model.at_anchors(self.anchors.rows, self.anchors.targets, n_pairs)
+        self, n_queries: int, reduce: bool, variance: bool
+    ) -> tuple[AnchoredModel | None, bool]:
+        """The fast path of the model, where it exists, pays and fits, and whether it reduces."""
+        n_pairs, anchors = n_queries * self._n_anchors_used, self.anchors
+        anchored = self.model.at_anchors(anchors.rows, anchors.targets, n_pairs)
         if anchored is None:
-            return _FastPath(None)
+            return None, False
         fixed = isinstance(self.weight_strategy, UniformWeights | ReplicateWeights)
-        weighted = self.anchors.weights is not None
-        if (
-            reduce
-            and fixed
-            and self.nearest is None
-            and anchored.can_reduce(weighted=weighted, variance=variance)
-        ):
-            return _FastPath(anchored, reduces=True)
+        options = {"weighted": anchors.weights is not None, "variance": variance}
+        if reduce and fixed and self.nearest is None and anchored.can_reduce(**options):
+            return anchored, True
         # with too little memory for the estimates of one query, its anchors are split into blocks
-        fits = self._budget.fits(self._bytes_per_query(anchored))
-        return _FastPath(anchored if fits else None)
-
-    def _map(
-        self, function: Callable[[slice, Selection], Result], queries: Queries, path: _FastPath
-    ) -> list[Result]:
-        """`function(rows, selection)` of all blocks of queries, in order.
-
-        The anchors of many queries are selected at once; their blocks are smaller.
-        """
-        n_used = self._n_anchors_used()
-        if path.anchored is None:
-            per_block = max(1, self._pairs_per_block() // n_used)
-        elif path.reduces:
-            per_block = self._budget.at_most(
-                path.anchored.queries_per_block, path.anchored.bytes_per_query
-            )
-        else:
-            each = self._bytes_per_query(path.anchored)
-            per_block = self._budget.at_most(max(1, _FAST_BLOCK_BYTES // each), each)
-        per_search = max(1, len(queries))
-        if self.nearest is not None:
-            # an index and a distance of each neighbor, and as much again during the search
-            per_search = self._budget.at_most(_ROWS_PER_SEARCH, 32 * n_used)
-        n_jobs = self.n_jobs if path.anchored is None else 1  # the fast path has its own threads
-        results: list[Result] = []
-        for searched in row_blocks(len(queries), per_search):
-            start, selection = searched.start, Selection()
-            if self.nearest is not None:
-                k, metric = self.nearest
-                features = queries.take(searched).features
-                selection = Selection(*self.anchors.index(metric).kneighbors(features, k))
-
-            def call(rows: slice, start: int = start, selection: Selection = selection) -> Result:
-                block = slice(start + rows.start, start + rows.stop)
-                return function(block, selection if self.nearest is None else selection.take(rows))
-
-            results += map_row_blocks(call, searched.stop - start, per_block, n_jobs)
-        return results
+        return anchored if self._budget.fits(self._bytes_per_query(anchored)) else None, False
 
     @property
     def nearest(self) -> tuple[int, str] | None:
         """The number of nearest anchors used for a query and their metric; None for all."""
         return self.anchor_strategy.nearest(len(self.anchors))
 
+    @property
     def _n_anchors_used(self) -> int:
         nearest = self.nearest
         return len(self.anchors) if nearest is None else nearest[0]
-
-    def _estimate(self, block: Rows, selection: Selection, path: _FastPath) -> Floats:
-        """(member, query, anchor, output): the estimate of each anchor by each member.
-
-        Where pairs are built, many anchors are split into blocks.
-        """
-        indices, targets, rows = selection.indices, self.anchors.targets, self.anchors.rows
-        if path.anchored is not None and path.anchored.supports(block):
-            differences = path.anchored.differences(block, indices, n_jobs=self.n_jobs)
-        else:
-            anchors = rows.take(None if indices is None else indices)  # (1 or query, anchor, …)
-            per_block = max(1, self._pairs_per_block() // len(block))
-            parts = [
-                self.model.differences(block.take(np.s_[:, None]), anchors.take(np.s_[:, part]))
-                for part in row_blocks(anchors.numeric.shape[1], per_block)
-            ]
-            differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
-        return estimate(differences, targets if indices is None else targets[indices])
-
-    def _weigh(
-        self, matrix: Floats, block: Rows, selection: Selection, estimates: Floats
-    ) -> Floats | None:
-        """(query, anchor) weights, or None where all are equal."""
-        strategy, sample_weights = self.weight_strategy, self.anchors.weights
-        is_uniform = isinstance(strategy, UniformWeights)
-        if is_uniform and sample_weights is None:
-            return None
-        indices, weights = self._indices(selection, len(block)), None
-        if isinstance(strategy, ReplicateWeights):
-            weights = strategy.weigh(matrix, indices)
-        elif not is_uniform:
-            mean = self.squeeze(self.mean_of_members(estimates))
-            if isinstance(strategy, GPWeights):
-                metric = self.anchors.metric
-                strategy = strategy.bind(metric)
-                distances = self._distances_after(metric.in_length_scales, block, selection)
-            else:
-                distances = self._distances(block, selection)
-            weights = check_anchor_weights(strategy(distances, mean, indices), indices.shape)
-        if sample_weights is None:
-            return weights
-        of_anchors = sample_weights[indices]
-        return check_anchor_weights(
-            of_anchors if weights is None else of_anchors * weights, indices.shape
-        )
-
-    def _distances(self, block: Rows, selection: Selection, metric: str | None = None) -> Floats:
-        """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
-        nearest = self.nearest
-        selected_by = None if nearest is None else nearest[1]
-        if selection.distances is not None and metric in (None, selected_by):
-            return selection.distances
-        if metric == LEARNED:
-            return self._distances_after(self.anchors.metric.transform, block, selection)
-        return self._distances_after(lambda rows: rows, block, selection, metric or "euclidean")
-
-    def _distances_after(
-        self,
-        transform: Callable[[Floats], Floats],
-        block: Rows,
-        selection: Selection,
-        metric: str = "euclidean",
-    ) -> Floats:
-        """(query, anchor) distances of transformed features."""
-        queries, anchors = transform(block.features), transform(self.anchors.features)
-        if selection.indices is None:
-            return distance_matrix(queries, anchors, metric)
-        parts = [
-            distance_matrix(query[None], anchors[indices], metric)
-            for query, indices in zip(queries, selection.indices, strict=True)
-        ]
-        return np.concatenate(parts)
-
-    def _indices(self, selection: Selection, n_queries: int) -> NDArray[np.intp]:
-        if selection.indices is not None:
-            return selection.indices
-        return np.broadcast_to(np.arange(len(self.anchors)), (n_queries, len(self.anchors)))
-
-    # --- memory -------------------------------------------------------------------------------
 
     @property
     def _budget(self) -> MemoryBudget:
         return MemoryBudget(self.memory_limit, self.n_jobs)
 
-    def _pairs_per_block(self) -> int:
+    @property
+    def pairs_per_block(self) -> int:
         """The number of pairs that each thread predicts at once."""
         # an estimate, its mirror image, their weight and distance exist beside the pair itself
         each = self.model.bytes_per_pair + 8 * 4 * self.anchors.targets.shape[1]
@@ -517,5 +491,5 @@ class FittedTwin:
         """Memory of a query on the fast path, with the estimates of its anchors."""
         # the estimates of all members and a copy, a weight, a distance, and temporary arrays
         n_arrays = 4 + 2 * len(self.model.member_weights)
-        n_estimates = self._n_anchors_used() * self.anchors.targets.shape[1]
+        n_estimates = self._n_anchors_used * self.anchors.targets.shape[1]
         return anchored.bytes_per_query + 8 * n_arrays * n_estimates

@@ -187,7 +187,7 @@ def check_sample_weight(sample_weight: object, n_rows: int) -> Floats:
         raise ValueError(f"sample_weight[{row}] = {weight[row]} is negative.")
     if (n_positive := int((weight > 0).sum())) < 2:
         raise ValueError(
-            f"sample_weight is positive for {n_positive} of {n_rows} rows; a pair needs two."
+            f"sample_weight is zero for all but {n_positive} of {n_rows} rows; a pair needs two."
         )
     _check_size("sample_weight", weight, np.dtype(np.float64))
     return weight

@@ -35,9 +35,9 @@ def check_predictions():
     trees = model.trees_at(anchors, np.zeros(n_anchors))
     one, many = rng.randint(0, n_anchors, (n_queries, 1)), np.arange(7 * 40).reshape(7, 40)
     for indices in (one, many, None):
-        across = anchors.as_anchors() if indices is None else anchors.take(indices)
-        forward = features.build(queries.as_queries(), across)
-        backward = features.build(across, queries.as_queries())
+        across = anchors.take(None) if indices is None else anchors.take(indices)
+        forward = features.build(queries.take(np.s_[:, None]), across)
+        backward = features.build(across, queries.take(np.s_[:, None]))
         found = trees.differences(queries, indices, n_jobs=1)
         for member, sign, pairs in zip(found, (1, -1), (forward, backward), strict=True):
             expected = sign * estimator.predict(pairs.reshape(-1, features.width))

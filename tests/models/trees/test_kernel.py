@@ -385,8 +385,8 @@ def random_trees(draw):
     features = PairFeatures(kind, TableSchema.all_numeric(n_features), pair_type)
     columns = TableSchema.all_numeric(n_features)
     anchors, queries = (columns.to_rows(part) for part in points)
-    forward = features.build(queries.as_queries(), anchors.as_anchors())
-    backward = features.build(anchors.as_anchors(), queries.as_queries())
+    forward = features.build(queries.take(np.s_[:, None]), anchors.take(None))
+    backward = features.build(anchors.take(None), queries.take(np.s_[:, None]))
     seen = np.concatenate([forward, backward]).reshape(-1, features.width).astype(np.float64)
     trees = [
         random_tree(rng, seen, draw(st.integers(1, 60)), draw(st.integers(1, 2)) == 2)
@@ -518,7 +518,7 @@ def test_trees_of_any_size_are_counted_or_descended(n_leaves, rng, monkeypatch):
     schema = TableSchema.all_numeric(2)
     features = PairFeatures("difference", schema, FLOAT64)
     rows = schema.to_rows(rng.normal(size=(300, 2)))
-    pairs = features.build(rows.as_queries(), rows.as_anchors()).reshape(-1, 2)
+    pairs = features.build(rows.take(np.s_[:, None]), rows.take(None)).reshape(-1, 2)
     trees = [random_tree(rng, pairs, size, False) for size in (5, n_leaves)]
     trees[0].threshold[:2] = np.inf, -np.inf
     ensemble = TreeEnsemble(trees, np.zeros(1), FLOAT64, False, FLOAT64)
