@@ -24,14 +24,15 @@ class FittedTwin:
 
     The public methods return means over members or over anchors. The studies need every (member,
     query, anchor) estimate of 32 members, one member at a time to bound memory, or those of the
-    nearest anchors by one compiled program for all k.
+    nearest anchors by one compiled program for all k. Private attributes of the estimator are used
+    in this class only.
     """
 
     def __init__(self, model: Any) -> None:
         self.anchors_y = model.anchors_y_
         self.n_members = len(model.member_weights_)
         self._twin = model
-        self._networks, self._anchors = model.fitted_.model, model.fitted_.anchors.rows
+        self._networks = model.fitted_.model
         self._y_scale = float(self._networks.scale.y_spread[0])
 
     def scaled(self, X: Floats) -> Floats:
@@ -40,7 +41,7 @@ class FittedTwin:
 
     def anchor_distances(self, X: Floats) -> Floats:
         """(query, anchor) distances in the space that the networks see."""
-        return distance_matrix(self.scaled(X), self._anchors.features)
+        return distance_matrix(self.scaled(X), self._twin.fitted_.anchors.features)
 
     def nearest_anchors(self, X: Floats, k: int) -> Any:
         """(query, k) indices of the nearest anchors, nearest first."""
@@ -75,7 +76,7 @@ class FittedTwin:
         They are of twice the width, and their prediction is the estimate of this anchor.
         """
         networks = self._networks
-        row = networks.matrix(self._anchors.take([anchor]))[0]
+        row = networks.matrix(self._twin.fitted_.anchors.rows.take([anchor]))[0]
         plain = substitute_anchor(
             networks.networks, row, networks.scale.transform_y(self.anchors_y[[anchor]])
         )
@@ -86,7 +87,8 @@ class FittedTwin:
     def _matrices(self, X: Floats) -> tuple[Floats, Floats]:
         """Queries and anchors, padded to the width of the networks."""
         queries = self._twin.encode(X).encode()
-        return self._networks.matrix(queries), self._networks.matrix(self._anchors)
+        anchors = self._twin.fitted_.anchors.rows
+        return self._networks.matrix(queries), self._networks.matrix(anchors)
 
     def _differences(self, X: Floats) -> Iterator[Floats]:
         """Yield (query, anchor) differences F(x, a) in scaled units, member by member."""

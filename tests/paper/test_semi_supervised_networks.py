@@ -66,8 +66,8 @@ def toy(monkeypatch):
     """Networks of scale 1 (silu, or none named) and 0.9 (relu); returns the training sets."""
     seen = []
 
-    def network(**options):
-        return NearestValue(0.9 if options["training"].activation == "relu" else 1.0)
+    def network(training, **options):
+        return NearestValue(0.9 if training.activation == "relu" else 1.0)
 
     def fit_many(estimator, sets):
         seen.extend(sets)

@@ -75,7 +75,7 @@ def encode_value(value: Any, at: At, *, fitted: bool) -> Json:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, BaseEstimator):
         value = {field.name: vars(value)[field.name] for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         items = [encode_value(item, at / i, fitted=fitted) for i, item in enumerate(value)]

@@ -325,7 +325,7 @@ def build_problem(
         as_anchor_strategy(estimator.anchors).store(len(table.known), np.random.RandomState(0))
     fold = None if fold_of_row is None else fold_of_row[table.table_rows]
     rows = MergedRows.of(table, fold)
-    scale, parts = rows.scale, [(rows.X, rows.y, rows.weight)]
+    scale, added = rows.scale, (rows.X[:0], rows.y[:0])
     learned = _learn_metric(estimator, options, rows, learn)
     partners = _partner_table(estimator.pairs, rows.X, rng, learned) if options.twin else None
     if X_val is None and y_val is None:
@@ -333,12 +333,8 @@ def build_problem(
     else:
         added = scale_validation_rows(estimator, X_val, y_val, table, scale)
         folds = [len(rows.X) + np.arange(len(added[0]))]
-        parts.append((*added, np.ones(len(added[0]))))
     selected, columns, inputs = select_inputs(options, rows, folds, learned, learn)
-    # the y of unlabelled rows has weight 0, and its value is arbitrary
-    others = scale.transform(table.schema.to_rows(table.unlabelled)).features
-    parts.append((others, np.tile(scale.y_mean, (len(others), 1)), np.zeros(len(others))))
-    every_X, every_y, row_weight = (np.concatenate(part) for part in zip(*parts, strict=True))
+    every_X, every_y, row_weight = _append_rows(rows, *added)
     return TrainingProblem(
         options=options,
         table=table,
@@ -349,13 +345,24 @@ def build_problem(
         row_weight=row_weight,
         merged_into=rows.merged_into,
         folds=folds,
-        unlabelled=np.arange(len(every_X) - len(others), len(every_X)),
+        unlabelled=np.arange(len(every_X) - len(table.unlabelled), len(every_X)),
         partners=partners,
         learned_metric=learned,
         inputs=inputs,
         seed=seed,
         bounds=None if rows.bounds is None else _scale_bounds(rows.bounds, scale, every_y),
     )
+
+
+def _append_rows(rows: MergedRows, X_val: Floats, y_val: Floats) -> tuple[Floats, Floats, Floats]:
+    """X, y and weights of the merged rows, then of validation rows, then of unlabelled rows."""
+    table, scale = rows.table, rows.scale
+    assert table.unlabelled is not None, "made by make_training_rows"
+    others = scale.transform(table.schema.to_rows(table.unlabelled)).features
+    X = np.concatenate([rows.X, X_val, others])
+    # the y of unlabelled rows has weight 0, and its value is arbitrary
+    y = np.concatenate([rows.y, y_val, np.tile(scale.y_mean, (len(others), 1))])
+    return X, y, np.concatenate([rows.weight, np.ones(len(X_val)), np.zeros(len(others))])
 
 
 def _make_folds(options: NetworkOptions, rows: MergedRows, seed: int) -> list[Indices]:

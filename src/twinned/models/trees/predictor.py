@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -217,32 +217,34 @@ class AnchoredTrees:
         """Yield the packed trees: stored ones, or one group after the other."""
         from twinned.models.trees.packing import group_trees, pack_trees
 
-        if self.packed is None:
-            groups = group_trees(self.trees)
-            packed = (pack_trees(group, self._value_type, self.trees.strict) for group in groups)
-            return _yield_and_store(packed, self.cache_bytes, self, "packed")
-        return iter(self.packed)
+        if self.packed is not None:
+            yield from self.packed
+            return
+        groups = group_trees(self.trees)
+        packed = (pack_trees(group, self._value_type, self.trees.strict) for group in groups)
+        self.packed = yield from _parts_to_store(packed, self.cache_bytes)
 
     def _anchor_masks(self) -> Iterator[AnchorMasks]:
         """Yield the masks of all anchors, chunk by chunk: stored ones, or built now.
 
         They are stored in what packed trees leave of the cache, as those take longer to make.
         """
-        if self.masks is None:
-            size = chunk_size(self._anchors.shape[1])
-            masks = (
-                build_anchor_masks(self._anchors[i : i + size], self._layout, self._n_ordered)
-                for i in range(0, len(self._anchors), size)
-            )
-            max_bytes = self.cache_bytes - self.cached_bytes if self.is_packed else 0
-            return _yield_and_store(masks, max_bytes, self, "masks")
-        return iter(self.masks)
+        if self.masks is not None:
+            yield from self.masks
+            return
+        size = chunk_size(self._anchors.shape[1])
+        masks = (
+            build_anchor_masks(self._anchors[rows], self._layout, self._n_ordered)
+            for rows in row_blocks(len(self._anchors), size)
+        )
+        max_bytes = self.cache_bytes - self.cached_bytes if self.is_packed else 0
+        self.masks = yield from _parts_to_store(masks, max_bytes)
 
 
-def _yield_and_store(
-    parts: Iterable[_Part], max_bytes: int, owner: AnchoredTrees, attribute: str
-) -> Iterator[_Part]:
-    """Yield the parts; then store them as an attribute if they have at most `max_bytes`."""
+def _parts_to_store(
+    parts: Iterable[_Part], max_bytes: int
+) -> Generator[_Part, None, list[_Part] | None]:
+    """Yield the parts; return them if they have at most `max_bytes`."""
     stored: list[_Part] = []
     n_bytes = 0
     for part in parts:
@@ -252,5 +254,4 @@ def _yield_and_store(
         else:
             stored.clear()
         yield part
-    if n_bytes <= max_bytes:
-        setattr(owner, attribute, stored)
+    return stored if n_bytes <= max_bytes else None

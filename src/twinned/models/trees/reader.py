@@ -30,6 +30,11 @@ FLOAT32: np.dtype[np.floating] = np.dtype(np.float32)
 FLOAT64: np.dtype[np.floating] = np.dtype(np.float64)
 _LOGGER = logging.getLogger("twinned")
 _SINGLE_TREES = (DecisionTreeRegressor, ExtraTreeRegressor)
+# fields of the nodes of HistGradientBoosting
+_BOOSTING_FIELDS = {
+    "is_leaf", "is_categorical", "feature_idx", "num_threshold", "left", "right",
+    "missing_go_to_left", "value",
+}  # fmt: skip
 # treelite's codes of comparisons
 _LESS, _LESS_OR_EQUAL = 2, 3
 # LightGBM treats values up to this as zero: a float32 number, stored in float64.
@@ -42,6 +47,10 @@ _XGBOOST_SUMS = (
     "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror",
     "reg:quantileerror",
 )  # fmt: skip
+
+
+class UnreadableTreesError(Exception):
+    """A library stores its trees in a way that this version of the readers does not know."""
 
 
 class Tree(NamedTuple):
@@ -163,7 +172,7 @@ def read_trees(estimator: BaseEstimator) -> TreeEnsemble | None:
     """
     try:
         ensemble = _read(estimator)
-    except (AttributeError, ImportError, KeyError, ValueError):
+    except (AttributeError, ImportError, KeyError, UnreadableTreesError):
         # another version of a library stores its trees in another way
         _LOGGER.warning(
             "The trees of %s could not be read; predictions build pairs, which is slower.",
@@ -252,6 +261,8 @@ def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> Tr
     all_nodes, baseline = boosting_trees(estimator)
     trees = []
     for nodes in all_nodes:
+        if missing := _BOOSTING_FIELDS - set(nodes.dtype.names):
+            raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
         if nodes["is_categorical"].any():
             return None
         trees.append(
@@ -336,7 +347,7 @@ def _read_treelite(convert, booster, comparison, adjust=np.asarray):
     try:
         model = convert(booster)
     except TreeliteError as error:
-        raise ValueError(str(error)) from error
+        raise UnreadableTreesError(str(error)) from error
     header = model.get_header_accessor()
     outputs = header.get_field("target_id").copy()
     offset = np.array(header.get_field("base_scores"), dtype=np.float64)
