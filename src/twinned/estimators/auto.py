@@ -395,10 +395,10 @@ class AutoTwinRegressor(BaseTwin):
         return fitted if replicates is None else replace(fitted, weight_strategy=replicates)
 
     def _make_model(self) -> BlendModel:
-        """The difference model; the same object as long as the anchors are the same."""
+        """The difference model; the same object as long as nothing has changed."""
+        correlation, anchors = self.replicate_correlation_, self._anchors
 
         def make() -> BlendModel:
-            correlation, anchors = self.replicate_correlation_, self._anchors
             return BlendModel(
                 self.fitted_members_,
                 self.member_weights_,
@@ -408,7 +408,7 @@ class AutoTwinRegressor(BaseTwin):
                 ReplicateWeights(correlation, anchors.X) if correlation > 0 else None,
             )
 
-        return self._reuse_model(lambda model: True, make)
+        return self._reuse_model(lambda model: model.has_correlation(correlation), make)
 
 
 def _print(text: str) -> None:

@@ -47,6 +47,10 @@ class BlendModel:
     def schema(self) -> TableSchema:
         return self.anchors.schema
 
+    def has_correlation(self, correlation: float) -> bool:
+        """Whether this is the correlation of replicates by which known values count."""
+        return correlation == (0.0 if self.replicates is None else self.replicates.correlation)
+
     @property
     def used(self) -> Indices:
         """Indices of the members that have weight."""
