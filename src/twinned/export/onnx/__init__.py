@@ -95,10 +95,7 @@ def to_onnx(
     if dtype == "auto":
         dtype = choose_dtype(model)
     proto = assemble(model, names, confidence, dtype)
-    size = proto.ByteSize()
-    if size > _MAX_BYTES:
-        refuse(
-            f"it would have {size:,} bytes, more than the {_MAX_BYTES:,} of an ONNX file",
-            "use fewer or smaller trees, or fewer anchors",
-        )
+    if (size := proto.ByteSize()) > _MAX_BYTES:
+        reason = f"it would have {size:,} bytes, more than the {_MAX_BYTES:,} of an ONNX file"
+        refuse(reason, "use fewer or smaller trees, or fewer anchors")
     write_atomically(path, proto.SerializeToString())

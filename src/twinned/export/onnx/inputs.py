@@ -47,11 +47,8 @@ def add_inputs(
     if not any(column.is_text for column in columns):
         info = helper.make_tensor_value_info(MATRIX, number, [BATCH, len(columns)])
         return [info], _encode_columns(columns, Tensor(graph, MATRIX).cast(DOUBLE), dtype)
-    kinds = [TensorProto.STRING if column.is_text else number for column in columns]
-    infos = [
-        helper.make_tensor_value_info(name, kind, [BATCH, 1])
-        for name, kind in zip(names, kinds, strict=True)
-    ]
+    types = {each.name: TensorProto.STRING if each.is_text else number for each in columns}
+    infos = [helper.make_tensor_value_info(*each, [BATCH, 1]) for each in types.items()]
     return infos, concatenate([_encode(each, Tensor(graph, each.name), dtype) for each in columns])
 
 
@@ -128,8 +125,7 @@ def add_category_index(
 def _encode_columns(columns: list[Column], matrix: Tensor, dtype: str) -> Tensor:
     if all(column.kind == NUMERIC for column in columns):
         return matrix
-    parts = [_encode(column, matrix.columns([j]), dtype) for j, column in enumerate(columns)]
-    return concatenate(parts)
+    return concatenate([_encode(c, matrix.columns([j]), dtype) for j, c in enumerate(columns)])
 
 
 def _encode(column: Column, values: Tensor, dtype: str) -> Tensor:

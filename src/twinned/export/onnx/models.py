@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper
 from sklearn.base import BaseEstimator
@@ -21,20 +19,8 @@ from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
-from twinned.export.onnx.twins import (
-    Prediction,
-    add_learned,
-    add_networks,
-    add_twin,
-    weighted_moments,
-)
-from twinned.fitted.calibration import (
-    FITTED_EXPONENT,
-    MAX_FLOAT32,
-    N_NEIGHBORS,
-    Calibration,
-    NeighborFeatures,
-)
+from twinned.export.onnx.twins import Prediction, add_networks, add_twin, weighted_moments
+from twinned.fitted.calibration import FITTED_EXPONENT, MAX_FLOAT32, N_NEIGHBORS, Calibration
 from twinned.fitted.target import TargetTransform, split_target
 from twinned.rows.schema import NUMERIC
 
@@ -43,16 +29,8 @@ _MAX_CHECKED_BYTES = 1_000_000_000
 Model = BaseTwin | BaseNeural
 
 
-class Parts(NamedTuple):
-    """A model of twinned and what surrounds it."""
-
-    scalers: list[BaseEstimator]  # steps of a pipeline before the model
-    model: Model
-    target: TargetTransform
-
-
-def unwrap_model(model: BaseEstimator) -> Parts:
-    """Return the model of twinned inside pipelines and transformed targets."""
+def unwrap_model(model: BaseEstimator) -> tuple[list[BaseEstimator], Model, TargetTransform]:
+    """Return the steps of pipelines before a model of twinned, the model, and its target."""
     check_is_fitted(model)
     scalers: list[BaseEstimator] = []
     target = TargetTransform()
@@ -70,49 +48,44 @@ def unwrap_model(model: BaseEstimator) -> Parts:
         else:
             name = type(model).__name__
             refuse(f"{name} is not a model of twinned", "use skl2onnx for a model of scikit-learn")
-    return Parts(scalers, model, target)
+    return scalers, model, target
 
 
 def assemble(
     model: BaseEstimator, names: tuple[str, ...], confidence: float | None, dtype: str
 ) -> ModelProto:
     """Return a model file with these outputs and, with a confidence, `lower` and `upper`."""
-    parts = unwrap_model(model)
-    graph = Graph()
-    schema = read_schema(parts.model)
-    infos, matrix = add_inputs(graph, schema, read_feature_names(parts.model), dtype)
-    if parts.scalers and {*schema.kinds} != {NUMERIC}:
+    scalers, model, target = unwrap_model(model)
+    graph, schema = Graph(), read_schema(model)
+    infos, matrix = add_inputs(graph, schema, read_feature_names(model), dtype)
+    if scalers and {*schema.kinds} != {NUMERIC}:
         refuse("its pipeline has steps before categorical features", "export its last step")
-    for scaler in parts.scalers:
+    for scaler in scalers:
         matrix = add_scaler(scaler, matrix)
     needs_std = "std" in names or confidence is not None
-    tensors = _add_outputs(parts.model, matrix, confidence, needs_std)
-    if parts.target.is_log:  # the standard deviation by the delta method
+    tensors = _add_outputs(model, matrix, confidence, needs_std)
+    if target.is_log:  # the standard deviation by the delta method
         log_std = tensors.pop("std")
         tensors = {name: tensor.apply("Exp") for name, tensor in tensors.items()}
         tensors["std"] = tensors["mean"] * log_std
     tensors = {name: tensors[name] for name in (*names, "lower", "upper") if name in tensors}
     if clash := {info.name for info in infos} & set(tensors):
         refuse(f"the table has a column {min(clash)!r}, as an output", "rename the column")
-    is_1d = parts.model.has_single_target
+    is_1d = model.has_single_target
     for name, tensor in tensors.items():
         output = tensor.reshape(-1) if is_1d else tensor
         graph.nodes.append(helper.make_node("Identity", [output.name], [name]))
     shape = [BATCH] if is_1d else [BATCH, None]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape) for name in tensors]
+    constants = list(graph.constants.values())
     proto = helper.make_model(
-        helper.make_graph(
-            graph.nodes,
-            "twinned",
-            infos,
-            [helper.make_tensor_value_info(name, TensorProto.DOUBLE, shape) for name in tensors],
-            list(graph.constants.values()),
-        ),
+        helper.make_graph(graph.nodes, "twinned", infos, outputs, constants),
         producer_name="twinned",
         producer_version=__version__,
         ir_version=_IR_VERSION,
         opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(ML_DOMAIN, _ML_OPSET)],
     )
-    helper.set_model_props(proto, {"model": type(parts.model).__name__})
+    helper.set_model_props(proto, {"model": type(model).__name__})
     if proto.ByteSize() < _MAX_CHECKED_BYTES:
         checker.check_model(proto)
     return proto
@@ -127,10 +100,8 @@ def _add_outputs(
     can_store = needs_calibration and isinstance(model, BaseTwin)
     stored = model.calibration_ if can_store else None
     if needs_calibration and stored is None:
-        refuse(
-            f"{type(model).__name__} stores no calibration, which prediction intervals need",
-            "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None",
-        )
+        reason = f"{type(model).__name__} stores no calibration for prediction intervals"
+        refuse(reason, "use twinned.cross_conformal(twin, X, y).store_in(), or confidence=None")
     mean, std = _add_prediction(model, matrix, needs_std)
     if stored is None or not needs_std:
         return {"mean": mean, "std": std}
@@ -156,27 +127,19 @@ def _add_prediction(model: BaseEstimator, matrix: Tensor, needs_std: bool = True
 def _add_blend(model: AutoTwinRegressor, matrix: Tensor, needs_std: bool) -> Prediction:
     """Weighted mean of the members, and their weighted standard deviation."""
     if model.replicate_correlation_ > 0:
-        refuse(
-            "the blend moves predictions of known rows towards their values "
-            "(replicate_correlation_ > 0)",
-            "set model.replicate_correlation_ = 0.0 to predict them as other rows",
-        )
+        reason = "the blend moves predictions of known rows towards their values"
+        refuse(reason, "set model.replicate_correlation_ = 0.0 to predict them as other rows")
     blend = model.blend_model_
     weights, members, spread_weights = blend.weights, blend.members, blend.spread_weights
     needs_std = needs_std and len(members) > 1
     used = np.flatnonzero((weights != 0) | (needs_std & (spread_weights != 0)))
     predictions = concatenate([_add_member(members[i], matrix) for i in used])
     predictions = predictions + blend.offsets[used]
-
-    def mean_of(values: Tensor) -> Tensor:
-        return values @ weights[used][:, None]
-
-    if needs_std:
-        return weighted_moments(
-            predictions, mean_of, lambda squares: squares @ spread_weights[used][:, None]
-        )
-    mean = mean_of(predictions)
-    return Prediction(mean, mean * 0.0)
+    mean = predictions @ weights[used][:, None]
+    if not needs_std:
+        return Prediction(mean, mean * 0.0)
+    apart = predictions - mean
+    return Prediction(mean, (apart * apart @ spread_weights[used][:, None]).apply("Sqrt"))
 
 
 def _add_member(member: FittedMember, matrix: Tensor) -> Tensor:
@@ -204,7 +167,7 @@ def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Ten
     parts = [mean, std]
     if stored.neighbors.columns:
         values = matrix.columns(stored.neighbors.columns)
-        parts = [values, _add_neighbor_features(stored.neighbors, values, mean), *parts]
+        parts = [values, _add_neighbor_features(stored, values, mean), *parts]
     features = concatenate(parts).apply("Clip", -MAX_FLOAT32, MAX_FLOAT32)
     size = ones
     if error_scale.regressor_floor > 0:
@@ -212,14 +175,15 @@ def _add_error_scale(stored: Calibration, matrix: Tensor, mean: Tensor, std: Ten
     return size.apply("Pow", FITTED_EXPONENT) * std.apply("Pow", 1.0 - FITTED_EXPONENT)
 
 
-def _add_neighbor_features(neighbors: NeighborFeatures, values: Tensor, mean: Tensor) -> Tensor:
+def _add_neighbor_features(stored: Calibration, values: Tensor, mean: Tensor) -> Tensor:
     """(row, feature): distances and target values of the nearest known rows."""
+    neighbors, graph = stored.neighbors, values.graph
     k = min(max(N_NEIGHBORS), len(neighbors.y))
 
     def standardized(values: Tensor) -> Tensor:
         """Features for distances, with missing values replaced by the mean."""
         if (learned := neighbors.learned) is not None:
-            return add_learned(learned.center, learned.scale, values)
+            return ((values - learned.center) * learned.scale).fill_nan(0.0)
         return ((values - neighbors.scaler.mean_) / neighbors.scaler.scale_).fill_nan(0.0)
 
     def features_of_row(row: Tensor, mean: Tensor) -> list[Tensor]:
@@ -236,6 +200,5 @@ def _add_neighbor_features(neighbors: NeighborFeatures, values: Tensor, mean: Te
         parts += [(value - mean).apply("Abs") for value in nearest]
         return [concatenate(parts, axis=0)]
 
-    graph = values.graph
     rows, known_y = standardized(graph.matrix(neighbors.values)), graph.matrix(neighbors.y[:, None])
     return graph.map_rows(features_of_row, values, mean)[0]

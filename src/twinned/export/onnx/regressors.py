@@ -36,8 +36,7 @@ _LOSSES = ("squared_error", "absolute_error", "quantile")  # without a link func
 def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
     """Add the prediction of a fitted regressor: (row, feature) → (row, output)."""
     estimator = unwrap_search(estimator)
-    trees = read_trees(estimator)
-    if trees is not None:
+    if (trees := read_trees(estimator)) is not None:
         return add_trees(trees, X)
     if (linear := read_linear(estimator)) is not None:
         return X @ linear[0].T + linear[1]
@@ -54,10 +53,8 @@ def add_regressor(estimator: BaseEstimator, X: Tensor) -> Tensor:
         return _add_neighbors(estimator, X)
     if type(estimator) is GPRegressor:
         return add_process(estimator.process_, X)
-    return refuse(
-        f"{type(estimator).__name__} is not a kind of regressor that the exporter knows",
-        "use trees, forests, boosting, a linear model, k nearest neighbors or networks",
-    )
+    reason = f"{type(estimator).__name__} is not a kind of regressor that the exporter knows"
+    return refuse(reason, "use trees, boosting, a linear model, k nearest neighbors or networks")
 
 
 def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
@@ -66,10 +63,8 @@ def add_scaler(scaler: BaseEstimator, X: Tensor) -> Tensor:
         return X.fill_nan(np.asarray(scaler.statistics_, dtype=np.float64))
     operations = read_scaler(scaler)
     if operations is None:
-        refuse(
-            f"the pipeline step {type(scaler).__name__} is not a scaler that the exporter knows",
-            "apply it before the model, and export the last step of the pipeline",
-        )
+        reason = f"the pipeline step {type(scaler).__name__} is not a supported scaler"
+        refuse(reason, "apply it before the model, and export the last step of the pipeline")
     for operator, values in operations:
         X = X.apply(operator, values)
     return X
@@ -89,10 +84,8 @@ def _replaces_nan(imputer: SimpleImputer) -> bool:
 def add_distances(row: Tensor, rows: Tensor, metric: str = "euclidean") -> Tensor:
     """(row,) distances of a row (feature,) to rows (row, feature)."""
     if metric not in _POWERS:
-        refuse(
-            f"the metric {metric!r} is not supported",
-            f"use one of {', '.join(sorted(_POWERS))} or 'learned'",
-        )
+        way_out = f"use one of {', '.join(sorted(_POWERS))} or 'learned'"
+        refuse(f"the metric {metric!r} is not supported", way_out)
     gaps = (rows - row).apply("Abs")
     if metric == "chebyshev":
         return gaps.reduce("ReduceMax", -1)
@@ -155,10 +148,8 @@ def add_process(process: GaussianProcess, X: Tensor) -> Tensor:
 def _add_neighbors(estimator: KNeighborsRegressor, X: Tensor) -> Tensor:
     metric = estimator.effective_metric_
     if callable(estimator.weights) or metric == "minkowski":
-        refuse(
-            f"KNeighborsRegressor has weights={estimator.weights!r} and the metric {metric!r}",
-            "use weights 'uniform' or 'distance' and the Euclidean or Manhattan distance",
-        )
+        reason = f"KNeighborsRegressor has weights={estimator.weights!r} and the metric {metric!r}"
+        refuse(reason, "use weights 'uniform' or 'distance', and the metric 'l2' or 'l1'")
     stored, stored_y = neighbor_rows(estimator)
     with X.graph.outside_loops():
         rows = add_stored_pairs(X, stored)
@@ -276,8 +267,7 @@ def _join_trees(ensemble: TreeEnsemble) -> tuple[dict[str, NDArray[Any]], Floats
         ends = [left[0], right[0]]
         shift = int(is_leaf[ends].sum() == 1 and number[left[0]] == number[right[0]])
         number[is_leaf] = (np.arange(n_leaves) + shift) % n_leaves + n_all_leaves
-        threshold = np.asarray(tree.threshold)
-        threshold = inclusive_threshold(threshold, ensemble.value_type, ensemble.strict)
+        threshold = inclusive_threshold(tree.threshold, ensemble.value_type, ensemble.strict)
         part = {
             "nodes_featureids": np.asarray(tree.feature)[inner],
             "nodes_splits": threshold[inner],

@@ -40,9 +40,7 @@ def predict_onnx(path: str | PathLike[str], X: Any) -> dict[str, Floats]:
     try:
         import onnxruntime
     except ImportError as error:
-        raise MissingExtraError(
-            "predict_onnx needs onnxruntime: pip install onnxruntime."
-        ) from error
+        raise MissingExtraError("predict_onnx needs pip install onnxruntime.") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3  # errors

@@ -42,15 +42,11 @@ class Prediction(NamedTuple):
     std: Tensor
 
 
-def weighted_moments(
-    values: Tensor,
-    mean_of: Callable[[Tensor], Tensor],
-    mean_square_of: Callable[[Tensor], Tensor] | None = None,
-) -> Prediction:
+def weighted_moments(values: Tensor, mean_of: Callable[[Tensor], Tensor]) -> Prediction:
     """Mean of values, and the root of the mean of their squared deviations from it."""
     mean = mean_of(values)
     apart = values - mean
-    return Prediction(mean, (mean_square_of or mean_of)(apart * apart).apply("Sqrt"))
+    return Prediction(mean, mean_of(apart * apart).apply("Sqrt"))
 
 
 def add_twin(state: FittedTwin, matrix: Tensor) -> Prediction:
@@ -120,12 +116,9 @@ class _TwinGraph:
 
     def _pair_differences(self, model: SklearnDifferenceModel) -> Differences:
         if callable(model.features.kind):
-            refuse(
-                "its pair features are a Python function",
-                "fit it with pair_features='concat+difference', 'concat' or 'difference'",
-            )
+            refuse("its pair features are a Python function", "fit it with pair_features='concat'")
         role, source = model.features.layout(self._state.anchors.rows)
-        groups = {kind: source[role == kind] for kind in PairColumn}
+        groups = {kind: source[role == kind] for kind in PairColumn if (role == kind).any()}
         signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
 
         def differences(query: Tensor, indices: Tensor | None) -> Tensor:
@@ -174,9 +167,7 @@ class _TwinGraph:
             correlation = add_matern(distances * distances)
             total = 1.0 + metric.noise
             return 1.0 / (total - correlation * correlation / total)
-        return refuse(
-            f"its weights are {strategy!r}", "use weights 'uniform' or 'distance', or GPWeights()"
-        )
+        return refuse(f"its weights are {strategy!r}", "use weights 'uniform' or 'distance'")
 
     def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:
         """(anchor,) distances of a query, on the features that the twin searches neighbors by.
@@ -193,7 +184,8 @@ class _TwinGraph:
             if metric != LEARNED:
                 return values
             learned = self._state.anchors.metric
-            return add_learned(learned.center, learned.scale if scale is None else scale, values)
+            scaled = (values - learned.center) * (learned.scale if scale is None else scale)
+            return scaled.fill_nan(0.0)
 
         with self._graph.outside_loops():
             anchors = features(self._rows)
@@ -204,8 +196,6 @@ def _pairs(groups: dict[PairColumn, NDArray[np.int64]], first: Tensor, second: T
     """(pair, pair column) of rows (pair, row column)."""
     parts = []
     for kind, columns in groups.items():
-        if not len(columns):
-            continue
         if kind in (PairColumn.FIRST, PairColumn.SECOND):
             parts.append((first if kind == PairColumn.FIRST else second).columns(columns))
             continue
@@ -215,11 +205,6 @@ def _pairs(groups: dict[PairColumn, NDArray[np.int64]], first: Tensor, second: T
             difference = difference.is_nan().apply("Where", np.nan, differs)
         parts.append(difference)
     return concatenate(parts)
-
-
-def add_learned(center: Floats, scale: Floats, features: Tensor) -> Tensor:
-    """Features whose Euclidean distances are the learned ones; a missing value is the mean."""
-    return ((features - center) * scale).fill_nan(0.0)
 
 
 def _inverse_of_known(distances: Tensor) -> Tensor:
@@ -243,11 +228,9 @@ class _Layers:
 
     def __init__(self, networks: Networks, n_encoded: int) -> None:
         self._networks, self._n_encoded = networks, n_encoded
-        columns, shape = networks.columns, networks.shape
-        n_features = n_encoded if columns is None else len(columns)
+        n_features = n_encoded if networks.columns is None else len(networks.columns)
         self._parameters = unpadded_parameters(networks, n_features)
-        self._has_embedding = bool(shape.n_frequencies and np.asarray(networks.gates).any())
-        self._last = len(shape.hidden_sizes)
+        self._last = len(networks.shape.hidden_sizes)
         self.output_weight = self._parameters[f"weight_{self._last}"]  # (member, hidden, output)
 
     def first(self, rows: Tensor) -> list[Tensor]:
@@ -260,7 +243,7 @@ class _Layers:
         sides = range(2 if self._networks.shape.twin else 1)
         halves = [X @ self._parameters[f"linear_{side}"] for side in sides]
         halves[0] += self._bias(0)
-        if self._has_embedding:
+        if self._networks.shape.n_frequencies and np.asarray(self._networks.gates).any():
             embedding = self._embedding(X)
             products = [embedding @ self._parameters[f"periodic_{side}"] for side in sides]
             halves = [half + product for half, product in zip(halves, products, strict=True)]
