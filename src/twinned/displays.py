@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, check_random_state
 
 from twinned._compat import safe_indexing
-from twinned.diagnostics.twin_checks import (
-    anchor_counts,
-    anchor_curve,
-    cross_validate_twin,
-    draw_curve,
-    neighbor_curve,
-)
+from twinned.diagnostics import twin_checks
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.blending.weights import rmse_and_error
 from twinned.estimators.pipelines import explain, predict_interval, unwrap
@@ -28,7 +22,7 @@ from twinned.rows.validation import check_choice, check_integer, count_rows
 
 GUIDE = {"color": "0.5", "linestyle": "--", "linewidth": 1.0, "zorder": 1}
 KINDS = ("actual_vs_predicted", "residual_vs_predicted")
-CURVES_BY_ORDER = {"random": anchor_curve, "nearest": neighbor_curve}
+CURVES_BY_ORDER = {"random": twin_checks.anchor_curve, "nearest": twin_checks.neighbor_curve}
 _TEXT_MARGIN = 0.3  # of the middle of written adjustments, as a share of the axes
 _LEAST_SHARE = 0.01  # of the largest adjustment of an anchor, for one that is written
 
@@ -233,9 +227,8 @@ class PredictionIntervalDisplay:
         bars = {"color": "C0", "alpha": 0.3, "linewidth": 2.0, "zorder": 2, "label": label}
         lower, upper = (end - shift for end in self.intervals.T)
         self.intervals_ = ax.vlines(self.y_pred, lower, upper, **merge(bars, interval_kwargs))
-        points = []
-        parts = (("covered", self.covered, "C0"), ("not covered", ~self.covered, "C3"))
-        for name, rows, color in parts:
+        points, covered = [], self.covered
+        for name, rows, color in (("covered", covered, "C0"), ("not covered", ~covered, "C3")):
             style = merge({"color": color, "s": 16, "zorder": 3}, scatter_kwargs)
             style["label"] = f"{name}: {rows.mean():.0%} of {len(rows)}"
             points.append(ax.scatter(self.y_pred[rows], (self.y_true - shift)[rows], **style))
@@ -330,10 +323,9 @@ class ComparablesDisplay:
         if check_integer("query", query, 0) >= count_rows(X):
             raise ValueError(f"query={query} must be less than the {count_rows(X)} rows of X.")
         row = safe_indexing(X, np.array([query]))
-        comparables = explain(estimator, row, n, adjustments=adjustments)
         is_calibrated = unwrap(estimator)[0].calibration_ is not None
         return cls(
-            comparables=comparables,
+            comparables=explain(estimator, row, n, adjustments=adjustments),
             y_pred=float(np.ravel(estimator.predict(row))[0]),
             interval=predict_interval(estimator, row, confidence)[0] if is_calibrated else None,
             target=target,
@@ -520,7 +512,7 @@ class AnchorCurveDisplay:
         check_choice("order", order, tuple(CURVES_BY_ORDER))
         if not isinstance(estimator, BaseTwin):
             raise TypeError(f"estimator must be a twin, not {estimator!r}.")
-        folds = cross_validate_twin(X, y, estimator, random_state=random_state)
+        folds = twin_checks.cross_validate_twin(X, y, estimator, random_state=random_state)
         numbers = CURVES_BY_ORDER[order](X, y, estimator, cross_validation=folds).numbers
         errors = {name: numbers[name] for name in ("rmse", "standard_error")}
         return cls(n_anchors=numbers["x"], **errors, order=order).plot(**options)
@@ -556,10 +548,8 @@ class AnchorCurveDisplay:
         check_consistent_length(y_true, estimates)
         y, values = (np.asarray(part, dtype=np.float64) for part in (y_true, estimates))
         if values.ndim != 2:
-            raise ValueError(
-                f"estimates must have the shape (n_queries, n_anchors), not {values.shape}."
-            )
-        rng, sizes = check_random_state(random_state), anchor_counts(values.shape[1])
+            raise ValueError(f"estimates must be (n_queries, n_anchors), not {values.shape}.")
+        rng, sizes = check_random_state(random_state), twin_checks.anchor_counts(values.shape[1])
         n_repeats = 1 if order == "nearest" else check_integer("n_repeats", n_repeats)
         errors = []
         for _ in range(n_repeats):
@@ -589,6 +579,6 @@ class AnchorCurveDisplay:
         errors = {"rmse": self.rmse, "standard_error": self.standard_error}
         numbers = {"x": self.n_anchors, "x_label": "anchors", **errors}
         options = {"label": f"{self.order} anchors", **(errorbar_kwargs or {})}
-        self.errorbar_ = draw_curve(ax, numbers, **options)
+        self.errorbar_ = twin_checks.draw_curve(ax, numbers, **options)
         ax.legend()
         return self

@@ -69,16 +69,13 @@ def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> 
     """
     n_anchors = check_integer("n_anchors", n_anchors)
     if not isinstance(twin, BaseTwin):
-        raise TypeError(
-            f"twin must be a fitted TwinRegressor or TwinNeuralRegressor, not {twin!r}."
-        )
+        raise TypeError(f"twin must be a TwinRegressor or TwinNeuralRegressor, not {twin!r}.")
     check_is_fitted(twin)
     if twin.anchors_y_.ndim != 1:
         raise ValueError(f"Thinning needs a single output, but y has {twin.anchors_y_.shape[1]}.")
     if y is not None and X is None:
         raise ValueError("y is given, but X is None; they belong together.")
-    candidates, gram = deviation_gram(twin, X, y)
-    return thin_by_gram(twin, n_anchors, candidates, gram)
+    return thin_by_gram(twin, n_anchors, *deviation_gram(twin, X, y))
 
 
 def thin_by_gram(twin: BaseTwin, n_anchors: int, candidates: Indices, gram: Floats) -> BaseTwin:
@@ -101,27 +98,20 @@ def deviation_gram(twin: BaseTwin, X: object = None, y: object = None) -> tuple[
     """The anchors to choose from, and the Gram matrix of the deviations of their estimates."""
     rng = np.random.RandomState(0)
     candidates = np.sort(rng.permutation(len(twin.anchors_X_))[:_MAX_CANDIDATES])
-    deviations = _deviations(twin, candidates, X, y, rng)
-    return candidates, np.sum([part.T @ part / len(part) for part in deviations], axis=0)
-
-
-def _deviations(
-    twin: BaseTwin, candidates: Indices, X: object, y: object, rng: np.random.RandomState
-) -> list[Floats]:
-    """(row, candidate): estimates minus what they should be, for each kind of rows."""
     fitted, every = twin.fitted_, take_anchors(twin, candidates, None).fitted_
     rows = rng.permutation(len(fitted.anchors))[:_MAX_ROWS]
     matrices = [fitted.anchors.X[rows], crossed_rows(twin, rows, rng)]
     matrices += [] if X is None else [twin.encode(X).matrix]
     estimates = [every.predict_anchors(every.queries(each))[1][..., 0] for each in matrices]
     predictions = [fitted.predict(fitted.queries(each))[0] for each in matrices]
-    parts: list[Floats] = [a - b for a, b in zip(estimates, predictions, strict=True)]
+    # (row, candidate): estimates minus what they should be, for each kind of rows
+    deviations: list[Floats] = [a - b for a, b in zip(estimates, predictions, strict=True)]
     # the estimate of a row from itself is no measure of other rows
-    parts[0][rows[:, None] == candidates] = 0.0
+    deviations[0][rows[:, None] == candidates] = 0.0
     if y is not None:
         values = validate_target(twin, y, count_rows(X), multi_output=False)
-        parts.append(estimates[-1] - values[:, None])
-    return parts
+        deviations.append(estimates[-1] - values[:, None])
+    return candidates, np.sum([part.T @ part / len(part) for part in deviations], axis=0)
 
 
 def crossed_rows(twin: BaseTwin, rows: Indices, rng: np.random.RandomState) -> Floats:
@@ -177,8 +167,7 @@ def fit_weights(gram: Floats, shrinkage: float) -> Floats:
     size = float(np.mean(np.diag(gram)))
     if not size > 0:
         return np.full(n_anchors, 1.0 / n_anchors)
-    gram = gram / size
-    values, vectors = np.linalg.eigh(gram + shrinkage * np.eye(n_anchors))
+    values, vectors = np.linalg.eigh(gram / size + shrinkage * np.eye(n_anchors))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T  # rootᵀ root is the matrix
     return simplex_least_squares(root)
 
@@ -223,9 +212,7 @@ def thin_members(
     """
     n_members = check_integer("n_members", n_members)
     if not isinstance(model, BaseNeural):
-        raise TypeError(
-            f"model must be a fitted TwinNeuralRegressor or NeuralRegressor, not {model!r}."
-        )
+        raise TypeError(f"model must be a TwinNeuralRegressor or NeuralRegressor, not {model!r}.")
     check_is_fitted(model)
     predicted = _member_predictions(model, X)
     if predicted.ndim != 2:
@@ -247,9 +234,7 @@ def _member_predictions(model: BaseNeural, X: object) -> Floats:
     if X is not None:
         return np.asarray(model.predict_members(X))
     if not isinstance(model, BaseTwin):
-        raise ValueError(
-            f"{type(model).__name__} stores no rows; give rows X to compare members on."
-        )
+        raise ValueError(f"{type(model).__name__} stores no rows; give rows X to compare members.")
     rng = np.random.RandomState(0)
     rows = rng.permutation(len(model.anchors_X_))[: _MAX_ROWS // 2]
     matrix = np.concatenate([model.anchors_X_[rows], crossed_rows(model, rows, rng)])

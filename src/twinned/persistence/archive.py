@@ -89,7 +89,12 @@ def write_zip(members: Mapping[str, bytes]) -> bytes:
 
 def make_digest(members: Mapping[str, bytes], key: bytes | None) -> bytes:
     """Return the member with the digest of all others and, with a key, their signature."""
-    content = _digest_input(members)
+    # name, length and digest of each member except `DIGEST`, one per line
+    content = b"".join(
+        f"{hashlib.sha256(content).hexdigest()} {len(content)} {name!r}\n".encode()
+        for name, content in sorted(members.items())
+        if name != DIGEST
+    )
     signature = None if key is None else hmac.new(key, content, "sha256").hexdigest()
     return to_json({"sha256": hashlib.sha256(content).hexdigest(), "hmac_sha256": signature})
 
@@ -97,21 +102,11 @@ def make_digest(members: Mapping[str, bytes], key: bytes | None) -> bytes:
 def check_digest(members: Mapping[str, bytes], key: bytes | None) -> None:
     """Raise unless the digest is that of the members and, with a key, the signature as well."""
     expected, stored = json.loads(make_digest(members, key)), from_json(members, DIGEST)
-    same = stored.get("sha256") == expected["sha256"]
-    ensure(same, "its content does not match its digest")
+    ensure(stored.get("sha256") == expected["sha256"], "its content does not match its digest")
     if key is not None:
         signature = str(stored.get("hmac_sha256"))
         same = hmac.compare_digest(signature, expected["hmac_sha256"])
         ensure(same, "its signature does not match the key, or it has none")
-
-
-def _digest_input(members: Mapping[str, bytes]) -> bytes:
-    """Name, length and digest of each member except `DIGEST`, one per line."""
-    return b"".join(
-        f"{hashlib.sha256(content).hexdigest()} {len(content)} {name!r}\n".encode()
-        for name, content in sorted(members.items())
-        if name != DIGEST
-    )
 
 
 def to_json(value: object) -> bytes:
@@ -142,13 +137,9 @@ def from_npy(content: bytes, name: str) -> np.ndarray:
     ensure(np.lib.format.read_magic(stream) == (1, 0), f"{name} is of an unknown format")
     shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(stream)
     n_bytes = math.prod(map(int, shape)) * dtype.itemsize
-    ensure(
-        dtype.str in ARRAY_TYPES
-        and len(shape) <= 3
-        and min(shape, default=0) >= 0
-        and n_bytes == len(content) - stream.tell(),
-        f"{name} is not the {dtype} array of shape {shape} that its header claims",
-    )
+    is_allowed = dtype.str in ARRAY_TYPES and len(shape) <= 3 and min(shape, default=0) >= 0
+    fits = is_allowed and n_bytes == len(content) - stream.tell()
+    ensure(fits, f"{name} is not the {dtype} array of shape {shape} that its header claims")
     flat = np.frombuffer(content, dtype, offset=stream.tell()).copy()
     return flat.reshape(shape, order="F" if fortran_order else "C")
 
@@ -156,14 +147,12 @@ def from_npy(content: bytes, name: str) -> np.ndarray:
 def make_header(model: BaseEstimator) -> JsonObject:
     """Return the header of a model."""
     n_features, names = feature_attributes(model)
+    names = None if names is None else [str(name) for name in names]
     return {
         "format_version": FORMAT_VERSION,
         "versions": _versions(),
         "model": f"{type(model).__module__}.{type(model).__qualname__}",
-        "schema": {
-            "n_features_in_": n_features,
-            "feature_names_in_": None if names is None else [str(name) for name in names],
-        },
+        "schema": {"n_features_in_": n_features, "feature_names_in_": names},
     }
 
 

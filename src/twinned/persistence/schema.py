@@ -151,9 +151,8 @@ def _verify_array(value: Any, types: str, layouts: str, *conditions: str, at: At
         ends = least.reduce(value, axis=None), most.reduce(value, axis=None)
         if "any" in conditions:
             low, high = -np.inf, np.inf
-        in_range = (low <= ends[0] and ends[1] <= high) or (
-            "nan" in conditions and np.isnan(ends[0])  # all of them
-        )
+        all_nan = "nan" in conditions and np.isnan(ends[0])
+        in_range = all_nan or (low <= ends[0] and ends[1] <= high)
         at.ensure(in_range, f"has a value that is not within {low:g} … {high:g}")
     at.ensure("sorted" not in conditions or (np.diff(value) >= 0).all(), "is not sorted")
     at.ensure("increasing" not in conditions or (np.diff(value) > 0).all(), "is not increasing")

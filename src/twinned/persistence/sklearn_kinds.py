@@ -218,11 +218,9 @@ def _build_histogram_boosting(model: BaseEstimator, state: State, at: At) -> Non
 
 @builder("KNeighborsRegressor")
 def _build_neighbors(model: BaseEstimator, state: State, at: At) -> None:
-    allowed = set(METRICS) - {"learned"}
-    at.ensure(
-        model.metric in allowed and model.metric_params is None,
-        f"has metric={model.metric!r:.60}, not one of {', '.join(METRICS)}",
-    )
+    allowed = [metric for metric in METRICS if metric != "learned"]
+    is_allowed = model.metric in allowed and model.metric_params is None
+    at.ensure(is_allowed, f"has metric={model.metric!r:.60}, not one of {', '.join(allowed)}")
     model.fit(state["_fit_X"], state["_y"])
 
 

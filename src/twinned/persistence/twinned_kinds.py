@@ -83,19 +83,17 @@ def _build_networks(model: BaseEstimator, state: State, at: At) -> None:
     at.bind("output", shape["n_outputs"])
     n_inputs = len(table.encoded_columns(state["selected_features_"]))
     at.ensure(0 < n_inputs <= shape["n_features"], "has fewer inputs than features")
-    is_twin = isinstance(model, BaseTwin)
-    at.ensure(shape["twin"] == is_twin, "is a network of another kind")
+    at.ensure(shape["twin"] == isinstance(model, BaseTwin), "is a network of another kind")
     flat = shape["n_outputs"] == 1 or not state["_one_dimensional"]
     at.ensure(flat and shape["hidden_sizes"], "has other outputs, or no hidden layer")
     shapes = {name: parameter.shape for name, parameter in state["_parameters"].items()}
     expected = _parameter_shapes(shape, len(state["_gates"]))
     at.ensure(shapes == expected, "has network parameters of other shapes")
     state = {**state, "_schema": table}
-    if not is_twin:
+    if not shape["twin"]:
         set_state(model, state)
         return
-    same = (state["anchors_y_"].ndim == 1) == state["_one_dimensional"]
-    at.ensure(same, "has other outputs")
+    at.ensure((state["anchors_y_"].ndim == 1) == state["_one_dimensional"], "has other outputs")
     _build_twin(model, {**state, "_pair_dtype": np.dtype(np.float64)}, at)
 
 

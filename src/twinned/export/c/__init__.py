@@ -202,15 +202,11 @@ def read_core(model: BaseEstimator) -> PairCore | NetworkCore:
 
 def _anchor_weights(twin: BaseTwin, state: FittedTwin) -> Floats:
     """(anchor,) weights that sum to one; raises where they depend on the query."""
-    if state.nearest is not None:
+    if state.nearest is not None or not isinstance(state.weight_strategy, UniformWeights):
         raise ValueError(
-            f"C export needs the same anchors for all queries, not anchors={twin.anchors!r}; use "
-            "n_anchors=32 to replace them by 32 chosen ones."
-        )
-    if not isinstance(state.weight_strategy, UniformWeights):
-        raise ValueError(
-            f"C export needs the same weights for all queries, not weights={twin.weights!r}; use "
-            "n_anchors=32 to replace them by those of 32 chosen anchors."
+            "C export needs the same anchors and weights for all queries, not "
+            f"anchors={twin.anchors!r} with weights={twin.weights!r}; use n_anchors=32 to replace "
+            "them by 32 chosen anchors."
         )
     given = state.anchors.weights
     weights = np.ones(len(state.anchors.X)) if given is None else given

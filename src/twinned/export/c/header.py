@@ -108,14 +108,10 @@ def _describe_features(schema: TableSchema, names: list[str]) -> list[str]:
             text += ", ..." if len(categories) > _MAX_LISTED else ""
         if kind == CATEGORICAL:
             text += f"; any other category: {len(categories)}"
-        lines.append(_comment_text(text))
+        # ASCII text that neither ends a comment nor begins one
+        text = re.sub(r"[\x00-\x1f\x7f]", " ", text.encode("ascii", "backslashreplace").decode())
+        lines.append(text.replace("*/", "* /").replace("/*", "/ *"))
     return lines
-
-
-def _comment_text(text: str) -> str:
-    """ASCII text that neither ends a comment nor begins one."""
-    ascii_text = text.encode("ascii", "backslashreplace").decode()
-    return re.sub(r"[\x00-\x1f\x7f]", " ", ascii_text).replace("*/", "* /").replace("/*", "/ *")
 
 
 def float_literal(value: float) -> str:

@@ -168,11 +168,8 @@ class NetworkCore(Core):
         layers = []
         for member, has_waves in enumerate(self.has_waves):
             kinds = ["linear", "periodic"][: 1 + has_waves]
-            parts = [
-                np.concatenate([self.parameters[f"{kind}_{side}"][member] for kind in kinds]).T
-                for side in sides
-            ]
-            layers.append(np.stack(parts))
+            of_sides = [[self.parameters[f"{kind}_{i}"][member] for kind in kinds] for i in sides]
+            layers.append(np.stack([np.concatenate(part).T for part in of_sides]))
         return layers
 
     @property
@@ -282,9 +279,7 @@ class TreeScore(NamedTuple):
 def check_single_output(n_outputs: int) -> None:
     """Refuse models of several outputs."""
     if n_outputs != 1:
-        raise ValueError(
-            f"C export needs a single output, but y has {n_outputs}; export one model for each."
-        )
+        raise ValueError(f"C export needs a single output, not {n_outputs}; export one for each.")
 
 
 def _read_score(estimator: BaseEstimator, unit: float) -> LinearScore | TreeScore:
@@ -327,36 +322,24 @@ class PairCore(Core):
         assert isinstance(model, SklearnDifferenceModel)
         if callable(model.features.kind):
             raise ValueError("C export does not support a callable pair_features; use a named one.")
-        known_y = anchors.targets[:, 0]
+        columns, known_y = ColumnEncoding.of_schema(anchors.schema), anchors.targets[:, 0]
+        role, source = model.features.layout(anchors.rows)
+        score = _read_score(model.estimator, model.unit)
         center = float(weights @ known_y)  # float32 represents deviations from the mean
+        known_y, shares = known_y - center, weights / len(model.member_weights)
         return cls(
-            ColumnEncoding.of_schema(anchors.schema),
-            anchors.X,
-            known_y - center,
-            weights / len(model.member_weights),
-            center,
-            1.0,
-            *model.features.layout(anchors.rows),
-            _read_score(model.estimator, model.unit),
-            model.symmetric,
+            columns, anchors.X, known_y, shares, center, 1.0, role, source, score, model.symmetric
         )
 
     @classmethod
     def of_regressor(cls, regressor: BaseEstimator) -> PairCore:
         """A regressor of y itself: pairs without the second row, and one anchor of 0."""
         n_features = int(regressor.n_features_in_)
-        return cls(
-            ColumnEncoding.of_schema(TableSchema.all_numeric(n_features)),
-            np.zeros((1, n_features)),
-            np.zeros(1),
-            np.ones(1),
-            0.0,
-            1.0,
-            np.full(n_features, PairColumn.FIRST, dtype=np.int64),
-            np.arange(n_features),
-            _read_score(regressor, 1.0),
-            symmetric=False,
-        )
+        columns = ColumnEncoding.of_schema(TableSchema.all_numeric(n_features))
+        anchor = np.zeros((1, n_features)), np.zeros(1), np.ones(1)
+        role = np.full(n_features, PairColumn.FIRST, dtype=np.int64)
+        score = _read_score(regressor, 1.0)
+        return cls(columns, *anchor, 0.0, 1.0, role, np.arange(n_features), score, symmetric=False)
 
     @property
     def kind(self) -> str:

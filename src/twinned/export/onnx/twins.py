@@ -12,15 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinned.export.model_parts import Networks, unpadded_parameters
+from twinned.export.onnx import regressors
 from twinned.export.onnx.graph import DOUBLE, FLOAT, Graph, Tensor, concatenate, refuse
 from twinned.export.onnx.inputs import split_rows
-from twinned.export.onnx.regressors import (
-    add_distances,
-    add_inverse,
-    add_matern,
-    add_nearest,
-    add_regressor,
-)
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel, PlainNetworks
 from twinned.models.neural.problem import Scale
@@ -84,7 +78,7 @@ class _TwinGraph:
         indices, distances, known_y = None, None, self._known_y
         if self._state.nearest is not None:
             k, metric = self._state.nearest
-            distances, indices = add_nearest(self._distances(query, metric), k)
+            distances, indices = regressors.add_nearest(self._distances(query, metric), k)
             known_y = known_y.take(indices)
         estimates = self._differences(query, indices) + known_y
         share = self._share(query, indices, distances)
@@ -116,7 +110,8 @@ class _TwinGraph:
 
     def _pair_differences(self, model: SklearnDifferenceModel) -> Differences:
         if callable(model.features.kind):
-            refuse("its pair features are a Python function", "fit it with pair_features='concat'")
+            way_out = "fit it with pair_features='concat+difference', 'concat' or 'difference'"
+            refuse("its pair features are a Python function", way_out)
         role, source = model.features.layout(self._state.anchors.rows)
         groups = {kind: source[role == kind] for kind in PairColumn if (role == kind).any()}
         signs = both_orders(np.ones((1, 1)), np.ones((1, 1)))  # of F(query, anchor) and its mirror
@@ -129,7 +124,7 @@ class _TwinGraph:
             pairs = concatenate([_pairs(groups, *order) for order in orders], axis=0)
             if model.features.dtype == np.float32:
                 pairs = pairs.cast(FLOAT).cast(DOUBLE)
-            predicted = add_regressor(model.estimator, pairs) * model.unit
+            predicted = regressors.add_regressor(model.estimator, pairs) * model.unit
             predicted = predicted.reshape(len(orders), -1, self._state.anchors.targets.shape[1])
             return predicted * signs if model.symmetric else predicted
 
@@ -164,10 +159,11 @@ class _TwinGraph:
             distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
             if indices is not None:
                 distances = distances.take(indices)
-            correlation = add_matern(distances * distances)
+            correlation = regressors.add_matern(distances * distances)
             total = 1.0 + metric.noise
             return 1.0 / (total - correlation * correlation / total)
-        return refuse(f"its weights are {strategy!r}", "use weights 'uniform' or 'distance'")
+        way_out = "use weights 'uniform' or 'distance', or GPWeights()"
+        return refuse(f"its weights are {strategy!r}", way_out)
 
     def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:
         """(anchor,) distances of a query, on the features that the twin searches neighbors by.
@@ -189,7 +185,9 @@ class _TwinGraph:
 
         with self._graph.outside_loops():
             anchors = features(self._rows)
-        return add_distances(features(query), anchors, "euclidean" if metric == LEARNED else metric)
+        return regressors.add_distances(
+            features(query), anchors, "euclidean" if metric == LEARNED else metric
+        )
 
 
 def _pairs(groups: dict[PairColumn, NDArray[np.int64]], first: Tensor, second: Tensor) -> Tensor:
@@ -212,7 +210,7 @@ def _inverse_of_known(distances: Tensor) -> Tensor:
     undefined = distances.is_nan()
     least = undefined.cast(DOUBLE).reduce("ReduceMin", 0, keepdims=True)
     instead = least.apply("Greater", 0.0).apply("Where", 1.0, np.inf)
-    return add_inverse(undefined.apply("Where", instead, distances))
+    return regressors.add_inverse(undefined.apply("Where", instead, distances))
 
 
 def _scaled(scale: Scale, encoded: Tensor, n_encoded: int) -> Tensor:
