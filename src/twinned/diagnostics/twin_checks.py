@@ -566,7 +566,7 @@ def noise_estimate(X: ArrayLike, y: ArrayLike, error: float, *, model: str = "")
     elif share < 0.8:
         summary = f"Up to about {format_percent(share)} of the squared error is noise."
     else:
-        summary = "The error is about as large as differences of near rows: it may be noise."
+        summary = "The error is about as large as differences of near rows: much may be noise."
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
     shown = {"noise": noise, "RMSE": error}
     return CheckResult("noise", "How noisy are the values?", summary, numbers, model, shown)
