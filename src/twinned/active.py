@@ -186,15 +186,6 @@ def _standardizer(pool: Floats, measured: Floats) -> Callable[[Floats], Floats]:
     return lambda rows: np.nan_to_num(scaler.transform(rows))
 
 
-def _uncertainty(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
-    std: Floats = twin.predict(X, return_std=True)[1]
-    return std
-
-
-def _inconsistency(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
-    return twin.loop_inconsistency(X, random_state=rng)
-
-
 def _change(twin: BaseTwin, X: ArrayLike, rng: np.random.RandomState) -> Floats:
     """E|F(q, x) + y_x − ŷ(q)| over references q of the pool, with y_x from the anchors of x.
 
@@ -231,8 +222,8 @@ def _blocks(n_rows: int, rows_per_block: int) -> list[Indices]:
 
 # Each returns scores of shape (n_pool,) or (n_pool, n_outputs).
 SCORES: dict[str, Callable[[BaseTwin, ArrayLike, np.random.RandomState], Floats]] = {
-    "uncertainty": _uncertainty,
-    "inconsistency": _inconsistency,
+    "uncertainty": lambda twin, X, rng: twin.predict(X, return_std=True)[1],
+    "inconsistency": lambda twin, X, rng: twin.loop_inconsistency(X, random_state=rng),
     "change": _change,
     "difference": _difference,
 }
@@ -249,10 +240,8 @@ def _select_best(twin, queries, waiting, n, strategy, maximize, best, rng):
     score = log_expected_improvement(sign * mean, std, best_y)
     is_new = _find_new(_measured_features(fitted, waiting), queries.encode().features)
     if n > is_new.sum():
-        raise ValueError(
-            f"n={n} exceeds the {is_new.sum()} different rows of the pool that are neither "
-            "known nor pending."
-        )
+        new = f"{is_new.sum()} different rows of the pool that are neither known nor pending"
+        raise ValueError(f"n={n} exceeds the {new}.")
     order = np.argsort(-score, kind="stable")
     candidates = order[is_new[order]]
     first = [] if len(waiting) else [0]  # whose improvement is known exactly
@@ -274,9 +263,7 @@ def _select_best(twin, queries, waiting, n, strategy, maximize, best, rng):
 def _find_new(measured: Floats, pool: Floats) -> NDArray[np.bool_]:
     """(row,): whether a row of the pool differs from measured and earlier rows."""
     rows = np.concatenate([measured, pool])
-    is_first = np.zeros(len(rows), dtype=bool)
-    is_first[distinct_rows(rows)[0]] = True
-    return is_first[len(measured) :]
+    return np.isin(np.arange(len(measured), len(rows)), distinct_rows(rows)[0])
 
 
 def log_expected_improvement(mean: Floats, std: Floats, best: float) -> Floats:

@@ -8,14 +8,7 @@ return the paper's 25 splits.
 from twinned.datasets.files import fetch
 from twinned.datasets.files import load_dataset as load
 from twinned.datasets.formulas import make_rcl, make_tf, make_wsb, rcl_truth, tf_truth, wsb_truth
-from twinned.datasets.registry import (
-    KEYS,
-    PAPER_SEEDS,
-    Dataset,
-    forest_split,
-    info,
-    paper_split,
-)
+from twinned.datasets.registry import KEYS, PAPER_SEEDS, Dataset, forest_split, info, paper_split
 
 __all__ = [
     "KEYS",

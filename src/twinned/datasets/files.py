@@ -9,8 +9,6 @@ import csv
 import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,8 +18,7 @@ from twinned.datasets.formulas import make_tf
 from twinned.datasets.registry import Dataset, info
 from twinned.exceptions import IntegrityError
 
-DATA_VARIABLE = "TWINNED_DATA"
-CACHE_VARIABLE = "TWINNED_CACHE"
+DATA_VARIABLE, CACHE_VARIABLE = "TWINNED_DATA", "TWINNED_CACHE"
 
 # Tables parsed in this process, by key. The bytes are verified before each use, so that the table
 # of a key never changes.
@@ -60,8 +57,7 @@ def load_dataset(key: str) -> tuple[pd.DataFrame, pd.Series]:
     >>> X.shape, y.shape, list(X.columns)
     ((1000, 2), (1000,), ['x1', 'x2'])
     """
-    record = info(key)
-    path = fetch(key)
+    record, path = info(key), fetch(key)
     if path is None:
         return make_tf(n=record.rows, random_state=0)
     # The bytes that are hashed are those that are parsed: the file cannot change in between.
@@ -112,11 +108,14 @@ def locate(record: Dataset) -> tuple[Path | None, str]:
     """
     if record.file is None:
         return None, "built in"
-    folder = _data_folder()
-    if folder is not None and (folder / record.file).is_file():
+    if value := os.environ.get(DATA_VARIABLE):
+        folder = Path(value).expanduser()
+        if not folder.is_dir():
+            raise ValueError(f"{DATA_VARIABLE} is {value!r}, not a folder; correct or unset it.")
         # The user chose this folder: report a wrong file instead of silently using another one.
-        _read_verified(folder / record.file, record)
-        return folder / record.file, DATA_VARIABLE
+        if (path := folder / record.file).is_file():
+            _read_verified(path, record)
+            return path, DATA_VARIABLE
     cached = cache_folder() / record.file
     # A damaged file in the cache counts as absent and is downloaded again.
     if cached.is_file() and sha256(cached.read_bytes()).hexdigest() == record.sha256:
@@ -126,8 +125,7 @@ def locate(record: Dataset) -> tuple[Path | None, str]:
 
 def cache_folder() -> Path:
     """Return the folder of downloads: `TWINNED_CACHE`, or the cache folder of the system."""
-    value = os.environ.get(CACHE_VARIABLE)
-    if value:
+    if value := os.environ.get(CACHE_VARIABLE):
         return Path(value).expanduser()
     import pooch
 
@@ -154,16 +152,6 @@ def parse(content: bytes, record: Dataset) -> pd.DataFrame:
     return pd.DataFrame(values, columns=names, dtype="float64")
 
 
-def _data_folder() -> Path | None:
-    value = os.environ.get(DATA_VARIABLE)
-    if not value:
-        return None
-    folder = Path(value).expanduser()
-    if not folder.is_dir():
-        raise ValueError(f"{DATA_VARIABLE} is {value!r}, which is no folder; correct or unset it.")
-    return folder
-
-
 def _read_verified(path: Path, record: Dataset) -> bytes:
     content = path.read_bytes()
     digest = sha256(content).hexdigest()
@@ -180,10 +168,12 @@ def _download(record: Dataset) -> Path:
 
     folder, digest = cache_folder(), f"sha256:{record.sha256}"
     advice = f"get {record.file} elsewhere and set {DATA_VARIABLE} to its folder."
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # below, pooch announces each download on stderr
     try:
-        with _without_info(pooch.get_logger()):
-            # Downloads to a temporary file beside the target, verifies it, then renames it.
-            path = pooch.retrieve(record.url, known_hash=digest, fname=record.file, path=folder)
+        # Downloads to a temporary file beside the target, verifies it, then renames it.
+        path = pooch.retrieve(record.url, known_hash=digest, fname=record.file, path=folder)
     except (OSError, ValueError) as error:
         # without the URL that our message has
         text = re.split(r" (?:for|with) url: |\. Deleted download", " ".join(str(error).split()))[0]
@@ -191,15 +181,6 @@ def _download(record: Dataset) -> Path:
         if isinstance(error, OSError):  # includes the errors of requests and a full disk
             raise OSError(f"could not download {record.url} into {folder} {reason}") from error
         raise IntegrityError(f"{record.url} does not have the {digest} {reason}") from error
-    return Path(path)
-
-
-@contextmanager
-def _without_info(logger: logging.Logger) -> Iterator[None]:
-    """Suppress messages below WARNING: pooch announces each download on stderr."""
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
     finally:
         logger.setLevel(level)
+    return Path(path)

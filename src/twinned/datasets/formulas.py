@@ -15,9 +15,7 @@ TF_COLUMNS, RCL_COLUMNS, WSB_COLUMNS = (info(key).columns for key in ("TF", "RCL
 
 # The standard deviations of the residuals of the formulas in the files are 0.00997 over 4000 rows
 # (RCL) and 0.0095 over 200 (WSB).
-RCL_NOISE = 0.01
-WSB_NOISE = 0.0095
-PRINTED_NOISE = 0.1
+RCL_NOISE, WSB_NOISE, PRINTED_NOISE = 0.01, 0.0095, 0.1
 
 Seed = int | np.random.RandomState | None
 
@@ -198,9 +196,8 @@ def make_wsb(
     """
     n, noise, rng = _check_arguments(n, noise, WSB_NOISE, as_printed, random_state)
     # Six columns in both variants, so that a seed gives the same points in both.
-    width = 4 if as_printed else 6
-    points = rng.uniform(1, 3, (n, 6))[:, :width]
-    X = pd.DataFrame(points, columns=list(WSB_COLUMNS[:width]))
+    X = pd.DataFrame(rng.uniform(1, 3, (n, 6)), columns=list(WSB_COLUMNS))
+    X = X.drop(columns=["unused1", "unused2"]) if as_printed else X
     return _with_noise(X, wsb_truth(X), "V", noise, rng)
 
 
@@ -226,10 +223,8 @@ def _check_matrix(X: ArrayLike, widths: tuple[int, ...], columns: tuple[str, ...
     matrix = np.asarray(X, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] not in widths:
         width = " or ".join(map(str, widths))
-        raise ValueError(
-            f"X must have shape (n, {width}) with the columns {', '.join(columns)}, not shape "
-            f"{matrix.shape}."
-        )
+        shape = f"shape (n, {width}) with the columns {', '.join(columns)}"
+        raise ValueError(f"X must have {shape}, not shape {matrix.shape}.")
     return matrix
 
 

@@ -159,8 +159,8 @@ class BlendChecks:
         self.progress("checks of the recommended model")
         table, model = self.twin.out_of_fold(), self._title("recommended model")
         fitted_y, predicted = table["y"].to_numpy(), table["prediction"].to_numpy()
-        errors = np.abs(fitted_y - predicted)
-        self._add(uncertainty_check(table["score"].to_numpy(), errors, model))
+        scores = table["score"].to_numpy()
+        self._add(uncertainty_check(scores, np.abs(fitted_y - predicted), model))
         self._add(noise_estimate(self.known.X, fitted_y, rmse(predicted, fitted_y), model=model))
         if self._starts("relevance of features", relevance_seconds(*self.blend.anchors_X_.shape)):
             self.relevance = self.twin.feature_relevance_

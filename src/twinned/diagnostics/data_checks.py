@@ -217,8 +217,7 @@ def monotone_r2(x: Floats, y: Floats) -> float:
     # a line extrapolates, a monotone function does not
     monotone = IsotonicRegression(increasing=bool(correlation > 0), out_of_bounds="clip")
     models, folds = (LinearRegression(), monotone), row_folds(len(x), 5, 0)
-    predictions = [cross_val_predict(model, x[:, None], y, cv=folds) for model in models]
-    return max(r2_score(y, predicted) for predicted in predictions)
+    return max(r2_score(y, cross_val_predict(model, x[:, None], y, cv=folds)) for model in models)
 
 
 def check_counters(table: CheckedTable) -> Iterator[Finding]:
@@ -260,8 +259,7 @@ def is_counter(column: Floats) -> bool:
     (True, False)
     """
     n = len(column)
-    is_whole = np.all(column == np.round(column))  # and not missing
-    if n < _LEAST_KNOWN or not is_whole or len(np.unique(column)) < n:
+    if n < _LEAST_KNOWN or not are_row_numbers(column):
         return False
     steps = np.diff(column)
     return bool(np.ptp(column) <= _DENSE * n or (steps > 0).all() or (steps < 0).all())
@@ -272,9 +270,7 @@ def is_counter(column: Floats) -> bool:
 
 def check_rounding(table: CheckedTable) -> Iterator[Finding]:
     """Find a target with so few digits that rounding is part of the error."""
-    values = np.unique(table.y)
-    if len(values) < 2:
-        return
+    values = np.unique(table.y)  # at least two
     step = float(np.diff(values).min())
     multiples, error = (values - values[0]) / step, step / np.sqrt(12)
     is_rounded = np.allclose(multiples, np.round(multiples), atol=1e-6)

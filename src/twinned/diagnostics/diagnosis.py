@@ -111,21 +111,17 @@ class Diagnosis:
         }
 
     def __str__(self) -> str:
-        sections = self._sections().values()
-        return "\n".join([self.summary, self.describe_errors(), *chain(*sections)])
+        return "\n".join([self.summary, self.describe_errors(), *chain(*self._sections().values())])
 
     def _repr_html_(self) -> str:
         columns = ("model", "rmse", "rmse_se", "weight", "fit_seconds")
         board = {name: self.leaderboard[name].tolist() for name in columns}
+        sections = [(name, lines) for name, lines in self._sections().items() if lines]
         return view(
             paragraph(self.summary, "strong"),
             paragraph(self.describe_errors()),
             table(board, LEADERBOARD_FORMATS, strong=self.leaderboard["recommended"].tolist()),
-            *(
-                details(f"{name}: {len(lines)}", bullets(lines))
-                for name, lines in self._sections().items()
-                if lines
-            ),
+            *(details(f"{name}: {len(lines)}", bullets(lines)) for name, lines in sections),
             details("Code of the recommended model", preformatted(self.code)),
         )
 

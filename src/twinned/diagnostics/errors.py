@@ -46,16 +46,14 @@ class Ratio(NamedTuple):
         return lower if self.high < 1 else higher if self.low > 1 else unclear
 
 
-def rmse_ratio(
-    predictions: Floats, other: Floats, y: Floats, groups: Indices | None = None
-) -> Ratio:
+def rmse_ratio(predicted: Floats, other: Floats, y: Floats, groups: Indices | None = None) -> Ratio:
     """Return the RMSE of one model divided by that of another, with a paired bootstrap interval.
 
     Rows are resampled, or whole groups of them where `groups` (n,) are given. With fewer than five
     groups the interval is unbounded.
     """
     codes = None if groups is None else np.unique(groups, return_inverse=True)[1]
-    ratio = ratio_of_rmse(predictions - y, other - y, groups=codes, confidence=_CONFIDENCE)
+    ratio = ratio_of_rmse(predicted - y, other - y, groups=codes, confidence=_CONFIDENCE)
     if codes is not None and codes.max() + 1 < _MIN_GROUPS:
         return Ratio(ratio["ratio"], 0.0, float("inf"))
     return Ratio(ratio["ratio"], ratio["lower"], ratio["upper"])
@@ -95,8 +93,8 @@ class ErrorSummary(NamedTuple):
         Errors of a target in % are in percentage points.
         """
         name, unit = split_unit(target)
-        if unit == " %":  # of a difference, which is no share of the value
-            unit = " percentage points"
+        # a difference of shares is no share of the value
+        unit = " percentage points" if unit == " %" else unit
         shown = {
             key: format_significant(value, 2 if key.endswith("_se") else 3)
             for key, value in self._asdict().items()
@@ -174,6 +172,5 @@ def comparison_table(
     models.append((MEAN, predict_mean(y), np.nan, 0.0, False))
     rows = [(name, *rmse_and_error(mean, y, None), *more) for name, mean, *more in models]
     names = ["model", "rmse", "rmse_se", "weight", "fit_seconds", "recommended"]
-    board = pd.DataFrame(rows, columns=names)
-    board = board.sort_values("rmse", kind="stable", ignore_index=True)
+    board = pd.DataFrame(rows, columns=names).sort_values("rmse", kind="stable", ignore_index=True)
     return ResultTable.create(board, LEADERBOARD_FORMATS)

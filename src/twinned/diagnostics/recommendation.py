@@ -14,8 +14,7 @@ from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.fitted.target import TargetTransform
 
-HELPS, HURTS, UNCLEAR = "helps", "does not help", "no clear difference"
-UNKNOWN = "unknown"
+HELPS, HURTS, UNCLEAR, UNKNOWN = "helps", "does not help", "no clear difference", "unknown"
 # By which the error of a single member must be lower than that of the blend: the best of several
 # members, chosen by the same rows, is less accurate on new ones. Ridge regression may be as much
 # higher. Before a look at the test error of one split of YH, any member within 1 % was preferred.
@@ -58,8 +57,7 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
     """
     board = blend.leaderboard_.set_index("member")
     twins = [name for name, model in blend.members_.items() if isinstance(model, BaseTwin)]
-    contribution = blend.contribution_
-    weights, error = blend.member_weights_, blend.blend_["rmse"]
+    contribution, weights, error = blend.contribution_, blend.member_weights_, blend.blend_["rmse"]
     best_is_twin = board.index[0] in twins and board["rmse"].iloc[0] < error
     if contribution is not None and contribution["ratio"] >= 1 and not best_is_twin:
         weights, error = contribution["baseline_weights"], contribution["baseline_rmse"]
@@ -71,12 +69,8 @@ def recommend(blend: AutoTwinRegressor) -> Recommendation:
     better = [name for name in candidates if ratio[name] < 1 - _LEAST_GAIN]
     members = simple[:1] or better[:1] or used
     conclusion = _conclude(contribution, any(name in twins for name in members))
-    return Recommendation(
-        members,
-        conclusion,
-        _reason(members, board, error),
-        describe_contribution(contribution, conclusion) + _skipped_twins(blend, conclusion),
-    )
+    effect = describe_contribution(contribution, conclusion) + _skipped_twins(blend, conclusion)
+    return Recommendation(members, conclusion, _reason(members, board, error), effect)
 
 
 def _is_ridge(label: str) -> bool:

@@ -15,11 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2, rankdata, zscore
 
 from twinned.diagnostics.errors import Numbers, format_percent, rmse, rmse_ratio
-from twinned.diagnostics.findings import (
-    CheckedTable,
-    Finding,
-    quick_predictions,
-)
+from twinned.diagnostics.findings import CheckedTable, Finding, quick_predictions
 from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import format_significant
 from twinned.rows.neighbors import Indices, NeighborIndex
@@ -60,11 +56,13 @@ def check_duplicates(table: CheckedTable) -> Iterator[Finding]:
         return
     if np.sum(counts * (counts - 1) / 2) < _CHANCE * _pairs_by_chance(table):
         return
-    share = n_copies / table.n_rows
+    share, sample = n_copies / table.n_rows, table.sample()
+    effect = _effect_of_groups(sample, distinct_rows(sample.matrix)[1], (0.0, _NEAR_LIMITS[1]))
+    gain = format_percent(1 - 1 / effect["ratio"]) if effect else ""
     yield Finding(
         "TW101",
-        f"{n_copies:,} of {table.n_rows:,} rows ({format_percent(share)}) repeat another row, "
-        f"the target included.{_effect_of_copies(table.sample())}",
+        f"{n_copies:,} of {table.n_rows:,} rows ({format_percent(share)}) repeat another row, the "
+        f"target included.{f' Random folds make the error look {gain} lower.' if gain else ''}",
         "Remove copies, unless they are separate measurements. Errors reported here do not profit "
         "from them, as equal rows are merged; with random folds of other tools they would.",
         {"rows": n_copies, "share": share},
@@ -76,13 +74,6 @@ def _pairs_by_chance(table: CheckedTable) -> float:
     n, columns = table.n_rows, (*table.matrix.T, table.y)
     counts = [np.unique(column, return_counts=True)[1] for column in columns]
     return float(n * (n - 1) / 2 * np.prod([np.sum((count / n) ** 2) for count in counts]))
-
-
-def _effect_of_copies(sample: CheckedTable) -> str:
-    limits = 0.0, _NEAR_LIMITS[1]
-    numbers = _effect_of_groups(sample, distinct_rows(sample.matrix)[1], limits)
-    gain = format_percent(1 - 1 / numbers["ratio"]) if numbers else ""
-    return f" Random folds make the error look {gain} lower." if gain else ""
 
 
 def check_replicates(table: CheckedTable) -> Iterator[Finding]:
@@ -185,17 +176,14 @@ def near_groups(sample: CheckedTable) -> Indices:
     next one. With features of m dimensions this has a probability of about 20⁻ᵐ. No two rows have
     exactly equal features.
     """
-    n, k = sample.n_rows, _MAX_NEAR + 1
-    alone = np.arange(n)
-    if n < 2 * k:
-        return alone
-    nearest = NeighborIndex(sample.features).kneighbors_self(k)
+    n = sample.n_rows
+    nearest = NeighborIndex(sample.features).kneighbors_self(_MAX_NEAR + 1)
     near = np.take_along_axis(sample.distances, nearest, axis=1)
     ratios = near[:, :-1] / np.maximum(near[:, 1:], 1e-300)
     gap = np.argmin(ratios, axis=1)
     rows = np.flatnonzero(ratios.min(axis=1) < _GAP)
     if len(rows) <= 2 * n * _share_by_chance(near):
-        return alone
+        return np.arange(n)
     linked = np.zeros((n, n), dtype=bool)
     for row in rows:
         linked[row, nearest[row, : gap[row] + 1]] = True

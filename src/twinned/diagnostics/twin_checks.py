@@ -148,9 +148,7 @@ class CrossValidation:
     def twins(self) -> list[BaseTwin]:
         """The twins fitted to the training rows of each fold."""
         with ignore_table_warnings():
-            return [
-                clone(self.twin).fit(self.rows(train), self.y[train]) for train, _ in self.folds
-            ]
+            return [clone(self.twin).fit(self.rows(rows), self.y[rows]) for rows, _ in self.folds]
 
     @cached_property
     def held_out(self) -> tuple[Floats, Floats]:
@@ -305,8 +303,8 @@ def _compare(
 ) -> Ratio:
     """Ratio of the errors of two predictions of these rows of each fold."""
     every = np.concatenate(rows)
-    predictions = np.concatenate(first), np.concatenate(second)
-    return rmse_ratio(*predictions, cv.y[every], cv.groups_of(every))
+    y, groups = cv.y[every], cv.groups_of(every)
+    return rmse_ratio(np.concatenate(first), np.concatenate(second), y, groups)
 
 
 def _means_of_first(estimates: Floats, sizes: list[int]) -> list[Floats]:
@@ -568,9 +566,7 @@ def noise_estimate(X: ArrayLike, y: ArrayLike, error: float, *, model: str = "")
     elif share < 0.8:
         summary = f"Up to about {format_percent(share)} of the squared error is noise."
     else:
-        summary = (
-            "The error is about as large as differences of near rows: much of it may be noise."
-        )
+        summary = "The error is about as large as differences of near rows: much may be noise."
     numbers = {"noise": noise, "rmse": error, "share": float(share)}
     shown = {"noise": noise, "RMSE": error}
     return CheckResult("noise", "How noisy are the values?", summary, numbers, model, shown)
