@@ -97,10 +97,8 @@ def name_rows(table: Table, label: str | None = None) -> list[str]:
     names = [table.row_name(row) for row in range(len(table))]
     if label is None:
         return names
-    return [
-        name if is_missing(cell) else cell
-        for name, cell in zip(names, table.column(label), strict=True)
-    ]
+    pairs = zip(names, table.column(label), strict=True)
+    return [name if is_missing(cell) else cell for name, cell in pairs]
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:

@@ -38,7 +38,9 @@ from twinned.app.serve.models import (
     refuse_value_errors,
 )
 from twinned.app.serve.service import MicroBatcher, PredictionService
-from twinned.app.tables import ReadOptions, Table, copied_columns, parse_table
+from twinned.app.tables.frames import copied_columns
+from twinned.app.tables.reader import parse_table
+from twinned.app.tables.table import ReadOptions, Table
 from twinned.rows.formatting import number_text
 
 READ_SECONDS = 10.0

@@ -20,9 +20,10 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from sklearn.utils import get_tags
 
 from twinned._version import __version__
-from twinned.app import tables
-from twinned.app.tables import PARTS, Table, is_missing
-from twinned.app.tables.columns import date_columns
+from twinned.app.tables.columns import BOOLEANS, EPOCH, PARTS, date_columns, parse_limit
+from twinned.app.tables.frames import LIMIT, derived_from, prediction_frame, source_columns
+from twinned.app.tables.numbers import is_missing
+from twinned.app.tables.table import Table
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
@@ -112,7 +113,7 @@ class InputFeature(NamedTuple):
         if self._check_missing(value):
             return None
         text = value.strip().lower() if isinstance(value, str) else ""
-        return {"true": 1.0, "false": 0.0}.get(text, value)
+        return BOOLEANS.get(text, value)
 
     def _parse_category(self, value: object) -> object:
         """Return a known category; a new one as text, as `predict` takes it; or None."""
@@ -274,7 +275,7 @@ class RequestSchema:
         for name, marker in self._limits.items():
             if name in row and marker not in row:
                 row[marker] = 0.0
-                if (limit := tables.parse_limit(str(row[name]).strip())) is not None:
+                if (limit := parse_limit(str(row[name]).strip())) is not None:
                     row[name], row[marker] = limit
         return row
 
@@ -284,8 +285,8 @@ class RequestSchema:
         """Return rows of a file and the confidence, as `parse_rows`, and notes on its notation."""
         table = table.take(range(min(len(table), MAX_ROWS + 1)))  # one too many is refused below
         with refuse_value_errors():
-            table.require(tables.source_columns(table, self.names), "features of the model")
-            X, notes = tables.prediction_frame(table, self.names, self.categories)
+            table.require(source_columns(table, self.names), "features of the model")
+            X, notes = prediction_frame(table, self.names, self.categories)
         if table.detected:
             notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
         rows = X.astype(object).where(X.notna(), None).to_dict("records")
@@ -336,8 +337,8 @@ def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str
     parts_of: dict[str, dict[str, str]] = {}
     limits: dict[str, str] = {}
     for name, values in columns.items():
-        source, part = tables.derived_from(name)
-        if part == tables.LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
+        source, part = derived_from(name)
+        if part == LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
             limits[source] = name
         elif part in PARTS and source not in columns:
             parts_of.setdefault(source, {})[part] = name
@@ -356,7 +357,7 @@ def _are_parts(columns: dict[str, Floats]) -> bool:
     present = ~np.isnan(days)
     if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
         return False
-    dates = [tables.EPOCH + timedelta(days=float(day)) for day in days[present]]
+    dates = [EPOCH + timedelta(days=float(day)) for day in days[present]]
     return all(
         np.allclose([PARTS[part](date) for date in dates], values[present], atol=0.02)
         for part, values in columns.items()

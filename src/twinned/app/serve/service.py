@@ -20,7 +20,7 @@ from twinned.app.serve.models import (
     RequestSchema,
     refuse_value_errors,
 )
-from twinned.app.tables import EPOCH
+from twinned.app.tables.columns import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
