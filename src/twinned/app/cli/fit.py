@@ -426,10 +426,9 @@ def blend_facts(blend: AutoTwinRegressor) -> Facts:
     if contribution is not None:
         weights = map(float, contribution["baseline_weights"])
         numbers = {name: contribution[name] for name in _CONTRIBUTION if name in contribution}
-        contribution = {
-            **{name: float(x) if math.isfinite(x) else None for name, x in numbers.items()},
-            "baseline_weights": dict(zip(blend.member_names_, weights, strict=True)),
-        }
+        by_member = dict(zip(blend.member_names_, weights, strict=True))
+        finite = {name: float(x) if math.isfinite(x) else None for name, x in numbers.items()}
+        contribution = {**finite, "baseline_weights": by_member}
     return {
         "effort": blend.effort,
         "time_budget": blend.time_budget,

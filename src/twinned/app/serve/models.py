@@ -98,9 +98,8 @@ class InputFeature(NamedTuple):
         schema: Json = {"enum": self.labels}
         if not self.ordered:
             schema = {"anyOf": [schema, {"type": "string"}]}
-        return Annotated[
-            object, pydantic.PlainValidator(self._parse_category), pydantic.WithJsonSchema(schema)
-        ]
+        validator = pydantic.PlainValidator(self._parse_category)
+        return Annotated[object, validator, pydantic.WithJsonSchema(schema)]
 
     def _check_missing(self, value: object) -> bool:
         """Return whether a value is missing, where the model accepts that."""
@@ -175,10 +174,8 @@ class RequestSchema:
         self.allow_missing = takes_missing and bool(get_tags(twin).input_tags.allow_nan)
         columns = dict(zip(self.names, fitted.anchors.X.T, strict=True))
         self._dates, self._limits = _find_sources(columns)
-        self.categories = [
-            None if kind == NUMERIC else list(categories)
-            for kind, categories in zip(table.kinds, table.categories, strict=True)
-        ]
+        kinds = zip(table.kinds, table.categories, strict=True)
+        self.categories = [None if kind == NUMERIC else list(known) for kind, known in kinds]
         self.is_all_numeric = table.is_all_numeric
         self.features = [
             InputFeature(name, known, kind == ORDINAL, self.allow_missing, name in self._limits)
@@ -199,17 +196,13 @@ class RequestSchema:
             f"feature_{i}": (feature.field_type(), Field(alias=feature.name))
             for i, feature in enumerate(self.features)
         }
-        row = pydantic.create_model(
-            "Row", __config__=pydantic.ConfigDict(json_schema_extra=self._describe_inputs), **fields
-        )
+        config = pydantic.ConfigDict(json_schema_extra=self._describe_inputs)
+        row = pydantic.create_model("Row", __config__=config, **fields)
         limits = Field(min_length=1, max_length=MAX_ROWS)
         rows = Annotated[list[row], limits, BeforeValidator(self._add_features)]  # type: ignore[valid-type]
-        return pydantic.create_model(
-            "Request",
-            __config__=pydantic.ConfigDict(extra="forbid"),
-            confidence=(Confidence | None, None),
-            rows=(rows, ...),
-        )
+        fields = {"confidence": (Confidence | None, None), "rows": (rows, ...)}
+        config = pydantic.ConfigDict(extra="forbid")
+        return pydantic.create_model("Request", __config__=config, **fields)
 
     def _describe_inputs(self, schema: Json) -> None:
         """Replace the features of a row by the inputs that they are made from."""
