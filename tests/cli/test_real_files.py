@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from twinned.app.cli import app
 from twinned.app.cli.options import TrainingOptions
 from twinned.app.cli.training_data import read_training_data
-from twinned.app.tables import prediction_frame
+from twinned.app.tables.frames import prediction_frame
 from twinned.app.tables.reader import read_table
 
 NAN = float("nan")

@@ -402,7 +402,7 @@ def test_a_small_file_of_much_content_is_refused(client):
         parts.writestr("xl/workbook.xml", b" " * 20_000_000)
     assert len(stream.getvalue()) < 100_000
     error = json_of(client.post("/batch", content=stream.getvalue()), 413)["error"]
-    assert error == "the table has 20 MB when it is unpacked; send a smaller one."
+    assert error == "the unpacked table has 20 MB; send a smaller one."
 
 
 def test_an_excel_file_of_many_cells_is_refused(client, tmp_path):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinned.app.cli import messages
-from twinned.app.cli.fit import error_cell
 from twinned.app.cli.options import (
     TrainingOptions,
     check_output_path,
@@ -78,14 +77,11 @@ def advise_command(options: AdviseOptions) -> None:
     start = time.perf_counter()
     with messages.exit_on_bad_input(), messages.print_warnings():
         end = start + parse_seconds("--budget", options.budget)
-        report_path, model_path = (
-            None if path is None else check_output_path(path, [options.table], option)
-            for path, option in ((options.report, "--report"), (options.output, "-o"))
-        )
+        report, output, inputs = options.report, options.output, [options.table]
+        report_path = report and check_output_path(report, inputs, "--report")
+        model_path = output and check_output_path(output, inputs)
         data = read_training_data(options)
-        new_rows = None
-        if options.test is not None:
-            new_rows = read_new_rows(options.test, data, options.reading)
+        new_rows = read_new_rows(options.test, data, options.reading) if options.test else None
         messages.print_notes(data.notes)
         diagnosis, content = _diagnose(options, data, new_rows, end)
 
@@ -96,11 +92,11 @@ def advise_command(options: AdviseOptions) -> None:
         if model_path is not None:
             diagnosis.twin.target_name_ = options.target
             save(diagnosis.model, model_path)
-            content["output"] = str(options.output)
+            content["output"] = str(output)
         content["seconds"] = round(time.perf_counter() - start, 1)
         if report_path is not None:
             write_atomically(report_path, render(content).encode())
-            content["report"] = str(options.report)
+            content["report"] = str(report)
     messages.print_result(content, format_text(content), options.as_json)
 
 
@@ -142,14 +138,14 @@ def _diagnose(
 
 def format_text(content: Content) -> str:
     """Return the summary, the errors and the code as lines of text."""
+    from twinned.app.report.render import leaderboard_rows
+
     lines = [content["summary"], content["error_summary"], "", *format_findings(content), ""]
     lines.append(f"Root mean square errors (RMSE) of {content['target']} on held-out rows:")
     table = messages.make_table("model", "RMSE", "weight", "seconds", "", left=2)
     table.columns[-1].justify = "left"
-    for row in content["leaderboard"]:
-        weight = "" if row["weight"] is None else f"{row['weight']:.2f}"
-        mark = "recommended" if row["recommended"] else ""
-        table.add_row(row["model"], error_cell(row), weight, f"{row['fit_seconds']:.1f}", mark)
+    for row in leaderboard_rows(content["leaderboard"]):
+        table.add_row(*(row[key] for key in ("name", "rmse", "weight", "seconds", "mark")))
     lines += [f"  {line}" for line in messages.table_lines(table)]
     for check in content["checks"].values():
         model = f" ({check['model']})" if check["model"] else ""
@@ -169,8 +165,6 @@ def format_findings(content: Content) -> list[str]:
         return ["Data checks: no finding."]
     lines = ["Data checks (docs/checks.md has a section for each code):"]
     for finding in content["findings"]:
-        lines.append(
-            f"  {finding['code']} {finding['level']}: {finding['title']}. {finding['message']}"
-        )
-        lines.append(f"    {finding['advice']}")
+        heading = f"  {finding['code']} {finding['level']}: {finding['title']}."
+        lines += [f"{heading} {finding['message']}", f"    {finding['advice']}"]
     return lines

@@ -52,9 +52,7 @@ def list_command(as_json: AsJson = False) -> None:
 
 @app.command("fetch")
 def fetch_command(
-    keys: Annotated[
-        list[str] | None, typer.Argument(help="Keys of data sets, such as BC YH.")
-    ] = None,
+    keys: Annotated[list[str] | None, typer.Argument(help="Keys, such as BC YH.")] = None,
     all_sets: Annotated[bool, flag_option("--all", help="Fetch all nine.")] = False,
     as_json: AsJson = False,
 ) -> None:

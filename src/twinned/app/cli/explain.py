@@ -233,11 +233,9 @@ def _format_text(explained: Sequence[ExplainedRow], target: str) -> str:
         lines += [*format_grid(row, target, width), ""]
     share = format_significant(100 * min(row.share for row in explained), 2)
     least = "" if len(explained) == 1 or share == "100" else "at least "
-    lines.append(
-        "A column is a known case: known value + adjustments = adjusted value. The cases shown "
-        f"have {least}{share} % of the weight of the prediction."
-    )
-    return "\n".join(lines)
+    legend = "A column is a known case: known value + adjustments = adjusted value."
+    weight = f"The cases shown have {least}{share} % of the weight of the prediction."
+    return "\n".join([*lines, f"{legend} {weight}"])
 
 
 def format_grid(explained: ExplainedRow, target: str, width: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -149,10 +149,7 @@ def _write_c(loaded: LoadedTwin, path: Path, options: ExportOptions) -> Facts:
 
 # A writer of each format returns what is printed, above all the largest difference to `predict` at
 # the anchors, in standard deviations of y.
-_WRITERS: dict[str, Callable[[LoadedTwin, Path, ExportOptions], Facts]] = {
-    ".onnx": _write_onnx,
-    ".h": _write_c,
-}
+_WRITERS = {".onnx": _write_onnx, ".h": _write_c}
 
 
 def _summary_lines(facts: Facts, model: str) -> Iterator[str]:
@@ -160,11 +157,9 @@ def _summary_lines(facts: Facts, model: str) -> Iterator[str]:
     if "dtype" in facts:
         yield f"numeric inputs: {facts['dtype']}"
     if "flash_bytes" in facts:
-        yield (
-            f"on a microcontroller: {facts['flash_bytes']:,} bytes of flash for the tables of "
-            f"{facts['anchors']} anchors, and 1 to 4 kB of code; "
-            f"{facts['ram_bytes']:,} bytes of RAM"
-        )
+        flash = f"{facts['flash_bytes']:,} bytes of flash for the tables of"
+        code = f"{facts['anchors']} anchors, and 1 to 4 kB of code"
+        yield f"on a microcontroller: {flash} {code}; {facts['ram_bytes']:,} bytes of RAM"
     if facts["largest_difference"] is not None:
         difference = f"{facts['largest_difference']:.1e} standard deviations of the target"
         yield f"largest difference to predict on the anchors: {difference}"

@@ -55,8 +55,7 @@ MODELS_ALLOWING_NAN = ("auto", "twin", "forest", "extra-trees", "boost", "neural
 NEIGHBOR_PARTNERS = 8
 NEURAL_EFFORT = "fast"  # a command should return soon; Python has the other efforts
 # Defaults of --model auto, so that a command ends soon.
-BLEND_EFFORT, BLEND_MINUTES = "fast", 5
-_DEFAULT_BUDGET = f"{BLEND_MINUTES}m"
+BLEND_EFFORT, BLEND_BUDGET = "fast", "5m"
 EFFORTS = ("fast", "balanced", "thorough")
 N_FOLDS = 5
 MIN_ROWS_FOR_CHECK = 10
@@ -120,7 +119,7 @@ class FitOptions(TrainingOptions):
     @property
     def seconds(self) -> float:
         """The time budget of a blend."""
-        return parse_seconds("--time-budget", self.time_budget or _DEFAULT_BUDGET)
+        return parse_seconds("--time-budget", self.time_budget or BLEND_BUDGET)
 
     def validate(self) -> None:
         """Raise a ValueError for values that no table allows."""
@@ -277,18 +276,14 @@ def _base_estimator(model: str) -> BaseEstimator | None:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    match model:
-        case "forest":
-            return ensemble.RandomForestRegressor(100, min_samples_leaf=2)
-        case "extra-trees":
-            return ensemble.ExtraTreesRegressor(100, min_samples_leaf=2)
-        case "boost":
-            return ensemble.HistGradientBoostingRegressor()
-        case "knn":
-            return make_pipeline(StandardScaler(), KNeighborsRegressor())
-        case "ridge":
-            return make_pipeline(StandardScaler(), Ridge())
-    return None  # of the default twin
+    estimators = {
+        "forest": ensemble.RandomForestRegressor(100, min_samples_leaf=2),
+        "extra-trees": ensemble.ExtraTreesRegressor(100, min_samples_leaf=2),
+        "boost": ensemble.HistGradientBoostingRegressor(),
+        "knn": make_pipeline(StandardScaler(), KNeighborsRegressor()),
+        "ridge": make_pipeline(StandardScaler(), Ridge()),
+    }
+    return estimators.get(model)  # None for the default twin
 
 
 def _make_plain(options: FitOptions, X: pd.DataFrame, twin: BaseEstimator) -> BaseEstimator:
@@ -388,9 +383,11 @@ def _cross_validate(
         warnings.simplefilter("ignore", UnknownCategoryWarning)
         for number, (train, test) in enumerate(folds, start=1):
             begin_step(f"cross-validation, fold {number} of {len(folds)}")
-            rows = np.concatenate([known[train], _outside_groups(data, censored, known[test])])
+            others = censored
+            if data.groups is not None:  # in no group of the held-out rows
+                others = censored[~np.isin(data.groups[censored], data.groups[known[test]])]
             model = make(len(train))
-            _fit_rows(options, data, model, rows)
+            _fit_rows(options, data, model, np.concatenate([known[train], others]))
             twins.append(split_target(model)[0])
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
             by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
@@ -403,15 +400,6 @@ def _cross_validate(
         "rmse_plain": rmse(by_plain, y),
         "rmse_mean": rmse(predict_mean(y), y),  # the same as in `twinned advise`
     }
-
-
-def _outside_groups(data: TrainingData, rows: np.ndarray, held_out: np.ndarray) -> np.ndarray:
-    """Return the rows that are in no group of the held-out rows."""
-    import numpy as np
-
-    if data.groups is None:
-        return rows
-    return rows[~np.isin(data.groups[rows], data.groups[held_out])]
 
 
 # --- the results ------------------------------------------------------------------------------
@@ -438,10 +426,9 @@ def blend_facts(blend: AutoTwinRegressor) -> Facts:
     if contribution is not None:
         weights = map(float, contribution["baseline_weights"])
         numbers = {name: contribution[name] for name in _CONTRIBUTION if name in contribution}
-        contribution = {
-            **{name: float(x) if math.isfinite(x) else None for name, x in numbers.items()},
-            "baseline_weights": dict(zip(blend.member_names_, weights, strict=True)),
-        }
+        by_member = dict(zip(blend.member_names_, weights, strict=True))
+        finite = {name: float(x) if math.isfinite(x) else None for name, x in numbers.items()}
+        contribution = {**finite, "baseline_weights": by_member}
     return {
         "effort": blend.effort,
         "time_budget": blend.time_budget,

@@ -133,9 +133,7 @@ class TrainingOptions(TableOptions):
     table: Annotated[Path, table_argument()]
     target: Annotated[str, typer.Option("--target", "-t")]
     log_target: Annotated[bool, flag_option("--log-target")] = False
-    lower_bound: Annotated[
-        float | None, typer.Option("--lower-bound", metavar="NUMBER", show_default=False)
-    ] = None
+    lower_bound: Annotated[float | None, typer.Option("--lower-bound", metavar="NUMBER")] = None
     categorical: Annotated[list[str] | None, column_option("--categorical", "-c")] = None
     numeric: Annotated[list[str] | None, column_option("--numeric")] = None
     date: Annotated[list[str] | None, column_option("--date")] = None

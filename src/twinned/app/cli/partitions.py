@@ -15,14 +15,14 @@ import json
 import logging
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinned.app.cli.prediction import Columns, LoadedTwin, ResultColumns, write_columns
+from twinned.app.cli.prediction import Columns, LoadedTwin, ResultColumns, plain_values, to_csv
 from twinned.app.tables import reader
 from twinned.app.tables.numbers import NumberFormat
 from twinned.app.tables.table import ReadOptions, Table, join_names
@@ -109,9 +109,8 @@ def make_plan(pattern: Path, folder: Path, loaded: LoadedTwin, options: PredictO
     for path, other in kinds.items():
         if other != kind:
             raise ValueError(f"{path} is a {other} file, but {files[0]} is a {kind} file.")
-    wanted = ResultColumns(
-        **{each.name: vars(options)[each.name] for each in fields(ResultColumns)}
-    )
+    given = {each.name: vars(options)[each.name] for each in fields(ResultColumns)}
+    wanted = ResultColumns(**given)
     plan = Plan(kind, files, folder.resolve(), [], wanted, options.digits, options.reading, [])
     outputs = dict(zip(files, _output_stems(files), strict=True))
     return (_plan_parquet if kind == PARQUET else _plan_text)(plan, outputs, loaded)
@@ -317,9 +316,9 @@ def predict_partition(loaded: LoadedTwin, plan: Plan, partition: Partition) -> F
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         predict = _predict_parquet if plan.kind == PARQUET else _predict_text
-        columns, notes, write = predict(loaded, plan, partition)
+        columns, notes, content = predict(loaded, plan, partition)
     try:
-        write(target)
+        write_atomically(target, content)
     except OSError as error:  # which may name the temporary file, or none
         raise OSError(error.errno, error.strerror, str(target)) from None
     n_outside = list(columns.get("applicability", ())).count("outside")
@@ -329,7 +328,7 @@ def predict_partition(loaded: LoadedTwin, plan: Plan, partition: Partition) -> F
     return Finished(len(next(iter(columns.values()))), n_outside, messages)
 
 
-Predicted = tuple[Columns, list[str], Callable[[Path], None]]  # columns, notes, and their writer
+Predicted = tuple[Columns, list[str], bytes]  # columns, notes, and the content of the file
 
 
 def _predict_text(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predicted:
@@ -337,18 +336,16 @@ def _predict_text(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predi
     notes: list[str] = []
     if _has_rows(data):
         table = reader.table_from_text(partition.path, data, plan.reading)
-        formats = zip(table.names, table.formats, strict=True)
-        table = replace(
-            table,
-            formats=[plan.formats.get(name, detected) for name, detected in formats],
-            lines=[line + partition.first_row for line in table.lines],
-        )
+        detected = zip(table.names, table.formats, strict=True)
+        formats = [plan.formats.get(name, its_format) for name, its_format in detected]
+        lines = [line + partition.first_row for line in table.lines]
+        table = replace(table, formats=formats, lines=lines)
         X, notes = loaded.read(table)
         columns = loaded.predict_columns(X, wanted)
         copied = {name: table.column(name) for name in wanted.copied}
     else:
         columns, copied = loaded.empty_columns(wanted), {name: [] for name in wanted.copied}
-    return columns, notes, lambda path: write_columns(path, copied, columns, plan.digits)
+    return columns, notes, to_csv({**copied, **plain_values(columns)}, plan.digits)
 
 
 def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Predicted:
@@ -378,13 +375,9 @@ def _predict_parquet(loaded: LoadedTwin, plan: Plan, partition: Partition) -> Pr
     result = {name: copies.column(name) for name in keep}
     for name, values in columns.items():
         result[name] = pa.array(values, pa.string() if values.dtype.kind == "O" else None)
-
-    def write(path: Path) -> None:
-        stream = pa.BufferOutputStream()
-        parquet.write_table(pa.table(result), stream)
-        write_atomically(path, stream.getvalue().to_pybytes())
-
-    return columns, notes, write
+    stream = pa.BufferOutputStream()
+    parquet.write_table(pa.table(result), stream)
+    return columns, notes, stream.getvalue().to_pybytes()
 
 
 # --- the cluster ------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,6 +12,8 @@ from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import SavedModelOptions
 from twinned.app.tables.reader import is_pattern
 from twinned.app.tables.table import join_names
+
+_cluster_option = partial(typer.Option, rich_help_panel="Many files")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +36,8 @@ class PredictOptions(prediction.ResultColumns, SavedModelOptions):
         Print JSON; with -o, without the predictions.
     """
 
-    scheduler: Annotated[
-        str | None, typer.Option("--scheduler", metavar="ADDRESS", rich_help_panel="Many files")
-    ] = None
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, rich_help_panel="Many files")
-    ] = None
+    scheduler: Annotated[str | None, _cluster_option("--scheduler", metavar="ADDRESS")] = None
+    workers: Annotated[int | None, _cluster_option("--workers", min=1)] = None
 
 
 def predict_command(options: PredictOptions) -> None:

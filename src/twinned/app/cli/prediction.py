@@ -254,25 +254,16 @@ def _name_outputs(name: str, values: np.ndarray) -> Columns:
 # --- files of results -------------------------------------------------------------------------
 
 
-def write_columns(
-    path: Path, copied: Mapping[str, Sequence[str]], columns: Columns, digits: int = 6
-) -> None:
-    """Write a CSV or Excel file of copied columns and results, completely or not at all."""
-    cells: Mapping[str, Sequence[object]] = copied
-    if _is_excel(path):
-        cells = {name: numbers_of_text(column) for name, column in copied.items()}
-    write_table(path, {**cells, **_plain_values(columns)}, digits)
-
-
 def write_table(path: Path, columns: Mapping[str, Sequence[object]], digits: int) -> None:
-    """Write a CSV or Excel file, numbers with that many significant digits."""
+    """Write a CSV or Excel file, completely or not at all, numbers with that many digits."""
     from twinned.persistence.archive import write_atomically
 
     to_bytes = _to_excel if _is_excel(path) else to_csv
     write_atomically(path, to_bytes(columns, digits))
 
 
-def _plain_values(columns: Columns) -> dict[str, list[object]]:
+def plain_values(columns: Columns) -> dict[str, list[object]]:
+    """Return the columns of a result as lists of Python values."""
     return {name: values.tolist() for name, values in columns.items()}
 
 
@@ -288,16 +279,19 @@ def output_result(
     output = None if path is None else str(options.output)
     facts = {"model": str(options.model), "table": str(options.table), **facts, "output": output}
     if path is not None:
-        write_columns(path, copied, columns, options.digits)
+        cells: Mapping[str, Sequence[object]] = copied
+        if _is_excel(path):
+            cells = {name: numbers_of_text(column) for name, column in copied.items()}
+        write_table(path, {**cells, **plain_values(columns)}, options.digits)
         print_result(facts, f"{summary} in {output}", options.as_json)
     elif options.as_json:
         facts |= {"copied_columns": copied} if copied else {}
-        for name, values in _plain_values(columns).items():  # JSON has no infinite numbers
+        for name, values in plain_values(columns).items():  # JSON has no infinite numbers
             finite = (not isinstance(each, float) or math.isfinite(each) for each in values)
             facts[name] = [x if ok else None for x, ok in zip(values, finite, strict=True)]
         print_result(facts, "", as_json=True)
     else:
-        content = to_csv({**copied, **_plain_values(columns)}, options.digits)
+        content = to_csv({**copied, **plain_values(columns)}, options.digits)
         typer.echo(content.decode(), nl=False)
 
 

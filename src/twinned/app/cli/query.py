@@ -87,10 +87,7 @@ def query_command(options: QueryOptions) -> None:
 
 
 def _select_rows(
-    options: QueryOptions,
-    table: Table,
-    loaded: prediction.LoadedTwin,
-    X: pd.DataFrame | np.ndarray,
+    options: QueryOptions, table: Table, loaded: prediction.LoadedTwin, X: pd.DataFrame | np.ndarray
 ) -> tuple[np.ndarray, prediction.Columns]:
     """Return the indices of the rows to measure next, and the columns of the result."""
     import numpy as np

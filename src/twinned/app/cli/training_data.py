@@ -97,10 +97,8 @@ def name_rows(table: Table, label: str | None = None) -> list[str]:
     names = [table.row_name(row) for row in range(len(table))]
     if label is None:
         return names
-    return [
-        name if is_missing(cell) else cell
-        for name, cell in zip(names, table.column(label), strict=True)
-    ]
+    pairs = zip(names, table.column(label), strict=True)
+    return [name if is_missing(cell) else cell for name, cell in pairs]
 
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
@@ -160,10 +158,9 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, list[s
     target, bound_note = _with_lower_bound(table, target, options)
     if not is_limit.any():
         return target, []
-    return target, [
-        f"{table.path}, {column}: {is_limit.sum()} of {len(table)} values are limits such as <5 or "
-        f">100; they are fitted as censored labels, and errors are those of the others.{bound_note}"
-    ]
+    number = f"{is_limit.sum()} of {len(table)} values are limits such as <5 or >100"
+    fitted = "they are fitted as censored labels, and errors are those of the others"
+    return target, [f"{table.path}, {column}: {number}; {fitted}.{bound_note}"]
 
 
 def _refuse_cells(table: Table, name: str, is_wrong: np.ndarray, reason: str) -> None:

@@ -119,11 +119,8 @@ def _finding_content(finding: Finding) -> Content:
 def _check_content(check: CheckResult) -> Content:
     """Return a check without its long lists."""
     content = {"title": check.title, "model": check.model, "summary": check.summary}
-    numbers = {
-        name: value
-        for name, value in check.numbers.items()
-        if not (isinstance(value, list) and len(value) > _MAX_NUMBERS)
-    }
+    items = check.numbers.items()
+    numbers = {name: x for name, x in items if not isinstance(x, list) or len(x) <= _MAX_NUMBERS}
     return {**content, "numbers": numbers}
 
 
@@ -219,10 +216,9 @@ def comparable_rows(
     if diagnosis.relevance is not None:  # the metric was learned
         classes = zip(anchors.domain.known_rows, anchors.domain.classify_known(), strict=True)
         applicability = {int(row): LABELS[label] for row, label in classes}
-    values = {
-        row: [_format_value(value) for value in decode_row(anchors, row, names).values()]
-        for row in {*rows.tolist(), *nearest.ravel().tolist()}
-    }
+    used = {*rows.tolist(), *nearest.ravel().tolist()}
+    decoded = {row: decode_row(anchors, row, names).values() for row in used}
+    values = {row: list(map(_format_value, cells)) for row, cells in decoded.items()}
     records = shown.to_dict("records")
     return [
         {
@@ -274,9 +270,8 @@ def _adjustments(
             break
         pairs = np.repeat(rows[block], nearest.shape[1]), nearest[block].ravel()
         first, second = (fitted.anchors.as_queries(indices) for indices in pairs)
-        parts = scale_to(
-            attribute_difference(fitted, first, second)[..., 0], differences[block].ravel()
-        )
+        attributed = attribute_difference(fitted, first, second)[..., 0]
+        parts = scale_to(attributed, differences[block].ravel())
         adjustments[block] = parts.reshape(adjustments[block].shape)
     return adjustments
 
@@ -305,15 +300,14 @@ def _describe_difference(
     differing, is_adjusted = np.flatnonzero(sizes), not np.isnan(adjustments).any()
     order = np.argsort(-np.abs(adjustments if is_adjusted else sizes)[differing], kind="stable")
     shown = differing[order][:MAX_FEATURES]
+    features: list[Content]
     features = [{"name": names[j], "query": query[j], "anchor": anchor[j]} for j in shown]
     if not is_adjusted:
         return {"features": features}
-    parts = [{"adjustment": float(adjustments[j])} for j in shown]
+    for feature, adjustment in zip(features, adjustments[shown].tolist(), strict=True):
+        feature["adjustment"] = adjustment
     others = float(adjustments.sum() - adjustments[shown].sum())
-    return {
-        "features": [feature | part for feature, part in zip(features, parts, strict=True)],
-        "others": others if len(differing) > MAX_FEATURES else 0.0,
-    }
+    return {"features": features, "others": others if len(differing) > MAX_FEATURES else 0.0}
 
 
 def next_steps(diagnosis: Diagnosis) -> list[str]:

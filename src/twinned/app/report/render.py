@@ -181,10 +181,9 @@ def _draw_predictions(report: Content, kind: str) -> str:
         target=report["target"],
     )
     columns = (shown[name] for name in ("name", "truth", "predicted", "lower", "upper"))
-    texts = [
-        "{}: known {}, predicted {} ({} to {})".format(name, *map(format_number, numbers))
-        for name, *numbers in zip(*columns, strict=True)
-    ]
+    rows = zip(*columns, strict=True)
+    describe = "{}: known {}, predicted {} ({} to {})".format
+    texts = [describe(name, *map(format_number, numbers)) for name, *numbers in rows]
 
     def draw(ax):
         display.plot(ax, kind=kind)
@@ -192,16 +191,13 @@ def _draw_predictions(report: Content, kind: str) -> str:
         return [(artist, np.array(texts)[rows]) for artist, rows in points]
 
     subject = "Known" if kind == "actual_vs_predicted" else "Known minus predicted"
-    described = (
-        f"{subject} values of {len(texts)} held-out rows against predictions, with intervals."
-    )
-    return _draw_svg(draw, described)
+    values = f"{subject} values of {len(texts)} held-out rows"
+    return _draw_svg(draw, f"{values} against predictions, with intervals.")
 
 
 def _draw_calibration(shown: Content) -> str:
-    confidence, coverage, errors = (
-        100 * np.array(shown[name]) for name in ("confidence", "coverage", "standard_error")
-    )
+    names = "confidence", "coverage", "standard_error"
+    confidence, coverage, errors = (100 * np.array(shown[name]) for name in names)
     pairs = zip(confidence, coverage, strict=True)
     texts = [f"confidence {a:g} %, coverage {b:.0f} %" for a, b in pairs]
 

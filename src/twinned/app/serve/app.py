@@ -38,7 +38,9 @@ from twinned.app.serve.models import (
     refuse_value_errors,
 )
 from twinned.app.serve.service import MicroBatcher, PredictionService
-from twinned.app.tables import ReadOptions, Table, copied_columns, parse_table
+from twinned.app.tables.frames import copied_columns
+from twinned.app.tables.reader import parse_table
+from twinned.app.tables.table import ReadOptions, Table
 from twinned.rows.formatting import number_text
 
 READ_SECONDS = 10.0
@@ -148,8 +150,7 @@ async def _read_body(request: Request) -> bytes:
                     raise BadRequest(f"the body is larger than {MAX_BODY_BYTES:,} bytes.", 413)
                 parts.append(part)
     except TimeoutError:
-        message = f"the body did not arrive within {READ_SECONDS:g} seconds."
-        raise BadRequest(message, 408) from None
+        raise BadRequest(f"the body did not arrive within {READ_SECONDS:g} seconds.", 408) from None
     return b"".join(parts)
 
 
@@ -211,9 +212,7 @@ def _check_unpacked_size(body: bytes) -> None:
     except Exception:  # a damaged file may raise anything; its reader reports it
         return
     if size > _MAX_UNPACKED_BYTES:
-        raise BadRequest(
-            f"the table has {size / 1e6:,.0f} MB when it is unpacked; send a smaller one.", 413
-        )
+        raise BadRequest(f"the unpacked table has {size / 1e6:,.0f} MB; send a smaller one.", 413)
 
 
 def open_listener(port: int, host: str = "127.0.0.1") -> socket.socket:

@@ -20,9 +20,10 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from sklearn.utils import get_tags
 
 from twinned._version import __version__
-from twinned.app import tables
-from twinned.app.tables import PARTS, Table, is_missing
-from twinned.app.tables.columns import date_columns
+from twinned.app.tables.columns import BOOLEANS, EPOCH, PARTS, date_columns, parse_limit
+from twinned.app.tables.frames import LIMIT, derived_from, prediction_frame, source_columns
+from twinned.app.tables.numbers import is_missing
+from twinned.app.tables.table import Table
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import MissingExtraError
 from twinned.rows.schema import NUMERIC, ORDINAL, Floats, unknown_categories
@@ -97,9 +98,8 @@ class InputFeature(NamedTuple):
         schema: Json = {"enum": self.labels}
         if not self.ordered:
             schema = {"anyOf": [schema, {"type": "string"}]}
-        return Annotated[
-            object, pydantic.PlainValidator(self._parse_category), pydantic.WithJsonSchema(schema)
-        ]
+        validator = pydantic.PlainValidator(self._parse_category)
+        return Annotated[object, validator, pydantic.WithJsonSchema(schema)]
 
     def _check_missing(self, value: object) -> bool:
         """Return whether a value is missing, where the model accepts that."""
@@ -112,7 +112,7 @@ class InputFeature(NamedTuple):
         if self._check_missing(value):
             return None
         text = value.strip().lower() if isinstance(value, str) else ""
-        return {"true": 1.0, "false": 0.0}.get(text, value)
+        return BOOLEANS.get(text, value)
 
     def _parse_category(self, value: object) -> object:
         """Return a known category; a new one as text, as `predict` takes it; or None."""
@@ -174,10 +174,8 @@ class RequestSchema:
         self.allow_missing = takes_missing and bool(get_tags(twin).input_tags.allow_nan)
         columns = dict(zip(self.names, fitted.anchors.X.T, strict=True))
         self._dates, self._limits = _find_sources(columns)
-        self.categories = [
-            None if kind == NUMERIC else list(categories)
-            for kind, categories in zip(table.kinds, table.categories, strict=True)
-        ]
+        kinds = zip(table.kinds, table.categories, strict=True)
+        self.categories = [None if kind == NUMERIC else list(known) for kind, known in kinds]
         self.is_all_numeric = table.is_all_numeric
         self.features = [
             InputFeature(name, known, kind == ORDINAL, self.allow_missing, name in self._limits)
@@ -198,17 +196,13 @@ class RequestSchema:
             f"feature_{i}": (feature.field_type(), Field(alias=feature.name))
             for i, feature in enumerate(self.features)
         }
-        row = pydantic.create_model(
-            "Row", __config__=pydantic.ConfigDict(json_schema_extra=self._describe_inputs), **fields
-        )
+        config = pydantic.ConfigDict(json_schema_extra=self._describe_inputs)
+        row = pydantic.create_model("Row", __config__=config, **fields)
         limits = Field(min_length=1, max_length=MAX_ROWS)
         rows = Annotated[list[row], limits, BeforeValidator(self._add_features)]  # type: ignore[valid-type]
-        return pydantic.create_model(
-            "Request",
-            __config__=pydantic.ConfigDict(extra="forbid"),
-            confidence=(Confidence | None, None),
-            rows=(rows, ...),
-        )
+        fields = {"confidence": (Confidence | None, None), "rows": (rows, ...)}
+        config = pydantic.ConfigDict(extra="forbid")
+        return pydantic.create_model("Request", __config__=config, **fields)
 
     def _describe_inputs(self, schema: Json) -> None:
         """Replace the features of a row by the inputs that they are made from."""
@@ -274,7 +268,7 @@ class RequestSchema:
         for name, marker in self._limits.items():
             if name in row and marker not in row:
                 row[marker] = 0.0
-                if (limit := tables.parse_limit(str(row[name]).strip())) is not None:
+                if (limit := parse_limit(str(row[name]).strip())) is not None:
                     row[name], row[marker] = limit
         return row
 
@@ -284,8 +278,8 @@ class RequestSchema:
         """Return rows of a file and the confidence, as `parse_rows`, and notes on its notation."""
         table = table.take(range(min(len(table), MAX_ROWS + 1)))  # one too many is refused below
         with refuse_value_errors():
-            table.require(tables.source_columns(table, self.names), "features of the model")
-            X, notes = tables.prediction_frame(table, self.names, self.categories)
+            table.require(source_columns(table, self.names), "features of the model")
+            X, notes = prediction_frame(table, self.names, self.categories)
         if table.detected:
             notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
         rows = X.astype(object).where(X.notna(), None).to_dict("records")
@@ -336,8 +330,8 @@ def _find_sources(columns: dict[str, Floats]) -> tuple[list[InputDate], dict[str
     parts_of: dict[str, dict[str, str]] = {}
     limits: dict[str, str] = {}
     for name, values in columns.items():
-        source, part = tables.derived_from(name)
-        if part == tables.LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
+        source, part = derived_from(name)
+        if part == LIMIT and source in columns and np.isin(values, [-1, 0, 1]).all():
             limits[source] = name
         elif part in PARTS and source not in columns:
             parts_of.setdefault(source, {})[part] = name
@@ -356,7 +350,7 @@ def _are_parts(columns: dict[str, Floats]) -> bool:
     present = ~np.isnan(days)
     if not (present.any() and np.all(np.abs(days[present]) < _MAX_DAYS)):
         return False
-    dates = [tables.EPOCH + timedelta(days=float(day)) for day in days[present]]
+    dates = [EPOCH + timedelta(days=float(day)) for day in days[present]]
     return all(
         np.allclose([PARTS[part](date) for date in dates], values[present], atol=0.02)
         for part, values in columns.items()

@@ -20,7 +20,7 @@ from twinned.app.serve.models import (
     RequestSchema,
     refuse_value_errors,
 )
-from twinned.app.tables import EPOCH
+from twinned.app.tables.columns import EPOCH
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.twin import TwinRegressor
 from twinned.fitted.calibration import Calibration
@@ -130,10 +130,8 @@ class PredictionService:
             table = self._twin.applicability(self.schema.to_table(rows))
         if self._target.is_log:
             table = table.drop(columns="error", errors="ignore")
-        return [
-            {name: value for name, value in row.items() if value == value}  # no NaN
-            for row in table.to_dict("records")
-        ]
+        rows_of_table = table.to_dict("records")
+        return [{name: x for name, x in row.items() if x == x} for row in rows_of_table]  # no NaN
 
 
 def _check_finite(values: Floats) -> None:

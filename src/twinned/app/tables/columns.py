@@ -63,9 +63,7 @@ class Contents:
     @property
     def is_mostly_numeric(self) -> bool:
         """Whether text seems to be a mistake in a numeric column."""
-        if not self.numbers:
-            return False
-        return len(self.texts) <= len(self.numbers) + len(self.limits)
+        return bool(self.numbers) and len(self.texts) <= len(self.numbers) + len(self.limits)
 
 
 def column_contents(table: Table, name: str) -> Contents:
@@ -202,10 +200,8 @@ def is_categorical(table: Table, name: str) -> bool:
     if contents.is_numeric or is_boolean(table.column(name)):
         return False
     if contents.is_mostly_numeric or common_unit(contents.texts):
-        hint = (
-            "; correct it, empty it if the value is missing, or make the column categorical with "
-            f"--categorical {shlex.quote(name)}"
-        )
+        option = f"make the column categorical with --categorical {shlex.quote(name)}"
+        hint = f"; correct it, empty it if the value is missing, or {option}"
         numeric_column(table, name, hint)  # raises the ValueError
     return True
 
@@ -226,9 +222,8 @@ def known_category_column(table: Table, name: str, categories: Sequence[Any]) ->
 
     number_format = table.number_format(name)
     by_text = {str(category): category for category in categories}
-    by_number: dict[float | None, Any] = {
-        float(category): category for category in categories if isinstance(category, int | float)
-    }
+    numbers = (category for category in categories if isinstance(category, int | float))
+    by_number: dict[float | None, Any] = {float(number): number for number in numbers}
 
     def match(cell: str) -> Any:
         if is_missing(cell) and cell not in by_text:
@@ -304,16 +299,13 @@ def _readings(cells: Sequence[str]) -> list[list[datetime]]:
 
 def _parse_all(cells: Sequence[str], notation: str | None) -> list[datetime] | None:
     """Return the dates in a notation of `strptime`, by default that of ISO 8601."""
-    dates = []
     try:
-        for cell in cells:
-            if notation is None:
-                date = datetime.fromisoformat(cell)
-            else:
-                date = datetime.strptime(cell, notation)
-            if date.year not in _YEARS:
-                return None
-            dates.append(date if date.tzinfo is None else date.astimezone(UTC).replace(tzinfo=None))
+        if notation is None:
+            dates = [datetime.fromisoformat(cell) for cell in cells]
+        else:
+            dates = [datetime.strptime(cell, notation) for cell in cells]
     except ValueError:
         return None
-    return dates
+    if any(date.year not in _YEARS for date in dates):
+        return None
+    return [each.astimezone(UTC).replace(tzinfo=None) if each.tzinfo else each for each in dates]

@@ -125,10 +125,8 @@ def copied_columns(
     """
     features = zip(names, categories, strict=True)
     numeric = source_columns(table, [name for name, each in features if each is None])
-    return {
-        name: table.plain_column(name) if name in numeric else table.column(name)
-        for name in table.names
-    }
+    columns = dict(zip(table.names, table.columns, strict=True))
+    return columns | {name: table.plain_column(name) for name in numeric}
 
 
 def first_missing(table: Table, frame: pd.DataFrame) -> str | None:
@@ -184,11 +182,9 @@ def recognize_role(table: Table, name: str) -> str | None:
     if not distinct or table.number_format(name).ambiguous:
         return None
     if are_dates(distinct):
-        return (
-            f"column {name!r} holds dates, such as {quoted(distinct[0])}, and is not used; "
-            f"--date {option} uses its parts (days, month, weekday, hour) as features, "
-            f"--group {option} groups the rows by it."
-        )
+        dates = f"column {name!r} holds dates, such as {quoted(distinct[0])}, and is not used"
+        parts = f"--date {option} uses its parts ({', '.join(PARTS)}) as features"
+        return f"{dates}; {parts}, --group {option} groups the rows by it."
     contents = column_contents(table, name)
     if not contents.texts and not contents.limits:
         return _number_role(table, name, len(distinct))
@@ -229,7 +225,5 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     if not name:
         return f"{reason} and is not used."
     option = shlex.quote(name)
-    return (
-        f"{reason} and is not used; --label {option} names the rows by it, --numeric {option} "
-        "makes it a feature."
-    )
+    uses = f"--label {option} names the rows by it, --numeric {option} makes it a feature"
+    return f"{reason} and is not used; {uses}."

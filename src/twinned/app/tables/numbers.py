@@ -17,12 +17,9 @@ _UNIT = re.compile(r"[-+−]?\d+(?:[.,]\d+)?\s*([A-Za-zµμΩ°][^\d\s]{0,9})")
 
 _SPREADSHEET_ERRORS = {"#value!", "#div/0!", "#ref!", "#name?", "#num!", "#null!", "#n/a"}
 _DASHES = {"-", "--", "–", "—"}
+_WORDS = {"", "?", "na", "n/a", "n.a.", "<na>", "nan", "-nan", "null", "none"}
 # Spellings of a missing value, in any case.
-MISSING = frozenset(
-    {"", "?", "na", "n/a", "n.a.", "<na>", "nan", "-nan", "null", "none"}
-    | _DASHES
-    | _SPREADSHEET_ERRORS
-)
+MISSING = frozenset(_WORDS | _DASHES | _SPREADSHEET_ERRORS)
 _LONGEST_MISSING = max(map(len, MISSING))
 
 
@@ -206,7 +203,6 @@ def detect_formats(
     columns: Sequence[Sequence[str]],
     decimal: str | None = None,
     thousands: str | None = None,
-    *,
     typed: Collection[int] = (),
     point_expected: bool = True,
 ) -> list[NumberFormat]:
@@ -230,14 +226,10 @@ def detect_formats(
     if decimal is not None or thousands is not None:
         decimal = decimal or ("," if thousands == "." else ".")
         signs = ["" if notations is None else notations.sign for notations in collected]
-        return [
-            PLAIN if j in typed else NumberFormat(decimal, thousands or "", sign)
-            for j, sign in enumerate(signs)
-        ]
-    shown: set[str] = set()
-    for notations in collected:
-        if notations is not None and len(notations.decimals) == 1:
-            shown |= notations.decimals
+        formats = [NumberFormat(decimal, thousands or "", sign) for sign in signs]
+        return [PLAIN if j in typed else each for j, each in enumerate(formats)]
+    decimals = [notations.decimals for notations in collected if notations is not None]
+    shown = {sign for signs in decimals for sign in signs if len(signs) == 1}
     return [_choose(notations, shown, point_expected) for notations in collected]
 
 

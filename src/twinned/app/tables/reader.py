@@ -51,7 +51,11 @@ def read_table(path: Path, options: ReadOptions | None = None) -> Table:
 
     The kind of the file is detected by its content, and so is what `options` do not specify.
     """
-    return parse_table(path, _read_bytes(path), options or ReadOptions())
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give a CSV, Excel or Parquet file.")
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}.")
+    return parse_table(path, path.read_bytes(), options or ReadOptions())
 
 
 def parse_table(
@@ -93,9 +97,7 @@ def check_argument_order(model: Path, table: Path, command: str) -> None:
 
 def is_pattern(table: Path) -> bool:
     """Whether an argument is a folder or a pattern of files instead of a file."""
-    if table.exists():
-        return table.is_dir()
-    return any(each in str(table) for each in _WILDCARDS)
+    return table.is_dir() if table.exists() else any(each in str(table) for each in _WILDCARDS)
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -103,14 +105,6 @@ def _first_bytes(path: Path) -> bytes:
         return b""
     with path.open("rb") as file:
         return file.read(64)
-
-
-def _read_bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give a CSV, Excel or Parquet file.")
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}.")
-    return path.read_bytes()
 
 
 def _check_options(options: ReadOptions) -> None:
@@ -258,13 +252,12 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     filled = [name for name, rows in rows_of.items() if rows]
     title = next(iter(filled), next(iter(wanted)))
     rows = rows_of[title]
-    detected = []
-    if len(filled) > 1:
-        detected = [f"sheet {title!r} (others: {join_names(filled[1:])})"]
+    detected = [f"sheet {title!r} (others: {join_names(filled[1:])})"] if filled[1:] else []
     if not rows:
-        names = "its first row should name the columns"
-        raise ValueError(f"{path}, sheet {title!r} is empty; {names}.")
-    if n_titles := _count_titles(rows):
+        raise ValueError(f"{path}, sheet {title!r} is empty; its first row must name the columns.")
+    # rows of one cell above a table of several columns are titles
+    sizes = [sum(value is not None for value in row) for _, row in rows]
+    if n_titles := next((i for i, size in enumerate(sizes) if size > 1), 0):
         detected.append(f"the names of columns in row {rows[n_titles][0]}")
         rows = rows[n_titles:]
     width = max(len(row) for _, row in rows)
@@ -314,12 +307,6 @@ def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow
         if filled:
             rows.append((number, list(values[: filled[-1] + 1])))
     return rows
-
-
-def _count_titles(rows: list[SheetRow]) -> int:
-    """Return the number of rows of one cell above the first row of a table of several columns."""
-    sizes = [sum(value is not None for value in row) for _, row in rows]
-    return next((i for i, size in enumerate(sizes) if size > 1), 0)
 
 
 def _typed_table(
@@ -426,13 +413,9 @@ def _make_table(
     columns = [list(column) for column in zip(*(row for _, row in rows), strict=True)]
     used = [j for j, name in enumerate(names) if name or any(columns[j])]
     names, columns = [names[j] for j in used], [columns[j] for j in used]
-    formats = detect_formats(
-        columns,
-        reading.decimal,
-        reading.thousands,
-        typed=[new for new, j in enumerate(used) if j in typed],
-        point_expected=reading.separator not in (None, ";"),
-    )
+    typed = [new for new, j in enumerate(used) if j in typed]
+    point_expected = reading.separator not in (None, ";")
+    formats = detect_formats(columns, reading.decimal, reading.thousands, typed, point_expected)
     if reading.decimal is None and reading.thousands is None:
         detected = [*detected, *describe_formats(names, formats)]
     lines = [line for line, _ in rows]
