@@ -50,10 +50,7 @@ def fit_many(estimator, problems):
         raise ValueError(f"{len(each)} estimators do not fit {len(problems)} problems.")
     for one in each:
         if not isinstance(one, (TwinNeuralRegressor, NeuralRegressor)):
-            raise TypeError(
-                "fit_many takes a TwinNeuralRegressor or a NeuralRegressor, not "
-                f"{type(one).__name__}."
-            )
+            raise TypeError(f"fit_many takes neural estimators, not {type(one).__name__}.")
     for problem in problems:
         if not 2 <= len(problem) <= 7:
             raise ValueError(f"a problem has 2 to 7 parts (X, y, …), not {len(problem)}.")

@@ -84,10 +84,7 @@ def check_base_estimator(estimator: object) -> BaseEstimator:
     """Validate the user's base estimator."""
     needed = ("fit", "predict", "get_params", "__sklearn_tags__")
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needed):
-        raise TypeError(
-            "estimator must be a scikit-learn regressor such as RandomForestRegressor(), not "
-            f"{estimator!r}."
-        )
+        raise TypeError(f"estimator must be a scikit-learn regressor, not {estimator!r}.")
     if not is_regressor(estimator):
         raise TypeError(f"estimator must be a regressor, but {estimator!r} is not one.")
     return estimator
@@ -97,10 +94,9 @@ def pair_dtype(base: BaseEstimator, X: object) -> np.dtype[np.floating]:
     """float32 where the estimator computes in it anyway, or where X is float32."""
     base = base.estimator if is_search(base) else base
     is_float32 = isinstance(X, np.ndarray) and X.dtype == np.float32
-    fits_in_float32 = isinstance(base, _FITS_IN_FLOAT32) or (
-        type(base).__module__.partition(".")[0] == "xgboost"
-    )
-    return np.dtype(np.float32 if is_float32 or fits_in_float32 else np.float64)
+    is_xgboost = type(base).__module__.partition(".")[0] == "xgboost"
+    in_float32 = is_float32 or is_xgboost or isinstance(base, _FITS_IN_FLOAT32)
+    return np.dtype(np.float32 if in_float32 else np.float64)
 
 
 def supports_weights(base: BaseEstimator) -> bool:
@@ -128,11 +124,8 @@ def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
             # None monitors the training loss, and an integer is a number of rows
             return 0.1 if fraction is not None and fraction >= 1 else fraction
         return None
-    if "early_stopping" in parameters:
-        leaks = parameters["early_stopping"] is True
-    else:
-        leaks = parameters.get("n_iter_no_change") is not None
-    if leaks:
+    has_patience = parameters.get("n_iter_no_change") is not None
+    if parameters.get("early_stopping", has_patience) is True:
         warnings.warn(
             f"{type(base).__name__} stops early by a validation set of pairs whose rows are also "
             "in its training pairs, so it stops too late. Fix its number of iterations, or use "
@@ -145,9 +138,6 @@ def early_stopping_fraction(base: BaseEstimator, n_pairs: int) -> float | None:
 
 def set_unset_seeds(estimator, draw):
     """Set each `random_state` of an estimator and its parts that is None to `draw()`."""
-    unset = [
-        name
-        for name, value in sorted(estimator.get_params().items())
-        if name.endswith("random_state") and value is None
-    ]
+    parameters = sorted(estimator.get_params().items())
+    unset = [name for name, value in parameters if name.endswith("random_state") and value is None]
     return estimator.set_params(**{name: draw() for name in unset})

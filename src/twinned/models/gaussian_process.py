@@ -284,9 +284,9 @@ class MarginalLikelihood:
         correlation, slope = kernel_of_rows(self.kernel, scaled, scaled)
         factor = factorize(correlation, noise / self.weight)
         value, amplitude, _, dual = self._solve(factor)
-        # S, the derivative of the likelihood with respect to each element of the covariance; the
-        # inverse is a lower triangle
-        sensitivity = dual @ (dual.T / amplitude) - self.y.shape[1] * _inverse(factor)
+        inverse = lapack.dpotri(factor, lower=True)[0]  # its lower triangle
+        # S, the derivative of the likelihood with respect to each element of the covariance
+        sensitivity = dual @ (dual.T / amplitude) - self.y.shape[1] * inverse
         noise_gradient = 0.5 * noise * float(np.sum(np.diag(sensitivity) / self.weight))
         # Σ_i>j S_ij (z_i − z_j)² for each feature, without an (n, n, feature) array
         sensitivity *= np.tril(slope, -1)
@@ -353,15 +353,10 @@ def _descend(
         value, gradient = likelihood.negative(log_parameters)
         return value / n_rows, gradient / n_rows
 
-    found = minimize(
-        per_row,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[tuple(np.log(_LENGTH_BOUNDS))] * n_lengths + [tuple(np.log(noise_bounds))],
-        options={"maxiter": steps, "ftol": 1e-6},
-    )
-    return found.x, float(found.fun)
+    bounds = [tuple(np.log(_LENGTH_BOUNDS))] * n_lengths + [tuple(np.log(noise_bounds))]
+    options = {"maxiter": steps, "ftol": 1e-6}
+    end = minimize(per_row, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return end.x, float(end.fun)
 
 
 def factorize(correlation: Floats, diagonal: Floats) -> Floats:
@@ -375,8 +370,3 @@ def factorize(correlation: Floats, diagonal: Floats) -> Floats:
         if not failed:
             return factor
     raise ValueError("The covariance of the rows is not positive definite.")
-
-
-def _inverse(factor: Floats) -> Floats:
-    """The lower triangle of the inverse, from the lower Cholesky factor."""
-    return lapack.dpotri(factor, lower=True)[0]

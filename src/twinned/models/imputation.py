@@ -177,7 +177,6 @@ def _fit_process(
             np.log(y) if logarithm else y,
             kernel=kernel,
             sample_weight=known.weight,
-            max_rows=_MAX_KNOWN,
             max_likelihood_rows=_LIKELIHOOD_ROWS,
             similar=similar,
             random_state=0,
@@ -242,8 +241,7 @@ def expected_within(mean: Floats, covariance: Floats, bounds: TargetBounds) -> F
         inside, inside_variance = truncated_moments(rest_mean, rest**-0.5, bounds)
         target = np.clip(1.0 / inside_variance - rest, 0.0, most)
         target_shift = np.where(target > 0, (rest + target) * inside - rest * rest_mean, 0.0)
-        change = _STEP * (target - precision)
-        precision = precision + change
+        precision = precision + _STEP * (target - precision)
         shift = shift + _STEP * (target_shift - shift)
         previous = posterior_mean
         posterior_mean, variance = _posterior(mean, covariance, precision, shift)

@@ -61,15 +61,11 @@ def learn_metric(
     True
     """
     scaling = StandardScaling.fit(features)
+    rows = scaling.fill(features)
     # so few rows gain nothing from threads, which take many times as long where no core is free
     with limit_threads(1):
         process = fit_gaussian_process(
-            scaling.fill(features),
-            y,
-            sample_weight=sample_weight,
-            max_rows=max_rows,
-            similar=similar,
-            random_state=0,
+            rows, y, sample_weight=sample_weight, max_rows=max_rows, similar=similar, random_state=0
         )
     factor = metric_factors((scaling.scale / process.length_scales) ** _EXPONENT)
     return LearnedMetric(

@@ -123,10 +123,8 @@ class MemoryBudget(NamedTuple):
         n_threads = count_threads(self.n_jobs)
         count = self.limit // n_threads // bytes_each
         if count < 1:
-            raise MemoryLimitError(
-                f"memory_limit={self.limit} bytes is too small for a single pair or query "
-                f"({bytes_each} bytes in each of {n_threads} threads)."
-            )
+            needed = f"a single pair or query ({bytes_each} bytes in each of {n_threads} threads)"
+            raise MemoryLimitError(f"memory_limit={self.limit} bytes is too small for {needed}.")
         return min(count, maximum)
 
 
@@ -148,7 +146,5 @@ def map_row_blocks(
         with limit_openmp(1):  # which has a limit for each thread
             return function(rows)
 
-    results: list[Result] = Parallel(n_jobs=n_jobs, require="sharedmem")(
-        delayed(one)(rows) for rows in blocks
-    )
-    return results
+    parallel = Parallel(n_jobs=n_jobs, require="sharedmem")
+    return list(parallel(delayed(one)(rows) for rows in blocks))

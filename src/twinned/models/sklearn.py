@@ -259,10 +259,8 @@ class SklearnDifferenceModel:
         leading = pairs.shape[:-1]
         raw = np.asarray(self.estimator.predict(pairs.reshape(-1, pairs.shape[-1])))
         if not np.isfinite(raw).all():
-            raise ValueError(
-                f"{type(self.estimator).__name__} predicted a difference of "
-                f"{raw[~np.isfinite(raw)][0]}; check the scale of X and y."
-            )
+            name, bad = type(self.estimator).__name__, raw[~np.isfinite(raw)][0]
+            raise ValueError(f"{name} predicted a difference of {bad}; check the scale of X and y.")
         return raw.reshape(*leading, -1).astype(np.float64, copy=False) * self.unit
 
     def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredModel | None:
@@ -273,9 +271,7 @@ class SklearnDifferenceModel:
         if not is_bound and n_steps < predictor.MIN_WORK:
             return None
         trees = self.trees_at(anchors, anchors_y)
-        if trees is None or not (trees.is_packed or trees.worthwhile(n_evaluations)):
-            return None
-        return trees
+        return trees if trees is not None and trees.worthwhile(n_evaluations) else None
 
     def trees_at(self, anchors: Rows, anchors_y: Floats) -> AnchoredTrees | None:
         """The trees bound to the anchors, read once; None where the estimator has none."""

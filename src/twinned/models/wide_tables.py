@@ -30,10 +30,9 @@ DUPLICATE_CORRELATION = 0.999
 """Two features are copies where both correlations, of values and of ranks, exceed this."""
 
 # Small trees that see a third of the features at each split: a fifth of the seconds of fully grown
-# ones, and the selections of two seeds agree as well as theirs.
-_N_TREES = 100
-_LEAST_LEAF = 0.01  # share of the weight of all rows
-_FEATURES_PER_SPLIT = 1 / 3
+# ones, and the selections of two seeds agree as well as theirs. The seed is fixed: the same rows
+# have the same features, whatever the random state of a twin is.
+_TREES = ExtraTreesRegressor(100, min_weight_fraction_leaf=0.01, max_features=1 / 3, random_state=0)
 # Of the trial with and without the features of both rows.
 _N_FOLDS = 3  # of which one is held out
 _TRIAL_ITERATIONS = 60
@@ -75,23 +74,12 @@ def important_features(
         # so a weight is the same as a repetition, for trees that draw random numbers in each node
         merged, weight = merge_equal_rows(ranks, target, weight)
         target = target[:, 0] if target.shape[1] == 1 else target
-        # fixed seed: the same rows have the same features, whatever the random state of a twin is
-        forest = ExtraTreesRegressor(
-            _N_TREES,
-            min_weight_fraction_leaf=_LEAST_LEAF,
-            max_features=_FEATURES_PER_SPLIT,
-            random_state=0,
-        )
-        forest.fit(ranks[merged], target[merged], sample_weight=weight)
+        forest = clone(_TREES).fit(ranks[merged], target[merged], sample_weight=weight)
         order = np.argsort(-forest.feature_importances_, kind="stable")
         features = np.sort(features[order[:n_selected]])
     if len(features) == 0:
         features = np.arange(1)  # all are constant, and a model needs one
-    _LOGGER.info(
-        "%d of %d features are used; the others are constant, copies, or the least important ones",
-        len(features),
-        n_features,
-    )
+    _LOGGER.info("the %d most important of %d features are used", len(features), n_features)
     return features
 
 
@@ -141,16 +129,10 @@ def choose_pair_columns(
     is_boosting = isinstance(base, HistGradientBoostingRegressor)
     if not is_boosting or not 0 < n_concatenated < n_columns or len(training.y) < 10 * _N_FOLDS:
         return training
-    every, differences = (
-        held_out_error(base, training, start, n_jobs) for start in (0, n_concatenated)
-    )
+    every, differences = (held_out_error(base, training, k, n_jobs) for k in (0, n_concatenated))
     if not differences < (1.0 - _LEAST_GAIN) * every:
         return training
-    _LOGGER.info(
-        "differences alone are used: their error on held-out rows is %.2f of that of all pair "
-        "features",
-        differences / every,
-    )
+    _LOGGER.info("differences alone are used; relative error: %.2f", differences / every)
     return training.hold_constant(n_concatenated)
 
 
@@ -169,13 +151,10 @@ def held_out_error(
         return np.nan
     pairs = np.asarray(training.pairs)[:, start:]
     weight = training.fit_params.get("sample_weight")
+    weight = None if weight is None else weight[train]
     trial = clone(base).set_params(max_iter=min(_TRIAL_ITERATIONS, base.max_iter), random_state=0)
     with limit_threads(n_jobs):
-        trial.fit(
-            pairs[train],
-            training.target[train],
-            sample_weight=None if weight is None else weight[train],
-        )
+        trial.fit(pairs[train], training.target[train], sample_weight=weight)
         residual = trial.predict(pairs[test]) - training.target[test]
     return _error_of_rows(residual, training.first[test], training.second[test], is_known)
 

@@ -120,9 +120,8 @@ def _refuse_forked_process() -> None:
     """Raise in a process that was forked from one in which JAX was running: it would hang."""
     if _forked_after_start:
         raise RuntimeError(
-            "This process was forked from one that had used JAX, whose threads it lacks, so "
-            "networks would hang. Start processes by spawn: multiprocessing.get_context('spawn'), "
-            "or ProcessPoolExecutor(mp_context=get_context('spawn')); joblib's default does."
+            "This process was forked from one that had used JAX, so networks would hang. Start "
+            "processes by spawn: multiprocessing.get_context('spawn'), or joblib's default."
         )
 
 

@@ -161,11 +161,9 @@ def mean_and_variance(
     center = anchor_weights @ anchor_y / anchor_weights.sum()
     values = np.column_stack([anchor_y - center, anchor_weights / anchor_weights.mean()])
     shares, means, variances = [], [], []
-    for low in range(0, len(anchors), limits.rows):
-        block = slice(low, low + limits.rows)
-        mean, squares = _member_moments(
-            networks, queries, anchors[block], values[block], limits.pairs
-        )
+    for block in row_blocks(len(anchors), limits.rows):
+        part = anchors[block], values[block]
+        mean, squares = _member_moments(networks, queries, *part, limits.pairs)
         shares.append(values[block, -1].sum())
         means.append(mean)
         variances.append(squares / shares[-1])
@@ -379,13 +377,10 @@ class NeuralDifferenceModel(_NetworkEnsemble):
             if is_grid:
                 out = anchor_differences(self.networks, a[:, 0], b[0])
             else:
-                leading = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
-                sides = [
-                    np.broadcast_to(side, (*leading, side.shape[-1])).reshape(-1, side.shape[-1])
-                    for side in (a, b)
-                ]
+                a, b = np.broadcast_arrays(a, b)
+                sides = (side.reshape(-1, side.shape[-1]) for side in (a, b))
                 out = row_outputs(self.networks, *sides)
-                out = out.reshape(len(out), *leading, -1)
+                out = out.reshape(len(out), *a.shape[:-1], -1)
         return out.astype(np.float64) * self.scale.y_spread
 
     def at_anchors(self, anchors: Rows, anchors_y: Floats, n_pairs: int) -> AnchoredNetworks:
@@ -442,9 +437,8 @@ class AnchoredNetworks:
             with on_device(model.device, model.n_jobs):
                 return mean_and_variance(model.networks, model.member_weights, *grid, limits)
 
-        means, variances = zip(
-            *map_row_blocks(one_block, len(queries), limits.rows, n_jobs), strict=True
-        )
+        results = map_row_blocks(one_block, len(queries), limits.rows, n_jobs)
+        means, variances = zip(*results, strict=True)
         mean = model.scale.inverse_transform_y(np.concatenate(means))
         if not variance:
             return mean, None

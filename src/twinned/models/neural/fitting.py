@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -62,16 +63,9 @@ def fit_problems(problems: list[TrainingProblem]) -> list[TrainedEnsemble]:
     """Train all problems, those that share a compiled program together."""
     groups: dict[tuple, list[int]] = {}
     for i, problem in enumerate(problems):
-        kind = (
-            problem.options,
-            round_up(problem.n_columns, 4),
-            problem.y.shape[1],
-            len(problem.folds),
-            problem.partners is None,
-            problem.is_wide,
-            problem.bounds is None,
-        )
-        groups.setdefault(kind, []).append(i)
+        sizes = round_up(problem.n_columns, 4), problem.y.shape[1], len(problem.folds)
+        kind = problem.partners is None, problem.is_wide, problem.bounds is None
+        groups.setdefault((problem.options, sizes, kind), []).append(i)
     results: dict[int, TrainedEnsemble] = {}
     for indices in groups.values():
         results.update(zip(indices, _fit_group([problems[i] for i in indices]), strict=True))
@@ -86,20 +80,17 @@ def _fit_group(group: list[TrainingProblem]) -> list[TrainedEnsemble]:
     options, n_folds = group[0].options, len(group[0].folds)
     refits, n_members = n_folds > 1, options.effort.n_members
     settings = list(options.settings)
-    if group[0].is_wide:
-        settings = settings_of_wide_table(settings)
+    settings = settings_of_wide_table(settings) if group[0].is_wide else settings
     if not refits:
         settings = [settings[i % len(settings)] for i in range(n_members)]
     config = training_config(group, settings)
     fold_steps, max_steps = options.steps(config.shape.n_features)
-    each = [(setting, fold) for setting in settings for fold in range(n_folds)]
-    fold_members = [EnsembleMember(*one, number) for number, one in enumerate(each)]
+    choices = enumerate(product(settings, range(n_folds)))
+    fold_members = [EnsembleMember(*choice, number) for number, choice in choices]
     members = [fold_members] * len(group)
     trained = of_folds = _train_members(config, group, members, fold_steps if refits else max_steps)
-    selections = [
-        weigh_settings(problem, len(settings), own)
-        for problem, own in zip(group, of_folds, strict=True)
-    ]
+    each = zip(group, of_folds, strict=True)
+    selections = [weigh_settings(problem, len(settings), own) for problem, own in each]
     if not refits:
         weights = [selection.of_fold_members() for selection in selections]
     else:
@@ -308,13 +299,9 @@ def weigh_settings(
         stops = np.full(n_settings, NO_STOP)
         errors = np.where(np.isfinite(trained.errors), trained.errors, np.inf)
         at_check = errors.argmin(axis=-1).reshape(n_settings, n_folds)
-    predicted = np.concatenate(
-        [
-            held_out[np.arange(n_settings), f, at_check[:, f], : len(fold)]
-            for f, fold in enumerate(problem.folds)
-        ],
-        axis=1,
-    ).astype(np.float64)
+    every, folds = np.arange(n_settings), problem.folds
+    of_folds = [held_out[every, f, at_check[:, f], : len(fold)] for f, fold in enumerate(folds)]
+    predicted = np.concatenate(of_folds, axis=1).astype(np.float64)
     complete = each_converged.all(axis=1)  # only these settings have predictions of all rows
     is_known = ~problem.is_censored[rows]
 
@@ -352,17 +339,11 @@ def _common_stops(
     `held_out` is (setting, fold, check, held-out row, output). A setting stops before the last
     check only where that clearly lowers its error.
     """
-    squares = np.stack(
-        [
-            np.einsum(
-                "r,scro->sc",
-                problem.row_weight[fold],
-                problem.errors(held_out[:, f, :, : len(fold)], fold).astype(np.float64) ** 2,
-            )
-            for f, fold in enumerate(problem.folds)
-        ],
-        axis=1,
-    )  # (setting, fold, check)
+    of_folds = []
+    for f, fold in enumerate(problem.folds):
+        errors = problem.errors(held_out[:, f, :, : len(fold)], fold).astype(np.float64)
+        of_folds.append(np.einsum("r,scro->sc", problem.row_weight[fold], errors**2))
+    squares = np.stack(of_folds, axis=1)  # (setting, fold, check)
     squares = np.where(np.isfinite(squares), squares, np.inf)
     last = squares.shape[-1] - 1
 
@@ -370,9 +351,7 @@ def _common_stops(
         is_lower = square.min(axis=-1) < (1.0 - _LEAST_GAIN) ** 2 * square[..., -1]
         return np.where(is_lower, square.argmin(axis=-1), last)
 
-    others = np.stack(
-        [np.delete(squares, f, axis=1).sum(axis=1) for f in range(squares.shape[1])], axis=1
-    )
+    others = [np.delete(squares, f, axis=1).sum(axis=1) for f in range(squares.shape[1])]
     stops = best_check(squares.sum(axis=1))
     # the members may have more checks than the networks of the folds
-    return np.where(stops == last, NO_STOP, stops), best_check(others)
+    return np.where(stops == last, NO_STOP, stops), best_check(np.stack(others, axis=1))

@@ -307,9 +307,7 @@ def _check_hidden_sizes(hidden_sizes):
     try:
         sizes = tuple(check_integer("hidden_sizes", size) for size in hidden_sizes)
     except TypeError:
-        raise TypeError(
-            f"hidden_sizes must be widths such as (128, 128), not {hidden_sizes!r}."
-        ) from None
+        raise TypeError(f"hidden_sizes must be like (128, 128), not {hidden_sizes!r}.") from None
     if not sizes:
         raise ValueError("hidden_sizes must have at least one layer, not ().")
     return sizes

@@ -40,10 +40,8 @@ def make_training_rows(
     )
     labelled = ~np.isnan(given.outputs).any(axis=1)
     present = np.array(labelled if given.weight is None else labelled & (given.weight > 0))
-    if present.sum() < 2:
-        raise ValueError(
-            f"y has {present.sum()} known values in {len(given)} rows; a twin needs two."
-        )
+    if (n := present.sum()) < 2:
+        raise ValueError(f"y has {n} known values in {len(given)} rows; a twin needs two.")
     rows = given.take(present)
     return replace(
         rows,
@@ -124,10 +122,8 @@ def _select_columns(
         else:
             features = distinct_features(part.matrix)
             features = features if len(features) else np.arange(1)  # a network needs one
-        matrix = part.matrix[:, features]
-        relevant = features[
-            important_features(matrix, part.outputs, MAX_RELEVANT_FEATURES, part.weight)
-        ]
+        matrix, most = part.matrix[:, features], MAX_RELEVANT_FEATURES
+        relevant = features[important_features(matrix, part.outputs, most, part.weight)]
     columns = schema.encoded_columns(features)
     return features, columns, np.isin(columns, schema.encoded_columns(relevant))
 
@@ -178,9 +174,8 @@ class Scale(NamedTuple):
             spread = np.sqrt((share * (values - mean) ** 2).sum(axis=0))
             return mean, one_if_constant(spread, mean)
 
-        return cls(
-            *moments(np.where(np.isnan(rows.numeric), fill, rows.numeric)), *moments(y), fill
-        )
+        numeric = np.where(np.isnan(rows.numeric), fill, rows.numeric)
+        return cls(*moments(numeric), *moments(y), fill)
 
     def transform(self, rows: Rows) -> Rows:
         """Fill missing values and scale the numeric features."""

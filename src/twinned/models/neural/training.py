@@ -239,15 +239,15 @@ class MemberTask(NamedTuple):
         """
         config, problem, member = self
         network, n_points = self.network(parameters), config.batch_points
-        random_rows = integers(fold_in(key, 1), member.n_rows, n_points)
-        drawn = member.rows[random_rows]
+        n_partners = config.n_partners
+        drawn = member.rows[integers(fold_in(key, 1), member.n_rows, n_points)]
         masks = self._dropout_masks(fold_in(key, 2))
         y, weight = self.targets(drawn), problem.weight[drawn]
         first = network.first_layer(self.features(drawn))
         if not config.shape.twin:
             return _mean_square(_errors(network.output(first[0], masks), y), weight)
         if config.partner_table:
-            bits = random_bits(fold_in(key, 3), config.n_partners, n_points)
+            bits = random_bits(fold_in(key, 3), n_partners, n_points)
             columns = (bits % problem.n_partners).astype(jnp.int32)
             partners = problem.partners[drawn, columns].ravel()  # partner by partner
             second = network.first_layer(self.features(partners))
@@ -256,17 +256,15 @@ class MemberTask(NamedTuple):
             w_second = problem.weight[partners] * member.is_training[partners]
         else:
             # the partners of a point are the next ones of the batch, which is in random order
-            following = partial(_following, n=config.n_partners)
+            following = partial(_following, n=n_partners)
             second = tuple(following(half) for half in first)
             y_second, w_second = tuple(following(part) for part in y), following(weight)
-        repeat = partial(_repeat, times=config.n_partners)
+        repeat = partial(_repeat, times=n_partners)
         first, y = (tuple(repeat(part) for part in both) for both in (first, y))
         weight = repeat(weight)
         if masks is not None:
             # or the compiler draws and copies them anew wherever one is used
-            masks = jax.lax.optimization_barrier(
-                [_repeat(mask, 2 * config.n_partners) for mask in masks]
-            )
+            masks = jax.lax.optimization_barrier([_repeat(mask, 2 * n_partners) for mask in masks])
         predicted = network.differences(first, second, masks)
         loss = _mean_square(_errors(predicted, _difference(y, y_second)), weight * w_second)
         if config.loops:
@@ -303,11 +301,10 @@ class MemberTask(NamedTuple):
 
     def held_out_error(self, predicted: Array) -> Array:
         """Root mean square error of the predictions of held-out rows."""
-        problem, member = self.problem, self.member
-        rows = member.held_out
-        weight = (jnp.arange(rows.shape[0]) < member.n_held_out) * problem.weight[rows]
-        square = jnp.mean(_errors(predicted, self.targets(rows)) ** 2, axis=-1)
-        return jnp.sqrt(jnp.sum(weight * square) / jnp.maximum(jnp.sum(weight), 1e-30))
+        rows = self.member.held_out
+        is_row = jnp.arange(rows.shape[0]) < self.member.n_held_out  # not padding
+        weight = is_row * self.problem.weight[rows]
+        return jnp.sqrt(_mean_square(_errors(predicted, self.targets(rows)), weight))
 
     def predict(self, parameters: Parameters, rows: Array, n_anchors: int, block: int) -> Array:
         """(row, output): predictions of `rows` from anchors spread over the training rows.
@@ -419,10 +416,9 @@ def stack_problems(
     """
     n_rows = round_up(max(len(problem.X) for problem in group), 64)
     n_held_out = round_up(max(len(fold) for problem in group for fold in problem.folds), 32)
+    sizes = (n_rows, n_held_out, n_features)
     arrays = [
-        stack_fields(
-            [_member_arrays(problem, own, n_rows, n_held_out, n_features) for own in of_problem]
-        )
+        stack_fields([_member_arrays(problem, member, *sizes) for member in of_problem])
         for problem, of_problem in zip(group, members, strict=True)
     ]
     return stack_fields(_problem_arrays(group, n_rows)), stack_fields(arrays)
@@ -523,8 +519,7 @@ class TrainingRun:
             return jax.tree.map(np.asarray, results[0])
 
         def join(*values):
-            joined = np.stack([np.asarray(value) for value in values])
-            return joined.reshape(len(self.members.key), -1, *values[0].shape)
+            return np.stack(values).reshape(len(self.members.key), -1, *values[0].shape)
 
         return jax.tree.map(join, *results)
 
@@ -538,8 +533,7 @@ def _split(config, problems, members):
         return jax.device_put(jax.tree.map(lambda value: np.asarray(value)[index], values))
 
     each_problem = [pick(problems, i) for i in range(len(members.key))]
-    numbers = np.ndindex(members.key.shape)
-    return [(each_problem[i], pick(members, (i, j))) for i, j in numbers]
+    return [(each_problem[i], pick(members, (i, j))) for i, j in np.ndindex(members.key.shape)]
 
 
 def _run_parts(program, parts, n_jobs, *, compiled):
@@ -555,9 +549,7 @@ def _run_parts(program, parts, n_jobs, *, compiled):
             return jax.block_until_ready(program(*part))
 
     n_threads = count_threads(n_jobs)
-    if n_threads == 1:
-        return [one(part) for part in parts]
-    n_alone = 0 if compiled else 1
+    n_alone = len(parts) if n_threads == 1 else int(not compiled)
     results = [one(part) for part in parts[:n_alone]]
     with ThreadPoolExecutor(n_threads) as threads:
         results += threads.map(one, parts[n_alone:])

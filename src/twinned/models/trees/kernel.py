@@ -70,9 +70,8 @@ class QueryBatch(NamedTuple):
 
     def take(self, rows: slice) -> QueryBatch:
         """Return a part of the queries."""
-        return QueryBatch(
-            self.terms[rows], *(part if len(part) == 1 else part[rows] for part in self[1:])
-        )
+        parts = (part if len(part) == 1 else part[rows] for part in self[1:])
+        return QueryBatch(self.terms[rows], *parts)
 
 
 class LeafSums(NamedTuple):

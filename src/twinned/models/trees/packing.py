@@ -203,9 +203,8 @@ def _inner_nodes(
     stack = np.empty((n_inner.max() + 1, 2), dtype=np.int64)
     for tree in range(len(n_inner)):
         rows = slice(inner_starts[tree], inner_starts[tree + 1])
-        if not _list_inner_nodes(
-            nodes, thresholds, split_id, starts[tree], inner_nodes[rows], inner_values[rows], stack
-        ):
+        out = inner_nodes[rows], inner_values[rows]
+        if not _list_inner_nodes(nodes, thresholds, split_id, starts[tree], *out, stack):
             return none
     return inner_nodes, inner_values, inner_starts
 

@@ -78,10 +78,8 @@ class AnchoredTrees:
         n_columns = len(self._layout.role)
         # the kernel does not check the columns that splits refer to
         if not trees.n_features <= n_columns == features.width:
-            raise ValueError(
-                f"The trees use {trees.n_features} of {features.width} pair features, but pairs "
-                f"have {n_columns}; fit the twin again."
-            )
+            used = f"{trees.n_features} of {features.width} pair features"
+            raise ValueError(f"Trees use {used}, but pairs have {n_columns}; fit the twin again.")
         # the other row columns are codes of categories
         self._n_ordered = anchors.numeric.shape[1] + anchors.one_hot.shape[1]
         self._anchors = row_matrix(anchors)
@@ -187,11 +185,8 @@ class AnchoredTrees:
             sums += self._member_offsets[:, None].astype(sums.dtype)
         signs = np.array([1.0, -1.0])[:n_orders]
         slots = np.arange(n_orders) * per_anchor
-        has_special = bool(
-            self._n_ordered < self._anchors.shape[1]
-            or np.isnan(values).any()
-            or np.isnan(self._anchors).any()
-        )
+        has_missing = any(np.isnan(part).any() for part in (values, self._anchors))
+        has_special = has_missing or self._n_ordered < self._anchors.shape[1]
 
         def add_rows(rows, trees, anchors, batch):
             out, compare_type = LeafSums(sums[rows], signs, slots), self._value_type.type(0)
@@ -200,6 +195,7 @@ class AnchoredTrees:
         n_threads, step = count_threads(n_jobs), max(len(terms), 1)
         if n_threads > 1:  # several blocks for each thread, so that all finish at about one time
             step = max(_MIN_QUERIES_PER_TASK, -(-len(terms) // (4 * n_threads)))
+        blocks = list(row_blocks(len(terms), step))
         with Parallel(n_jobs=n_threads, require="sharedmem") as parallel:
             for trees in self._packed_groups():
                 start = 0
@@ -207,10 +203,7 @@ class AnchoredTrees:
                     n = len(anchors.values)
                     selected = select_anchors(indices, start, n, per_anchor=per_anchor)
                     start, batch = start + n, QueryBatch(terms, *selected)
-                    parallel(
-                        delayed(add_rows)(rows, trees, anchors, batch)
-                        for rows in row_blocks(len(terms), step)
-                    )
+                    parallel(delayed(add_rows)(rows, trees, anchors, batch) for rows in blocks)
         return sums
 
     def _packed_groups(self) -> Iterator[PackedTrees]:

@@ -40,9 +40,7 @@ _LESS, _LESS_OR_EQUAL = 2, 3
 # LightGBM treats values up to this as zero: a float32 number, stored in float64.
 _ZERO = float(np.float32(1e-35))
 # Objectives with which the prediction is the sum of the trees.
-_LIGHTGBM_SUMS = (
-    "regression", "regression_l1", "huber", "fair", "quantile", "mape",
-)  # fmt: skip
+_LIGHTGBM_SUMS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
 _XGBOOST_SUMS = (
     "reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror", "reg:absoluteerror",
     "reg:quantileerror",
@@ -81,9 +79,8 @@ class Tree(NamedTuple):
         if np.isnan(self.threshold[~leaf]).any() or (self.feature[~leaf] < 0).any():
             return False
         children = np.concatenate([self.left[~leaf], self.right[~leaf]])
-        if not np.isfinite(self.value[leaf]).all() or (children >= self.n_nodes).any():
-            return False
-        if (children < 1).any():
+        are_nodes = (children >= 1) & (children < self.n_nodes)
+        if not np.isfinite(self.value[leaf]).all() or not are_nodes.all():
             return False
         return not (np.bincount(children, minlength=self.n_nodes)[1:] != 1).any()
 
@@ -174,11 +171,8 @@ def read_trees(estimator: BaseEstimator) -> TreeEnsemble | None:
         ensemble = _read(estimator)
     except (AttributeError, ImportError, KeyError, UnreadableTreesError):
         # another version of a library stores its trees in another way
-        _LOGGER.warning(
-            "The trees of %s could not be read; predictions build pairs, which is slower.",
-            type(estimator).__name__,
-            exc_info=True,
-        )
+        message = "The trees of %s could not be read; predictions build pairs, which is slower."
+        _LOGGER.warning(message, type(estimator).__name__, exc_info=True)
         return None
     return ensemble if ensemble is not None and ensemble.is_valid else None
 
@@ -226,18 +220,11 @@ def _read_members(
     """Read the single trees of a scikit-learn ensemble."""
     if any(type(member) not in _SINGLE_TREES for member in members):
         return None
-    trees = [
-        Tree(
-            tree.feature,
-            tree.threshold,
-            tree.children_left,
-            tree.children_right,
-            np.asarray(tree.missing_go_to_left).astype(bool),
-            tree.value[:, :, 0],
-            scale,
-        )
-        for tree in (member.tree_ for member in members)
-    ]
+    trees = []
+    for tree in (member.tree_ for member in members):
+        splits = (tree.feature, tree.threshold, tree.children_left, tree.children_right)
+        missing_left = np.asarray(tree.missing_go_to_left).astype(bool)
+        trees.append(Tree(*splits, missing_left, tree.value[:, :, 0], scale))
     return TreeEnsemble(trees, offset, FLOAT32)
 
 
@@ -265,16 +252,10 @@ def _read_hist_gradient_boosting(estimator: HistGradientBoostingRegressor) -> Tr
             raise UnreadableTreesError(f"nodes of HistGradientBoosting have no {sorted(missing)}")
         if nodes["is_categorical"].any():
             return None
-        trees.append(
-            Tree(
-                nodes["feature_idx"].astype(np.int64),
-                nodes["num_threshold"],
-                np.where(nodes["is_leaf"].astype(bool), -1, nodes["left"].astype(np.int64)),
-                nodes["right"].astype(np.int64),
-                nodes["missing_go_to_left"].astype(bool),
-                nodes["value"][:, None],
-            )
-        )
+        feature, right = (nodes[name].astype(np.int64) for name in ("feature_idx", "right"))
+        left = np.where(nodes["is_leaf"].astype(bool), -1, nodes["left"].astype(np.int64))
+        missing_left, value = nodes["missing_go_to_left"].astype(bool), nodes["value"][:, None]
+        trees.append(Tree(feature, nodes["num_threshold"], left, right, missing_left, value))
     return TreeEnsemble(trees, np.asarray(baseline, dtype=np.float64).reshape(1))
 
 
