@@ -132,7 +132,7 @@ def test_given_folds(log, rng):
     cv = KFold(3)
     AutoTwinRegressor(members=[("a", Recorder())], cv=cv).fit(X, y)
     assert [sorted(part) for part in held_out(log, y)] == [list(y[rows]) for _, rows in cv.split(X)]
-    with pytest.raises(ValueError, match="must hold out each of the 30 rows once"):
+    with pytest.raises(ValueError, match="must hold out each row once"):
         AutoTwinRegressor(members=["ridge"], cv=[(np.arange(20), np.arange(20, 30))]).fit(X, y)
 
 

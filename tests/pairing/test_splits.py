@@ -41,7 +41,7 @@ def test_no_held_out_row_is_in_a_training_pair(n, folds, seed, every):
 
 
 def test_a_fold_without_pairs_raises():
-    with pytest.raises(ValueError, match=r"cv=2 gives a fold of 4 rows with 0 training pairs"):
+    with pytest.raises(ValueError, match=r"A fold of cv=2 has 0 training pairs"):
         pair_folds(2, np.array([0, 1]), np.array([2, 3]), np.zeros(4))
 
 

@@ -34,7 +34,7 @@ from twinned.estimators.blending.weights import (
 )
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.conformal import CrossCalibrated
-from twinned.fitted.twin import Anchors, FittedTwin
+from twinned.fitted.twin import FittedTwin
 from twinned.models.resources import limit_threads, parse_memory_limit
 from twinned.pairing.anchors import ReplicateWeights, replicate_correlation
 from twinned.rows.formatting import ResultTable
@@ -268,10 +268,7 @@ class AutoTwinRegressor(BaseTwin):
         )
         self._leaderboard = leaderboard(results, predictions, known, blend.weights)
         self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
-        parts = anchors.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
-        censored = None if rows.rows.bounds is None else rows.rows.matrix[rows.rows.censored]
-        stored = Anchors(*parts, censored_X=censored, n_jobs=self.n_jobs)
-        self._store_anchors(stored, anchors.table_rows)
+        self._store_rows(rows.rows, anchors)
 
     def _calibrate(self) -> None:
         """Store prediction intervals from the out-of-fold errors of the blend."""
@@ -377,9 +374,8 @@ class AutoTwinRegressor(BaseTwin):
         new_X = extended.anchors_X_[len(self.anchors_X_) :]
         with ignore_table_warnings(), limit_threads(self.n_jobs):
             predicted = [member.predict(new_X) for member in self.fitted_members_]
-        extended._anchor_predictions = np.concatenate(
-            [self._anchor_predictions, np.column_stack(predicted)]
-        )
+        parts = self._anchor_predictions, np.transpose(predicted)
+        extended._anchor_predictions = np.concatenate(parts)
         extended.intervals_ = self.intervals_
         return extended
 

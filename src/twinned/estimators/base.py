@@ -33,6 +33,7 @@ from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels, storable_labels
+from twinned.rows.training import TrainingRows
 from twinned.rows.validation import (
     check_bool,
     check_integer,
@@ -428,9 +429,7 @@ class TwinMethods(RegressorMixin):
         others = self.encode(than)
         other_mean, other_std = predict_error(fitted, others, calibration)
         if len(others) not in (1, len(queries)):
-            raise ValueError(
-                f"than has {len(others)} rows and X has {len(mean)}; give one row, or as many."
-            )
+            raise ValueError(f"than has {len(others)} rows; give one, or {len(mean)} as in X.")
         first, second = (error_features(fitted, rows) for rows in (queries, others))
         if len(others) == 1:
             second = second.repeat(len(mean))
@@ -510,10 +509,8 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     def encode(self, X, schema=None):
         """Validated rows to predict; with a schema, new categories are added to it."""
         check_is_fitted(self)
-        is_extended, schema = schema is not None, schema or self._schema
-        matrix, schema = validate_table(
-            self, X, schema, self._pair_dtype, learn_categories=is_extended
-        )
+        learn, schema = schema is not None, schema or self._schema
+        matrix, schema = validate_table(self, X, schema, self._pair_dtype, learn_categories=learn)
         return Queries(schema, self._row_scale(), matrix)
 
     def with_symmetric(self, symmetric: bool) -> Self:
@@ -533,9 +530,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         queries, anchors = self.encode(X, self._schema), self._anchors
         new_y = validate_target(self, y, len(queries), multi_output=anchors.y.ndim == 2)
         if new_y.shape[1:] != anchors.y.shape[1:]:
-            raise ValueError(
-                f"y has shape {new_y.shape}, but the twin was fitted on {anchors.y.shape}."
-            )
+            raise ValueError(f"y has shape {new_y.shape}, but that of the fit {anchors.y.shape}.")
         labels, weights = anchors.labels, anchors.weights
         if labels is not None:
             labels = storable_labels(labels + (row_labels(X) or [""] * len(new_y)))
@@ -563,6 +558,15 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
 
     # --- stored state -------------------------------------------------------------------------
 
+    def _store_rows(
+        self, rows: TrainingRows, anchors: TrainingRows, metric: LearnedMetric | None = None
+    ) -> None:
+        """Store anchors, which are known ones of the rows of the fit, and the learned metric."""
+        known = anchors.matrix, anchors.y, anchors.weight, anchors.labels
+        censored = None if rows.bounds is None else rows.matrix[rows.censored]
+        stored = Anchors(rows.schema, *known, self._row_scale(), censored, metric, self.n_jobs)
+        self._store_anchors(stored, anchors.table_rows)
+
     def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
         """Store the anchors, which are these rows of the training table."""
         # what belongs to other anchors
@@ -578,19 +582,11 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     @cached_property
     def _anchors(self) -> Anchors:
         """The anchors, from the stored state of a model that was copied, unpickled or loaded."""
-        metric, derived = self._learned_metric, self.__dict__.pop("_anchor_metric", None)
-        anchors = Anchors(
-            self._schema,
-            self.anchors_X_,
-            self.anchors_y_,
-            self.anchor_weights_,
-            self.anchor_labels_,
-            self._row_scale(),
-            self._censored_X,
-            None if metric is None else LearnedMetric(*metric),
-            self.n_jobs,
-        )
-        if derived is not None:
+        metric = None if self._learned_metric is None else LearnedMetric(*self._learned_metric)
+        rows = self.anchors_X_, self.anchors_y_, self.anchor_weights_, self.anchor_labels_
+        details = self._row_scale(), self._censored_X, metric, self.n_jobs
+        anchors = Anchors(self._schema, *rows, *details)
+        if (derived := self.__dict__.pop("_anchor_metric", None)) is not None:
             anchors.set_metric(LearnedMetric(*derived))
         return anchors
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from twinned.estimators.base import BaseTwin
 from twinned.estimators.neural import BaseNeural
-from twinned.fitted.twin import Anchors
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.neural.fitting import TrainedEnsemble
 from twinned.models.neural.problem import Scale, TrainingProblem
@@ -113,12 +112,7 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         n_known, rng = len(table.known), np.random.RandomState(problem.seed)
         stored = as_anchor_strategy(self.anchors).store(n_known, rng)
         rows = table.known[check_stored(stored, n_known)]
-        anchors, bounds = table.take(rows), table.bounds
-        parts = table.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
-        censored = None if bounds is None else table.matrix[bounds.censored]
-        metric = problem.learned_metric
-        stored_anchors = Anchors(*parts, self._row_scale(), censored, metric, self.n_jobs)
-        self._store_anchors(stored_anchors, anchors.table_rows)
+        self._store_rows(table, table.take(rows), problem.learned_metric)
 
     def _make_model(self) -> NeuralDifferenceModel:
         return self.networks(NeuralDifferenceModel)

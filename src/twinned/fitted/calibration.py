@@ -34,14 +34,7 @@ from twinned.fitted.quantiles import (
 )
 from twinned.models.learned_metric import learn_metric
 from twinned.rows.neighbors import LEARNED, LearnedMetric, NeighborIndex
-from twinned.rows.schema import (
-    Floats,
-    Indices,
-    column_list,
-    is_numeric_dtype,
-    is_table,
-    to_numeric,
-)
+from twinned.rows.schema import Floats, Indices, column_list, is_numeric_dtype, is_table, to_numeric
 from twinned.rows.validation import check_choice, count_rows
 
 WIDTHS = ["learned", "std", "constant"]
@@ -183,9 +176,7 @@ def predict_with_std(model, X):
         mean = np.asarray(model.predict(X), dtype=float)
         std = np.ones_like(mean)
     if mean.ndim != 1:
-        raise ValueError(
-            f"Prediction intervals need a single output, but the model has {mean.shape[1]}."
-        )
+        raise ValueError(f"Intervals need a single output, but the model has {mean.shape[1]}.")
     return mean, std
 
 
@@ -326,10 +317,7 @@ class Calibration:
         """
         level = check_confidence(confidence, len(self.scores))
         if self.rows is None:
-            raise ValueError(
-                "The twin does not store the rows of its calibration, which X_shifted needs; "
-                "calibrate it again with twinned.cross_conformal."
-            )
+            raise ValueError("X_shifted needs the calibration's rows; call cross_conformal again.")
         queries, anchors, shifted = features
         calibrated = anchors[self.rows]
         ratio = likelihood_ratio(calibrated, shifted)

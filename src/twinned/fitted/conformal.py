@@ -265,9 +265,8 @@ class CrossCalibrated(_BaseCalibrated):
         for k, floor in enumerate(self._floors):
             # the error scale of a fold is fitted to the errors of the other folds
             in_fold = self._fold == k
-            scales[in_fold] = self._fit_scale(width, ~in_fold, floor).predict(
-                self._features[in_fold]
-            )
+            scale = self._fit_scale(width, ~in_fold, floor)
+            scales[in_fold] = scale.predict(self._features[in_fold])
         scores = self._errors / scales
         scale = self._fit_scale(width, slice(None))
         self._set(Calibration.of(scores, scale, self._neighbors, self._rows), scores, scales)

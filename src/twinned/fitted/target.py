@@ -106,10 +106,6 @@ def split_target(model: BaseEstimator) -> tuple[BaseEstimator, TargetTransform]:
     """
     if not isinstance(model, TransformedTargetRegressor):
         return model, TargetTransform()
-    if (
-        model.transformer is not None
-        or model.func is not np.log
-        or model.inverse_func is not np.exp
-    ):
+    if (model.transformer, model.func, model.inverse_func) != (None, np.log, np.exp):
         raise ValueError("the target is transformed, but not by the logarithm.")
     return model.regressor_, TargetTransform(is_log=True)

@@ -113,7 +113,7 @@ class Anchors:
     @cached_property
     def rows(self) -> Rows:
         """Encoded anchors, as the model sees them."""
-        return Queries(self.schema, self.scale, self.X).take(slice(None))
+        return self.as_queries().encode()
 
     @cached_property
     def features(self) -> Floats:
@@ -214,18 +214,14 @@ class QueryBlock:
                 for part in row_blocks(rows.numeric.shape[1], per_block)
             ]
             differences = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
-        return estimate(
-            differences, anchors.targets if indices is None else anchors.targets[indices]
-        )
+        targets = anchors.targets if indices is None else anchors.targets[indices]
+        return estimate(differences, targets)
 
     @cached_property
     def weights(self) -> Floats | None:
         """(query, anchor) weights, or None where all are equal."""
-        twin, strategy, sample_weights = (
-            self.twin,
-            self.twin.weight_strategy,
-            self.twin.anchors.weights,
-        )
+        twin, strategy = self.twin, self.twin.weight_strategy
+        sample_weights = twin.anchors.weights
         is_uniform = isinstance(strategy, UniformWeights)
         if is_uniform and sample_weights is None:
             return None
@@ -233,22 +229,18 @@ class QueryBlock:
         if isinstance(strategy, ReplicateWeights):
             weights = strategy.weigh(self.matrix, indices)
         elif not is_uniform:
-            distances = None
             if isinstance(strategy, GPWeights):
                 metric = twin.anchors.metric
-                strategy, distances = (
-                    strategy.bind(metric),
-                    self.distances_after(metric.in_length_scales),
-                )
-            distances = self.distances() if distances is None else distances
+                strategy = strategy.bind(metric)
+                distances = self.distances_after(metric.in_length_scales)
+            else:
+                distances = self.distances()
             mean = twin.squeeze(twin.mean_of_members(self.estimates))
             weights = check_anchor_weights(strategy(distances, mean, indices), indices.shape)
         if sample_weights is None:
             return weights
-        of_anchors = sample_weights[indices]
-        return check_anchor_weights(
-            of_anchors if weights is None else of_anchors * weights, indices.shape
-        )
+        of_anchors = sample_weights[indices] * (1.0 if weights is None else weights)
+        return check_anchor_weights(of_anchors, indices.shape)
 
     @property
     def shares(self) -> Floats:

@@ -75,10 +75,8 @@ class NearestAnchors(BaseEstimator):
     def nearest(self, n_anchors: int) -> tuple[int, str]:
         k = check_integer("anchors (k)", self.k)
         if k > n_anchors:
-            raise ValueError(
-                f"k={k} exceeds the {n_anchors} anchors (n_samples = {n_anchors}); use k <= "
-                f"{n_anchors} or anchors='all'."
-            )
+            available = f"{n_anchors} anchors (n_samples = {n_anchors})"
+            raise ValueError(f"k={k} exceeds the {available}; use fewer or anchors='all'.")
         return k, check_metric(self.metric)
 
 
@@ -97,10 +95,7 @@ class RandomAnchors(BaseEstimator):
     def store(self, n_rows: int, rng: np.random.RandomState) -> Indices:
         n = check_integer("anchors (n)", self.n)
         if n > n_rows:
-            raise ValueError(
-                f"n={n} of RandomAnchors exceeds the {n_rows} training rows; use n <= {n_rows} or "
-                "anchors='all'."
-            )
+            raise ValueError(f"n={n} of RandomAnchors exceeds the {n_rows} rows; use fewer.")
         return np.sort(rng.choice(n_rows, size=n, replace=False))
 
     def nearest(self, n_anchors: int) -> None:
@@ -119,9 +114,7 @@ def check_stored(rows: ArrayLike, n_rows: int) -> Indices:
     """Validate the rows that an anchor strategy stores: at least one valid index."""
     rows = np.asarray(rows)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
-        raise ValueError(
-            f"an anchor strategy must store at least one integer row index, not {rows!r}."
-        )
+        raise ValueError(f"an anchor strategy must store integer row indices, not {rows!r}.")
     if rows.min() < 0 or rows.max() >= n_rows:
         raise ValueError(f"an anchor strategy stored rows {rows!r} of {n_rows} rows.")
     return rows
@@ -277,9 +270,8 @@ class ReplicateWeights:
         counts, share = self._shares(queries, len(matrix))
         is_equal = np.zeros((len(matrix), self._n_anchors), dtype=bool)
         is_equal[queries, anchors] = True
-        more = (
-            np.take_along_axis(is_equal, indices, axis=1) * (share / np.maximum(counts, 1))[:, None]
-        )
+        each = (share / np.maximum(counts, 1))[:, None]
+        more = np.take_along_axis(is_equal, indices, axis=1) * each
         weights: Floats = (1 - share)[:, None] / self._n_anchors + more
         return weights
 
@@ -295,10 +287,8 @@ class ReplicateWeights:
 
     def _shares(self, queries: Indices, n_queries: int) -> tuple[NDArray[np.intp], Floats]:
         """(query,): the number of equal anchors, and their additional weight."""
-        counts = np.bincount(queries, minlength=n_queries)
-        return counts, counts * self.correlation / (
-            1 + np.maximum(counts - 1, 0) * self.correlation
-        )
+        counts, correlation = np.bincount(queries, minlength=n_queries), self.correlation
+        return counts, counts * correlation / (1 + np.maximum(counts - 1, 0) * correlation)
 
 
 def _row_keys(matrix: Floats) -> list[bytes]:

@@ -214,10 +214,8 @@ def as_pair_strategy(
     try:
         return RandomPairs(check_integer("pairs", pairs))
     except TypeError:
-        raise TypeError(
-            "pairs must be 'auto', 'all', a number of partners, or a strategy such as "
-            f"RandomPairs(8), not {pairs!r}."
-        ) from None
+        message = f"pairs must be 'auto', 'all', a number or a strategy, not {pairs!r}."
+        raise TypeError(message) from None
 
 
 def check_drawn_pairs(first: Indices, second: Indices, n_rows: int, count: int) -> None:
@@ -234,9 +232,8 @@ def check_drawn_pairs(first: Indices, second: Indices, n_rows: int, count: int) 
         raise ValueError(f"a pair strategy drew {len(first)} pairs, but its count is {count}.")
     lowest, highest = min(first.min(), second.min()), max(first.max(), second.max())
     if lowest < 0 or highest >= n_rows:
-        raise ValueError(
-            f"a pair strategy drew row {lowest if lowest < 0 else highest} of {n_rows} rows."
-        )
+        wrong = lowest if lowest < 0 else highest
+        raise ValueError(f"a pair strategy drew row {wrong} of {n_rows} rows.")
 
 
 def _swap_randomly(low: Indices, high: Indices, rng: RNG) -> RowPairs:
@@ -311,10 +308,8 @@ def pair_folds(
             (held_out[first] & training[second]) | (training[first] & held_out[second])
         )
         if not len(train) or not len(test):
-            raise ValueError(
-                f"cv={cv!r} gives a fold of {n_rows} rows with {len(train)} training pairs and "
-                f"{len(test)} test pairs; use more pairs or fewer folds."
-            )
+            counts = f"{len(train)} training pairs and {len(test)} test pairs"
+            raise ValueError(f"A fold of cv={cv!r} has {counts}; use more pairs or fewer folds.")
         folds.append((train, test))
     return folds
 
@@ -344,11 +339,7 @@ class PairFeatures:
     """
 
     def __init__(
-        self,
-        kind: Any,
-        schema: TableSchema,
-        dtype: np.dtype,
-        selected: Indices | None = None,
+        self, kind: Any, schema: TableSchema, dtype: np.dtype, selected: Indices | None = None
     ) -> None:
         if not callable(kind) or isinstance(kind, type):
             check_choice("pair_features", kind, PAIR_FEATURES, " or a callable")
@@ -413,15 +404,11 @@ class PairFeatures:
         Features are counted over numeric features, indicators and codes, in the order of `rows`.
         Used for prediction without building pairs.
         """
-        numeric, indicators, codes = np.split(
-            np.arange(sum(part.shape[-1] for part in rows)),
-            np.cumsum([rows.numeric.shape[-1], rows.one_hot.shape[-1]]),
-        )
+        ends = np.cumsum([part.shape[-1] for part in rows])
+        parts = np.split(np.arange(ends[-1]), ends[:-1])
         if self._selected is not None:
-            numeric, indicators, codes = (
-                part[columns]
-                for part, columns in zip((numeric, indicators, codes), self._selected, strict=True)
-            )
+            parts = [part[chosen] for part, chosen in zip(parts, self._selected, strict=True)]
+        numeric, indicators, codes = parts
         encoded = [*numeric, *indicators]
         role: list[int] = []
         source: list[int] = []

@@ -88,8 +88,7 @@ def equal_features(matrix: Floats, n_folds: int = 5) -> Indices | None:
     _, codes = distinct_rows(matrix)
     counts = np.bincount(codes)
     alone = counts[codes] > len(matrix) / (2 * n_folds)
-    codes = np.unique(
-        np.where(alone, len(counts) + np.arange(len(matrix)), codes), return_inverse=True
-    )[1]
+    codes = np.where(alone, len(counts) + np.arange(len(matrix)), codes)
+    codes = np.unique(codes, return_inverse=True)[1]
     n_codes = int(codes.max()) + 1
     return None if n_codes == len(matrix) or n_codes < 2 * n_folds else codes

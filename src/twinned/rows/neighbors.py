@@ -210,7 +210,4 @@ def check_metric(metric: object) -> str:
 
 def _refuse_missing(features: Floats, metric: str) -> None:
     if metric != "nan_euclidean" and np.isnan(features).any():
-        raise ValueError(
-            f"metric={metric!r} does not support missing values (Input contains NaN); use "
-            "metric='nan_euclidean'."
-        )
+        raise ValueError(f"Input contains NaN; use metric='nan_euclidean' instead of {metric!r}.")

@@ -239,14 +239,13 @@ def encode_columns(schema: TableSchema, values: list[Column], names: Sequence[Ha
     if not values:
         raise ValueError("Found a table with 0 feature(s) while a minimum of 1 is required.")
     columns = zip(values, names, schema.kinds, schema.categories, strict=True)
-    return np.column_stack(
-        [
-            to_numeric(column, name)
-            if kind == NUMERIC
-            else _as_codes(column, name, known, strict=kind == ORDINAL)
-            for column, name, kind, known in columns
-        ]
-    )
+    return np.column_stack([_encode_column(*column) for column in columns])
+
+
+def _encode_column(column: Column, name: Hashable, kind: str, known: list[Hashable]) -> Floats:
+    if kind == NUMERIC:
+        return to_numeric(column, name)
+    return _as_codes(column, name, known, strict=kind == ORDINAL)
 
 
 def extend_schema(schema: TableSchema, values: list[Column]) -> TableSchema:
@@ -349,10 +348,7 @@ def to_numeric(column: Column, name: Hashable) -> Floats:
             # polars and nullable pandas columns mark a missing value by null, not by NaN
             return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
         if column.dtype.is_temporal():
-            raise TypeError(
-                f"Column {name!r} holds {column.dtype}; turn it into numbers first, such as days "
-                "since a fixed date."
-            )
+            raise TypeError(f"Column {name!r} holds {column.dtype}; turn it into numbers first.")
         values = column.to_list()
     elif np.iscomplexobj(column):
         raise ValueError(f"Complex data not supported: column {name!r}.")
@@ -387,9 +383,7 @@ def _as_codes(column: Column, name: Hashable, known: list[Hashable], *, strict: 
             codes[row] = np.nan
             continue
         if value not in position and strict:
-            raise ValueError(
-                f"Column {name!r} is ordered and has no level {value!r}; its levels are {known}."
-            )
+            raise ValueError(f"Column {name!r} has no level {value!r}; its levels are {known}.")
         # an unknown category gets a code of its own: it differs from all others and equals itself
         codes[row] = position.setdefault(value, len(position))
     if len(position) > n_known:
@@ -423,9 +417,7 @@ def _values(column: Column) -> list[Hashable]:
         try:
             hash(value)
         except TypeError:
-            raise TypeError(
-                f"Row {row} of a categorical feature holds {value!r}, which is not hashable."
-            ) from None
+            raise TypeError(f"Category {value!r} of row {row} is not hashable.") from None
     return values
 
 

@@ -15,8 +15,6 @@ from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
 from twinned.rows.validation import check_sample_weight, validate_table, validate_target
 
-_MIN_KNOWN = 2  # rows, of which a pair can be made
-
 
 class TargetBounds(NamedTuple):
     """(row,) lower and upper bounds of the target, which are equal where it is known.
@@ -234,32 +232,20 @@ def validate_bounds(
     y = validate_target(estimator, y, n_rows, multi_output=True, unlabelled=True)
     if y.ndim == 2:
         if y.shape[1] > 1:
-            raise ValueError(
-                f"y_lower and y_upper need a single output, but y has {y.shape[1]} columns."
-            )
+            raise ValueError(f"y_lower and y_upper need a single output, not {y.shape[1]}.")
         y = y[:, 0]
     lower = _validate_bound("y_lower", y_lower, y, -np.inf)
     upper = _validate_bound("y_upper", y_upper, y, np.inf)
     _refuse(lower == np.inf, "y_lower[{0}] = inf leaves no value of y; use -inf or NaN.")
     _refuse(upper == -np.inf, "y_upper[{0}] = -inf leaves no value of y; use inf or NaN.")
     _refuse(lower > upper, "y_lower[{0}] = {1:g} exceeds y_upper[{0}] = {2:g}.", lower, upper)
-    _refuse(
-        (y < lower) | (y > upper),
-        "y[{0}] = {3:g} is outside of its bounds, y_lower[{0}] = {1:g} and y_upper[{0}] = {2:g}.",
-        lower,
-        upper,
-        y,
-    )
-    _refuse(
-        np.isneginf(lower) & np.isposinf(upper),
-        "y[{0}] is NaN and has no bound; give y_lower[{0}] or y_upper[{0}], or drop the row.",
-    )
+    outside, unbounded = (y < lower) | (y > upper), np.isneginf(lower) & np.isposinf(upper)
+    message = "y[{0}] = {3:g} is outside of its bounds, y_lower = {1:g} and y_upper = {2:g}."
+    _refuse(outside, message, lower, upper, y)
+    _refuse(unbounded, "y[{0}] is NaN and has no bound; give one, or drop the row.")
     n_known = int(np.sum((lower == upper) & (True if sample_weight is None else sample_weight > 0)))
-    if n_known < _MIN_KNOWN:
-        raise ValueError(
-            f"{n_known} of {n_rows} rows have a known value (y_lower = y_upper); at least "
-            f"{_MIN_KNOWN} are needed."
-        )
+    if n_known < 2:
+        raise ValueError(f"{n_known} of {n_rows} rows have a known value; a pair needs two.")
     return TargetBounds(lower, upper)
 
 

@@ -77,11 +77,7 @@ def draw_seed(random_state: Any) -> int:
 
 def check_n_jobs(n_jobs: object) -> None:
     """Validate n_jobs as in scikit-learn: None or a nonzero integer."""
-    if n_jobs is None:
-        return
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral):
-        raise TypeError(f"n_jobs must be None or an integer, not {n_jobs!r}.")
-    if n_jobs == 0:
+    if n_jobs is not None and check_integer("n_jobs", n_jobs, minimum=-(2**31)) == 0:
         raise ValueError("n_jobs must not be 0; use None or 1 for a single thread.")
 
 
@@ -159,9 +155,7 @@ def validate_target(
         raise ValueError(f"Input y contains {what}: y{list(where)} = {y[where]}. {advice}.")
     _check_size("y", y, np.dtype(np.float64))
     if len(y) != n_rows:
-        raise ValueError(
-            f"X and y must have one row per point, but X has {n_rows} and y has {len(y)}."
-        )
+        raise ValueError(f"Each row needs a value, but X has {n_rows} and y has {len(y)}.")
     return y
 
 
@@ -178,17 +172,13 @@ def check_sample_weight(sample_weight: object, n_rows: int) -> Floats:
     weight = check_array(
         sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
     )
-    if weight.ndim != 1:
-        raise ValueError(f"sample_weight must be 1D, got shape {weight.shape}.")
-    if len(weight) != n_rows:
-        raise ValueError(f"sample_weight has {len(weight)} values for {n_rows} rows.")
+    if weight.shape != (n_rows,):
+        raise ValueError(f"sample_weight has the shape {weight.shape}, but X has {n_rows} rows.")
     if (weight < 0).any():
         row = int(np.argmax(weight < 0))
         raise ValueError(f"sample_weight[{row}] = {weight[row]} is negative.")
     if (n_positive := int((weight > 0).sum())) < 2:
-        raise ValueError(
-            f"sample_weight is zero for all but {n_positive} of {n_rows} rows; a pair needs two."
-        )
+        raise ValueError(f"sample_weight is zero but for {n_positive} rows; a pair needs two.")
     _check_size("sample_weight", weight, np.dtype(np.float64))
     return weight
 
@@ -268,9 +258,8 @@ def check_finite(
         where = f"row {row}, column {column if names is None else names[column]!r}"
         if np.isnan(matrix[row, column]):
             raise ValueError(
-                f"Input X contains NaN ({where}), and the base estimator does not support "
-                "missing values; impute them first (sklearn.impute.SimpleImputer in a pipeline) or "
-                "use an estimator that supports them, such as HistGradientBoostingRegressor()."
+                f"Input X contains NaN ({where}), which the base estimator does not support; "
+                "impute it (sklearn.impute.SimpleImputer), or use HistGradientBoostingRegressor()."
             )
         raise ValueError(f"Input X contains infinity ({where} = {matrix[row, column]}).")
     _check_size("X", matrix, dtype)

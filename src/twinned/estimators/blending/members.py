@@ -228,17 +228,12 @@ class FittedMember:
 
     def differences(self, first: Floats, second: Floats) -> Floats:
         """(...,): F(first, second) of encoded rows (..., feature) whose leading axes broadcast."""
-        sides = first, second
-        flat = [matrix.reshape(-1, matrix.shape[-1]) for matrix in sides]
-        shapes = [matrix.shape[:-1] for matrix in sides]
+        sides = [(side.reshape(-1, side.shape[-1]), side.shape[:-1]) for side in (first, second)]
         if not self.has_equal_anchors:
-            predicted = [self.predict(rows) for rows in flat]
-            return difference(
-                *(y.reshape(shape) for y, shape in zip(predicted, shapes, strict=True))
-            )
+            return difference(*(self.predict(matrix).reshape(shape) for matrix, shape in sides))
         fitted, rows = self.estimator.fitted_, []
         schema = fitted.anchors.schema
-        for matrix, shape in zip(flat, shapes, strict=True):
+        for matrix, shape in sides:
             queries = self.encode(matrix, schema)
             schema = queries.schema  # a new category has the same code on both sides
             rows.append(Rows(*(part.reshape(*shape, -1) for part in queries.encode())))
@@ -286,6 +281,10 @@ def _tree_twin(settings: MemberSettings) -> TwinRegressor:
     return twin.set_params(estimator=base, pairs=HalfPairs(sizes.pairs))
 
 
+def _extra_trees(settings: MemberSettings) -> ExtraTreesRegressor:
+    return ExtraTreesRegressor(SIZES[settings.effort].trees, random_state=settings.seed)
+
+
 def _boosting(settings: MemberSettings) -> HistGradientBoostingRegressor:
     schema, sizes = settings.schema, SIZES[settings.effort]
     few = [j for j in schema.categorical if len(schema.categories[j]) <= _MAX_BOOSTING_CATEGORIES]
@@ -330,12 +329,7 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
     "ridge": ("dense", lambda settings: RidgeCV(np.logspace(-3, 4, 15))),
     "gp_matern": ("dense", _gaussian_process("matern")),
     "gp_rbf": ("dense", _gaussian_process("rbf")),
-    "extra_trees": (
-        "dense",
-        lambda settings: ExtraTreesRegressor(
-            SIZES[settings.effort].trees, random_state=settings.seed
-        ),
-    ),
+    "extra_trees": ("dense", _extra_trees),
     "boosting": ("encoded", _boosting),
     "tree_twin": ("encoded", _tree_twin),
     "neural": ("complete", _networks("NeuralRegressor", "neural")),
@@ -343,8 +337,7 @@ MEMBERS: dict[str, tuple[str, MakeEstimator]] = {
     "catboost": ("dense", _optional("catboost", "CatBoostRegressor", **_CATBOOST)),
     "lightgbm": ("dense", _optional("lightgbm", "LGBMRegressor", verbosity=-1, n_jobs=1)),
 }
-_OPTIONAL = ("catboost", "lightgbm")
-AUTO = tuple(name for name in MEMBERS if name not in _OPTIONAL)
+AUTO = tuple(name for name in MEMBERS if name not in ("catboost", "lightgbm"))
 
 
 def resolve_members(members: Any, effort: str) -> list[MemberSpec]:
@@ -382,9 +375,7 @@ def _resolve(entry: Any, effort: str) -> MemberSpec:
         raise TypeError(f"a member must be a name or a tuple (name, estimator), not {entry!r}.")
     name, estimator = entry
     if name in MEMBERS or not name or ":" in name:
-        raise ValueError(
-            f"{name!r} is not a valid name of a member: it is built-in, empty, or has a colon."
-        )
+        raise ValueError(f"{name!r} is not a valid name: it is built-in, empty, or has a colon.")
     check_base_estimator(estimator)
 
     def make(settings: MemberSettings) -> Any:

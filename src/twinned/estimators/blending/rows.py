@@ -84,10 +84,8 @@ def merge_rows(rows: TrainingRows, given: Indices | None) -> tuple[TrainingRows,
     keys = [key for key in (rows.matrix, rows.y, rows.groups, given) if key is not None]
     first, merged_into = distinct_rows(np.column_stack(keys))
     if len(first) < MIN_ROWS:
-        raise ValueError(
-            f"X and y have {len(first)} different rows (n_samples = {len(rows)}); at least "
-            f"{MIN_ROWS} are needed."
-        )
+        count = f"{len(first)} different rows (n_samples = {len(rows)})"
+        raise ValueError(f"X and y have {count}; at least {MIN_ROWS} are needed.")
     total = np.bincount(merged_into, weights=rows.weight).astype(np.float64)
     total = total / total.mean()
     merged = rows.take(first)
@@ -198,12 +196,9 @@ def given_folds(cv: Any, rows: TrainingRows) -> Indices | None:
     """The fold of each row (n,) by a splitter or an iterable of splits; None for an integer."""
     if cv is None or isinstance(cv, Integral):
         return None
-    n_rows = len(rows)
     parts = [held_out for _, held_out in check_cv(cv).split(rows.matrix, rows.y, rows.groups)]
-    if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(n_rows)):
-        raise ValueError(
-            f"cv={cv!r} must hold out each of the {n_rows} rows once, in at least two folds."
-        )
+    if len(parts) < 2 or not np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(rows))):
+        raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
     return _fold_numbers(parts)
 
 
