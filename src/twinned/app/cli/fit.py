@@ -473,8 +473,7 @@ def _twin_lines(facts: Facts) -> Iterator[tuple[str, str]]:
     pairs = f"{messages.counted(facts['pairs'], 'pair')} in {facts['seconds']:.1f} s"
     anchors = f"{facts['anchors']:,} {nearest}anchors"
     yield "model", f"{facts['model']}, fitted to {pairs}, predicts from {anchors}"
-    check = facts["check"]
-    if not check:
+    if not (check := facts["check"]):
         return
     yield "check", f"RMSE of held-out rows, {check['folds']}-fold cross-validation:"
     names = "twin", f"plain {MODELS[facts['model']]}", "mean of y"

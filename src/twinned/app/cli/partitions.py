@@ -132,8 +132,7 @@ def _output_stems(files: list[Path]) -> list[str]:
     while any(common not in path.parents for path in files):
         common = common.parent
     stems = ["_".join(path.relative_to(common).with_suffix("").parts) for path in files]
-    repeated = [stem for stem in dict.fromkeys(stems) if stems.count(stem) > 1]
-    if repeated:
+    if repeated := [stem for stem in dict.fromkeys(stems) if stems.count(stem) > 1]:
         raise ValueError(f"several files would have the output {join_names(repeated)}; rename one.")
     return stems
 

@@ -67,8 +67,7 @@ def training_frame(
             if sides.any():
                 derived[f"{name} ({LIMIT})"] = sides
                 limited.append(name)
-    taken = [name for name in derived if name in table.names]
-    if taken:
+    if taken := [name for name in derived if name in table.names]:
         made = "the name of a feature made from limits or dates; rename or --drop it"
         raise ValueError(f"{table.path} has the column {join_names(taken)}, {made}.")
     notes += _limit_note(table, limited, f"; features such as '{{}} ({LIMIT})' mark them")

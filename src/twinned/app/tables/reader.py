@@ -378,8 +378,7 @@ def is_numeric(kind: DataType) -> bool:
 
 def check_names(path: Path, names: list[str], line: str) -> None:
     """Raise a ValueError for a header with repeated names, or with numbers instead of names."""
-    repeated = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
-    if repeated:
+    if repeated := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
         shown = join_names(repeated)
         raise ValueError(f"{path} has several columns of the name {shown}; rename all but one.")
     if all(re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", name) for name in names):

@@ -98,8 +98,7 @@ class Table:
 
     def require(self, names: Iterable[str], required_by: str, hint: str = "") -> None:
         """Raise a ValueError for columns that an option or a model requires, but are absent."""
-        absent = [name for name in names if name not in self._positions]
-        if absent:
+        if absent := [name for name in names if name not in self._positions]:
             by_fold = {name.casefold(): name for name in self.names}
             alike = [by_fold[name.casefold()] for name in absent if name.casefold() in by_fold]
             sheets = [f" This is {each}." for each in self.detected if each.startswith("sheet ")]
