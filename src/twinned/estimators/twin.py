@@ -16,6 +16,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from twinned._compat import raise_for_params, unwrap_search
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError, UnusedFeatureWarning
+from twinned.fitted.twin import Anchors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
     check_base_estimator,
@@ -325,7 +326,10 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         seeds = None if self.random_state is None else rng
         self.estimator_ = fit_on_pairs(base, training, rng=seeds, n_jobs=self.n_jobs)
         self.n_pairs_ = len(pairs.first)
-        self._store_rows(data, anchors, learned)
+        parts = data.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
+        censored = None if data.bounds is None else data.matrix[data.censored]
+        stored_anchors = Anchors(*parts, None, censored, learned, self.n_jobs)
+        self._store_anchors(stored_anchors, anchors.table_rows)
         if not isinstance(strategy, AllAnchors):
             self.restore_anchors()
         return training

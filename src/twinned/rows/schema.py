@@ -239,13 +239,13 @@ def encode_columns(schema: TableSchema, values: list[Column], names: Sequence[Ha
     if not values:
         raise ValueError("Found a table with 0 feature(s) while a minimum of 1 is required.")
     columns = zip(values, names, schema.kinds, schema.categories, strict=True)
-    return np.column_stack([_encode_column(*column) for column in columns])
-
-
-def _encode_column(column: Column, name: Hashable, kind: str, known: list[Hashable]) -> Floats:
-    if kind == NUMERIC:
-        return to_numeric(column, name)
-    return _as_codes(column, name, known, strict=kind == ORDINAL)
+    encoded = []
+    for column, name, kind, known in columns:
+        if kind == NUMERIC:
+            encoded.append(to_numeric(column, name))
+        else:
+            encoded.append(_as_codes(column, name, known, strict=kind == ORDINAL))
+    return np.column_stack(encoded)
 
 
 def extend_schema(schema: TableSchema, values: list[Column]) -> TableSchema:
