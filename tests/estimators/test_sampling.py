@@ -130,7 +130,7 @@ def test_every_twin_has_the_methods(blend):
 
 
 def test_impossible_requests_are_refused(twin):
-    with pytest.raises(ValueError, match="than has 2 rows and X has 20"):
+    with pytest.raises(ValueError, match="than has 2 rows; give one, or 20 as in X"):
         twin.probability_better(X[NEW], X[NEW][:2])
     with pytest.raises(ValueError, match="5001 rows; joint samples have at most 5000"):
         twin.sample(np.repeat(X[:1], 5001, axis=0))

@@ -39,7 +39,7 @@ def test_same_as_a_table_of_the_selected_features(wide, caplog, tmp_path):
     X, y = wide
     with caplog.at_level(logging.INFO, logger="twinned"):
         twin = TwinRegressor(random_state=0).fit(X[:30], y[:30])
-    assert f"{MAX_FEATURES} of {X.shape[1]} features" in caplog.text
+    assert f"{MAX_FEATURES} most important of {X.shape[1]} features" in caplog.text
     selected = twin.selected_features_
     assert len(selected) == MAX_FEATURES
     assert {0, X.shape[1] - 1} <= set(selected)

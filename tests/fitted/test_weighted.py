@@ -104,7 +104,7 @@ def test_a_calibration_without_rows_is_refused(calibrated):
     stored = calibrated.intervals_
     calibrated.intervals_ = stored | {"rows": None}
     try:
-        with warnings.catch_warnings(), pytest.raises(ValueError, match="calibrate it again"):
+        with warnings.catch_warnings(), pytest.raises(ValueError, match="cross_conformal again"):
             warnings.simplefilter("ignore")
             calibrated.predict_interval(X, X_shifted=X)
     finally:
