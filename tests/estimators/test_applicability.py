@@ -119,20 +119,21 @@ def test_a_metric_that_was_learned_is_saved(table, tmp_path, monkeypatch, copy):
     else:
         loaded = pickle.loads(pickle.dumps(twin))
     extended = [own.add_anchors(X[:9], y[:9]).feature_relevance_ for own in (twin, loaded)]
-    np.testing.assert_array_equal(*extended)  # of all anchors, as the metric of others is void
+    np.testing.assert_array_equal(*extended)
+    np.testing.assert_array_equal(extended[0], twin.feature_relevance_)
     monkeypatch.setattr("twinned.fitted.twin.learn_metric", None)
     pd.testing.assert_frame_equal(loaded.applicability(X), expected)
 
 
 @pytest.mark.parametrize("name", ["trees", "blend", SLOW_NETWORKS])
-def test_a_saved_model_with_intervals_has_its_metric(name, table, tmp_path, monkeypatch):
+def test_a_model_with_intervals_has_its_metric(name, table, tmp_path, monkeypatch):
     X, y = table
     if name == "blend":
         twin = clone(MODELS[name]).fit(X, y)
     else:
         twin = cross_conformal(clone(MODELS[name]), X, y, cv=2).store_in()
+    monkeypatch.setattr("twinned.fitted.twin.learn_metric", None)  # it was learned before
     twinned.save(twin, tmp_path / "model.twin")
-    monkeypatch.setattr("twinned.fitted.twin.learn_metric", None)
     loaded = twinned.load(tmp_path / "model.twin")
     for name in ("predict_interval", "explain", "applicability"):
         np.testing.assert_array_equal(*(getattr(own, name)(X[:5]) for own in (loaded, twin)))

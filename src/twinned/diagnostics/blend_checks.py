@@ -32,7 +32,7 @@ from twinned.diagnostics.twin_checks import (
     uncertainty_check,
 )
 from twinned.estimators.auto import AutoTwinRegressor
-from twinned.estimators.blending.plan import affordable_rows, member_seconds, relevance_seconds
+from twinned.estimators.blending.plan import affordable_rows, member_seconds
 from twinned.exceptions import SkippedMemberWarning, ignore_table_warnings
 from twinned.fitted.target import TargetTransform
 from twinned.models.resources import limit_threads
@@ -134,8 +134,8 @@ class BlendChecks:
     """The recommended model of a fitted blend, and its checks, as long as the time budget allows.
 
     `twin` is the calibrated model. `results` are the results by key, `skipped` the reasons by the
-    name of the check, `relevance` is that of the features, and `comparisons` are out-of-fold
-    predictions, in units of y, and seconds of models that are not recommended.
+    name of the check, and `comparisons` are out-of-fold predictions, in units of y, and seconds of
+    models that are not recommended.
     """
 
     blend: AutoTwinRegressor
@@ -146,7 +146,6 @@ class BlendChecks:
     progress: Callable[[str], None]
     results: dict[str, CheckResult] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    relevance: Floats | None = None
     comparisons: dict[str, tuple[Floats, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -162,8 +161,6 @@ class BlendChecks:
         scores = table["score"].to_numpy()
         self._add(uncertainty_check(scores, np.abs(fitted_y - predicted), model))
         self._add(noise_estimate(self.known.X, fitted_y, rmse(predicted, fitted_y), model=model))
-        if self._starts("relevance of features", relevance_seconds(*self.blend.anchors_X_.shape)):
-            self.relevance = self.twin.feature_relevance_
         if self.transform.is_log:
             self._check_logarithm()
         self._compare_catboost()

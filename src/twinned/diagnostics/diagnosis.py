@@ -58,8 +58,8 @@ class Diagnosis:
         What the data checks found; see `check_data`.
     checks : dict of str to CheckResult
         Results by the key of the check; each names its model.
-    relevance : ndarray of shape (n_features,) or None
-        `feature_relevance_` of the recommended model; None where the time was too short for it.
+    relevance : ndarray of shape (n_features,)
+        `feature_relevance_` of the recommended model.
     skipped : dict of str to str
         Members and checks that were skipped, with the reason.
     X, y : the rows that were fitted, and their values
@@ -83,7 +83,7 @@ class Diagnosis:
     out_of_fold: pd.DataFrame
     findings: list[Finding]
     checks: dict[str, CheckResult]
-    relevance: Floats | None
+    relevance: Floats
     skipped: dict[str, str]
     X: ArrayLike
     y: Floats
@@ -214,7 +214,7 @@ def diagnose(
         out_of_fold=out_of_fold,
         findings=findings,
         checks=checks.results,
-        relevance=checks.relevance,
+        relevance=twin.feature_relevance_,
         skipped={**blend.skipped_, **checks.skipped},
         X=known.X,
         y=known.y,

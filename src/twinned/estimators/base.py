@@ -258,8 +258,8 @@ class TwinMethods(RegressorMixin):
         """(n_features_in_,) relevance of the features for y, which sums to 1.
 
         Root mean square slopes of a Gaussian process (Matérn 5/2), per standard deviation of each
-        feature. The process is fitted in `fit` where a strategy needs the learned metric, and else
-        to the anchors when it is first needed.
+        feature. The process is fitted in the fit of a blend, where a strategy needs the learned
+        metric, and when intervals are stored; else to the anchors when it is first needed.
         """
         anchors = self.fitted_.anchors
         return feature_relevance(anchors.metric, anchors.schema)
@@ -456,8 +456,8 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     by `_store_anchors`, the anchors.
     """
 
-    # The parts of the metric that `fit` learned; None where no strategy needed it. Plain parts,
-    # so that they can be saved.
+    # The parts of the learned metric; None where it was not needed yet. Plain parts, so that they
+    # can be saved.
     _learned_metric: tuple[Any, ...] | None = None
     _censored_X: Floats | None = None  # (row, feature): rows of fit whose value is not known
     anchor_labels_: list[Any] | None = None
@@ -524,7 +524,8 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     def add_anchors(self, X, y):
         """A new fitted twin with the same trained model and further anchors.
 
-        The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
+        The original is unchanged, and the learned metric is the same. The new anchors have weight 1
+        where the fit had sample weights.
         """
         check_is_fitted(self)
         queries, anchors = self.encode(X, self._schema), self._anchors
@@ -543,6 +544,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             y=np.concatenate([anchors.y, new_y]),
             weights=weights,
             labels=labels,
+            fitted_metric=anchors.metric,
         )
         rows = np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)])
         return self.with_anchors(extended, rows)
@@ -570,7 +572,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
         """Store the anchors, which are these rows of the training table."""
         # what belongs to other anchors
-        for name in ("intervals_", "applicability_", "_anchor_metric"):
+        for name in ("intervals_", "applicability_"):
             self.__dict__.pop(name, None)
         self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
         self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels
@@ -585,27 +587,18 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         metric = None if self._learned_metric is None else LearnedMetric(*self._learned_metric)
         rows = self.anchors_X_, self.anchors_y_, self.anchor_weights_, self.anchor_labels_
         details = self._row_scale(), self._censored_X, metric, self.n_jobs
-        anchors = Anchors(self._schema, *rows, *details)
-        if (derived := self.__dict__.pop("_anchor_metric", None)) is not None:
-            anchors.set_metric(LearnedMetric(*derived))
-        return anchors
+        return Anchors(self._schema, *rows, *details)
 
     def restore_anchors(self) -> None:
         """Make the neighbor index of the anchors now, where predictions need one."""
         if nearest := as_anchor_strategy(self.anchors).nearest(len(self.anchors_X_)):
             self._anchors.index(nearest[1])
 
-    def state_to_save(self) -> dict[str, Any]:
-        """The attributes, with the learned metric where it is known or intervals need it."""
-        if "intervals_" in vars(self):
-            _ = self._anchors.metric
-        return self.__getstate__()
-
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         anchors = state.pop("_anchors", None)
-        if anchors is not None and (metric := anchors.derived_metric) is not None:
-            state["_anchor_metric"] = tuple(metric)  # so that a copy need not learn it again
+        if anchors is not None and (metric := anchors.known_metric) is not None:
+            state["_learned_metric"] = tuple(metric)  # so that a copy need not learn it again
         return state
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -336,7 +336,7 @@ def stored_calibration(twin: Any) -> Calibration:
 
 
 def store_calibration(twin: Any, calibration: Calibration) -> None:
-    """Store a calibration in a twin whose anchors are its known rows."""
+    """Store a calibration in a twin whose anchors are its known rows, and learn its metric."""
     name, neighbors = type(twin).__name__, calibration.neighbors
     try:
         X, y = twin.anchors_X_[:, neighbors.columns], np.asarray(twin.anchors_y_)
@@ -350,6 +350,7 @@ def store_calibration(twin: Any, calibration: Calibration) -> None:
         )
     rows = None if calibration.rows is None else anchors[calibration.rows]
     twin.intervals_ = replace(calibration, rows=rows, settings=_fingerprint(twin)).to_dict()
+    _ = twin.fitted_.anchors.metric  # learned now, as intervals need it
 
 
 def _anchor_of_rows(X: Floats, y: Floats, neighbors: NeighborFeatures) -> Indices | None:

@@ -82,7 +82,7 @@ class Anchors:
     labels: list[Hashable] | None = None  # of the rows in the training table
     scale: RowScale | None = None
     censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
-    fitted_metric: LearnedMetric | None = None  # learned in the fit, where a strategy needed it
+    fitted_metric: LearnedMetric | None = None  # where it was learned before
     n_jobs: int | None = None  # of neighbor searches
     # neighbor indices by metric, as needed, and the model that was last bound to the anchors
     indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
@@ -130,17 +130,13 @@ class Anchors:
 
     @cached_property
     def metric(self) -> LearnedMetric:
-        """The learned metric, of the fit or else of the anchors."""
+        """The learned metric, of the fit or else of the anchors, when it is first needed."""
         return self.fitted_metric or learn_metric(self.features, self.y, self.weights)
 
     @property
-    def derived_metric(self) -> LearnedMetric | None:
-        """The metric that was learned from the anchors, if it has been."""
-        return None if self.fitted_metric is not None else vars(self).get("metric")
-
-    def set_metric(self, metric: LearnedMetric) -> None:
-        """Set the metric that was learned from these anchors before they were saved."""
-        vars(self)["metric"] = metric
+    def known_metric(self) -> LearnedMetric | None:
+        """The learned metric, if it has been learned."""
+        return vars(self).get("metric", self.fitted_metric)
 
     @cached_property
     def domain(self) -> ApplicabilityDomain:

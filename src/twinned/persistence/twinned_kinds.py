@@ -158,7 +158,7 @@ def _build_preparation(parts: State, table: TableSchema, at: At) -> FeaturePrepa
 
 def _read_twin(twin: BaseEstimator) -> State:
     """Return the attributes, with the type of pairs by its name and preparations by the schema."""
-    state = twin.state_to_save()
+    state = twin.__getstate__()
     names, preparations = RECORDS["preparation"], state.get("_preparations", ())
     return {
         **state,

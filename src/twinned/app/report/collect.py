@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
-from sklearn.preprocessing import StandardScaler
 
 from twinned._version import __version__
 from twinned.diagnostics import CheckResult, Diagnosis, Finding
@@ -162,8 +161,7 @@ def importance(
     from that row. Of many features, those of largest relevance are compared.
     """
     twin = diagnosis.twin
-    relevance = np.zeros(len(names)) if diagnosis.relevance is None else diagnosis.relevance
-    features = np.argsort(-relevance, kind="stable")[:_MAX_IMPORTANCE]
+    features = np.argsort(-diagnosis.relevance, kind="stable")[:_MAX_IMPORTANCE]
     predict_seconds = twin.leaderboard_.set_index("member")["predict_seconds"]
     used = [twin.member_names_[i] for i in np.flatnonzero(twin.member_weights_)]
     row_seconds = predict_seconds[used].sum() / len(twin.anchors_y_)
@@ -212,10 +210,8 @@ def comparable_rows(
     parts = _adjustments(twin.fitted_, rows, nearest, differences, seconds)
     adjustments = map(target.invert_adjustments, parts, y[nearest], estimates)
     of_pairs = nearest.tolist(), estimates, _difference_sizes(anchors, rows, nearest), adjustments
-    applicability: dict[int, str] = {}
-    if diagnosis.relevance is not None:  # the metric was learned
-        classes = zip(anchors.domain.known_rows, anchors.domain.classify_known(), strict=True)
-        applicability = {int(row): LABELS[label] for row, label in classes}
+    classes = zip(anchors.domain.known_rows, anchors.domain.classify_known(), strict=True)
+    applicability = {int(row): LABELS[label] for row, label in classes}
     used = {*rows.tolist(), *nearest.ravel().tolist()}
     decoded = {row: decode_row(anchors, row, names).values() for row in used}
     values = {row: list(map(_format_value, cells)) for row, cells in decoded.items()}
@@ -241,15 +237,9 @@ def comparable_rows(
 
 
 def _nearest_rows(diagnosis: Diagnosis, rows: Indices) -> Indices:
-    """Return (query, anchor) the nearest other rows, in the metric of `explain`.
-
-    Where there was no time to learn it, features are standardized.
-    """
+    """Return (query, anchor) the nearest other rows, in the metric of `explain`."""
     anchors = diagnosis.twin.fitted_.anchors
-    if diagnosis.relevance is not None:
-        features = anchors.metric.transform(anchors.features)
-    else:
-        features = np.nan_to_num(StandardScaler().fit_transform(anchors.features), nan=0.0)
+    features = anchors.metric.transform(anchors.features)
     distances = cdist(features[rows], features)
     distances[np.arange(len(rows)), rows] = np.inf
     n_nearest = min(MAX_COMPARABLES, len(features) - 1)

@@ -37,7 +37,7 @@ from twinned.estimators.blending.rows import default_folds, impute_folds
 from twinned.exceptions import SkippedMemberWarning
 from twinned.fitted.calibration import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
-from twinned.models.learned_metric import MAX_ROWS as RELEVANCE_ROWS
+from twinned.models.learned_metric import MAX_ROWS as METRIC_ROWS
 from twinned.models.resources import limit_openmp, limit_threads, one_thread_if_remote
 from twinned.rows.schema import Floats
 from twinned.rows.training import TrainingRows
@@ -447,9 +447,10 @@ def _likelihood_seconds(n_rows: int, n_columns: int) -> float:
 
 
 def finishing_seconds(n_rows: int, n_columns: int) -> float:
-    """Expected seconds of the blend and of the calibration of intervals."""
+    """Expected seconds of the blend, the calibration of intervals and the learned metric."""
     features = min(n_columns + 7, 2 * MAX_SPLIT_FEATURES)
-    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * features
+    learning = gp_seconds(min(n_rows, METRIC_ROWS), n_columns)
+    return 2.5 + 6e-6 * n_rows * np.log2(n_rows + 1) * features + learning
 
 
 def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | None) -> int:
@@ -463,11 +464,6 @@ def affordable_rows(n_rows: int, n_columns: int, seconds: float, n_jobs: int | N
             break
         size = max(least, int(0.8 * size))
     return size
-
-
-def relevance_seconds(n_rows: int, n_columns: int) -> float:
-    """Expected seconds of the Gaussian process from which the relevance of features is learned."""
-    return gp_seconds(min(n_rows, RELEVANCE_ROWS), n_columns)
 
 
 def member_seconds(name: str, n_rows: int, n_columns: int, n_jobs: int | None) -> float:
