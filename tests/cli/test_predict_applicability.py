@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.linear_model import Ridge
 from typer.testing import CliRunner
 
@@ -57,3 +58,19 @@ def test_one_definition_of_outside(tmp_path):
     assert "2 of 9 rows are outside of the known rows" in result.stderr
     assert "the confidence of their intervals does not hold" in result.stderr
     assert "lie outside" not in result.stderr  # the same fact, once
+
+
+@pytest.mark.parametrize("options", [["--no-check"], []])
+def test_rows_of_new_groups_are_compared_with_groups(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.RandomState(0)
+    table = pd.DataFrame(rng.normal(size=(25, 2)).repeat(6, axis=0), columns=["a", "b"])
+    table = table.assign(day=np.tile(np.arange(6.0), 25), animal=np.arange(25).repeat(6))
+    table["y"] = table["a"] + 0.1 * table["day"] + rng.normal(scale=0.3, size=25).repeat(6)
+    table[:96].to_csv("known.csv", index=False)
+    table[96:].drop(columns="y").to_csv("new.csv", index=False)
+    fit = ["fit", "known.csv", "-t", "y", "-m", "ridge", "--group", "animal", "-o", "m.twin"]
+    assert CliRunner().invoke(app, [*fit, *options]).exit_code == 0
+    result = CliRunner().invoke(app, ["predict", "m.twin", "new.csv", "--applicability"])
+    labels = pd.read_csv(io.StringIO(result.stdout))["applicability"]
+    assert (labels == "outside").mean() < 0.25

@@ -1,6 +1,7 @@
 """`applicability` of twins and blends, and `measure_applicability`."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,8 @@ from twinned import (
     cross_conformal,
     measure_applicability,
 )
+from twinned.exceptions import ShiftWarning
+from twinned.fitted.conformal import fit_clone
 from twinned.rows.schema import TableSchema
 
 
@@ -137,6 +140,65 @@ def test_a_model_with_intervals_has_its_metric(name, table, tmp_path, monkeypatc
     loaded = twinned.load(tmp_path / "model.twin")
     for name in ("predict_interval", "explain", "applicability"):
         np.testing.assert_array_equal(*(getattr(own, name)(X[:5]) for own in (loaded, twin)))
+
+
+@pytest.fixture(scope="module")
+def animals():
+    """Eight rows of each of 40 animals, with the weight at birth and the age of the mother."""
+    rng = np.random.RandomState(0)
+    of_animal = rng.normal(size=(40, 2)).repeat(8, axis=0)
+    X = pd.DataFrame(of_animal, columns=["weight", "mother"]).assign(
+        day=np.tile(np.arange(8.0), 40)
+    )
+    y = X["weight"] + 0.3 * X["mother"] + 0.1 * X["day"] + rng.normal(scale=0.3, size=40).repeat(8)
+    return X, y.to_numpy(), np.arange(40).repeat(8)
+
+
+def fit_groups(name, X, y, groups):
+    if name == "blend":
+        return clone(MODELS[name]).fit(X, y, groups=groups)
+    return cross_conformal(TwinRegressor(Ridge()), X, y, groups=groups, cv=3).store_in()
+
+
+@pytest.mark.parametrize("name", ["twin", "blend"])
+def test_new_groups_are_compared_with_groups(name, animals, tmp_path):
+    X, y, groups = animals
+    model = fit_groups(name, X[:200], y[:200], groups[:200])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ShiftWarning)
+        model.predict_interval(X[200:])
+    found = model.applicability(X[200:])
+    assert (found["label"] == "inside").mean() > 0.4
+    assert (found["label"] == "outside").mean() < 0.25
+    twinned.save(model, tmp_path / "model.twin")
+    loaded = twinned.load(tmp_path / "model.twin")
+    for own in (loaded, pickle.loads(pickle.dumps(model))):
+        pd.testing.assert_frame_equal(own.applicability(X[200:]), found)
+    extended = model.add_anchors(X[200:], y[200:])
+    assert len(np.unique(extended.anchor_groups_)) == 25 + 120
+
+
+@pytest.mark.parametrize("name", ["twin", "blend"])
+def test_measured_rows_are_held_out_in_groups(name, animals, monkeypatch):
+    X, y, groups = (part[:80] for part in animals)
+    given, fitted = groups if name == "twin" else None, []
+    model = TwinRegressor(Ridge()).fit(X, y) if name == "twin" else fit_groups(name, X, y, groups)
+
+    def record(twin, X, y, rows, codes=None):
+        fitted.append(rows)
+        return fit_clone(twin, X, y, rows, codes)
+
+    monkeypatch.setattr("twinned.estimators.applicability_measurement.fit_clone", record)
+    measured = measure_applicability(model, X, y, groups=given, cv=2)
+    assert len(fitted) == (4 if name == "blend" else 6)
+    for rows in fitted:
+        assert not set(groups[rows]) & set(np.delete(groups, rows))
+    assert measured["rows"].sum() == 80 + 4 * 16
+    assert measured["rows"]["inside"] > 40
+    np.testing.assert_array_equal(np.unique(model.anchor_groups_, return_counts=True)[1], 8)
+    if name == "blend":
+        with pytest.raises(ValueError, match="give them to fit"):
+            measure_applicability(model, X, y, groups=groups)
 
 
 def test_rows_are_encoded_in_blocks(table, monkeypatch):

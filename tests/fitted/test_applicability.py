@@ -32,16 +32,18 @@ def posterior(row, known, y, lengths, noise):
     return center + to_row @ inverse @ (y - center), np.sqrt(1 - to_row @ inverse @ to_row + noise)
 
 
-@given(st.integers(0, 1000))
+@pytest.mark.parametrize("groups", [None, np.arange(20) % 4 + 7], ids=["rows", "groups"])
+@given(seed=st.integers(0, 1000))
 @settings(max_examples=20)
-def test_scores_equal_a_gaussian_process(seed):
+def test_scores_equal_a_gaussian_process(seed, groups):
     rng = np.random.RandomState(seed)
     known, rows = rng.normal(size=(20, 2)), 2 * rng.normal(size=(5, 2))
     known[1] = known[0]
     lengths, noise = np.array([1.0, 3.0]), 0.01
     y = rng.normal(size=20)
-    domain = ApplicabilityDomain(known, known, make_metric(lengths, noise), y)
-    others = [np.delete(np.arange(20), i) for i in range(20)]
+    domain = ApplicabilityDomain(known, known, make_metric(lengths, noise), y, groups=groups)
+    codes = np.arange(20) if groups is None else groups
+    others = [np.flatnonzero(codes != code) for code in codes]
     std = np.array(
         [posterior(known[i], known[o], y[o], lengths, noise)[1] for i, o in enumerate(others)]
     )
@@ -51,7 +53,7 @@ def test_scores_equal_a_gaussian_process(seed):
     squares = ((y - mean) / std) ** 2
     squares /= squares.mean()
     # fewer than 30 known rows: all are neighbors, and ten more have errors of mean size
-    own = std * [np.sqrt((10 + squares[o].sum()) / 29) for o in others]
+    own = std * [np.sqrt((10 + squares[o].sum()) / (10 + len(o))) for o in others]
     expected = [posterior(row, known, y, lengths, noise)[1] for row in rows]
     expected = np.multiply(expected, np.sqrt((10 + squares.sum()) / 30))
     np.testing.assert_allclose(domain.known_scores, own / np.median(own), rtol=1e-5)

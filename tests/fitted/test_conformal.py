@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 from twinned import (
+    AutoTwinRegressor,
     NearestAnchors,
     NeuralTraining,
     TwinNeuralRegressor,
@@ -316,6 +317,19 @@ def test_cv_can_be_a_list_of_folds():
     crossed = cross_conformal(Ridge(), X[FIT], y[FIT], cv=folds)
     assert len(crossed.models) == 5
     assert len(crossed.scores) == 60
+
+
+def test_groups_are_held_out_together():
+    groups = np.array([f"batch {i}" for i in np.arange(60) % 12])
+    blend = AutoTwinRegressor(members=["ridge"], cv=2, random_state=0)
+    crossed = cross_conformal(blend, X[FIT], y[FIT], groups=groups, cv=3, width="std")
+    for model in crossed.models:
+        known = {tuple(row) for row in model.anchors_X_}
+        used = np.array([tuple(row) in known for row in X[FIT]])
+        assert not set(groups[used]) & set(groups[~used])
+    assert len(np.unique(crossed.final.anchor_groups_)) == 12
+    with pytest.raises(ValueError, match="one label for each of the 60 rows"):
+        cross_conformal(blend, X[FIT], y[FIT], groups=groups[:9])
 
 
 def test_the_given_model_is_not_fitted():

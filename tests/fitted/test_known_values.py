@@ -39,12 +39,18 @@ def test_beyond_equals_a_loop(rows, known, margin):
         assert found[i, j] == expected
 
 
-@given(arrays(float, (5, 2), elements=values), margins)
-def test_beyond_others_equals_a_loop(known, margin):
-    found = KnownValues(known, categorical=[1]).beyond_others(np.arange(5), margin)
+@given(
+    arrays(float, (5, 2), elements=values), margins, st.sampled_from(["01234", "01012", "00111"])
+)
+def test_beyond_others_equals_a_loop(known, margin, groups):
+    groups = np.array([*map(int, groups)])
+    ranges = KnownValues(known, [1], None if groups[-1] == 4 else groups)
+    found = ranges.beyond_others(np.arange(5), margin)
+    missing = ranges.newly_missing_beside_others(np.arange(5))
     for i, j in np.ndindex(found.shape):
-        others = np.delete(known[:, j], i)
+        others = known[groups != groups[i], j]
         assert found[i, j] == is_beyond(known[i, j], others, margin, categorical=j == 1)
+        assert missing[i, j] == (np.isnan(known[i, j]) and not np.isnan(others).any())
 
 
 @pytest.fixture(scope="module")

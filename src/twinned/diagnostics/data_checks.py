@@ -119,7 +119,7 @@ def check_data(
         *(() if log_target else check_skewness(sample)),
         *check_dominant_row(sample),
         *check_size(table, groups),
-        *(() if X_new is None else check_new_rows(table, X_new)),
+        *(() if X_new is None else check_new_rows(table, X_new, groups)),
     ]
     return sorted(findings, key=lambda finding: finding.level != WARNING)
 
@@ -372,12 +372,12 @@ def check_size(table: CheckedTable, groups: Indices | None) -> Iterator[Finding]
 # --- new rows -------------------------------------------------------------------------------------
 
 
-def check_new_rows(table: CheckedTable, X_new: ArrayLike) -> Iterator[Finding]:
+def check_new_rows(table: CheckedTable, X: ArrayLike, groups: Indices | None) -> Iterator[Finding]:
     """Find new rows that are outside of the training rows, as `applicability` of a twin does."""
-    schema, features = table.schema, table.schema.to_rows(table.matrix).features
-    metric = learn_metric(features, table.y, max_rows=_METRIC_ROWS)
-    domain = ApplicabilityDomain(table.matrix, features, metric, table.y, schema.categorical)
-    matrix, expected = _encode(table, X_new), domain.expected_share()
+    schema, y, features = table.schema, table.y, table.schema.to_rows(table.matrix).features
+    metric = learn_metric(features, y, max_rows=_METRIC_ROWS)
+    domain = ApplicabilityDomain(table.matrix, features, metric, y, schema.categorical, groups)
+    matrix, expected = _encode(table, X), domain.expected_share()
     n_outside = count_outside(domain.rate(Queries(schema, None, matrix))[1])
     share = n_outside / len(matrix)
     if not is_unlikely(n_outside, len(matrix), expected):

@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
 from twinned._compat import safe_indexing
-from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import ignore_table_warnings
 from twinned.fitted.applicability import LABELS
 from twinned.fitted.calibration import stored_calibration
-from twinned.fitted.conformal import CrossCalibrated
+from twinned.fitted.conformal import CrossCalibrated, fit_clone
+from twinned.rows.folds import encode_groups, row_folds
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
 from twinned.rows.validation import check_integer, count_rows, validate_target
@@ -30,13 +28,12 @@ _EXTREME_SHARE = 0.2  # of the rows, held out at each end
 HeldOut = tuple[Indices, Floats, NDArray[np.bool_]]
 
 
-def measure_applicability(
-    twin: Any, X: Any, y: Any, *, confidence: float = 0.9, cv: int = 5, random_state: Any = 0
-) -> pd.DataFrame:
+def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, random_state=0):
     """Measure error and coverage of each class of `applicability`, and store them in the twin.
 
     Held out are random folds and, as these hold few rows outside, the lowest and highest fifth of y
-    and of the most relevant numeric feature. A clone of the twin is fitted without each of these
+    and of the most relevant numeric feature; of rows in groups, whole groups, by their means. A
+    clone of the twin is fitted without each of these
     four, and without each random fold; the blend has predictions of random folds already.
     The classes are pooled over all held-out rows, of which a little less than half are extreme.
 
@@ -48,6 +45,8 @@ def measure_applicability(
         The training rows.
     y : array of shape (n,)
         Their target values.
+    groups : array of shape (n,), default=None
+        Groups of rows, which the twin then stores; a blend has those of its `fit`.
     confidence : float, default=0.9
         Confidence of the intervals whose coverage is measured.
     cv : int, default=5
@@ -80,9 +79,13 @@ def measure_applicability(
     values = validate_target(None, y, count_rows(X), multi_output=False)
     if not np.array_equal(twin.anchor_rows_, np.arange(len(values))):
         raise ValueError("The anchors of the twin must be all rows of X, in their order.")
+    if groups is not None:
+        if twin.is_blend:
+            raise ValueError("A blend has the groups of its fit; give them to fit.")
+        twin.set_groups(encode_groups(groups, len(values)))
     crossed = None
     with ignore_table_warnings():
-        if not isinstance(twin, AutoTwinRegressor):
+        if not twin.is_blend:
             crossed = _cross_calibrate(twin, X, values, cv, random_state)
         parts = [_random_rows(twin, crossed, confidence)]
         for rows in extreme_rows(twin, values):
@@ -111,29 +114,33 @@ def class_statistics(
 
 
 def extreme_rows(twin: Any, y: Floats) -> Iterator[Indices]:
-    """Yield the rows with the lowest and highest y, and values of the most relevant feature."""
+    """Yield the rows with the lowest and highest y, and values of the most relevant feature.
+
+    Groups are not divided: they are ordered by their means.
+    """
+    groups = np.arange(len(y)) if twin.anchor_groups_ is None else twin.anchor_groups_
     columns = [y]
     if numeric := twin.fitted_.anchors.schema.numeric:
         relevant = numeric[int(np.argmax(twin.feature_relevance_[numeric]))]
         columns.append(twin.anchors_X_[:, relevant])
-    n_extreme = max(1, int(_EXTREME_SHARE * len(y)))
+    n_extreme = max(1, int(_EXTREME_SHARE * len(np.unique(groups))))
     for values in columns:
-        order = np.argsort(values, kind="stable")
-        order = order[~np.isnan(values[order])]
-        yield from (order[:n_extreme], order[-n_extreme:])
+        means = pd.Series(values).groupby(groups).mean().dropna().sort_values(kind="stable")
+        for extreme in (means.index[:n_extreme], means.index[-n_extreme:]):
+            yield np.flatnonzero(np.isin(groups, extreme))
 
 
 def _cross_calibrate(twin: Any, X: Any, y: Floats, cv: int, random_state: Any) -> CrossCalibrated:
     """The calibration of the twin by random folds, which it then stores."""
-    folds = list(KFold(cv, shuffle=True, random_state=random_state).split(y))
-    models = [clone(twin).fit(safe_indexing(X, rows), y[rows]) for rows, _ in folds]
+    folds = row_folds(len(y), cv, random_state, twin.anchor_groups_)
+    models = [fit_clone(twin, X, y, rows) for rows, _ in folds]
     crossed = CrossCalibrated(models, twin, X, y, folds, random_state=random_state)
     crossed.store_in(twin)
     return crossed
 
 
 def _random_rows(twin: Any, crossed: CrossCalibrated | None, confidence: float) -> HeldOut:
-    """The rows of random folds, classified each without itself."""
+    """The rows of random folds, classified each without itself or its group."""
     if crossed is None:
         table = twin.out_of_fold()
         errors = np.abs(table["y"] - table["prediction"]).to_numpy()
@@ -149,8 +156,10 @@ def _extreme_rows(twin, crossed, X, y, held_out, confidence):
     """Rows held out together, predicted by a clone of the twin that is fitted to the others."""
     training = np.setdiff1d(np.arange(len(y)), held_out)
     known = safe_indexing(X, training), y[training]
-    rows = safe_indexing(X, held_out)
-    model = clone(twin).fit(*known)
+    rows, groups = safe_indexing(X, held_out), twin.anchor_groups_
+    model = fit_clone(twin, X, y, training, groups)
+    if crossed is not None and groups is not None:
+        model.set_groups(groups[training])
     if crossed is None:
         mean, ends = model.predict(rows), model.predict_interval(rows, confidence)
         half_width = (ends[:, 1] - ends[:, 0]) / 2

@@ -172,7 +172,8 @@ class AutoTwinRegressor(BaseTwin):
         sample_weight : array of shape (n_samples,), default=None
             Weights of the rows, for all members that support them and for the blend.
         groups : array of shape (n_samples,), default=None
-            Groups of rows that are held out together.
+            Groups of rows that are held out together, so that errors, intervals and applicability
+            are those of rows of new groups.
         y_lower, y_upper : arrays of shape (n_samples,), default=None
             Bounds of censored rows, whose y is NaN, as in `TwinRegressor`. Networks are trained
             with the bounds, the other members with imputed values. Errors and intervals are those

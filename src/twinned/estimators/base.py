@@ -282,11 +282,12 @@ class TwinMethods(RegressorMixin):
 
         The expected error of a row is the standard deviation of a Gaussian process with the learned
         length scales and noise, times the size of the errors of known rows near it; that of each
-        anchor is computed without itself. Rows up to the expected error of 70 % of the anchors are
-        `"inside"`, those beyond that of 97.5 % are `"outside"`, and others are at the `"edge"`. A
-        row with a feature beyond the range of the anchors, or that is missing where all anchors
-        have a value, is at least at the edge; one with a category that no anchor has, beyond the
-        range by more than its width, or without any feature that all anchors have, is outside.
+        anchor is computed without itself, or without its group where the twin has `groups`. Rows up
+        to the expected error of 70 % of the anchors are `"inside"`, those beyond that of 97.5 % are
+        `"outside"`, and others are at the `"edge"`. A row with a feature beyond the range of the
+        anchors, or that is missing where all anchors have a value, is at least at the edge; one
+        with a category that no anchor has, beyond the range by more than its width, or without any
+        feature that all anchors have, is outside.
 
         Parameters
         ----------
@@ -461,6 +462,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     _learned_metric: tuple[Any, ...] | None = None
     _censored_X: Floats | None = None  # (row, feature): rows of fit whose value is not known
     anchor_labels_: list[Any] | None = None
+    anchor_groups_: Indices | None = None  # (anchor,): codes of groups that are held out together
     target_name_: str  # only of a model that the command line fitted
 
     @abstractmethod
@@ -525,18 +527,20 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """A new fitted twin with the same trained model and further anchors.
 
         The original is unchanged, and the learned metric is the same. The new anchors have weight 1
-        where the fit had sample weights.
+        where the fit had sample weights, and are groups of one row.
         """
         check_is_fitted(self)
         queries, anchors = self.encode(X, self._schema), self._anchors
         new_y = validate_target(self, y, len(queries), multi_output=anchors.y.ndim == 2)
         if new_y.shape[1:] != anchors.y.shape[1:]:
             raise ValueError(f"y has shape {new_y.shape}, but that of the fit {anchors.y.shape}.")
-        labels, weights = anchors.labels, anchors.weights
+        labels, weights, groups = anchors.labels, anchors.weights, anchors.groups
         if labels is not None:
             labels = storable_labels(labels + (row_labels(X) or [""] * len(new_y)))
         if weights is not None:
             weights = np.concatenate([weights, np.ones(len(new_y))])
+        if groups is not None:
+            groups = np.append(groups, groups.max() + 1 + np.arange(len(new_y)))
         extended = replace(
             anchors,
             schema=queries.schema,
@@ -545,6 +549,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             weights=weights,
             labels=labels,
             fitted_metric=anchors.metric,
+            groups=groups,
         )
         rows = np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)])
         return self.with_anchors(extended, rows)
@@ -566,8 +571,14 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         """Store anchors, which are known ones of the rows of the fit, and the learned metric."""
         known = anchors.matrix, anchors.y, anchors.weight, anchors.labels
         censored = None if rows.bounds is None else rows.matrix[rows.censored]
-        stored = Anchors(rows.schema, *known, self._row_scale(), censored, metric, self.n_jobs)
+        details = self._row_scale(), censored, metric, self.n_jobs
+        stored = Anchors(rows.schema, *known, *details, groups=anchors.groups)
         self._store_anchors(stored, anchors.table_rows)
+
+    def set_groups(self, groups: Indices) -> None:
+        """Set codes of groups of anchors (anchor,); stored intervals are discarded."""
+        anchors = replace(self._anchors, groups=groups, fitted_metric=self._anchors.known_metric)
+        self._store_anchors(anchors, self.anchor_rows_)
 
     def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
         """Store the anchors, which are these rows of the training table."""
@@ -576,7 +587,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             self.__dict__.pop(name, None)
         self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
         self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels
-        self.anchor_rows_, self._schema = rows, anchors.schema
+        self.anchor_rows_, self.anchor_groups_, self._schema = rows, anchors.groups, anchors.schema
         self._censored_X, metric = anchors.censored_X, anchors.fitted_metric
         self._learned_metric = None if metric is None else tuple(metric)
         self._anchors = anchors
@@ -587,7 +598,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         metric = None if self._learned_metric is None else LearnedMetric(*self._learned_metric)
         rows = self.anchors_X_, self.anchors_y_, self.anchor_weights_, self.anchor_labels_
         details = self._row_scale(), self._censored_X, metric, self.n_jobs
-        return Anchors(self._schema, *rows, *details)
+        return Anchors(self._schema, *rows, *details, groups=self.anchor_groups_)
 
     def restore_anchors(self) -> None:
         """Make the neighbor index of the anchors now, where predictions need one."""

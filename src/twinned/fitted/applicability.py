@@ -4,8 +4,9 @@ The expected error of a row is the standard deviation of a Gaussian process with
 scales and noise, given the nearest known rows, times the size of the errors of the same process at
 known rows near it, each predicted from the others. The first grows with the distance from known
 rows, in relevant features more than in others; the second is large where y varies more than
-elsewhere. Both are compared with those of each known row without itself. Number of neighbors and
-limits were chosen on training rows of the paper's first split of each data set.
+elsewhere. Both are compared with those of each known row without itself, or without its group, so
+that rows of new groups are compared with what new groups are expected to be. Number of neighbors
+and limits were chosen on training rows of the paper's first split of each data set.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 
 INSIDE, EDGE, OUTSIDE = LABELS = ("inside", "edge", "outside")
 _EDGE, _OUTSIDE = LABELS.index(EDGE), LABELS.index(OUTSIDE)
-_INSIDE_SHARE, _OUTSIDE_SHARE = 0.7, 0.025  # of the known rows, each without itself
+_INSIDE_SHARE, _OUTSIDE_SHARE = 0.7, 0.025  # of the known rows, each without its group
 _FAR = 1.0  # ranges of a feature, by which a value beyond its range is outside
 _N_NEIGHBORS = 30
 _PRIOR_ROWS = 10  # with errors of mean size, added to the neighbors
 _MAX_REFERENCE = 1000  # known rows that are predicted from the others
+_MIN_REFERENCE, _MAX_CANDIDATES = 50, 5_000_000  # of groups so large that fewer rows are predicted
 _JITTER = 1e-8
 _ROWS_PER_BLOCK = 1000
 
@@ -52,6 +54,8 @@ class ApplicabilityDomain:
         Target values of the known rows.
     categorical : sequence of int, default=()
         Indices of the categorical features.
+    groups : ndarray of shape (n,), default=None
+        Groups of the known rows; None stands for groups of one row.
 
     Examples
     --------
@@ -71,25 +75,29 @@ class ApplicabilityDomain:
         metric: LearnedMetric,
         y: Floats,
         categorical: Sequence[int] = (),
+        groups: Indices | None = None,
     ) -> None:
-        self.known_values = KnownValues(matrix, categorical)
+        n_known = len(features)
+        codes = np.arange(n_known) if groups is None else np.unique(groups, return_inverse=True)[1]
+        self.known_values = KnownValues(matrix, categorical, codes)
         self._categorical = list(categorical)
         self._metric = metric
         self._features = metric.in_length_scales(features)
         self._index = NeighborIndex(self._features)
-        n_known = len(features)
         reference = np.arange(n_known)
-        if n_known > _MAX_REFERENCE:
-            reference = np.random.RandomState(0).permutation(n_known)[:_MAX_REFERENCE]
+        affordable = max(_MIN_REFERENCE, _MAX_CANDIDATES // int(np.bincount(codes).max()))
+        if n_known > (n_reference := min(_MAX_REFERENCE, affordable)):
+            reference = np.random.RandomState(0).permutation(n_known)[:n_reference]
         self.known_rows = reference
         rows = self._features[reference]
-        neighbors = _nearest(self._index, rows, reference)
+        neighbors = _nearest_of_others(self._index, rows, codes, codes[reference])
         weights, deviation = self._regress(rows, neighbors)
         values = y.reshape(n_known, -1)
         errors = values[reference] - np.einsum("ik,iko->io", weights, values[neighbors])
         self._relative_squares = _relative_squares(errors / deviation[:, None])
-        self._reference_index = NeighborIndex(rows)
-        expected_errors = deviation * self._error_size(rows, np.arange(len(rows)))
+        self._reference_index, own = NeighborIndex(rows), codes[reference]
+        others = _nearest_of_others(self._reference_index, rows, own, own)
+        expected_errors = deviation * self._error_size(others)
         self._unit = float(np.median(expected_errors))
         self.known_scores = expected_errors / self._unit
         limits = np.quantile(self.known_scores, [_INSIDE_SHARE, 1 - _OUTSIDE_SHARE])
@@ -100,7 +108,7 @@ class ApplicabilityDomain:
         """(row,): expected error of encoded rows, in units of the median known row's."""
         rows = self._metric.in_length_scales(features)
         _, deviation = self._regress(rows, _nearest(self._index, rows))
-        return deviation * self._error_size(rows) / self._unit
+        return deviation * self._error_size(_nearest(self._reference_index, rows)) / self._unit
 
     def rate(self, queries: Queries) -> tuple[Floats, Indices]:
         """(query,): scores and classes; rows are encoded in blocks, as indicators take memory."""
@@ -122,7 +130,7 @@ class ApplicabilityDomain:
         return np.where(known.lacks_all(matrix), _OUTSIDE, classes)
 
     def classify_known(self) -> Indices:
-        """(known row,): indices of `LABELS` for `known_rows`, each without itself."""
+        """(known row,): indices of `LABELS` for `known_rows`, each without its group."""
         known, rows = self.known_values, self.known_rows
         beyond, far = known.beyond_others(rows), known.beyond_others(rows, _FAR)
         missing = known.newly_missing_beside_others(rows)
@@ -143,12 +151,8 @@ class ApplicabilityDomain:
         least[np.any(far, axis=1) | is_new] = _OUTSIDE
         return np.maximum(np.searchsorted(self._limits, scores), least)
 
-    def _error_size(self, rows: Floats, itself: Indices | None = None) -> Floats:
-        """(row,): size of the errors of known rows near scaled rows, each in its own deviation.
-
-        `itself` are the indices of the rows among the reference rows, which do not count then.
-        """
-        neighbors = _nearest(self._reference_index, rows, itself)
+    def _error_size(self, neighbors: Indices) -> Floats:
+        """(row,): size of the errors of near reference rows (row, neighbor), in deviations."""
         total = _PRIOR_ROWS + self._relative_squares[neighbors].sum(axis=1)
         return np.sqrt(total / (_PRIOR_ROWS + neighbors.shape[1]))
 
@@ -228,13 +232,17 @@ def _relative_squares(errors: Floats) -> Floats:
     return relative.mean(axis=1)
 
 
-def _nearest(index: NeighborIndex, rows: Floats, itself: Indices | None = None) -> Indices:
-    """(row, k): the nearest rows of the index; `itself` (row,) is not one of them."""
-    alone = itself is not None
-    k = min(_N_NEIGHBORS, len(index) - alone)
-    neighbors, _ = index.kneighbors(rows, k + alone)
-    if itself is None:
-        return neighbors
-    keep = neighbors != itself[:, None]
-    keep[keep.all(axis=1), -1] = False
-    return neighbors[keep].reshape(len(neighbors), -1)
+def _nearest(index: NeighborIndex, rows: Floats) -> Indices:
+    """(row, k): the nearest rows of the index."""
+    return index.kneighbors(rows, min(_N_NEIGHBORS, len(index)))[0]
+
+
+def _nearest_of_others(
+    index: NeighborIndex, rows: Floats, groups: Indices, own: Indices
+) -> Indices:
+    """(row, k): the nearest rows of the index, whose groups are not the row's own (row,)."""
+    largest = int(np.bincount(groups).max())
+    k = min(_N_NEIGHBORS, len(index) - largest)
+    neighbors, _ = index.kneighbors(rows, k + largest)
+    others_first = np.argsort(groups[neighbors] == own[:, None], axis=1, kind="stable")
+    return np.take_along_axis(neighbors, others_first[:, :k], axis=1)

@@ -335,8 +335,11 @@ def stored_calibration(twin: Any) -> Calibration:
     return Calibration.from_dict(twin.intervals_, twin.anchors_X_, twin.anchors_y_)
 
 
-def store_calibration(twin: Any, calibration: Calibration) -> None:
-    """Store a calibration in a twin whose anchors are its known rows, and learn its metric."""
+def store_calibration(twin: Any, calibration: Calibration, groups: Indices | None = None) -> None:
+    """Store a calibration in a twin whose anchors are its known rows, and learn its metric.
+
+    `groups` (row,) are those of the known rows, where the twin does not have them.
+    """
     name, neighbors = type(twin).__name__, calibration.neighbors
     try:
         X, y = twin.anchors_X_[:, neighbors.columns], np.asarray(twin.anchors_y_)
@@ -349,6 +352,8 @@ def store_calibration(twin: Any, calibration: Calibration) -> None:
             f"{name} has {len(y)} anchors, or different ones."
         )
     rows = None if calibration.rows is None else anchors[calibration.rows]
+    if groups is not None:
+        twin.set_groups(groups[np.argsort(anchors)])
     twin.intervals_ = replace(calibration, rows=rows, settings=_fingerprint(twin)).to_dict()
     _ = twin.fitted_.anchors.metric  # learned now, as intervals need it
 

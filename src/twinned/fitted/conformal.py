@@ -19,8 +19,8 @@ from numbers import Integral
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection import KFold, check_cv
-from sklearn.utils.validation import check_is_fitted
+from sklearn.model_selection import check_cv
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from twinned._compat import safe_indexing
 from twinned.fitted.calibration import (
@@ -37,6 +37,7 @@ from twinned.fitted.calibration import (
 )
 from twinned.fitted.quantiles import half_widths
 from twinned.models.resources import one_thread_if_remote
+from twinned.rows.folds import encode_groups, row_folds
 from twinned.rows.formatting import details, paragraph, preformatted, table, view
 from twinned.rows.schema import Floats
 from twinned.rows.validation import (
@@ -86,7 +87,9 @@ def conformal(model, X_cal, y_cal, *, width="std"):
     return Calibrated(model, X_cal, y, width)
 
 
-def cross_conformal(model, X, y, *, cv=10, width="learned", metric="euclidean", random_state=0):
+def cross_conformal(
+    model, X, y, *, groups=None, cv=10, width="learned", metric="euclidean", random_state=0
+):
     """Calibrate a model without a calibration set, by cross-validation.
 
     Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
@@ -99,10 +102,12 @@ def cross_conformal(model, X, y, *, cv=10, width="learned", metric="euclidean", 
         Training rows.
     y : array of shape (n,)
         Their target values.
+    groups : array of shape (n,), default=None
+        Groups of rows that are held out together, so that intervals hold for rows of new groups.
+        The `fit` of the model gets them where it has this parameter, and `store_in` stores them.
     cv : int or a splitter of scikit-learn, default=10
         Folds. An integer is that many random folds; with few, the models of the folds have far
-        fewer training rows than the final model, and intervals are too wide. Pass
-        `GroupKFold(5).split(X, y, groups)` for rows in groups.
+        fewer training rows than the final model, and intervals are too wide.
     width : {"learned", "std", "constant"}, default="learned"
         Intervals in proportion to a fitted size of errors and to the model's standard deviation; to
         the latter alone; or of constant width.
@@ -129,24 +134,27 @@ def cross_conformal(model, X, y, *, cv=10, width="learned", metric="euclidean", 
     """
     check_choice("width", width, WIDTHS)
     values = validate_target(None, y, count_rows(X), multi_output=False)
+    codes = None if groups is None else encode_groups(groups, len(values))
     if isinstance(cv, Integral):
-        cv = KFold(check_integer("cv", cv, 2), shuffle=True, random_state=random_state)
-    folds = list(check_cv(cv).split(X, values))
+        cv = row_folds(len(values), check_integer("cv", cv, 2), random_state, codes)
+    folds = list(check_cv(cv).split(X, values, codes))
     held_out = np.concatenate([rows for _, rows in folds])
     if len(folds) < 2 or len(np.unique(held_out)) < len(held_out):
         raise ValueError(f"cv={cv!r} must hold out each row once, in at least two folds.")
-    trainings = [*((safe_indexing(X, rows), values[rows]) for rows, _ in folds), (X, values)]
     *models, final = Parallel(prefer="threads")(
-        delayed(_fit_clone)(model, *training) for training in trainings
+        delayed(fit_clone)(model, X, values, rows, codes)
+        for rows in [*(training for training, _ in folds), np.arange(len(values))]
     )
-    return CrossCalibrated(
-        models, final, X, values, folds, width=width, metric=metric, random_state=random_state
-    )
+    options = {"width": width, "metric": metric, "random_state": random_state, "groups": codes}
+    return CrossCalibrated(models, final, X, values, folds, **options)
 
 
-def _fit_clone(model, X, y):
+def fit_clone(model, X, y, rows, groups=None):
+    """A clone of the model, fitted to some rows and, where its `fit` has them, their groups."""
+    several = groups is not None and len(np.unique(groups[rows])) > 1
+    options = {"groups": groups[rows]} if several and has_fit_parameter(model, "groups") else {}
     with one_thread_if_remote():
-        return clone(model).fit(X, y)
+        return clone(model).fit(safe_indexing(X, rows), y[rows], **options)
 
 
 class _BaseCalibrated:
@@ -227,6 +235,8 @@ class CrossCalibrated(_BaseCalibrated):
         As in `cross_conformal`.
     predicted : list of (mean, std), default=None
         Predictions by each model for its held-out rows, where they have been computed already.
+    groups : ndarray of shape (n,), default=None
+        Codes of groups of rows, which `store_in` stores; None leaves those of the twin.
     """
 
     def __init__(
@@ -241,8 +251,9 @@ class CrossCalibrated(_BaseCalibrated):
         metric="euclidean",
         random_state=0,
         predicted=None,
+        groups=None,
     ):
-        self.model = final
+        self.model, self._groups = final, groups
         self.models, self._random_state, self._floors = models, random_state, []
         self._rows = np.concatenate([rows for _, rows in folds])
         self._fold = np.repeat(np.arange(len(folds)), [len(rows) for _, rows in folds])
@@ -315,7 +326,7 @@ class CrossCalibrated(_BaseCalibrated):
         (20, 2)
         """
         twin = self.model if twin is None else twin
-        store_calibration(twin, self._calibration)
+        store_calibration(twin, self._calibration, self._groups)
         return twin
 
     def out_of_fold(self) -> tuple[Floats, Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ class KnownValues:
         Known rows, with categories as codes.
     categorical : sequence of int
         Indices of the categorical features.
+    groups : ndarray of shape (n,), default=None
+        Codes from 0 of groups of rows; None stands for groups of one row.
 
     Examples
     --------
@@ -36,15 +38,21 @@ class KnownValues:
            [False,  True]])
     """
 
-    def __init__(self, matrix: Floats, categorical: Sequence[int] = ()) -> None:
+    def __init__(
+        self, matrix: Floats, categorical: Sequence[int] = (), groups: Indices | None = None
+    ) -> None:
         self._matrix = matrix
         self._categorical = list(categorical)
+        self._groups = np.arange(len(matrix)) if groups is None else groups
         missing = np.isnan(matrix)
-        self._n_missing = missing.sum(axis=0)
-        n_ends = min(2, len(matrix))
-        # (end, feature): the lowest and the second lowest known value, and the highest two
-        self._low = np.sort(np.where(missing, np.inf, matrix), axis=0)[:n_ends]
-        self._high = np.sort(np.where(missing, -np.inf, matrix), axis=0)[::-1][:n_ends]
+        # (feature,): groups with missing values
+        self._n_missing = _of_groups(np.logical_or, missing, self._groups).sum(axis=0)
+        least = _of_groups(np.minimum, np.where(missing, np.inf, matrix), self._groups)
+        most = _of_groups(np.maximum, np.where(missing, -np.inf, matrix), self._groups)
+        # (feature,): the group with the lowest value, and that with the highest
+        self._lowest, self._highest = least.argmin(axis=0), most.argmax(axis=0)
+        # (end, feature): the lowest value and that of all other groups, and the highest two
+        self._low, self._high = np.sort(least, axis=0)[:2], np.sort(most, axis=0)[::-1][:2]
 
     def beyond(self, rows: Floats, margin: float = 0.0) -> Mask:
         """(row, feature): whether a value is beyond those of the known rows.
@@ -58,13 +66,14 @@ class KnownValues:
         return is_beyond
 
     def beyond_others(self, indices: Indices, margin: float = 0.0) -> Mask:
-        """(row, feature): the same for known rows, each beside all others."""
-        rows = self._matrix[indices]
-        low = np.where(rows == self._low[0], self._low[-1], self._low[0])
-        high = np.where(rows == self._high[0], self._high[-1], self._high[0])
+        """(row, feature): the same for known rows, each beside those of all other groups."""
+        rows, own = self._matrix[indices], self._groups[indices, None]
+        low = np.where(own == self._lowest, self._low[-1], self._low[0])
+        high = np.where(own == self._highest, self._high[-1], self._high[0])
         is_beyond = _beyond(rows, low, high, margin)
         for j in self._categorical:
-            codes, counts = np.unique(self._matrix[:, j], return_counts=True)
+            in_groups = np.unique(np.column_stack([self._matrix[:, j], self._groups]), axis=0)
+            codes, counts = np.unique(in_groups[:, 0], return_counts=True)
             is_beyond[:, j] = np.isin(rows[:, j], codes[counts == 1])
         return is_beyond
 
@@ -80,8 +89,15 @@ class KnownValues:
         return np.all(np.isnan(rows[:, always]), axis=1)
 
     def newly_missing_beside_others(self, indices: Indices) -> Mask:
-        """(row, feature): the same for known rows, each beside all others."""
+        """(row, feature): the same for known rows, each beside those of all other groups."""
         return np.isnan(self._matrix[indices]) & (self._n_missing == 1)
+
+
+def _of_groups(function: np.ufunc, values: NDArray[Any], groups: Indices) -> NDArray[Any]:
+    """(group, feature): values (row, feature) combined over the rows of each group."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    return np.asarray(function.reduceat(values[order], starts, axis=0))
 
 
 def _beyond(rows: Floats, low: Floats, high: Floats, margin: float) -> Mask:

@@ -84,6 +84,7 @@ class Anchors:
     censored_X: Floats | None = None  # (row, feature): rows of the fit whose value is not known
     fitted_metric: LearnedMetric | None = None  # where it was learned before
     n_jobs: int | None = None  # of neighbor searches
+    groups: Indices | None = None  # (anchor,): codes of groups that are held out together
     # neighbor indices by metric, as needed, and the model that was last bound to the anchors
     indices: dict[str, NeighborIndex] = field(default_factory=dict, init=False)
     models: list[DifferenceModel] = field(default_factory=list, init=False)
@@ -104,6 +105,7 @@ class Anchors:
             y=self.y[rows],
             weights=None if self.weights is None else self.weights[rows],
             labels=None if self.labels is None else [self.labels[i] for i in rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
 
     def as_queries(self, rows: slice | Indices = slice(None)) -> Queries:
@@ -141,8 +143,8 @@ class Anchors:
     @cached_property
     def domain(self) -> ApplicabilityDomain:
         """The applicability domain."""
-        categorical = self.schema.categorical
-        return ApplicabilityDomain(self.X, self.features, self.metric, self.y, categorical)
+        details = self.metric, self.y, self.schema.categorical, self.groups
+        return ApplicabilityDomain(self.X, self.features, *details)
 
     def index(self, metric: str) -> NeighborIndex:
         """The neighbor index for a metric."""

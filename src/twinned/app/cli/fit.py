@@ -326,13 +326,15 @@ def _fit(
     """Return the fitted twin, the seconds of its fit, and the errors of its cross-validation."""
     import numpy as np
 
+    from twinned.fitted.target import split_target
     from twinned.rows.folds import encode_groups, row_folds
 
     known = np.flatnonzero(data.is_known)
+    groups = None if options.is_blend else data.groups  # a blend stores them in its fit
+    codes = None if groups is None else encode_groups(groups[known], len(known))
     make = partial(make_twin, options, missing_values=missing_values)
     twin, folds = make(len(known)), []  # imports scikit-learn, which is not counted
     if options.check and len(known) >= MIN_ROWS_FOR_CHECK and not options.is_blend:
-        codes = None if data.groups is None else encode_groups(data.groups[known], len(known))
         folds = row_folds(len(known), N_FOLDS, options.seed, codes)
     progress = messages.progress_bar(1 + len(folds))
     if options.is_blend:
@@ -343,6 +345,8 @@ def _fit(
         start = time.perf_counter()
         _fit_rows(options, data, twin, slice(None))
         seconds = time.perf_counter() - start
+        if codes is not None:
+            split_target(twin)[0].set_groups(codes)
         scores = _cross_validate(options, data, folds, twin, make, begin_step) if folds else None
     return twin, seconds, scores
 

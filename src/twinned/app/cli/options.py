@@ -124,7 +124,8 @@ class TrainingOptions(TableOptions):
         A column to exclude. May be repeated.
     group
         A column of groups of rows, such as the number of a sample: the rows of a group are in the
-        same fold of the cross-validation. It is not a feature.
+        same fold of the cross-validation, so that errors, intervals and applicability are those of
+        new groups. It is not a feature.
     label
         A column with the names of the rows, such as an address: the report, explain and serve show
         them, so the model stores them. It is not a feature.
