@@ -110,6 +110,8 @@ class AutoTwinRegressor(BaseTwin):
         The fitted members; as `members`, without a time budget, it gives the same result again.
     skipped_ : dict
         Reasons for each member that was not fitted.
+    anchor_groups_ : ndarray of shape (n_anchors,) or None
+        Codes of the `groups` of the anchors, without which `applicability` is computed.
     anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, feature_relevance_, n_features_in_
         As in `TwinRegressor`; all training rows of positive weight are anchors.
 

@@ -569,10 +569,9 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
         self, rows: TrainingRows, anchors: TrainingRows, metric: LearnedMetric | None = None
     ) -> None:
         """Store anchors, which are known ones of the rows of the fit, and the learned metric."""
-        known = anchors.matrix, anchors.y, anchors.weight, anchors.labels
+        known = rows.schema, anchors.matrix, anchors.y, anchors.weight, anchors.labels
         censored = None if rows.bounds is None else rows.matrix[rows.censored]
-        details = self._row_scale(), censored, metric, self.n_jobs
-        stored = Anchors(rows.schema, *known, *details, groups=anchors.groups)
+        stored = Anchors(*known, self._row_scale(), censored, metric, self.n_jobs, anchors.groups)
         self._store_anchors(stored, anchors.table_rows)
 
     def set_groups(self, groups: Indices) -> None:
