@@ -272,11 +272,17 @@ class AutoTwinRegressor(BaseTwin):
         self._leaderboard = leaderboard(results, predictions, known, blend.weights)
         self.contribution_ = twin_contribution(results, predictions, known, blend, seed)
         self._store_rows(rows.rows, anchors)
+        self._store_errors(self._anchor_predictions @ blend.weights, rows.anchor_folds)
+        if self.local_power_:
+            nested = self.out_of_fold_prediction_ + self._local_corrections(rows.anchor_folds)
+            self.out_of_fold_prediction_ = nested
+            self.blend_["rmse"], _ = rmse_and_error(nested, anchors.y, anchors.weight)
 
     def _calibrate(self) -> None:
         """Store prediction intervals from the out-of-fold errors of the blend."""
         rows, mean = self._record.rows, self.out_of_fold_prediction_
-        spread = spread_around(mean, self._anchor_predictions, self._spread_weights)
+        members = self._anchor_predictions
+        spread = spread_around(members @ self.member_weights_, members, self._spread_weights)
         in_fold = [rows.anchor_folds == number for number in range(rows.rows.n_folds)]
         calibrated = CrossCalibrated(
             [self] * len(in_fold),
@@ -368,7 +374,7 @@ class AutoTwinRegressor(BaseTwin):
             return self._make_model().predict_members(queries.matrix).T
 
     def add_anchors(self, X, y):
-        """A new fitted blend with further anchors, which are also those of its twins.
+        """A new fitted blend with the same members and further anchors.
 
         The original is unchanged. The new anchors have weight 1 where the fit had sample weights.
         The intervals stay calibrated by the rows of the fit.
@@ -390,8 +396,7 @@ class AutoTwinRegressor(BaseTwin):
     @property
     def fitted_(self) -> FittedTwin:
         """The blend with its anchors, in which known values of replicates have more weight."""
-        fitted, replicates = super().fitted_, self._make_model().replicates
-        return fitted if replicates is None else replace(fitted, weight_strategy=replicates)
+        return replace(super().fitted_, replicates=self._make_model().replicates)
 
     def _make_model(self) -> BlendModel:
         """The difference model; the same object as long as nothing has changed."""

@@ -29,7 +29,13 @@ from twinned.fitted.twin import Anchors, FittedTwin, Queries, RowScale
 from twinned.models.learned_metric import feature_relevance
 from twinned.models.protocol import DifferenceModel
 from twinned.models.resources import limit_threads, parse_memory_limit
-from twinned.pairing.anchors import as_anchor_strategy, as_weight_strategy
+from twinned.pairing.anchors import (
+    GPWeights,
+    as_anchor_strategy,
+    as_weight_strategy,
+    remaining_errors,
+    select_local_weights,
+)
 from twinned.rows.dask import check_in_memory, explain_lazily, map_rows, predict_lazily
 from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
 from twinned.rows.schema import Floats, Indices, TableSchema, is_dask, row_labels, storable_labels
@@ -236,12 +242,13 @@ class TwinMethods(RegressorMixin):
         Returns
         -------
         DataFrame with the columns `query, anchor, anchor_y, difference, estimate, weight,
-        distance`: for each query the `n` anchors of largest weight, nearest first among equals.
-        `query` is the label of the row in the index of X, or its number, and `anchor` the row of
-        `anchors_X_`; the weights of all anchors of a query sum to one, so that those of the table
-        are their share of the prediction. Where the training table had an index of its own, the
-        column `label` has the labels of the anchors. With several outputs, each has rows of its
-        own, with a column `output`.
+        distance, count`: for each query the `n` anchors of largest weight, nearest first among
+        equals, and a last row of all other anchors, with the anchor −1 and their weighted means. So
+        the weights of a query sum to one, and the weighted estimates to its prediction. `query` is
+        the label of the row in the index of X, or its number, and `anchor` the row of
+        `anchors_X_`; `count` is the number of its copies, which are one case. Where the training
+        table had an index of its own, the column `label` has the labels of the anchors. With
+        several outputs, each has rows of its own, with a column `output`.
         """
         fitted, metric = self.fitted_, check_metric(metric)
         check_integer("n", n)
@@ -463,6 +470,10 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     _censored_X: Floats | None = None  # (row, feature): rows of fit whose value is not known
     anchor_labels_: list[Any] | None = None
     anchor_groups_: Indices | None = None  # (anchor,): codes of groups that are held out together
+    # (anchor,) or (anchor, output): out-of-fold errors of the anchors, and the power of `GPWeights`
+    # by which they are weighted, 0 for equal weights
+    anchor_errors_: Floats | None = None
+    local_power_: float = 0.0
     target_name_: str  # only of a model that the command line fitted
 
     @abstractmethod
@@ -494,7 +505,7 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
     def fitted_(self) -> FittedTwin:
         """The difference model with its anchors, for the present parameters."""
         check_is_fitted(self)
-        return FittedTwin(
+        fitted = FittedTwin(
             model=self._make_model(),
             anchors=self._anchors,
             anchor_strategy=as_anchor_strategy(self.anchors),
@@ -502,6 +513,11 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             memory_limit=parse_memory_limit(self.memory_limit),
             n_jobs=self.n_jobs,
         )
+        if self.anchor_errors_ is None or not fitted.uses_all_anchors_equally:
+            return fitted
+        errors = self.anchor_errors_.reshape(len(self.anchor_errors_), -1)
+        local = GPWeights(self.local_power_) if self.local_power_ else None
+        return replace(fitted, errors=errors, local_weights=local)
 
     @property
     def calibration_(self) -> Calibration | None:
@@ -552,7 +568,13 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
             groups=groups,
         )
         rows = np.concatenate([self.anchor_rows_, np.full(len(new_y), -1)])
-        return self.with_anchors(extended, rows)
+        other = self.with_anchors(extended, rows)
+        if self.anchor_errors_ is not None:  # the model was not fitted to the new rows
+            fitted = self.fitted_
+            errors = new_y - fitted.squeeze(fitted.predict(queries)[0])
+            other.anchor_errors_ = np.concatenate([self.anchor_errors_, errors])
+            other.local_power_ = self.local_power_
+        return other
 
     def with_anchors(self, anchors: Anchors, rows: Indices) -> Self:
         """A new fitted twin with the same trained model and other anchors.
@@ -576,13 +598,39 @@ class BaseTwin(TwinMethods, BaseEstimator, ABC):
 
     def set_groups(self, groups: Indices) -> None:
         """Set codes of groups of anchors (anchor,); stored intervals are discarded."""
+        errors, power = self.anchor_errors_, self.local_power_
         anchors = replace(self._anchors, groups=groups, fitted_metric=self._anchors.known_metric)
         self._store_anchors(anchors, self.anchor_rows_)
+        self.anchor_errors_, self.local_power_ = errors, power
+
+    def _store_errors(self, predicted: Floats, fold: Indices | None) -> None:
+        """Store the errors of (anchor, …) out-of-fold predictions, and select local weights.
+
+        Where the models of the folds err differently from the final one, `fold` is None, and the
+        weights are equal.
+        """
+        anchors = self._anchors
+        errors = anchors.y - predicted
+        self.anchor_errors_ = errors - np.average(errors, axis=0, weights=anchors.weights)
+        if fold is not None:
+            local = select_local_weights(*self._error_parts(fold))
+            self.local_power_ = 0.0 if local is None else float(local.power)
+
+    def _local_corrections(self, fold: Indices) -> Floats:
+        """(anchor,): what the local weights add to the out-of-fold predictions of the anchors."""
+        parts = self._error_parts(fold)
+        rest = remaining_errors(GPWeights(self.local_power_), *parts, np.arange(len(fold)))
+        return (parts[2] - rest)[:, 0]
+
+    def _error_parts(self, fold: Indices) -> tuple[Any, ...]:
+        anchors, errors = self._anchors, np.asarray(self.anchor_errors_)
+        errors = errors.reshape(len(errors), -1)
+        return anchors.metric, anchors.features, errors, fold, anchors.weights
 
     def _store_anchors(self, anchors: Anchors, rows: Indices) -> None:
         """Store the anchors, which are these rows of the training table."""
         # what belongs to other anchors
-        for name in ("intervals_", "applicability_"):
+        for name in ("intervals_", "applicability_", "anchor_errors_", "local_power_"):
             self.__dict__.pop(name, None)
         self.anchors_X_, self.anchors_y_ = anchors.X, anchors.y
         self.anchor_weights_, self.anchor_labels_ = anchors.weights, anchors.labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 from dataclasses import dataclass, replace
@@ -9,13 +10,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from twinned._compat import raise_for_params, unwrap_search
 from twinned.estimators.base import BaseTwin
-from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError, UnusedFeatureWarning
+from twinned.exceptions import (
+    IgnoredValidationSetWarning,
+    MemoryLimitError,
+    UnusedFeatureWarning,
+    ignore_table_warnings,
+)
 from twinned.fitted.twin import Anchors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
@@ -59,18 +65,21 @@ from twinned.pairing.pairs import (
     check_drawn_pairs,
     draw_by_weight,
 )
-from twinned.rows.folds import held_out_rows
+from twinned.rows.folds import equal_features, held_out_rows, row_folds
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
 from twinned.rows.validation import (
     check_bool,
+    check_integer,
     check_n_jobs,
     restore_on_failure,
     validate_table,
     validate_target,
 )
 
+_N_FOLDS = 5
+_FOLD_PAIR_SHARE = 0.4  # of the training pairs of the default estimator, in each fold
 _CACHE_BYTES = 160_000_000  # of packed trees, stored for the next prediction
 _MAX_MATRIX_BYTES = 64_000_000  # of pairs; beyond, LightGBM gets them in blocks
 # A difference that fewer pairs know is not used: boosting cannot bin a column without any known
@@ -113,6 +122,13 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         anchor_indices)`, each (n_queries, n_anchors), and returns weights of that shape.
     symmetric : bool, default=True
         Predict ½F(a, b) − ½F(b, a), which is exactly antisymmetric.
+    cv : int or None, default=None
+        Number of folds that are fitted, too, for out-of-fold errors of the anchors. With them, the
+        estimate from an anchor b is y(b) plus the prediction of the query minus the out-of-fold
+        prediction of b, so that estimates differ as much as the model errs, and near anchors have
+        more weight where that predicts the errors of other folds better. 0 is none: then the
+        differences are those of a model that was fitted to the anchors. None is 5 with the default
+        estimator and at least 20 rows, if `anchors` and `weights` have their defaults, and else 0.
     categorical_features : {"from_dtype"}, list or None, default="from_dtype"
         Categorical features: by dtype (categories and plain strings of pandas and polars), or a
         list of names or indices, or a mask. An ordered pandas category is encoded by the order of
@@ -146,6 +162,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         Number of training pairs, mirror images included.
     feature_relevance_ : ndarray of shape (n_features_in_,)
         Relevance of the features: slopes of y by a Gaussian process, which sum to 1.
+    anchor_errors_ : ndarray like `anchors_y_`, or None
+        Out-of-fold errors of the anchors, minus their mean; None without folds.
+    local_power_ : float
+        Power of `GPWeights` that weights the estimates where there are out-of-fold errors; 0 where
+        equal weights predict the errors of other folds as well.
     selected_features_ : ndarray
         Indices of the features that pairs are made of: all, or those that the default estimator
         uses of a wide table. Features that are known in less than about 1 % of the training rows
@@ -168,6 +189,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     True
     """
 
+    _pair_share = 1.0  # of the training pairs of the default estimator
+
     def __init__(
         self,
         estimator: Any = None,
@@ -177,6 +200,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         anchors: Any = "all",
         weights: Any = "uniform",
         symmetric: bool = True,
+        cv: int | None = None,
         categorical_features: Any = "from_dtype",
         n_jobs: int | None = None,
         memory_limit: Any = "512MB",
@@ -189,6 +213,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         self.anchors = anchors
         self.weights = weights
         self.symmetric = symmetric
+        self.cv = cv
         self.categorical_features = categorical_features
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
@@ -251,10 +276,11 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             raise_for_params(params, self, "fit")  # unless routing is enabled
             groups = process_routing(self, "fit", **params).estimator.fit.get("groups")
         bounds = y_lower, y_upper
-        self.fit_pairs(X, y, sample_weight, groups, *bounds, X_val=X_val, y_val=y_val)
+        validation = {"X_val": X_val, "y_val": y_val}
+        self.fit_pairs(X, y, sample_weight, groups, *bounds, with_folds=True, **validation)
         return self
 
-    def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None, imputed=None):
+    def fit_pairs(self, X, y, *arguments, X_val=None, y_val=None, imputed=None, with_folds=False):
         """`fit` that returns the training set of the base estimator.
 
         `imputed` (n,) are rows whose y is imputed already; they are no anchors.
@@ -277,6 +303,8 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
                 values = impute_target(data.rows.features, data.bounds, data.weight)
                 data = replace(data, y=values.y)
             training = self._fit_rows(data, X_val, y_val)
+            if with_folds:
+                self._fit_folds(data)
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[TwinRegressor] {self.n_pairs_:,} pairs fitted in {seconds:.1f} s")
@@ -333,6 +361,44 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         if not isinstance(strategy, AllAnchors):
             self.restore_anchors()
         return training
+
+    def _fit_folds(self, data: TrainingRows) -> None:
+        """Fit the models of the folds, and store the out-of-fold errors of the anchors."""
+        known = data.take(data.known)
+        if not (n_folds := self._n_folds(len(known))):
+            return
+        groups = known.groups
+        codes = equal_features(known.matrix, n_folds) if groups is None else groups
+        predicted, fold = np.empty_like(known.targets, dtype=np.float64), np.empty(len(known), int)
+        seed = 0 if self.random_state is None else self.random_state
+        for number, (_, held_out) in enumerate(row_folds(len(known), n_folds, seed, codes)):
+            twin = copy.copy(self)
+            twin._pair_share = _FOLD_PAIR_SHARE
+            with ignore_table_warnings():
+                twin._fit_rows(
+                    data.take(np.delete(np.arange(len(data)), data.known[held_out])), None, None
+                )
+                fitted = twin.fitted_
+                predicted[held_out] = fitted.squeeze(
+                    fitted.predict(fitted.queries(known.matrix[held_out]))[0]
+                )
+            fold[held_out] = number
+        self._store_errors(predicted, fold)
+
+    def _n_folds(self, n_rows: int) -> int:
+        """The number of folds of n known rows; 0 for none."""
+        if self.cv == 0 or (self.cv is None and (self.estimator is not None or n_rows < 20)):
+            return 0
+        has_defaults = self.anchors == "all" and self.weights == "uniform"
+        if self.cv is None:
+            return _N_FOLDS if has_defaults else 0
+        if not has_defaults:
+            raise ValueError("cv needs anchors='all' and weights='uniform'; use cv=0 with others.")
+        return min(check_integer("cv", self.cv, 2), n_rows)
+
+    def clone_for_folds(self) -> TwinRegressor:
+        """An unfitted clone without folds of its own, for the folds of another method."""
+        return clone(self).set_params(cv=0)
 
     def refit_with(
         self, training: PairTrainingSet, sides: list[tuple[Rows, Rows]], labels: list[Floats]
@@ -392,7 +458,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
     def _pair_strategy(self, n_rows: int, max_pairs: int) -> tuple[PairStrategy, bool]:
         """The pair strategy, and whether its pairs are fitted in both orders."""
         if self.estimator is None and self.symmetric and self.pairs == "auto":
-            n_pairs = default_n_pairs(len(self.selected_features_))
+            n_pairs = int(self._pair_share * default_n_pairs(len(self.selected_features_)))
             strategy: PairStrategy = HalfPairs(min(n_pairs, max_pairs))
         else:
             strategy = as_pair_strategy(self.pairs, n_rows, max_pairs, mirrored=self.symmetric)

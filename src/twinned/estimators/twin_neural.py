@@ -113,6 +113,11 @@ class TwinNeuralRegressor(BaseNeural, BaseTwin):
         stored = as_anchor_strategy(self.anchors).store(n_known, rng)
         rows = table.known[check_stored(stored, n_known)]
         self._store_rows(table, table.take(rows), problem.learned_metric)
+        predicted = self.out_of_fold_prediction_
+        if predicted is not None and self.fitted_.uses_all_anchors_equally:
+            predicted = predicted[table.table_rows[rows]]
+            if np.isfinite(predicted).all():
+                self._store_errors(predicted, None)
 
     def _make_model(self) -> NeuralDifferenceModel:
         return self.networks(NeuralDifferenceModel)

@@ -98,7 +98,9 @@ def deviation_gram(twin: BaseTwin, X: object = None, y: object = None) -> tuple[
     """The anchors to choose from, and the Gram matrix of the deviations of their estimates."""
     rng = np.random.RandomState(0)
     candidates = np.sort(rng.permutation(len(twin.anchors_X_))[:_MAX_CANDIDATES])
-    fitted, every = twin.fitted_, take_anchors(twin, candidates, None).fitted_
+    # the differences alone, which are all that the chosen anchors have
+    fitted = replace(twin.fitted_, errors=None, local_weights=None)
+    every = take_anchors(twin, candidates, None).fitted_
     rows = rng.permutation(len(fitted.anchors))[:_MAX_ROWS]
     matrices = [fitted.anchors.X[rows], crossed_rows(twin, rows, rng)]
     matrices += [] if X is None else [twin.encode(X).matrix]

@@ -13,13 +13,15 @@ from twinned.fitted.adjustments import attribute
 from twinned.fitted.target import split_target
 from twinned.fitted.twin import AnchorEstimates, Anchors, FittedTwin, Queries
 from twinned.pairing.differences import difference
+from twinned.rows.folds import distinct_rows
 from twinned.rows.formatting import ResultTable
-from twinned.rows.neighbors import Indices
+from twinned.rows.neighbors import LEARNED, Indices
 from twinned.rows.schema import NUMERIC, Floats
-from twinned.rows.validation import count_rows
 
-COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance")
+OTHERS = "all other cases"  # label of the last row of each query
+COLUMNS = ("query", "anchor", "anchor_y", "difference", "estimate", "weight", "distance", "count")
 _FORMATS = {"weight": ".1%", "distance": ".3g"}
+RESERVED = {*COLUMNS, "label", "output"}
 Value = float | str | None  # a number, a category, or None where the value is missing
 
 
@@ -32,70 +34,118 @@ def tabulate_comparables(
     query_labels: list[Any] | None = None,
     features: list[str] | None = None,
 ) -> pd.DataFrame:
-    """The `n` comparable anchors of each query, with their distances by a metric.
+    """The `n` comparable cases of each query, with their distances by a metric, and all others.
 
     With labels, they are those of the user's rows. With the names of the features, there are also
     columns of what each feature adds to the differences.
     """
-    targets, anchor_labels = fitted.anchors.targets, fitted.anchors.labels
+    anchors, anchor_labels = fitted.anchors, fitted.anchors.labels
+    copies = distinct_rows(np.column_stack([anchors.X, anchors.targets]))
+    if fitted.nearest is not None:  # the copies of a row may not be among the anchors of a query
+        copies = (np.arange(len(anchors)),) * 2
 
     def tabulate(rows: slice, block: AnchorEstimates) -> pd.DataFrame:
-        return _most_important(rows, block, targets[block.indices], n)
+        return _most_important(rows, block, anchors.targets, n, *copies)
 
     tables: list[pd.DataFrame] = fitted.map_estimates(tabulate, queries, metric)
     table = pd.concat(tables, ignore_index=True)
     parts = [table]
     if features is not None:
-        reserved = {*COLUMNS, "label", "output"}
-        names = [f"{name} (feature)" if name in reserved else name for name in features]
+        names = [f"{name} (feature)" if name in RESERVED else name for name in features]
         parts.append(pd.DataFrame(_adjustments(fitted, queries, table), columns=names))
     if anchor_labels is not None:  # the dtype is that of all labels
-        table["label"] = pd.Series(anchor_labels).take(table["anchor"].to_numpy()).array
+        is_other, anchor = table["anchor"] < 0, table["anchor"].to_numpy()
+        labels = pd.Series(anchor_labels).take(anchor).array
+        table["label"] = pd.Series(labels).mask(is_other, OTHERS) if is_other.any() else labels
     if query_labels is not None:
         table["query"] = [query_labels[i] for i in table["query"]]
     return ResultTable.create(pd.concat(parts, axis=1), _FORMATS)
 
 
-def _most_important(rows: slice, block: AnchorEstimates, anchor_y: Floats, n: int) -> pd.DataFrame:
-    """Table of the `n` anchors of largest weight of each query, nearest first among equals.
+def _most_important(
+    rows: slice, block: AnchorEstimates, known_y: Floats, n: int, first: Indices, codes: Indices
+) -> pd.DataFrame:
+    """Table of the `n` cases of largest weight of each query, nearest first among equals.
 
-    `rows` are those of the queries, and `anchor_y` is (query, anchor, output). Several outputs have
-    rows of their own and a column `output`.
+    `rows` are those of the queries, and `known_y` is (anchor, output). `first` and `codes` are
+    those of copies, which are one case. A last row of each query, with the anchor −1, is the
+    weighted mean of all other cases. Several outputs have rows of their own and a column `output`.
     """
-    order = np.lexsort((block.indices, block.distances, -block.weights), axis=-1)[:, :n]
-    shape = n_queries, n_outputs, n_chosen = len(order), anchor_y.shape[-1], order.shape[1]
+    anchor_y = known_y[block.indices]
+    if len(first) < len(codes):
+        block, anchor_y = _merge_copies(block, first, codes), anchor_y[:, first]
+    counts = np.bincount(codes)[codes[block.indices]]
+    order = np.lexsort((block.indices, block.distances, -block.weights), axis=-1)
+    chosen, rest = order[:, :n], order[:, n:]
+    rest_weights = np.take_along_axis(block.weights, rest, axis=1)
 
-    def flatten(values: Floats | Indices) -> np.ndarray:
-        """(query, anchor, output or 1) → one value per row of the table."""
-        best = np.take_along_axis(values, order[..., None], axis=1)
-        return np.broadcast_to(best.transpose(0, 2, 1), shape).ravel()
+    def flatten(values: Floats | Indices, last: Floats | Indices | None = None) -> np.ndarray:
+        """(query, anchor, output or 1) → one value per row of the table.
 
-    known_y, estimates = flatten(anchor_y), flatten(block.estimates)
+        `last` (query, output or 1) is that of all other cases, or None for their mean.
+        """
+        parts = [np.take_along_axis(values, chosen[..., None], axis=1)]
+        if rest.shape[1]:
+            if last is None:
+                others = np.take_along_axis(values, rest[..., None], axis=1)
+                last = _weighted_mean(others, rest_weights)
+            parts.append(last[:, None])
+        each = np.concatenate(parts, axis=1).transpose(0, 2, 1)
+        return np.broadcast_to(each, (len(order), anchor_y.shape[-1], each.shape[-1])).ravel()
+
+    def fill(value: float) -> Floats:
+        return np.full((len(order), 1), value)
+
+    estimates, anchor_y = flatten(block.estimates), flatten(anchor_y)
+    n_outputs, n_cases = known_y.shape[1], chosen.shape[1] + (rest.shape[1] > 0)
+    n_rest = np.take_along_axis(counts, rest, axis=1).sum(axis=1, keepdims=True)
     table = pd.DataFrame(
         {
-            "query": np.repeat(np.arange(rows.start, rows.stop), n_outputs * n_chosen),
-            "output": np.tile(np.repeat(np.arange(n_outputs), n_chosen), n_queries),
-            "anchor": flatten(block.indices[..., None]),
-            "anchor_y": known_y,
-            "difference": difference(estimates, known_y),
+            "query": np.repeat(np.arange(rows.start, rows.stop), n_outputs * n_cases),
+            "output": np.tile(np.repeat(np.arange(n_outputs), n_cases), len(order)),
+            "anchor": flatten(block.indices[..., None], fill(-1).astype(np.intp)),
+            "anchor_y": anchor_y,
+            "difference": difference(estimates, anchor_y),
             "estimate": estimates,
-            "weight": flatten(block.weights[..., None]),
-            "distance": flatten(block.distances[..., None]),
+            "weight": flatten(block.weights[..., None], rest_weights.sum(axis=1, keepdims=True)),
+            "distance": flatten(block.distances[..., None], fill(np.nan)),
+            "count": flatten(counts[..., None], n_rest),
         }
     )
     return table if n_outputs > 1 else table.drop(columns="output")
 
 
+def _weighted_mean(values: Floats, weights: Floats) -> Floats:
+    """(query, anchor, output) → (query, output); the plain mean where all weights are zero."""
+    total = weights.sum(axis=1, keepdims=True)
+    shares = np.where(total > 0, weights / np.where(total > 0, total, 1.0), 1 / weights.shape[1])
+    return np.einsum("ij,ijk->ik", shares, values)
+
+
+def _merge_copies(block: AnchorEstimates, first: Indices, codes: Indices) -> AnchorEstimates:
+    """The estimates of distinct rows, for queries that use all anchors."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(first)))
+    weights = np.add.reduceat(block.weights[:, order], starts, axis=1)
+    products = (block.weights[..., None] * block.estimates)[:, order]
+    estimates = np.add.reduceat(products, starts, axis=1) / weights[..., None]
+    return AnchorEstimates(block.indices[:, first], estimates, weights, block.distances[:, first])
+
+
 def _adjustments(fitted: FittedTwin, queries: Queries, table: pd.DataFrame) -> Floats:
-    """(row of the table of comparables, feature): what each feature adds to the difference."""
+    """(row of the table of comparables, feature): what each feature adds to the difference.
+
+    They are NaN for all other cases.
+    """
     n_outputs = fitted.anchors.targets.shape[1]
     by_output = np.arange(len(table)).reshape(len(queries), n_outputs, -1)
     rows = by_output.transpose(0, 2, 1).reshape(-1, n_outputs)  # (pair, output)
+    rows = rows[table["anchor"].to_numpy()[rows[:, 0]] >= 0]
     query, anchor = (table[name].to_numpy()[rows[:, 0]] for name in ("query", "anchor"))
     first = replace(queries, matrix=queries.matrix[query])
     second = replace(queries, matrix=fitted.anchors.X[anchor])
     by_feature = attribute_difference(fitted, first, second, table["difference"].to_numpy()[rows])
-    result = np.empty((len(table), by_feature.shape[1]))
+    result = np.full((len(table), by_feature.shape[1]), np.nan)
     result[rows] = by_feature.transpose(0, 2, 1)
     return result
 
@@ -128,6 +178,7 @@ class ComparableCase(NamedTuple):
     known: float
     estimate: float
     weight: float  # share of the prediction
+    count: int  # of equal rows
     values: dict[str, Value]  # of its features
     adjustments: dict[str, float]  # by feature, which sum to estimate − known; or none at all
 
@@ -145,48 +196,89 @@ class ComparableCase(NamedTuple):
             "difference": self.difference,
             "estimate": self.estimate,
             "weight": self.weight,
+            "count": self.count,
             "columns": self.values,
         }
         return {**content, "adjustments": self.adjustments} if self.adjustments else content
 
 
-def comparable_cases(
+class Comparables(NamedTuple):
+    """The comparable cases of a query, and all other cases, whose values are weighted means."""
+
+    cases: list[ComparableCase]
+    others: ComparableCase | None  # None where all cases are shown
+    estimate: float  # the weighted mean of the estimates of these cases alone
+
+    @property
+    def share(self) -> float:
+        """The share of the cases in the weight of the prediction."""
+        return sum(case.weight for case in self.cases)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        others = None
+        if self.others is not None:
+            names = ("known", "difference", "estimate", "weight", "count")
+            others = {name: getattr(self.others, name) for name in names}
+        return {
+            "comparables": [case.as_dict() for case in self.cases],
+            "share": self.share,
+            "comparables_estimate": self.estimate,
+            "others": others,
+        }
+
+
+def find_comparables(
     model: BaseEstimator, X: Any, n: int, *, adjustments: bool = True
-) -> list[list[ComparableCase]]:
+) -> list[Comparables]:
     """The `n` comparable cases of each row of X, as `explain` of a twin of one output has them.
 
-    Of a model with a transformed target, all values are those of the target itself.
+    Of a model with a transformed target, all values are those of the target itself, and means are
+    those of the transformed one.
     """
     twin, target = split_target(model)
-    table = twin.explain(X, n=n, adjustments=adjustments)
-    anchors, names = twin.fitted_.anchors, twin.feature_labels()
+    fitted, names, queries = twin.fitted_, twin.feature_labels(), twin.encode(X)
+    features = names if adjustments else None
+    table = tabulate_comparables(fitted, queries, n, LEARNED, features=features)
     known_y, estimates = target.invert(table[["anchor_y", "estimate"]].to_numpy()).T
-    by_feature: list[dict[str, float]] = [{} for _ in known_y]
+    by_feature: list[dict[str, float]] = [{}] * len(table)
     if adjustments:
-        parts = table.iloc[:, -len(names) :].to_numpy()
-        parts = target.invert_adjustments(parts, known_y, estimates)
+        parts = target.invert_adjustments(
+            table.iloc[:, -len(names) :].to_numpy(), known_y, estimates
+        )
         by_feature = [dict(zip(names, row, strict=True)) for row in parts.tolist()]
-    columns = (table["anchor"], known_y, estimates, table["weight"])
+    numbers = table["anchor"], known_y, estimates, table["weight"], table["count"]
     cases = [
         ComparableCase(
-            anchor=anchor,
-            label=anchor_label(anchors, anchor),
-            known=known,
-            estimate=estimate,
-            weight=weight,
-            values=decode_row(anchors, anchor, names),
-            adjustments=case_adjustments,
+            anchor,
+            anchor_label(fitted.anchors, anchor),
+            *of_case,
+            decode_row(fitted.anchors, anchor, names) if anchor >= 0 else {},
+            case_adjustments if anchor >= 0 else {},
         )
-        for anchor, known, estimate, weight, case_adjustments in zip(
-            *(column.tolist() for column in columns), by_feature, strict=True
+        for anchor, *of_case, case_adjustments in zip(
+            *(column.tolist() for column in numbers), by_feature, strict=True
         )
     ]
-    n_each = len(cases) // count_rows(X)
-    return [cases[start : start + n_each] for start in range(0, len(cases), n_each)]
+    is_case = table["anchor"] >= 0
+    weight = table["weight"].where(is_case, 0.0)
+    sums = (weight * table["estimate"]).groupby(table["query"]).sum()
+    means = target.invert((sums / weight.groupby(table["query"]).sum()).to_numpy()).tolist()
+    by_query = np.arange(len(cases)).reshape(len(queries), -1).tolist()
+    return [
+        Comparables(
+            [cases[i] for i in rows if cases[i].anchor >= 0],
+            cases[rows[-1]] if cases[rows[-1]].anchor < 0 else None,
+            mean,
+        )
+        for rows, mean in zip(by_query, means, strict=True)
+    ]
 
 
 def anchor_label(anchors: Anchors, anchor: int) -> str:
     """The label of a training row, or its number, counted from 1. Added rows may have no label."""
+    if anchor < 0:
+        return OTHERS
     if anchors.labels is None:
         return f"row {anchor + 1}"
     label = anchors.labels[anchor]

@@ -2,6 +2,11 @@
 
 A prediction selects the anchors of each query, predicts the differences to them by the fast path
 of the model or from pairs, adds the known values, and combines the estimates.
+
+Where out-of-fold errors of the anchors are known, that is the prediction f(a) of the model. The
+estimate from an anchor b is then y(b) + f(a) − g(b), where g(b) is the out-of-fold prediction of b,
+by a model that was not fitted to it: f(a) plus the error of b. So the estimates differ as much as
+the model errs, and where errors of neighbors are alike, near anchors have more weight.
 """
 
 from __future__ import annotations
@@ -183,6 +188,8 @@ class QueryBlock:
     matrix: Floats  # (query, feature), with categories as codes
     encoded: Rows
     anchored: AnchoredModel | None  # the fast path of the model
+    reduces: bool  # whether the fast path returns moments
+    variance: bool  # whether the standard deviation is needed
     indices: Indices | None = None  # (query, anchor); None stands for all anchors
     nearest_distances: Floats | None = None  # (query, anchor), by which anchors were selected
 
@@ -216,35 +223,67 @@ class QueryBlock:
         return estimate(differences, targets)
 
     @cached_property
+    def moments(self) -> tuple[Floats, Floats]:
+        """(query, output): mean and standard deviation of the estimates by differences."""
+        twin, anchored = self.twin, self.anchored
+        if self.reduces and anchored is not None and anchored.supports(self.encoded):
+            mean, variance = anchored.moments(
+                self.encoded, twin.anchors.weights, variance=self.variance, n_jobs=twin.n_jobs
+            )
+            return mean, mean if variance is None else np.sqrt(variance)
+        return combine(self.estimates, twin.model.member_weights, self.weights)
+
+    @property
+    def anchor_estimates(self) -> Floats:
+        """(query, anchor, output): the estimate from each anchor."""
+        twin = self.twin
+        if twin.errors is None:
+            return twin.mean_of_members(self.estimates)
+        estimates: Floats = self.moments[0][:, None] + twin.errors
+        if twin.replicates is not None:  # there is no difference of a row to itself
+            queries, anchors = twin.replicates.match(self.matrix)
+            estimates[queries, anchors] = twin.anchors.targets[anchors]
+        return estimates
+
+    @cached_property
     def weights(self) -> Floats | None:
-        """(query, anchor) weights, or None where all are equal."""
+        """(query, anchor) weights of the differences, or None where all are equal."""
         twin, strategy = self.twin, self.twin.weight_strategy
         sample_weights = twin.anchors.weights
         is_uniform = isinstance(strategy, UniformWeights)
         if is_uniform and sample_weights is None:
             return None
         indices, weights = self.anchor_indices, None
-        if isinstance(strategy, ReplicateWeights):
-            weights = strategy.weigh(self.matrix, indices)
+        if isinstance(strategy, GPWeights):
+            weights = self._process_weights(strategy)
         elif not is_uniform:
-            if isinstance(strategy, GPWeights):
-                metric = twin.anchors.metric
-                strategy = strategy.bind(metric)
-                distances = self.distances_after(metric.in_length_scales)
-            else:
-                distances = self.distances()
             mean = twin.squeeze(twin.mean_of_members(self.estimates))
-            weights = check_anchor_weights(strategy(distances, mean, indices), indices.shape)
+            given = strategy(self.distances(), mean, indices)
+            weights = check_anchor_weights(given, indices.shape)
         if sample_weights is None:
             return weights
         of_anchors = sample_weights[indices] * (1.0 if weights is None else weights)
         return check_anchor_weights(of_anchors, indices.shape)
 
+    def _process_weights(self, strategy: GPWeights) -> Floats:
+        """(query, anchor) weights by the process of the learned metric."""
+        metric = self.twin.anchors.metric
+        return strategy.bind(metric)(self.distances_after(metric.in_length_scales), None, None)
+
     @property
     def shares(self) -> Floats:
-        """(query, anchor) weights that sum to one."""
+        """(query, anchor) weights of the differences, which sum to one."""
         weights = np.ones(self.anchor_indices.shape) if self.weights is None else self.weights
         return weights / weights.sum(axis=1, keepdims=True)
+
+    @property
+    def anchor_shares(self) -> Floats:
+        """(query, anchor) weights of the estimates from the anchors, which sum to one."""
+        twin, shares = self.twin, self.shares
+        if twin.local_weights is not None:
+            shares = shares * self._process_weights(twin.local_weights)
+            shares = shares / shares.sum(axis=1, keepdims=True)
+        return shares if twin.replicates is None else twin.replicates.weigh(shares, self.matrix)
 
     def distances(self, metric: str | None = None) -> Floats:
         """(query, anchor) distances by a metric; None is that of the selection, or Euclidean."""
@@ -279,32 +318,43 @@ class FittedTwin:
     model: DifferenceModel
     anchors: Anchors
     anchor_strategy: AnchorStrategy
-    weight_strategy: WeightStrategy | GPWeights | ReplicateWeights
+    weight_strategy: WeightStrategy | GPWeights
     memory_limit: int | None = None  # bytes
     n_jobs: int | None = None
+    # (anchor, output): y minus out-of-fold prediction, where all anchors are used. Their mean over
+    # the rows of the fit is zero, so that with equal weights the model is not changed.
+    errors: Floats | None = None
+    # Weights of the estimates with these errors, None for equal ones, and more weight of anchors
+    # that equal the query.
+    local_weights: GPWeights | None = None
+    replicates: ReplicateWeights | None = None
 
     # --- results ------------------------------------------------------------------------------
 
     def predict(self, queries: Queries, *, return_std: bool = False) -> tuple[Floats, Floats]:
-        """(query, output): mean and, with `return_std`, raw standard deviation of the estimates."""
-        weights = self.anchors.weights
+        """(query, output): mean, and raw standard deviation of the estimates by differences.
 
-        def predict_block(block: QueryBlock, reduces: bool) -> tuple[Floats, Floats]:
-            if reduces and block.anchored is not None and block.anchored.supports(block.encoded):
-                mean, variance = block.anchored.moments(
-                    block.encoded, weights, variance=return_std, n_jobs=self.n_jobs
-                )
-                return mean, mean if variance is None else np.sqrt(variance)
-            return combine(block.estimates, self.model.member_weights, block.weights)
+        The standard deviation is computed with `return_std` only.
+        """
+        is_local = self.local_weights is not None or self.replicates is not None
 
-        results = self.map_blocks(predict_block, queries, reduce=True, variance=return_std)
+        def predict_block(block: QueryBlock) -> tuple[Floats, Floats]:
+            mean, std = block.moments
+            if is_local:
+                mean = (block.anchor_shares[..., None] * block.anchor_estimates).sum(axis=1)
+            elif self.errors is not None:
+                mean = mean + np.average(self.errors, axis=0, weights=self.anchors.weights)
+            return mean, std
+
+        options = {"variance": return_std, "per_anchor": is_local}
+        results = self.map_blocks(predict_block, queries, reduce=True, **options)
         means, stds = zip(*results, strict=True)
         return check_predictions(np.concatenate(means)), check_predictions(np.concatenate(stds))
 
     def predict_members(self, queries: Queries) -> Floats:
         """(member, query, output): the prediction of each member."""
 
-        def predict_block(block: QueryBlock, _: bool) -> Floats:
+        def predict_block(block: QueryBlock) -> Floats:
             weights = block.weights
             parts = [combine(part[None], np.ones(1), weights)[0] for part in block.estimates]
             return np.stack(parts)
@@ -322,14 +372,13 @@ class FittedTwin:
         Without a metric of distances, neither weights nor distances are computed.
         """
 
-        def call(block: QueryBlock, _: bool) -> Result:
-            mean, nothing = self.mean_of_members(block.estimates), np.empty((0, 0))
-            details = (
-                (nothing, nothing) if metric is None else (block.shares, block.distances(metric))
-            )
-            return function(block.rows, AnchorEstimates(block.anchor_indices, mean, *details))
+        def call(block: QueryBlock) -> Result:
+            estimates, details = block.anchor_estimates, (np.empty((0, 0)),) * 2
+            if metric is not None:
+                details = block.anchor_shares, block.distances(metric)
+            return function(block.rows, AnchorEstimates(block.anchor_indices, estimates, *details))
 
-        return self.map_blocks(call, queries)
+        return self.map_blocks(call, queries, reduce=self.errors is not None, per_anchor=True)
 
     def predict_anchors(self, queries: Queries) -> tuple[Indices, Floats]:
         """(query, anchor) indices and (query, anchor, output) estimates of the anchors."""
@@ -344,7 +393,7 @@ class FittedTwin:
         deviation is multiplied by the root of its weight.
         """
 
-        def predict_block(block: QueryBlock, _: bool) -> Floats:
+        def predict_block(block: QueryBlock) -> Floats:
             n_queries = len(block.encoded)
             block = replace(block, indices=np.broadcast_to(anchors, (n_queries, len(anchors))))
             mean, _std = combine(block.estimates, self.model.member_weights, block.weights)
@@ -398,22 +447,24 @@ class FittedTwin:
 
     def map_blocks(
         self,
-        function: Callable[[QueryBlock, bool], Result],
+        function: Callable[[QueryBlock], Result],
         queries: Queries,
         *,
         reduce: bool = False,
         variance: bool = False,
+        per_anchor: bool = False,
     ) -> list[Result]:
-        """`function(block, whether its fast path reduces estimates)` of all queries, in order.
+        """`function(block)` of all blocks of queries, in order.
 
-        With `reduce`, the fast path may return moments. The anchors of many queries are selected
-        at once; their blocks are smaller.
+        With `reduce`, the fast path may return moments, and with `per_anchor`, blocks are small
+        enough to store the estimates of all their anchors nevertheless. The anchors of many queries
+        are selected at once; their blocks are smaller.
         """
         with limit_threads(self.n_jobs):
             anchored, reduces = self._fast_path(len(queries), reduce, variance)
             if anchored is None:
                 per_block = max(1, self.pairs_per_block // self._n_anchors_used)
-            elif reduces:
+            elif reduces and not per_anchor:
                 per_block = self._budget.at_most(
                     anchored.queries_per_block, anchored.bytes_per_query
                 )
@@ -434,9 +485,9 @@ class FittedTwin:
 
                 def call(rows, start=searched.start, selected=selected):
                     block = slice(start + rows.start, start + rows.stop)
-                    parts = queries.matrix[block], queries.take(block), anchored
+                    parts = queries.matrix[block], queries.take(block), anchored, reduces, variance
                     chosen = (part[rows] for part in selected)
-                    return function(QueryBlock(self, block, *parts, *chosen), reduces)
+                    return function(QueryBlock(self, block, *parts, *chosen))
 
                 results += map_row_blocks(call, searched.stop - searched.start, per_block, n_jobs)
             return results
@@ -449,12 +500,16 @@ class FittedTwin:
         anchored = self.model.at_anchors(anchors.rows, anchors.targets, n_pairs)
         if anchored is None:
             return None, False
-        fixed = isinstance(self.weight_strategy, UniformWeights | ReplicateWeights)
         options = {"weighted": anchors.weights is not None, "variance": variance}
-        if reduce and fixed and self.nearest is None and anchored.can_reduce(**options):
+        if reduce and self.uses_all_anchors_equally and anchored.can_reduce(**options):
             return anchored, True
         # with too little memory for the estimates of one query, its anchors are split into blocks
         return anchored if self._budget.fits(self._bytes_per_query(anchored)) else None, False
+
+    @property
+    def uses_all_anchors_equally(self) -> bool:
+        """Whether the prediction of the model is the mean of the estimates of all anchors."""
+        return self.nearest is None and isinstance(self.weight_strategy, UniformWeights)
 
     @property
     def nearest(self) -> tuple[int, str] | None:

@@ -17,15 +17,18 @@ from functools import partial
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from twinned.rows.folds import distinct_rows
-from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric
+from twinned.rows.neighbors import LEARNED, LearnedMetric, check_metric, distance_matrix
 from twinned.rows.schema import Floats, Indices
-from twinned.rows.validation import check_choice, check_integer
+from twinned.rows.validation import check_choice, check_integer, check_real
 
 _LEAST_REPLICATED = 20  # distinct rows that occur more than once
+# Powers of local weights that are compared, the least relative fall of the error for any, and the
+# number of rows by which it is measured.
+_POWERS, _LEAST_GAIN, _MAX_COMPARED = (1.0, 2.0, 4.0), 0.02, 1000
 WeightStrategy = Callable[[Floats, Floats, Indices], Floats]
 
 
@@ -161,24 +164,43 @@ class GPWeights(BaseEstimator):
     The process is the one that the learned metric comes from (see `feature_relevance_`); the paper
     suggests its uncertainty as a weight. In units of its amplitude, the variance is
     `1 + noise − k(r)² / (1 + noise)`, where r is the distance in length scales.
+
+    Parameters
+    ----------
+    power : float, default=1.0
+        Power of the inverse variance; 0 gives equal weights.
     """
+
+    def __init__(self, power: float = 1.0) -> None:
+        self.power = power
 
     def bind(self, metric: LearnedMetric) -> WeightStrategy:
         """The strategy for distances in length scales, with the noise of a fitted process."""
-        return partial(_inverse_process_variance, noise=metric.noise)
+        power = check_real("power of GPWeights", self.power)
+        return partial(_inverse_process_variance, noise=metric.noise, power=power)
 
 
 def _inverse_process_variance(
-    distances: Floats, estimates: Floats, anchor_indices: Indices, *, noise: float
+    distances: Floats,
+    estimates: Floats | None,
+    anchor_indices: Indices | None,
+    *,
+    noise: float,
+    power: float = 1.0,
 ) -> Floats:
-    """(query, anchor) inverse variances of y at the query, given the anchor.
+    """(query, anchor) powers of inverse variances of y at the query, given the anchor.
+
+    They are in units of that of an anchor at distance zero.
 
     >>> _inverse_process_variance(np.array([[0.0, 99.0]]), None, None, noise=0.5)
-    array([[1.2       , 0.66666667]])
+    array([[1.        , 0.55555556]])
     """
     root = np.sqrt(5.0) * distances
     correlation = (1.0 + root + root**2 / 3.0) * np.exp(-root)
-    return 1.0 / (1.0 + noise - correlation**2 / (1.0 + noise))
+    # the variance without an anchor is total, and that at distance zero (total² − 1) / total
+    total = 1.0 + noise
+    weights: Floats = ((total**2 - 1.0) / (total**2 - correlation**2)) ** power
+    return weights
 
 
 def as_weight_strategy(weights: object) -> WeightStrategy | GPWeights:
@@ -196,6 +218,55 @@ def uses_learned_metric(*strategies: object) -> bool:
         or (isinstance(metric := getattr(strategy, "metric", None), str) and metric == LEARNED)
         for strategy in strategies
     )
+
+
+# --- local weights ---
+
+
+def select_local_weights(
+    metric: LearnedMetric,
+    features: Floats,
+    errors: Floats,
+    fold: Indices,
+    sample_weight: Floats | None = None,
+) -> GPWeights | None:
+    """The weights by which errors of other rows predict those of a row best; None for equal ones.
+
+    Errors (row, output) are out of fold. Rows of the same fold are not used: their errors are those
+    of the same model, and alike also where the model that is fitted to all rows does not err so.
+    """
+    compared = np.random.RandomState(0).permutation(len(errors))[:_MAX_COMPARED]
+
+    def error(strategy: GPWeights) -> float:
+        rest = remaining_errors(strategy, metric, features, errors, fold, sample_weight, compared)
+        weight = None if sample_weight is None else sample_weight[compared]
+        return float(np.average((rest**2).sum(axis=1), weights=weight))
+
+    # twice the gain, as errors are squared
+    equal, strategies = error(GPWeights(0.0)), [GPWeights(power) for power in _POWERS]
+    least, best = min(((error(each), each) for each in strategies), key=lambda pair: pair[0])
+    return best if least < (1 - _LEAST_GAIN) ** 2 * equal else None
+
+
+def remaining_errors(
+    strategy: GPWeights,
+    metric: LearnedMetric,
+    features: Floats,
+    errors: Floats,
+    fold: Indices,
+    sample_weight: Floats | None,
+    rows: Indices,
+) -> Floats:
+    """(row, output) errors of these rows minus the weighted mean of those of other folds."""
+    scaled, parts = metric.in_length_scales(features), []
+    weigh = strategy.bind(metric)
+    for block in np.array_split(rows, -(-len(rows) // _MAX_COMPARED)):
+        weights = weigh(distance_matrix(scaled[block], scaled, "euclidean"), None, None)
+        weights = weights * (fold[block][:, None] != fold)
+        weights = weights if sample_weight is None else weights * sample_weight
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        parts.append(errors[block] - shares @ errors)
+    return np.concatenate(parts)
 
 
 # --- replicates ---
@@ -227,7 +298,7 @@ def replicate_correlation(matrix: Floats, errors: Floats, weights: Floats | None
 
 
 class ReplicateWeights:
-    """Equal weights of all anchors, and more for anchors that equal the query.
+    """More weight for anchors that equal the query.
 
     The m anchors that equal a query have together the additional weight m ρ / (1 + (m − 1) ρ), that
     of their mean in the best linear prediction, where ρ is the `correlation` of replicates.
@@ -242,14 +313,13 @@ class ReplicateWeights:
     Examples
     --------
     >>> weights = ReplicateWeights(0.5, np.array([[1.0], [1.0], [2.0]]))
-    >>> weights.weigh(np.array([[2.0], [7.0]]), np.array([[0, 1, 2], [0, 1, 2]])).round(3)
+    >>> weights.weigh(np.full((2, 3), 1 / 3), np.array([[2.0], [7.0]])).round(3)
     array([[0.167, 0.167, 0.667],
            [0.333, 0.333, 0.333]])
     """
 
     def __init__(self, correlation: float, matrix: Floats) -> None:
         self.correlation = correlation
-        self._n_anchors = len(matrix)
         self._anchors: dict[bytes, list[int]] = {}
         for anchor, key in enumerate(_row_keys(matrix)):
             self._anchors.setdefault(key, []).append(anchor)
@@ -264,31 +334,14 @@ class ReplicateWeights:
         queries, anchors = np.array(found, dtype=np.intp).reshape(-1, 2).T
         return queries, anchors
 
-    def weigh(self, matrix: Floats, indices: Indices) -> Floats:
-        """(query, anchor) weights of the anchors `indices` of each query."""
+    def weigh(self, weights: Floats, matrix: Floats) -> Floats:
+        """(query, anchor) weights from those of rows that are no replicates, which sum to one."""
         queries, anchors = self.match(matrix)
-        counts, share = self._shares(queries, len(matrix))
-        is_equal = np.zeros((len(matrix), self._n_anchors), dtype=bool)
-        is_equal[queries, anchors] = True
-        each = (share / np.maximum(counts, 1))[:, None]
-        more = np.take_along_axis(is_equal, indices, axis=1) * each
-        weights: Floats = (1 - share)[:, None] / self._n_anchors + more
+        counts, correlation = np.bincount(queries, minlength=len(matrix)), self.correlation
+        each = correlation / (1 + np.maximum(counts - 1, 0) * correlation)
+        weights = weights * (1 - counts * each)[:, None]
+        weights[queries, anchors] += each[queries]
         return weights
-
-    def combine_with_mean(self, mean: Floats, matrix: Floats, y: Floats) -> Floats:
-        """(query,): the weighted mean, from the mean of the estimates of all anchors.
-
-        The estimates of anchors that equal the query are their values y (anchor,).
-        """
-        queries, anchors = self.match(matrix)
-        counts, share = self._shares(queries, len(matrix))
-        sums = np.bincount(queries, weights=y[anchors], minlength=len(matrix))
-        return mean + share * (sums / np.maximum(counts, 1) - mean)
-
-    def _shares(self, queries: Indices, n_queries: int) -> tuple[NDArray[np.intp], Floats]:
-        """(query,): the number of equal anchors, and their additional weight."""
-        counts, correlation = np.bincount(queries, minlength=n_queries), self.correlation
-        return counts, counts * correlation / (1 + np.maximum(counts - 1, 0) * correlation)
 
 
 def _row_keys(matrix: Floats) -> list[bytes]:

@@ -32,7 +32,7 @@ from twinned.models.base_estimator import (
     default_estimator,
     set_unset_seeds,
 )
-from twinned.pairing.anchors import AllAnchors, UniformWeights
+from twinned.models.protocol import DifferenceModel
 from twinned.pairing.differences import difference
 from twinned.pairing.pairs import HalfPairs
 from twinned.rows.schema import Floats, Rows, TableSchema, known_medians
@@ -208,14 +208,12 @@ class FittedMember:
         return isinstance(self.estimator, BaseTwin)
 
     @property
-    def has_equal_anchors(self) -> bool:
-        """Whether it predicts by the mean of antisymmetric differences to all anchors."""
-        if not self.is_twin or self.estimator.is_blend:
-            return False
+    def difference_model(self) -> DifferenceModel | None:
+        """The model of antisymmetric differences of a twin that uses all anchors equally."""
+        if not self.is_twin or self.estimator.is_blend or not self.estimator.symmetric:
+            return None
         fitted = self.estimator.fitted_
-        is_uniform = isinstance(fitted.weight_strategy, UniformWeights)
-        is_complete = isinstance(fitted.anchor_strategy, AllAnchors)
-        return is_uniform and is_complete and bool(self.estimator.symmetric)
+        return fitted.model if fitted.uses_all_anchors_equally else None
 
     def predict(self, matrix: Floats) -> Floats:
         """(row,): predictions of encoded rows."""
@@ -229,7 +227,8 @@ class FittedMember:
     def differences(self, first: Floats, second: Floats) -> Floats:
         """(...,): F(first, second) of encoded rows (..., feature) whose leading axes broadcast."""
         sides = [(side.reshape(-1, side.shape[-1]), side.shape[:-1]) for side in (first, second)]
-        if not self.has_equal_anchors:
+        model = self.difference_model
+        if model is None:
             return difference(*(self.predict(matrix).reshape(shape) for matrix, shape in sides))
         fitted, rows = self.estimator.fitted_, []
         schema = fitted.anchors.schema
@@ -237,7 +236,7 @@ class FittedMember:
             queries = self.encode(matrix, schema)
             schema = queries.schema  # a new category has the same code on both sides
             rows.append(Rows(*(part.reshape(*shape, -1) for part in queries.encode())))
-        return fitted.mean_of_members(fitted.model.differences(*rows))[..., 0]
+        return fitted.mean_of_members(model.differences(*rows))[..., 0]
 
 
 # --- estimators ---------------------------------------------------------------------------------
@@ -266,6 +265,7 @@ def _networks(class_name: str, module: str) -> MakeEstimator:
 
 def _tree_twin(settings: MemberSettings) -> TwinRegressor:
     twin = TwinRegressor(
+        cv=0,
         categorical_features=settings.preparation.categorical_columns,
         memory_limit=settings.memory_limit,
         random_state=settings.seed,

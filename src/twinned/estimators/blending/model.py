@@ -1,23 +1,19 @@
 """Difference model of a blend: the weighted mean of the differences of its members.
 
-A member that predicts by the mean of antisymmetric differences to all anchors is a twin with the
-same anchors as the blend. Any other member f has the differences f(a) − f(b); towards an anchor b,
-f(b) is the out-of-fold prediction of b, by a model that was not fitted to it. So the estimates of
-the anchors differ as much as the member errs, and their mean is its prediction plus the mean of its
-out-of-fold errors.
+A member f that is no twin has the differences f(a) − f(b). Towards an anchor b, f(b) is the
+out-of-fold prediction of b, by a model that was not fitted to it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
 from twinned.estimators.blending.members import FittedMember
 from twinned.estimators.blending.weights import spread_around
 from twinned.exceptions import ignore_table_warnings
-from twinned.fitted.twin import Anchors, FittedTwin
+from twinned.fitted.twin import Anchors
 from twinned.models.protocol import AnchoredModel
 from twinned.pairing.anchors import ReplicateWeights
 from twinned.pairing.differences import difference
@@ -64,41 +60,16 @@ class BlendModel:
     @property
     def bytes_per_pair(self) -> int:
         """Memory that one pair needs while its difference is predicted."""
-        largest = max((twin.model.bytes_per_pair for twin in self._twins.values()), default=0)
+        models = [member.difference_model for member in self.members]
+        largest = max((model.bytes_per_pair for model in models if model is not None), default=0)
         return int(largest + 8 * (4 * self.schema.n_features + len(self.members)))
 
     @property
     def pairs_per_block(self) -> int:
         """The number of pairs that are predicted at once."""
-        sizes = [twin.model.pairs_per_block for twin in self._twins.values()]
+        models = [member.difference_model for member in self.members]
+        sizes = [model.pairs_per_block for model in models if model is not None]
         return min([_PAIRS_PER_BLOCK, *sizes])
-
-    @cached_property
-    def _twins(self) -> dict[int, FittedTwin]:
-        """The members that predict by differences, by number, with the anchors of the blend."""
-        twins = {}
-        for i, member in enumerate(self.members):
-            if member.has_equal_anchors:
-                fitted = member.estimator.fitted_
-                with ignore_table_warnings():
-                    queries = member.encode(self.anchors.X, fitted.anchors.schema)
-                anchors = Anchors(
-                    queries.schema,
-                    queries.matrix,
-                    self.anchors.y,
-                    self.anchors.weights,
-                    scale=queries.scale,
-                )
-                twins[i] = replace(fitted, anchors=anchors)
-        return twins
-
-    @cached_property
-    def offsets(self) -> Floats:
-        """(member,): mean out-of-fold errors y − f of members that have no differences."""
-        errors = self.anchors.y[:, None] - self.out_of_fold
-        means: Floats = np.average(errors, axis=0, weights=self.anchors.weights)
-        means[list(self._twins)] = 0.0
-        return means
 
     def differences(self, first: Rows, second: Rows) -> Floats:
         """(used member, ..., 1): F(first, second), for sides whose leading axes broadcast."""
@@ -112,46 +83,10 @@ class BlendModel:
         return AnchoredBlend(self)
 
     def predict_members(self, matrix: Floats, members: Indices | None = None) -> Floats:
-        """(query, member): means of the estimates of all anchors, for encoded queries."""
-        chosen = np.arange(len(self.members)) if members is None else members
+        """(query, member): predictions of encoded queries by all or these members."""
+        chosen = range(len(self.members)) if members is None else members
         with ignore_table_warnings():
-            predicted = np.column_stack([self._predict(i, matrix) for i in chosen])
-        predicted += self.offsets[chosen]
-        if self.replicates is None:
-            return predicted
-        # the difference to an anchor that equals the query is none
-        queries, anchors = self.replicates.match(matrix)
-        expected = self.offsets[chosen] + self.out_of_fold[anchors][:, chosen]
-        wrong = difference(predicted[queries], expected)
-        wrong[:, [i in self._twins for i in chosen]] = 0.0
-        np.subtract.at(predicted, queries, wrong / len(self.anchors))
-        return predicted
-
-    def _predict(self, member: int, matrix: Floats) -> Floats:
-        """(query,): the prediction of a member, by the anchors of the blend where it is a twin."""
-        if member not in self._twins:
-            return self.members[member].predict(matrix)
-        return self._twins[member].predict(self.members[member].encode(matrix))[0][:, 0]
-
-    def differences_to_anchors(self, matrix: Floats, indices: Indices | None) -> Floats:
-        """(used member, query, anchor): differences to all anchors, or to those of each query."""
-        parts = []
-        equal = None if self.replicates is None else self.replicates.match(matrix)
-        with ignore_table_warnings():
-            for i in self.used:
-                if i in self._twins:
-                    estimates = self._twins[i].predict_anchors(self.members[i].encode(matrix))[1]
-                    differences = difference(estimates[..., 0], self.anchors.y)
-                else:
-                    predicted = self.members[i].predict(matrix)
-                    differences = difference(predicted[:, None], self.out_of_fold[:, i])
-                    if equal is not None:
-                        differences[equal] = 0.0
-                parts.append(differences)
-        result = np.stack(parts)
-        if indices is None:
-            return result
-        return np.take_along_axis(result, indices[None], axis=2)
+            return np.column_stack([self.members[i].predict(matrix) for i in chosen])
 
 
 class AnchoredBlend:
@@ -180,12 +115,14 @@ class AnchoredBlend:
         members = np.arange(len(blend.members)) if variance else blend.used
         predicted = blend.predict_members(matrix, members)
         mean: Floats = predicted @ blend.weights[members]
-        if blend.replicates is not None:
-            mean = blend.replicates.combine_with_mean(mean, matrix, blend.anchors.y)
         if not variance:
             return mean[:, None], None
         return mean[:, None], spread_around(mean, predicted, blend.spread_weights)[:, None] ** 2
 
     def differences(self, queries: Rows, indices: Indices | None, *, n_jobs: int | None) -> Floats:
-        matrix = self.blend.schema.to_matrix(queries)
-        return self.blend.differences_to_anchors(matrix, indices)[..., None]
+        """(used member, query, anchor, 1): differences of predictions to out-of-fold ones."""
+        blend = self.blend
+        predicted = blend.predict_members(blend.schema.to_matrix(queries), blend.used)
+        known = blend.out_of_fold[:, blend.used]
+        known = known[None] if indices is None else known[indices]  # (query or 1, anchor, member)
+        return difference(predicted[:, None], known).transpose(2, 0, 1)[..., None]

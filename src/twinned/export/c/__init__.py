@@ -26,7 +26,6 @@ from twinned.fitted.quantiles import quantile_rank
 from twinned.fitted.twin import FittedTwin
 from twinned.models.neural.difference_model import NeuralDifferenceModel
 from twinned.models.sklearn import SklearnDifferenceModel
-from twinned.pairing.anchors import UniformWeights
 from twinned.persistence.archive import write_atomically
 from twinned.rows.schema import CATEGORICAL, Floats
 from twinned.rows.validation import validate_target
@@ -202,11 +201,12 @@ def read_core(model: BaseEstimator) -> PairCore | NetworkCore:
 
 def _anchor_weights(twin: BaseTwin, state: FittedTwin) -> Floats:
     """(anchor,) weights that sum to one; raises where they depend on the query."""
-    if state.nearest is not None or not isinstance(state.weight_strategy, UniformWeights):
+    if not state.uses_all_anchors_equally or state.local_weights is not None:
+        local = f" and local_power_={twin.local_power_}" if twin.local_power_ else ""
         raise ValueError(
             "C export needs the same anchors and weights for all queries, not "
-            f"anchors={twin.anchors!r} with weights={twin.weights!r}; use n_anchors=32 to replace "
-            "them by 32 chosen anchors."
+            f"anchors={twin.anchors!r} with weights={twin.weights!r}{local}; use n_anchors=32 to "
+            "replace them by 32 chosen anchors."
         )
     given = state.anchors.weights
     weights = np.ones(len(state.anchors.X)) if given is None else given

@@ -19,7 +19,13 @@ from twinned.export.model_parts import read_feature_names, read_schema
 from twinned.export.onnx.graph import ML_DOMAIN, Graph, Tensor, concatenate, refusals_of, refuse
 from twinned.export.onnx.inputs import BATCH, add_inputs, add_preparation, encode_matrix
 from twinned.export.onnx.regressors import add_distances, add_nearest, add_regressor, add_scaler
-from twinned.export.onnx.twins import Prediction, add_networks, add_twin, weighted_moments
+from twinned.export.onnx.twins import (
+    Prediction,
+    add_errors,
+    add_networks,
+    add_twin,
+    weighted_moments,
+)
 from twinned.fitted.calibration import FITTED_EXPONENT, MAX_FLOAT32, N_NEIGHBORS, Calibration
 from twinned.fitted.target import TargetTransform, split_target
 from twinned.rows.schema import NUMERIC
@@ -134,11 +140,11 @@ def _add_blend(model: AutoTwinRegressor, matrix: Tensor, needs_std: bool) -> Pre
     needs_std = needs_std and len(members) > 1
     used = np.flatnonzero((weights != 0) | (needs_std & (spread_weights != 0)))
     predictions = concatenate([_add_member(members[i], matrix) for i in used])
-    predictions = predictions + blend.offsets[used]
-    mean = predictions @ weights[used][:, None]
+    of_members = predictions @ weights[used][:, None]
+    mean = add_errors(model.fitted_, matrix, of_members)
     if not needs_std:
         return Prediction(mean, mean * 0.0)
-    apart = predictions - mean
+    apart = predictions - of_members
     return Prediction(mean, (apart * apart @ spread_weights[used][:, None]).apply("Sqrt"))
 
 

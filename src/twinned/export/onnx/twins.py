@@ -47,7 +47,19 @@ def add_twin(state: FittedTwin, matrix: Tensor) -> Prediction:
     """Add the prediction of a twin: encoded rows (row, feature) → mean and std (row, output)."""
     rows = split_rows(state.anchors.schema, matrix)
     predict_query = _TwinGraph(matrix.graph, state).predict_query
-    return Prediction(*matrix.graph.map_rows(predict_query, rows))
+    mean, std = matrix.graph.map_rows(predict_query, rows)
+    return Prediction(add_errors(state, matrix, mean), std)
+
+
+def add_errors(state: FittedTwin, matrix: Tensor, mean: Tensor) -> Tensor:
+    """Add the weighted mean of the out-of-fold errors of the anchors to (row, output) means."""
+    if state.errors is None:
+        return mean
+    if state.local_weights is None:
+        return mean + np.average(state.errors, axis=0, weights=state.anchors.weights)
+    rows = split_rows(state.anchors.schema, matrix)
+    (errors,) = matrix.graph.map_rows(_TwinGraph(matrix.graph, state).mean_error, rows)
+    return mean + errors
 
 
 def add_networks(networks: PlainNetworks, schema: TableSchema, matrix: Tensor) -> Prediction:
@@ -69,9 +81,17 @@ class _TwinGraph:
         self._known_y = graph.matrix(state.anchors.targets)
         if isinstance(state.model, SklearnDifferenceModel):
             self._differences = self._pair_differences(state.model)
-        else:
-            assert isinstance(state.model, NeuralDifferenceModel)
+        elif isinstance(state.model, NeuralDifferenceModel):
             self._differences = self._neural_differences(state.model)
+
+    def mean_error(self, query: Tensor) -> tuple[Tensor]:
+        """(output,): the locally weighted mean of the errors of the anchors."""
+        assert self._state.local_weights is not None
+        weights = self._process_weights(query, self._state.local_weights.power)
+        if (given := self._state.anchors.weights) is not None:
+            weights = weights * self._graph.constant(given)
+        shares = (weights / weights.sum(0, keepdims=True)).add_axis(1)
+        return ((shares * self._graph.constant(self._state.errors)).sum(0),)
 
     def predict_query(self, query: Tensor) -> Prediction:
         """(output,): mean and std of one query (row column,)."""
@@ -154,16 +174,18 @@ class _TwinGraph:
                 distances = self._distances(query, "nan_euclidean")
             return _inverse_of_known(distances)
         if type(strategy) is GPWeights:
-            # inverse variances of y at the query, given each anchor
-            metric = self._state.anchors.metric
-            distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
-            if indices is not None:
-                distances = distances.take(indices)
-            correlation = regressors.add_matern(distances * distances)
-            total = 1.0 + metric.noise
-            return 1.0 / (total - correlation * correlation / total)
+            weights = self._process_weights(query, strategy.power)
+            return weights if indices is None else weights.take(indices)
         way_out = "use weights 'uniform' or 'distance', or GPWeights()"
         return refuse(f"its weights are {strategy!r}", way_out)
+
+    def _process_weights(self, query: Tensor, power: float) -> Tensor:
+        """(anchor,) powers of inverse variances of y at the query, given each anchor."""
+        metric = self._state.anchors.metric
+        distances = self._distances(query, LEARNED, 1.0 / metric.length_scales)
+        correlation = regressors.add_matern(distances * distances)
+        total = (1.0 + metric.noise) ** 2
+        return ((total - 1.0) / (total - correlation * correlation)).apply("Pow", float(power))
 
     def _distances(self, query: Tensor, metric: str, scale: Floats | None = None) -> Tensor:
         """(anchor,) distances of a query, on the features that the twin searches neighbors by.
