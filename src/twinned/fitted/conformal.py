@@ -254,7 +254,8 @@ class CrossCalibrated(_BaseCalibrated):
         predicted=None,
         groups=None,
     ):
-        self.model, self._groups = final, groups
+        self.model = self.final = final
+        self._groups = groups
         self.models, self._random_state, self._floors = models, random_state, []
         self._rows = np.concatenate([rows for _, rows in folds])
         self._fold = np.repeat(np.arange(len(folds)), [len(rows) for _, rows in folds])
@@ -289,11 +290,6 @@ class CrossCalibrated(_BaseCalibrated):
         floor = float(np.mean(self._floors)) if floor is None else floor
         features, errors = self._features[rows], self._errors[rows]
         return ErrorScale.fit(width, floor, features, errors, self._random_state)
-
-    @property
-    def final(self):
-        """The model of all rows."""
-        return self.model
 
     def with_width(self, width: str) -> CrossCalibrated:
         """The same models with another `width`; none is fitted again."""

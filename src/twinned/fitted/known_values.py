@@ -41,8 +41,7 @@ class KnownValues:
     def __init__(
         self, matrix: Floats, categorical: Sequence[int] = (), groups: Indices | None = None
     ) -> None:
-        self._matrix = matrix
-        self._categorical = list(categorical)
+        self._matrix, self._categorical = matrix, list(categorical)
         self._groups = np.arange(len(matrix)) if groups is None else groups
         missing = np.isnan(matrix)
         # (feature,): groups with missing values

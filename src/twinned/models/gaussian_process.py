@@ -16,6 +16,7 @@ import numpy as np
 from scipy.linalg import cho_solve, lapack, solve_triangular
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
 from twinned.rows.neighbors import LearnedMetric
@@ -57,6 +58,8 @@ KERNELS: dict[str, Callable[[Floats], tuple[Floats, Floats]]] = {"rbf": _rbf, "m
 
 def kernel_of_rows(kernel: str, first: Floats, second: Floats) -> tuple[Floats, Floats]:
     """(first row, second row): correlation of scaled rows, and its derivative by r²."""
+    if first.shape[1] > _NARROW_FEATURES:  # by a matrix product, ten times as fast for 1,000
+        return KERNELS[kernel](euclidean_distances(first, second, squared=True))
     return KERNELS[kernel](cdist(first, second, "sqeuclidean"))
 
 

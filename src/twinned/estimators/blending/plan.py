@@ -443,7 +443,7 @@ def gp_seconds(n_rows: int, n_columns: int) -> float:
 
 def _likelihood_seconds(n_rows: int, n_columns: int) -> float:
     """Expected seconds of a likelihood and its gradient."""
-    return 2.1e-11 * n_rows**3 + (1e-7 + 7e-10 * n_columns) * n_rows**2
+    return 2.1e-11 * n_rows**3 + (1e-7 + 1e-10 * n_columns) * n_rows**2
 
 
 def finishing_seconds(n_rows: int, n_columns: int) -> float:
