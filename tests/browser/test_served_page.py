@@ -149,7 +149,8 @@ def test_interface_page_sends_requests(open_page, address, save_screenshot, set_
     assert titles[:4] == ["GET /about", "POST /predict", "POST /explain", "POST /batch"]
     assert "material" in sections[titles.index("Row")].text
     for section in sections[:4]:
-        section.find_element("tag name", "button").click()
+        button = section.find_element("tag name", "button")
+        page.execute_script("arguments[0].click()", button)  # wherever the page scrolls to
         answer = section.find_elements("tag name", "pre")[-1]
         wait_until(page, lambda answer=answer: answer.text.startswith("200"))
     requested = page.execute_script(

@@ -145,9 +145,9 @@ class _Endpoints:
 
         With a confidence, rows are also classified as inside, at the edge or outside.
         """
-        intervals = confidence is not None
-        if intervals:
+        if confidence is not None:
             self._service.calibration(confidence)  # before the prediction, as it may be refused
+        intervals = confidence is not None
         predictions = [await self._batcher.predict(rows, intervals) for rows in batches]
         columns: Json = self._service.to_columns(np.concatenate(predictions), confidence)
         if intervals:

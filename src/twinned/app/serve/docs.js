@@ -49,7 +49,7 @@ function describeOperation(path, method, operation, examples) {
       operation.parameters.map(({ name, schema, description = "" }) => [name, describeType(schema), description])));
   }
   const [type] = Object.keys(operation.requestBody?.content ?? {});
-  const body = createElement("textarea", examples[type] ?? "", { rows: 6, ariaLabel: `body of ${path}`, spellcheck: false });
+  const body = createElement("textarea", examples[type] ?? "", { rows: Math.min(16, examples[type]?.split("\n").length), ariaLabel: `body of ${path}`, spellcheck: false });
   const address = createElement("input", "", { value: path, ariaLabel: `address of ${path}` });
   if (type) {
     const sent = { "text/csv": "--data-binary @table.csv" }[type] ?? `-d '${JSON.stringify(JSON.parse(body.value)).replaceAll("'", "'\\''")}'`;

@@ -107,7 +107,9 @@ function fillTable(comparables) {
       return formatFeature(name, one.columns[name]) + (adjustment === 0 ? "" : ` (${signed(adjustment)})`);
     });
     const cells = [format(one.known), signed(one.difference), format(one.estimate), ...features];
-    line.append(createElement("th", one.label, { scope: "row", title: one.label }), ...cells.map((cell) => createElement("td", cell)));
+    const label = createElement("th", "", { scope: "row" });
+    label.append(createElement("span", one.label));
+    line.append(label, ...cells.map((cell) => createElement("td", cell)));
     return line;
   }));
 }
