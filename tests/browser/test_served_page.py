@@ -77,7 +77,7 @@ def test_form_shows_the_prediction_of_the_model(page, twin, save_screenshot):
     assert predicted_value(page) == pytest.approx(twin.predict(row)[0], rel=1e-12)
     low, high = twin.predict_interval(row, 0.9)[0]
     assert text_of(page, "interval") == f"90 % prediction interval: {low:.4g} to {high:.4g}"
-    assert len(page.find_elements("css selector", "#anchors tbody tr")) == 8
+    assert len(page.find_elements("css selector", "#cases tbody tr")) == 8
     assert page.find_element("css selector", "#plot svg").size["height"] > 100
     save_screenshot("serve-light")
 
@@ -99,10 +99,10 @@ def test_new_category_is_predicted_with_a_warning(page, tmp_path):
     wait_until(page, lambda: message in text_of(page, "batch-result"))
 
 
-@pytest.mark.parametrize(("suffix", "n_rows"), [("csv", 60), ("xlsx", 50)])
+@pytest.mark.parametrize(("suffix", "n_rows"), [("csv", 1200), ("xlsx", 50)])
 def test_table_is_predicted(page, tmp_path, suffix, n_rows):
     path = tmp_path / f"table.{suffix}"
-    frame = X.iloc[:n_rows]
+    frame = pd.concat([X] * 20).iloc[:n_rows]
     (frame.to_csv if suffix == "csv" else frame.to_excel)(path, index=False)
     page.find_element("id", "file").send_keys(str(path))
     wait_until(page, lambda: f"{n_rows} rows were predicted" in text_of(page, "batch-result"))
@@ -131,8 +131,42 @@ def test_invalid_number_shows_the_error(page):
     assert all("422" in entry["message"] for entry in page.get_log("browser"))
 
 
+def test_notation_and_sheet_of_a_table_can_be_chosen(page, tmp_path):
+    from selenium.webdriver.support.ui import Select
+
+    (tmp_path / "table.csv").write_text("U;R1;R2;material\n1.234;1;1;wood\n")
+    page.find_element("id", "file").send_keys(str(tmp_path / "table.csv"))
+    wait_until(page, lambda: "'1.234' is 1.234 or 1234" in text_of(page, "batch-result"))
+    Select(page.find_element("id", "notation")).select_by_visible_text("1,234.5")
+    wait_until(page, lambda: "1 rows were predicted" in text_of(page, "batch-result"))
+    page.get_log("browser")  # the failed request
+
+
+def test_interface_page_sends_requests(open_page, address, save_screenshot, set_narrow):
+    page = open_page(f"{address}/docs")
+    sections = wait_until(page, lambda: page.find_elements("css selector", "main section"))
+    titles = [section.find_element("tag name", "h2").text for section in sections]
+    assert titles[:4] == ["GET /about", "POST /predict", "POST /explain", "POST /batch"]
+    assert "material" in sections[titles.index("Row")].text
+    for section in sections[:4]:
+        button = section.find_element("tag name", "button")
+        page.execute_script("arguments[0].click()", button)  # wherever the page scrolls to
+        answer = section.find_elements("tag name", "pre")[-1]
+        wait_until(page, lambda answer=answer: answer.text.startswith("200"))
+    requested = page.execute_script(
+        "return performance.getEntriesByType('resource').map((entry) => entry.name)"
+    )
+    assert all(name.startswith(address) for name in requested)
+    save_screenshot("serve-docs")
+    assert set_narrow() <= 390
+    save_screenshot("serve-docs-narrow")
+
+
 def test_dark_and_narrow(page, set_dark, set_narrow, save_screenshot):
     assert set_dark(True) < 60
     save_screenshot("serve-dark")
     assert set_narrow() <= 390
+    table = page.find_element("id", "cases")
+    assert table.size["height"] < 400  # nine rows
+    assert table.value_of_css_property("display") == "table"
     save_screenshot("serve-narrow")

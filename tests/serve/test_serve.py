@@ -5,6 +5,7 @@ import copy
 import csv
 import io
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -72,6 +73,19 @@ def test_about_names_the_target_and_its_bound(twin):
     assert about["upper_bound"] is None
     named.target_name_ = "share (%)"
     assert json_of(client_of(named, "bridge.twin").get("/about"))["upper_bound"] == 100
+
+
+def test_pages_name_the_target_and_need_no_network(twin):
+    named = copy.copy(twin)
+    named.target_name_ = "price <€>"
+    client = client_of(named, "bridge.twin")
+    for url, heading in (("/", "Prediction of"), ("/docs", "Interface for predictions of")):
+        response = client.get(url)
+        assert f"<h1>{heading} price &lt;€&gt;</h1>" in response.text
+        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+        assert "{{" not in response.text
+        assert not re.search(r"(src=|@import|url\()", response.text)
+    assert "price <€>" in json_of(client.get("/openapi.json"))["info"]["title"]
 
 
 def test_the_form_starts_with_the_commonest_category(twin):
@@ -231,6 +245,28 @@ def test_batch_returns_the_table_with_predictions(client):
     np.testing.assert_allclose(predicted, direct["prediction"], rtol=1e-5)
 
 
+def test_a_table_may_have_any_number_of_rows(client, twin):
+    table = pd.concat([X] * 60, ignore_index=True)  # three batches
+    response = client.post("/batch", content=table.to_csv(index=False))
+    rows = list(csv.DictReader(io.StringIO(response.text)))
+    predicted = [float(row["prediction"]) for row in rows]
+    np.testing.assert_allclose(predicted, twin.predict(table), rtol=1e-5)
+    table["U"] = table["U"].astype(object)
+    table.loc[2100, "U"] = None
+    refused = clone(twin).set_params(estimator=LinearRegression()).fit(X, y)
+    response = client_of(refused, "m").post("/batch", content=table.to_csv(index=False))
+    error = "line 2102: 'U' has no value, and the model needs one."
+    assert json_of(response, 422)["error"] == error
+
+
+def test_the_notation_of_a_table_is_that_of_all_its_batches(dated, monkeypatch):
+    monkeypatch.setattr("twinned.app.serve.models.MAX_ROWS", 2)
+    days = ["01/02/2022", "02/03/2022", "13/04/2022"]  # the third shows that the day is first
+    table = "lead;sold;kind\n" + "".join(f"2;{day};1\n" for day in days)
+    response = client_of(dated, "sales.twin").post("/batch", content=table)
+    assert len(list(csv.DictReader(io.StringIO(response.text)))) == 3, response.text
+
+
 def test_errors_of_a_table_name_the_line_of_the_file(client):
     text = "U,R1,R2,material\n2,1,1,wood\n\n2,one,1,wood\n"
     error = json_of(client.post("/batch", content=text), 422)["error"]
@@ -370,6 +406,25 @@ def test_a_table_that_the_command_line_refuses_is_refused(dated, table, message)
     assert message in json_of(response, 422)["error"]
 
 
+def test_messages_name_parameters_and_no_options_of_the_command_line(dated, tmp_path):
+    client = client_of(dated, "sales.twin")
+    table = "lead;sold;kind\n1.234;31.01.2022;x\n"
+    error = json_of(client.post("/batch", content=table), 422)["error"]
+    assert error.endswith("give the parameter decimal '.' or the parameter thousands '.'.")
+    for parameters, lead in (("decimal=.", "1.234"), ("thousands=.", "1234")):
+        text = client.post(f"/batch?{parameters}", content=table).text
+        assert next(csv.DictReader(io.StringIO(text)))["lead"] == lead
+    rows = [["lead", "sold", "kind"], [2.5, date(2022, 1, 31), "1,5"]]
+    excel(("Notes", [["--a", "b"], [1, 2]]), ("Sales", rows))(tmp_path / "new.xlsx")
+    content = (tmp_path / "new.xlsx").read_bytes()
+    error = json_of(client.post("/batch", content=content), 422)["error"]
+    assert "its columns are '--a', 'b'." in error
+    assert error.endswith("the parameter sheet selects another.")
+    assert client.post("/batch?sheet=Sales", content=content).status_code == 200
+    error = json_of(client.post("/batch?sheets=2", content=content), 422)["error"]
+    assert error.startswith("the parameter 'sheets' is unknown; use confidence, decimal,")
+
+
 def test_batch_of_an_excel_file_equals_that_of_csv(dated, tmp_path):
     client = client_of(dated, "sales.twin")
     names = ["lead", "sold", "kind"]
@@ -396,7 +451,64 @@ def test_other_files_are_refused_in_one_sentence(client, content, status, messag
     assert message in json_of(client.post("/batch", content=content), status)["error"]
 
 
-def test_a_small_file_of_much_content_is_refused(client):
+def test_a_workbook_without_a_readable_sheet_gets_one_line(client, tmp_path):
+    path = tmp_path / "new.xlsx"
+    excel(("Data", [list(ROW), list(ROW.values())]))(path)
+    with zipfile.ZipFile(path) as parts:
+        contents = {name: parts.read(name) for name in parts.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    for changed, message in (
+        ({}, "the table has no sheet of cells that can be read; save the table as CSV."),
+        ({sheet: contents[sheet][:-90]}, "the table, sheet 'Data' cannot be read: "),
+    ):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as parts:
+            for name, content in contents.items():
+                if name != sheet or changed:
+                    parts.writestr(name, changed.get(name, content))
+        error = json_of(client.post("/batch", content=stream.getvalue()), 422)["error"]
+        assert error.startswith(message)
+
+
+def test_a_workbook_of_charts_gets_one_line(client, tmp_path):
+    from openpyxl import Workbook
+    from openpyxl.chart import BarChart
+
+    workbook = Workbook()
+    workbook.create_chartsheet("Chart").add_chart(BarChart())
+    workbook.remove(workbook["Sheet"])
+    workbook.save(tmp_path / "charts.xlsx")
+    response = client.post("/batch", content=(tmp_path / "charts.xlsx").read_bytes())
+    assert "has no sheet of cells" in json_of(response, 422)["error"]
+
+
+@pytest.mark.parametrize("error", [StopIteration, KeyError("x"), RuntimeError("x")])
+def test_every_error_of_a_thread_becomes_an_answer(twin, monkeypatch, error):
+    def fail(*arguments, **options):
+        raise error
+
+    for name in ("predict", "explain"):
+        monkeypatch.setattr(PredictionService, name, fail)
+    app = make_app(twin, "m")
+    client = testclient.TestClient(app, "http://localhost", raise_server_exceptions=False)
+    for url in ("/predict", "/explain"):
+        answer = json_of(client.post(url, json={"rows": [ROW]}), 500)
+        assert answer == {"error": "the service failed on this request; see its log."}
+    assert client.post("/batch", content=X.to_csv(index=False)).status_code == 500
+
+
+def test_every_request_has_a_time_limit(twin, monkeypatch):
+    monkeypatch.setattr("twinned.app.serve.service.WORK_SECONDS", 0.05)
+    for name in ("predict", "explain"):
+        monkeypatch.setattr(PredictionService, name, lambda *arguments: time.sleep(0.2))
+    responses = post_concurrently(twin, [("/predict", [ROW]), ("/explain", [ROW])])
+    for response in responses:
+        error = json_of(response, 503)["error"]
+        assert error == "the request takes more than 0.05 seconds; send fewer rows."
+
+
+def test_a_small_file_of_much_content_is_refused(client, monkeypatch):
+    monkeypatch.setattr("twinned.app.serve.app._MAX_UNPACKED_BYTES", 10_000_000)
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as parts:
         parts.writestr("xl/workbook.xml", b" " * 20_000_000)
@@ -405,11 +517,12 @@ def test_a_small_file_of_much_content_is_refused(client):
     assert error == "the unpacked table has 20 MB; send a smaller one."
 
 
-def test_an_excel_file_of_many_cells_is_refused(client, tmp_path):
-    wide = [[None] * 15_999 + [1.0]] * 80  # few cells are stored, and many are read
+def test_an_excel_file_of_many_cells_is_refused(client, tmp_path, monkeypatch):
+    monkeypatch.setattr("twinned.app.serve.app._MAX_CELLS", 100_000)
+    wide = [[None] * 15_999 + [1.0]] * 8  # few cells are stored, and many are read
     excel(("Data", [list(ROW), *wide]))(tmp_path / "wide.xlsx")
     response = client.post("/batch", content=(tmp_path / "wide.xlsx").read_bytes())
-    assert "has more than 1,000,000 cells" in json_of(response, 422)["error"]
+    assert "has more than 100,000 cells" in json_of(response, 422)["error"]
 
 
 def test_log_target_is_returned_in_units_of_y():
@@ -581,8 +694,8 @@ def test_responses_are_those_that_are_described(client):
         response = json_of(client.post(path, json=request))
         assert response.keys() <= model.model_fields.keys()
         model.model_validate(response)
-    reference = client.get("/openapi.json").json()["paths"]["/explain"]["post"]["responses"]["422"]
-    assert reference["content"]["application/json"]["schema"]["$ref"].endswith("/Error")
+    responses = client.get("/openapi.json").json()["paths"]["/explain"]["post"]["responses"]
+    assert responses["default"]["content"]["application/json"]["schema"]["$ref"].endswith("/Error")
     Error.model_validate(json_of(client.post("/predict", json={}), 422))
 
 

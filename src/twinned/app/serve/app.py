@@ -1,8 +1,8 @@
 """The ASGI application and its server: a web page, and the JSON and CSV endpoints.
 
 The service is meant for one machine. It accepts only requests to local host names, so that a
-foreign page cannot reach it by DNS rebinding, and bounds the size of a request and the time in
-which it must arrive.
+foreign page cannot reach it by DNS rebinding, and bounds the size of a request, the time in which
+it must arrive, and the time of its answer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from zipfile import ZipFile
 
+import numpy as np
 import pandas as pd
 import uvicorn
 from sklearn.base import BaseEstimator
@@ -36,8 +37,9 @@ from twinned.app.serve.models import (
     ParsedRows,
     openapi_description,
     refuse_value_errors,
+    short_repr,
 )
-from twinned.app.serve.service import MicroBatcher, PredictionService
+from twinned.app.serve.service import MicroBatcher, PredictionService, in_thread
 from twinned.app.tables.frames import copied_columns
 from twinned.app.tables.reader import parse_table
 from twinned.app.tables.table import ReadOptions, Table
@@ -46,8 +48,10 @@ from twinned.rows.formatting import number_text
 READ_SECONDS = 10.0
 """Seconds in which a client must send the head of a request, and its body."""
 MAX_BODY_BYTES = 1_000_000
-_MAX_CELLS = 1_000_000  # of an Excel file
-_MAX_UNPACKED_BYTES = 10_000_000  # of the parts of an Excel file, which is a zip file
+MAX_FILE_BYTES = 50_000_000
+_MAX_CELLS = 5_000_000  # of an Excel file
+_MAX_UNPACKED_BYTES = 200_000_000  # of the parts of an Excel file, which is a zip file
+_READ_OPTIONS = ("decimal", "thousands", "sheet", "separator", "encoding")  # of a file
 WARNINGS_HEADER = "X-Twinned-Warnings"  # of a CSV response: a JSON list in ASCII
 MAX_WARNINGS = 10  # in the header of a CSV response: proxies refuse long ones
 LOCAL_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
@@ -70,10 +74,11 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
     """
     service = PredictionService(model, name)
     endpoints = _Endpoints(service)
-    openapi = _json_response(openapi_description(name, service.schema))
+    openapi = _json_response(openapi_description(name, service.target, service.schema))
     return Starlette(
         routes=[
-            Route("/", HTMLResponse(_render_page(name), headers=_PAGE_HEADERS), methods=["GET"]),
+            Route("/", _render_page("page", service), methods=["GET"]),
+            Route("/docs", _render_page("docs", service), methods=["GET"]),
             Route("/openapi.json", openapi, methods=["GET"]),
             Route("/about", _json_response(service.about()), methods=["GET"]),
             Route("/predict", endpoints.predict, methods=["POST"]),
@@ -84,7 +89,8 @@ def make_app(model: BaseEstimator, name: str = "model") -> Starlette:
             Middleware(reject_ambiguous_length),
             Middleware(TrustedHostMiddleware, allowed_hosts=LOCAL_HOSTS),
         ],
-        exception_handlers={BadRequest: _error_response, ClientDisconnect: _no_response},
+        # the response to a client that has left is not sent
+        exception_handlers=dict.fromkeys((BadRequest, ClientDisconnect, Exception), _answer_error),
     )
 
 
@@ -97,24 +103,34 @@ class _Endpoints:
 
     async def predict(self, request: Request) -> Response:
         rows, confidence = self._schema.parse_rows(_parse_json(await _read_body(request)))
-        columns = await self._predict_columns(rows, confidence)
+        columns = await self._predict_columns([rows], confidence)
         return _json_response(columns, warnings=self._schema.warnings(rows))
 
     async def explain(self, request: Request) -> Response:
         rows, _ = self._schema.parse_rows(_parse_json(await _read_body(request)))
-        comparables = await asyncio.to_thread(self._service.explain, rows)
+        comparables = await in_thread(self._service.explain, rows)
         content = {
             "comparables": comparables,
             "share": [sum(case["weight"] for case in cases) for cases in comparables],
-            "applicability": await asyncio.to_thread(self._service.applicability, rows),
+            "applicability": await in_thread(self._service.applicability, rows),
         }
         return _json_response(content, warnings=self._schema.warnings(rows))
 
     async def batch(self, request: Request) -> Response:
-        table = await asyncio.to_thread(_parse_file, await _read_body(request))
-        given = request.query_params.get("confidence")
-        rows, confidence, notes = await asyncio.to_thread(self._schema.parse_table, table, given)
-        columns = await self._predict_columns(rows, confidence)
+        body, options = await _read_body(request, MAX_FILE_BYTES), dict(request.query_params)
+        given = options.pop("confidence", None)
+        table = await in_thread(_parse_file, body, options)
+        batches, confidence, notes = await in_thread(self._schema.parse_table, table, given)
+        columns = await self._predict_columns(batches, confidence)
+        text = await in_thread(self._to_csv, table, columns)
+        all_rows = [row for rows in batches for row in rows]
+        notes += await in_thread(self._schema.warnings, all_rows)
+        warnings = notes[:MAX_WARNINGS]
+        headers = {WARNINGS_HEADER: json.dumps(warnings)} if warnings else None
+        return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
+
+    def _to_csv(self, table: Table, columns: Json) -> str:
+        """Return the columns of a table and those of its predictions as CSV."""
         copied = copied_columns(table, self._schema.names, self._schema.categories)
         if taken := [name for name in columns if name in copied]:
             raise BadRequest(f"the table has a column {taken[0]!r}, as the result has; rename it.")
@@ -122,32 +138,32 @@ class _Endpoints:
             name: [value if isinstance(value, str) else number_text(value) for value in values]
             for name, values in columns.items()
         }
-        text = pd.DataFrame({**copied, **texts}).to_csv(index=False, lineterminator="\n")
-        warnings = (notes + self._schema.warnings(rows))[:MAX_WARNINGS]
-        headers = {WARNINGS_HEADER: json.dumps(warnings)} if warnings else None
-        return PlainTextResponse(text, headers=headers, media_type="text/csv; charset=utf-8")
+        return pd.DataFrame({**copied, **texts}).to_csv(index=False, lineterminator="\n")
 
-    async def _predict_columns(self, rows: ParsedRows, confidence: float | None) -> Json:
-        """Return the columns of predictions of parsed rows.
+    async def _predict_columns(self, batches: list[ParsedRows], confidence: float | None) -> Json:
+        """Return the columns of predictions of parsed rows, which are computed batch by batch.
 
         With a confidence, rows are also classified as inside, at the edge or outside.
         """
-        if confidence is None:
-            return self._service.to_columns(await self._batcher.predict(rows, False), None)
-        self._service.calibration(confidence)  # before the prediction, as it may be refused
-        columns = self._service.to_columns(await self._batcher.predict(rows, True), confidence)
-        classified = await asyncio.to_thread(self._service.applicability, rows)
-        return {**columns, "applicability": [one["label"] for one in classified]}
+        if confidence is not None:
+            self._service.calibration(confidence)  # before the prediction, as it may be refused
+        intervals = confidence is not None
+        predictions = [await self._batcher.predict(rows, intervals) for rows in batches]
+        columns: Json = self._service.to_columns(np.concatenate(predictions), confidence)
+        if intervals:
+            classified = [await in_thread(self._service.applicability, rows) for rows in batches]
+            columns["applicability"] = [one["label"] for some in classified for one in some]
+        return columns
 
 
-async def _read_body(request: Request) -> bytes:
+async def _read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     parts, size = [], 0
     try:
         async with asyncio.timeout(READ_SECONDS):
             async for part in request.stream():
                 size += len(part)
-                if size > MAX_BODY_BYTES:
-                    raise BadRequest(f"the body is larger than {MAX_BODY_BYTES:,} bytes.", 413)
+                if size > max_bytes:
+                    raise BadRequest(f"the body is larger than {max_bytes:,} bytes.", 413)
                 parts.append(part)
     except TimeoutError:
         raise BadRequest(f"the body did not arrive within {READ_SECONDS:g} seconds.", 408) from None
@@ -173,33 +189,35 @@ def _json_response(content: Json, status: int = 200, warnings: list[str] | None 
     return Response(text, status, headers, media_type="application/json")
 
 
-async def _error_response(request: Request, error: Exception) -> Response:
-    assert isinstance(error, BadRequest)
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """The response to a bad request, or to one with any other error, which the server logs."""
+    if not isinstance(error, BadRequest):
+        error = BadRequest("the service failed on this request; see its log.", 500)
     return _json_response({"error": str(error)}, error.status)
 
 
-async def _no_response(request: Request, error: Exception) -> Response:
-    """The response to a client that has left; it is not sent."""
-    return Response(status_code=400)
+def _render_page(page: str, service: PredictionService) -> Response:
+    """The response with a page, which contains its style and scripts."""
 
-
-def _render_page(name: str) -> str:
-    def read(package: str, file: str) -> str:
+    def read(file: str, package: str = "twinned.app.serve") -> str:
         return files(package).joinpath(file).read_text("utf-8")
 
-    page = read("twinned.app.serve", "page.html")
-    page = page.replace("{{style}}", read("twinned.app.report", "page.css"))
-    page = page.replace("{{script}}", read("twinned.app.serve", "page.js"))
-    return page.replace("{{name}}", escape(name)).replace("{{version}}", __version__)
+    text = read(f"{page}.html").replace("{{style}}", read("page.css", "twinned.app.report"))
+    text = text.replace("{{script}}", read("elements.js") + read(f"{page}.js"))
+    text = text.replace("{{version}}", __version__).replace("{{name}}", escape(service.name))
+    return HTMLResponse(text.replace("{{target}}", escape(service.target)), headers=_PAGE_HEADERS)
 
 
-def _parse_file(body: bytes) -> Table:
-    """Return a CSV or Excel file as a table; its encoding and notation of numbers are detected."""
+def _parse_file(body: bytes, options: dict[str, str]) -> Table:
+    """Return a CSV or Excel file as a table; what `options` do not specify is detected."""
+    if unknown := [name for name in options if name not in _READ_OPTIONS]:
+        known = ", ".join(("confidence", *_READ_OPTIONS))
+        raise BadRequest(f"the parameter {short_repr(unknown[0])} is unknown; use {known}.")
     if body.startswith(b"PAR1"):
         raise BadRequest("a Parquet file is not accepted; send CSV, or use twinned predict.", 400)
     _check_unpacked_size(body)
     with refuse_value_errors():
-        return parse_table(Path("the table"), body, ReadOptions(), _MAX_CELLS)
+        return parse_table(Path("the table"), body, ReadOptions(**options), _MAX_CELLS)
 
 
 def _check_unpacked_size(body: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -33,6 +34,9 @@ _MAX_ABSOLUTE_VALUE = 1e300
 _MAX_DAYS = 80_000  # from 1970, of a date
 _LOGGER = logging.getLogger("twinned")
 
+# In a message: quoted names and cells, which stay as they are, and dashes of an option.
+_OPTION = re.compile(r"""('[^']*'|"[^"]*")|--(?=[a-z])""")
+
 Value = float | str | int | None  # a number, a category, or None where the value is missing
 Label = Literal["inside", "edge", "outside"]
 ParsedRows = list[list[Value]]  # (row, feature)
@@ -49,12 +53,16 @@ class BadRequest(ValueError):
 
 @contextmanager
 def refuse_value_errors() -> Iterator[None]:
-    """Report what a table or the model rejects, for instance a value too large, in one line."""
+    """Report what a table or the model rejects, for instance a value too large, in one line.
+
+    Options of the command line that a message names are parameters of `/batch`.
+    """
     try:
         yield
     except (ValueError, MissingExtraError) as error:
         _LOGGER.debug("A request was rejected.", exc_info=True)
-        raise BadRequest(" ".join(str(error).split())[:300]) from error
+        text = _OPTION.sub(lambda found: found[1] or "the parameter ", str(error))
+        raise BadRequest(" ".join(text.split())[:300]) from error
 
 
 def short_repr(value: object) -> str:
@@ -274,18 +282,22 @@ class RequestSchema:
 
     def parse_table(
         self, table: Table, confidence: str | None
-    ) -> tuple[ParsedRows, float | None, list[str]]:
-        """Return rows of a file and the confidence, as `parse_rows`, and notes on its notation."""
-        table = table.take(range(min(len(table), MAX_ROWS + 1)))  # one too many is refused below
+    ) -> tuple[list[ParsedRows], float | None, list[str]]:
+        """Return batches of the rows of a file and the confidence, as `parse_rows`, and notes."""
         with refuse_value_errors():
             table.require(source_columns(table, self.names), "features of the model")
             X, notes = prediction_frame(table, self.names, self.categories)
         if table.detected:
             notes = [f"the table is read with {', '.join(table.detected)}.", *notes]
-        rows = X.astype(object).where(X.notna(), None).to_dict("records")
-        row_names = [table.row_name(row) for row in range(len(table))]
-        content = {"rows": rows, "confidence": confidence}
-        return *self.parse_rows(content, row_names), notes
+        batches = []
+        for first in range(0, len(X), MAX_ROWS):
+            some = X.iloc[first : first + MAX_ROWS].astype(object)
+            rows = some.where(some.notna(), None).to_dict("records")
+            row_names = [table.row_name(row) for row in range(first, first + len(some))]
+            content = {"rows": rows, "confidence": confidence}
+            parsed, level = self.parse_rows(content, row_names)
+            batches.append(parsed)
+        return batches, level, notes
 
     def warnings(self, rows: ParsedRows) -> list[str]:
         """Return one line for each feature of parsed rows with a category that is not known.
@@ -395,7 +407,7 @@ class _SchemaGenerator(GenerateJsonSchema):
         return False  # it would repeat the name
 
 
-def openapi_description(name: str, schema: RequestSchema) -> Json:
+def openapi_description(name: str, target: str, schema: RequestSchema) -> Json:
     """Return the OpenAPI description of the service for a model with this input schema."""
     _, definitions = models_json_schema(
         [(model, "validation") for model in (schema.model, Predictions, Explanations, Error)],
@@ -405,7 +417,7 @@ def openapi_description(name: str, schema: RequestSchema) -> Json:
     paths = files("twinned.app.serve").joinpath("paths.json").read_text("utf-8")
     return {
         "openapi": "3.1.0",
-        "info": {"title": f"twinned: {name}", "version": __version__},
+        "info": {"title": f"Predictions of {target} ({name})", "version": __version__},
         "paths": json.loads(paths),
         "components": {"schemas": definitions["$defs"]},
     }

@@ -1,5 +1,3 @@
-"use strict";
-const byId = (id) => document.getElementById(id);
 const CONFIDENCE = 0.9, NEW_CATEGORY = "new", MISSING = "missing";
 let columns = [], inputs = [], intervals = false, calibrated = false, target = "y", lowerBound = null, upperBound = null;
 
@@ -31,12 +29,6 @@ function describeApplicability({ label, score, error, coverage }) {
   const measured = error === undefined ? "" : `; such rows had a root mean square error of ${format(error)}`;
   const covered = coverage === undefined ? "" : `; ${Math.round(100 * coverage)} % of them were within their interval`;
   return `${where} (${score.toPrecision(2)} times the expected error of a typical one${measured}${covered}).`;
-}
-
-function createElement(kind, text, properties = {}) {
-  const element = Object.assign(document.createElement(kind), properties);
-  element.textContent = text;
-  return element;
 }
 
 async function post(url, body, type = "application/json") {
@@ -105,19 +97,19 @@ function formatFeature(name, value) {
 function fillTable(comparables) {
   const names = columns.map((column) => column.name);
   const head = createElement("tr", "");
-  const headings = ["known case", "known value", ...names, "difference", "estimate"];
+  const headings = ["known case", "known value", "difference", "estimate", ...names];
   head.append(...headings.map((name) => createElement("th", name, { scope: "col" })));
-  byId("anchors").tHead.replaceChildren(head);
-  byId("anchors").tBodies[0].replaceChildren(...comparables.map((one) => {
+  byId("cases").tHead.replaceChildren(head);
+  byId("cases").tBodies[0].replaceChildren(...comparables.map((one) => {
     const line = createElement("tr", "");
     const features = names.map((name) => {
       const adjustment = one.adjustments[name];
       return formatFeature(name, one.columns[name]) + (adjustment === 0 ? "" : ` (${signed(adjustment)})`);
     });
-    const cells = [one.label, format(one.known), ...features, signed(one.difference), format(one.estimate)];
-    line.append(...cells.map((cell) => createElement("td", cell)));
-    // narrow screens show each row as a list with the headings
-    [...line.cells].forEach((own, i) => { own.dataset.heading = headings[i]; });
+    const cells = [format(one.known), signed(one.difference), format(one.estimate), ...features];
+    const label = createElement("th", "", { scope: "row" });
+    label.append(createElement("span", one.label));
+    line.append(label, ...cells.map((cell) => createElement("td", cell)));
     return line;
   }));
 }
@@ -162,9 +154,12 @@ async function predictFile() {
   const [file] = byId("file").files;
   if (!file) return;
   const output = byId("batch-result");
+  output.className = "";
+  output.textContent = "The table is predicted…";
   try {
-    const url = intervals ? `/batch?confidence=${CONFIDENCE}` : "/batch";
-    const response = await post(url, file, file.type || "text/csv");
+    const [decimal, thousands] = byId("notation").value, sheet = byId("sheet").value;
+    const options = { ...(intervals && { confidence: CONFIDENCE }), ...(decimal && { decimal, thousands }), ...(sheet && { sheet }) };
+    const response = await post(`/batch?${new URLSearchParams(options)}`, file, file.type || "text/csv");
     const warnings = JSON.parse(response.headers.get("X-Twinned-Warnings") || "[]");
     const text = await response.text();
     const link = createElement("a", "Download the predictions", { download: "predictions.csv" });
@@ -172,7 +167,6 @@ async function predictFile() {
     const count = text.trim().split("\n").length - 1;
     output.replaceChildren(`${count} rows were predicted. `, link,
       ...warnings.map((text) => createElement("p", text, { className: "hint" })));
-    output.className = "";
   } catch (error) {
     output.className = "error";
     output.textContent = error.message;
@@ -193,7 +187,7 @@ function offerNewCategory(select, name, index) {
 async function start() {
   const about = await (await fetch("/about")).json();
   ({ columns, inputs, intervals, target, lower_bound: lowerBound, upper_bound: upperBound, calibrated_std: calibrated } = about);
-  byId("about").textContent = `${about.anchors} anchors, ${columns.length} features`;
+  byId("about").textContent = `${about.name}: ${columns.length} features, ${about.anchors} known cases`;
   const groups = inputs.map((column, index) => {
     const group = createElement("div", "");
     const id = `column-${index}`;
@@ -211,7 +205,7 @@ async function start() {
   });
   byId("form").replaceChildren(...groups, createElement("button", "Predict", { type: "submit" }));
   byId("form").addEventListener("submit", predict);
-  byId("file").addEventListener("change", predictFile);
+  for (const id of ["file", "notation", "sheet"]) byId(id).addEventListener("change", predictFile);
   await predict();
 }
 

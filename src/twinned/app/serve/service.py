@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -33,7 +34,10 @@ from twinned.rows.schema import Floats
 N_COMPARABLES = 8
 MAX_ADJUSTED_ROWS = 20  # of a request with adjustments
 MAX_WORKERS = min(2, os.cpu_count() or 1)  # threads: the tree kernel releases the GIL
+WORK_SECONDS = 120.0
+"""Seconds for one step of a request: reading a file, or the predictions of up to 1,000 rows."""
 _MIN_SCORES = 9  # the fewest that suffice for the intervals of 90 % on the page
+T = TypeVar("T")
 
 
 class PredictionService:
@@ -52,6 +56,7 @@ class PredictionService:
         if isinstance(twin, TwinRegressor):
             twin.prepare_fast_path()
         self._twin, self._calibration = twin, twin.calibration_
+        self.target = str(vars(twin).get("target_name_", "y"))
 
     def about(self) -> Json:
         """Return the target, the number of anchors, whether there are intervals, and the features.
@@ -61,13 +66,13 @@ class PredictionService:
         as that of a blend. `columns` are the features, and `inputs` what a row must have: a date
         instead of its parts. `allow_missing` is whether values may be missing.
         """
-        target, calibration = str(vars(self._twin).get("target_name_", "y")), self._calibration
-        possible = TargetRange.of(target, self._target.invert(self._twin.anchors_y_))
+        calibration = self._calibration
+        possible = TargetRange.of(self.target, self._target.invert(self._twin.anchors_y_))
         lower, upper = (end if np.isfinite(end) else None for end in possible)
         anchors = dict(zip(self.schema.names, self._twin.anchors_X_.T, strict=True))
         return {
             "name": self.name,
-            "target": target,
+            "target": self.target,
             "lower_bound": lower,
             "upper_bound": upper,
             "anchors": len(self._twin.anchors_y_),
@@ -167,6 +172,28 @@ def _describe_input(each: InputFeature | InputDate, anchors: dict[str, Floats]) 
     return {"name": each.name, "choices": labels, "ordered": each.ordered, "middle": initial}
 
 
+def _call(function: Callable[..., T], *arguments: object) -> T:
+    """Call a function in a thread."""
+    try:
+        return function(*arguments)
+    except StopIteration as error:  # which a future cannot hold, so that the wait would not end
+        raise RuntimeError(f"{function.__qualname__} raised StopIteration") from error
+
+
+async def in_thread(function: Callable[..., T], *arguments: object) -> T:
+    """Return the result of a function that runs in a thread, within `WORK_SECONDS`."""
+    return await _in_time(asyncio.to_thread(_call, function, *arguments))
+
+
+async def _in_time(work: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(WORK_SECONDS):
+            return await work
+    except TimeoutError:
+        message = f"the request takes more than {WORK_SECONDS:g} seconds; send fewer rows."
+        raise BadRequest(message, 503) from None
+
+
 class _PendingRequest(NamedTuple):
     rows: ParsedRows
     intervals: bool
@@ -195,7 +222,7 @@ class MicroBatcher:
             task = asyncio.create_task(self._work())
             self._tasks.add(task)  # the event loop holds only a weak reference
             task.add_done_callback(self._tasks.discard)
-        return await result
+        return await _in_time(result)
 
     async def _work(self) -> None:
         while self._pending:
@@ -207,7 +234,7 @@ class MicroBatcher:
         rows = [row for request in batch for row in request.rows]
         intervals = any(request.intervals for request in batch)
         try:
-            predictions = await asyncio.to_thread(self._service.predict, rows, intervals)
+            predictions = await asyncio.to_thread(_call, self._service.predict, rows, intervals)
         except Exception as error:
             if len(batch) > 1:
                 for request in batch:  # each alone, so that only the faulty ones fail
@@ -217,5 +244,5 @@ class MicroBatcher:
             return
         ends = np.cumsum([len(request.rows) for request in batch])
         for request, part in zip(batch, np.split(predictions, ends[:-1]), strict=True):
-            if not request.result.done():  # done if the client has disconnected
+            if not request.result.done():  # done if the time is over
                 request.result.set_result(part)

@@ -246,6 +246,8 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     except Exception as error:  # a damaged or another zip may raise anything
         raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
     sheets = {each.title: each for each in workbook.worksheets}
+    if not sheets:
+        raise ValueError(f"{path} has no sheet of cells that can be read; save the table as CSV.")
     title = _select_sheet(path, list(sheets), options.sheet)
     wanted = sheets if title is None else {title: sheets[title]}
     rows_of = {name: _sheet_rows(path, each, max_cells) for name, each in wanted.items()}
@@ -299,13 +301,18 @@ def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow
     """Return the numbers and values of the rows that are not blank."""
     sheet.reset_dimensions()  # a format of the last cell would make a million wide rows
     rows, n_cells = [], 0
-    for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
-        n_cells += len(values)  # those before the last one of a row count, too
-        if n_cells > max_cells:
-            raise ValueError(f"{path} has more than {max_cells:,} cells; use a smaller table.")
-        filled = [j for j, value in enumerate(values) if value not in (None, "")]
-        if filled:
-            rows.append((number, list(values[: filled[-1] + 1])))
+    try:
+        for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
+            n_cells += len(values)  # those before the last one of a row count, too
+            if n_cells > max_cells:
+                break
+            filled = [j for j, value in enumerate(values) if value not in (None, "")]
+            if filled:
+                rows.append((number, list(values[: filled[-1] + 1])))
+    except Exception as error:  # a damaged part may raise anything
+        raise ValueError(f"{path}, sheet {sheet.title!r} cannot be read: {error}.") from None
+    if n_cells > max_cells:
+        raise ValueError(f"{path} has more than {max_cells:,} cells; use a smaller table.")
     return rows
 
 
