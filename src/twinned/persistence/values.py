@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 from sklearn.base import BaseEstimator
 
-from twinned._compat import validate_parameters
+from twinned._compat import portable_parameters, validate_parameters
 from twinned.exceptions import IntegrityError
 from twinned.persistence.archive import ARRAY_TYPES
 from twinned.persistence.schema import FIT_AGAIN, KINDS, At, verify, verify_fields
@@ -113,7 +113,7 @@ def _encode_estimator(model: BaseEstimator, at: At, fitted: bool) -> Json:
             "n_features": encode_value(attributes.get("n_features_in_"), at, fitted=False),
             "names": None if names is None else [str(name) for name in names],
         }
-    parameters = encode_value(model.get_params(deep=False), at / "params", fitted=False)
+    parameters = encode_value(portable_parameters(model), at / "params", fitted=False)
     return {"class": type(model).__name__, "params": parameters, **encoded}
 
 
@@ -167,8 +167,9 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     cls = find_class(name)
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
     values = decode_value(params, at / "params", fitted=False)
-    has_all = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
-    at.ensure(has_all, f"has parameters that {name} does not have; {FIT_AGAIN}")
+    at.ensure(isinstance(values, dict), "has no parameters")
+    unknown = ", ".join(sorted(set(values) - set(cls._get_param_names())))
+    at.ensure(not unknown, f"has {unknown:.60}, which {name} does not have here; {FIT_AGAIN}")
     at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
     if (n_jobs := values.get("n_jobs")) is not None:
         verify(n_jobs, "int", at / "n_jobs")
