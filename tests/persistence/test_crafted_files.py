@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import pickle
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -16,7 +18,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
@@ -280,6 +282,20 @@ def test_memory_of_all_parts_counts(data, saved):
 
 
 # --- predictions: parts that do not fit together --------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_pipeline_that_overflows(data, saved, tmp_path):
+    X, y = data
+    target = TransformedTargetRegressor(Ridge(), func=np.log, inverse_func=np.exp)
+    file = saved(make_pipeline(StandardScaler(), target).fit(X, y))
+    file.change_array(set_first(1e9), "steps/transformedtargetregressor/regressor_/coef_")
+    model = twinned.load(file.path)
+    twinned.save(model, tmp_path / "again.twin")
+    for loaded in (model, pickle.loads(pickle.dumps(model)), twinned.load(tmp_path / "again.twin")):
+        assert np.isfinite(loaded.predict(-np.abs(X))).all()
+        with pytest.raises(ValueError, match=r"The prediction of row \d+ is inf"):
+            loaded.predict(np.abs(X))
 
 
 @pytest.fixture(scope="module")

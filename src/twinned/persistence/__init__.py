@@ -71,7 +71,8 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEs
     """Load a model saved by `save`, without executing anything in the file.
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of
-    twinned or scikit-learn is loaded with a `VersionMismatchWarning`.
+    twinned or scikit-learn is loaded with a `VersionMismatchWarning`. `predict` of a loaded model
+    raises where a prediction is not finite, of an estimator of scikit-learn as well.
 
     Parameters
     ----------
@@ -84,7 +85,9 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEs
     members, header = _read(path, "is not loaded", _key_bytes(key))
     archive.warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
-        return _build_model(members, Path(path).stat().st_size)
+        model = _build_model(members, Path(path).stat().st_size)
+    _import_kinds().require_finite_predictions(model)
+    return model
 
 
 def read_header(path: str | PathLike[str]) -> JsonObject:

@@ -6,6 +6,7 @@ Estimators are *parts* with their fitted state, or parameters without one.
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -17,6 +18,7 @@ from sklearn.base import BaseEstimator
 
 from twinned._compat import portable_parameters, validate_parameters
 from twinned.exceptions import IntegrityError
+from twinned.fitted.twin import check_predictions
 from twinned.persistence.archive import ARRAY_TYPES
 from twinned.persistence.schema import FIT_AGAIN, KINDS, At, verify, verify_fields
 
@@ -179,3 +181,19 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     if hasattr(cls, "check_parameters"):
         model.check_parameters()
     return model
+
+
+def require_finite_predictions(model: BaseEstimator) -> None:
+    """Let `predict` of an estimator of scikit-learn raise where it is not finite, as twins do.
+
+    The inverse of a transformed target may overflow, and so may the numbers of a crafted file.
+    """
+    if KINDS[type(model).__name__].module.startswith("sklearn."):
+        model.predict = functools.partial(_predict_finite, model)
+
+
+def _predict_finite(model: BaseEstimator, X: Any, **params: Any) -> Any:
+    predicted = type(model).predict(model, X, **params)
+    mean = predicted[0] if isinstance(predicted, tuple) else predicted
+    check_predictions(mean.reshape(len(mean), -1))
+    return predicted
