@@ -11,7 +11,10 @@ import inspect
 
 import numpy as np
 
-# --- scikit-learn 1.9 ----------------------------------------------------------------------
+# --- scikit-learn 1.7 to 1.9 ----------------------------------------------------------------------
+
+# Parameters that only some of these versions have, or with another default of the same meaning.
+_CHANGED_PARAMETERS = {"alphas", "clip", "copy_X", "criterion", "n_alphas"}
 
 
 def num_samples(X):
@@ -117,6 +120,16 @@ def validate_parameters(estimator):
     """Raise where scikit-learn's own validation refuses a parameter."""
     if hasattr(estimator, "_parameter_constraints"):
         estimator._validate_params()
+
+
+def portable_parameters(estimator):
+    """The parameters of an estimator, without defaults that another version may not know."""
+    initial = inspect.signature(type(estimator)).parameters
+    return {
+        name: value
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in _CHANGED_PARAMETERS or value is not initial[name].default
+    }
 
 
 def boosting_categories(estimator):

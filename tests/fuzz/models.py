@@ -105,6 +105,13 @@ MODELS: dict[str, Callable[[], Any]] = {
     "pipeline": lambda: fit_numbers(
         make_pipeline(SimpleImputer(), StandardScaler(), linear_model.Lasso(0.01))
     ),
+    "pipeline_log": lambda: make_pipeline(
+        StandardScaler(),
+        TransformedTargetRegressor(linear_model.Ridge(), func=np.log, inverse_func=np.exp),
+    ).fit(numbers()[0], np.exp(numbers()[1])),
+    "perceptron_poisson": lambda: MLPRegressor("poisson", hidden_layer_sizes=(3,), max_iter=3).fit(
+        numbers()[0], np.exp(numbers()[1])
+    ),
     "encoder": lambda: make_pipeline(OneHotEncoder(), linear_model.Ridge()).fit(
         table()[0][["kind"]], table()[1]
     ),

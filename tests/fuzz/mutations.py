@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -44,11 +45,15 @@ CONTAINERS = [
 NUMBERS = [0, 1, 2, -1, -2, 3, 5, 100, 255, 256, 2**31 - 1, -(2**31), 2**62, -(2**62), 0.5, 1e-320]
 NUMBERS += [1e-16, 1e16, 1e38, 1e100, 1e149, 1e151, 1e308, -1e308, np.nan, np.inf, -np.inf]
 TYPES = ["<f8", "<f4", "<i8", "<i4", "<u4", "|u1", "|b1", ">f8", "<f2", "<c16", "<U3", "<i2"]
+AMPLIFY = "amplify"  # instead of a focus: a small file of a model that is much larger
 
 
 def mutate(members: Members, rng: Random, focus: str | None = None) -> bytes:
     """Return the file of a mutated model; with `focus`, only what has it in its path changes."""
     members = {name: content for name, content in members.items() if name != DIGEST}
+    if focus == AMPLIFY:
+        _amplify(members, rng)
+        return write_zip({**members, DIGEST: make_digest(members, None)})
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         arrays = [name for name in members if name.endswith(".npy") and (focus or "") in name]
         which = rng.random()
@@ -205,6 +210,42 @@ ARRAY_MUTATIONS: list[Callable[[np.ndarray, Random], np.ndarray]] = [
     lambda array, rng: np.zeros((3, 0), array.dtype),
     lambda array, rng: np.zeros(rng.choice([1, 1000, 100_000]), array.dtype),
 ]
+
+
+# --- amplification --------------------------------------------------------------------------------
+
+
+def _amplify(members: Members, rng: Random) -> None:
+    """Repeat rows and categories thousands of times; what the schema compares still fits."""
+    names = [name for name in members if name.endswith(".npy")]
+    arrays = {name: from_npy(members[name], name) for name in names}
+    lengths = Counter(len(array) for array in arrays.values() if array.ndim and len(array) > 1)
+    length = rng.choice([lengths.most_common(1)[0][0], *lengths])
+    n_rows, n_categories = rng.choice([length, 3_000, 9_000]), rng.choice([3, 2_000, 7_000])
+    for name, array in arrays.items():
+        if array.ndim and len(array) == length:
+            members[name] = to_npy(np.resize(array, (n_rows, *array.shape[1:])))
+    tree = json.loads(members[MODEL])
+    for container, key, _ in _positions(tree):
+        if key == "values":  # of a feature of an encoder
+            texts = sorted(map(str, range(n_categories)))
+            container[key] = rng.choice([texts, list(range(n_categories)), ["x" * 10_000]])
+        elif key == "anchor_labels_" and isinstance(container[key], list):
+            container[key] = list(range(n_rows))
+        elif key == "_schema":
+            _set_categories(container[key]["dict"], container.get("estimator_"), n_categories)
+    members[MODEL] = json.dumps(tree).encode()
+
+
+def _set_categories(table: Any, base: Any, n_categories: int) -> None:
+    """Set the number of categories, and the width of default pairs of the base estimator."""
+    categorical = [j for j, known in enumerate(table["categories"]) if known]
+    for j in categorical:
+        table["categories"][j], table["n_indicators"][j] = list(range(n_categories)), n_categories
+    if base is not None and categorical:
+        n_features = len(table["kinds"])
+        n_encoded = n_features + len(categorical) * (n_categories - 1)
+        base["part"]["n_features"] = 2 * n_encoded + n_features
 
 
 # --- members --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.models import MODELS, TWINS, save_models
+from tests.fuzz.mutations import AMPLIFY
 from twinned.persistence.archive import MODEL, read_zip
 from twinned.persistence.schema import KINDS
 
@@ -111,6 +112,14 @@ def test_mutations_of_all_kinds(tmp_path):
 def test_mutations_of_the_fields_of_twins(tmp_path):
     save_models(tmp_path, TWINS)
     outcomes, faults = run(tmp_path, TWINS, TWIN_FIELDS)
+    assert outcomes["refused"] > 0 < outcomes["used"]
+    assert faults == {}
+
+
+@pytest.mark.slow
+def test_small_files_of_models_that_need_much_memory(tmp_path):
+    save_models(tmp_path, list(MODELS))
+    outcomes, faults = run(tmp_path, list(MODELS), [AMPLIFY])
     assert outcomes["refused"] > 0 < outcomes["used"]
     assert faults == {}
 

@@ -262,7 +262,7 @@ def test_altered_value(file, value, path, match):
 @pytest.mark.parametrize("name", ["anchors_X_", "members_", "_anchor_predictions"])
 def test_missing_part(file, name):
     file.change_json(lambda model: model["part"]["state"]["dict"].pop(name))
-    file.assert_refused(f"has no {name}; fit and save the model again with this version of twinned")
+    file.assert_refused(f"has no {name}; fit and save the model again")
 
 
 def test_stored_intervals_of_other_settings_raise(file, table):

@@ -1,11 +1,14 @@
 """Crafted files that corrupted memory, took minutes or gigabytes, or predicted wrongly before."""
 
+import itertools
 import json
+import pickle
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     ExtraTreesRegressor,
     GradientBoostingRegressor,
@@ -15,7 +18,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 
 import twinned
@@ -240,10 +243,59 @@ def test_gaussian_process_with_a_large_covariance(data, saved):
     file = saved(GPRegressor(random_state=0).fit(*data))
     for name in ("X", "weight", "target", "dual"):
         file.change_array(lambda a: np.resize(a, (20_000, *a.shape[1:])), f"process_/{name}")
-    file.assert_refused("20,000 rows, more than 10,000")
+    file.assert_refused("bytes for its covariance, too much for a file of this size")
+
+
+def test_thousands_of_categories_and_of_anchors(data, saved):
+    """The indicators of all anchors would take a gigabyte."""
+    frame = pd.DataFrame({"a": data[0][:, 0], "kind": pd.Categorical(np.resize(["u", "v"], 40))})
+    file = saved(
+        TwinRegressor(DecisionTreeRegressor(max_depth=1, random_state=0)).fit(frame, data[1])
+    )
+    file.set(list(range(5_000)), "_schema", "categories", 1)
+    file.set(5_000, "_schema", "n_indicators", 1)
+    file.set(10_004, "estimator_", "n_features")
+    for name in ("anchors_X_", "anchors_y_", "anchor_rows_"):
+        file.change_array(lambda a: np.resize(a, (8_000, *a.shape[1:])), name)
+    assert file.path.stat().st_size < 60_000
+    file.assert_refused("bytes for its indicators of categories, too much for a file of this size")
+
+
+@pytest.mark.parametrize("encoder", [OneHotEncoder(), OrdinalEncoder()])
+def test_a_long_category_beside_many_categories(data, saved, encoder):
+    """Each cell of an array of texts is as long as the longest text."""
+    kinds = pd.DataFrame({"a": np.resize(["u", "v"], 40), "b": np.resize([1, 2], 40)})
+    file = saved(make_pipeline(encoder, Ridge()).fit(kinds, data[1]))
+    path = "steps", type(encoder).__name__.lower(), "categories_"
+    file.set({"dict": {"dtype": "str", "values": ["u" * 10_000]}}, *path, 0)
+    file.set(list(range(10_000)), *path, 1, "values")
+    file.assert_refused("bytes for its categories, too much for a file of this size")
+
+
+def test_memory_of_all_parts_counts(data, saved):
+    X, y = data
+    file = saved(MultiOutputRegressor(GPRegressor()).fit(X[:5], np.column_stack([y, y])[:5]))
+    for i, name in itertools.product(range(2), ("X", "weight", "target", "dual")):
+        path = f"estimators_/{i}/process_/{name}"
+        file.change_array(lambda a: np.resize(a, (2_000, *a.shape[1:])), path)
+    file.assert_refused("model/estimators_/1 needs 64,000,000 bytes for its covariance")
 
 
 # --- predictions: parts that do not fit together --------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_pipeline_that_overflows(data, saved, tmp_path):
+    X, y = data
+    target = TransformedTargetRegressor(Ridge(), func=np.log, inverse_func=np.exp)
+    file = saved(make_pipeline(StandardScaler(), target).fit(X, y))
+    file.change_array(set_first(1e9), "steps/transformedtargetregressor/regressor_/coef_")
+    model = twinned.load(file.path)
+    twinned.save(model, tmp_path / "again.twin")
+    for loaded in (model, pickle.loads(pickle.dumps(model)), twinned.load(tmp_path / "again.twin")):
+        assert np.isfinite(loaded.predict(X - 9)).all()
+        with pytest.raises(ValueError, match=r"The prediction of row \d+ is inf"):
+            loaded.predict(X + 9)
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +346,7 @@ def test_altered_twin(twin_file, name, change, match):
         (["a", "a", "b"], ("names",), "a feature name twice"),
         ({"ufunc": "add"}, ("params", "pair_features"), "unknown kind"),
         ("os", ("estimator_", "class"), "unknown class os"),
-        ({"dict": {"alpah": 1.0}}, ("estimator_", "params"), "that Ridge does not have"),
+        ({"dict": {"alpah": 1.0}}, ("estimator_", "params"), "has alpah, which Ridge does not"),
         ({"dict": {"alpha": -1.0}}, ("estimator_", "params"), "'alpha' parameter of Ridge"),
     ],
 )

@@ -52,6 +52,7 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 import twinned
 from twinned import TwinRegressor
 from twinned.estimators.gaussian_process import GPRegressor
+from twinned.persistence.archive import MODEL
 
 
 def forest():
@@ -128,6 +129,29 @@ TWINS = [
     TwinRegressor(Ridge(), pairs=twinned.RandomPairs(3), random_state=0),
     TransformedTargetRegressor(TwinRegressor(Ridge()), func=np.log, inverse_func=np.exp),
 ]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        ElasticNetCV(cv=2),
+        GradientBoostingRegressor(n_estimators=2),
+        TheilSenRegressor(random_state=0),
+        make_pipeline(MaxAbsScaler(), Ridge()),
+    ],
+)
+def test_files_hold_no_defaults_that_only_some_versions_of_scikit_learn_know(model, data, saved):
+    description = saved(model.fit(*data)).members()[MODEL].decode()
+    for name in ("alphas", "n_alphas", "criterion", "copy_X", "clip"):
+        assert f'"{name}"' not in description
+
+
+def test_parameters_that_are_not_defaults_are_stored(data, saved):
+    model = make_pipeline(MinMaxScaler(clip=True), ElasticNetCV(alphas=[0.1, 0.2], cv=2))
+    loaded = twinned.load(saved(model.fit(*data)).path)
+    assert loaded[0].clip is True
+    assert loaded[1].alphas == [0.1, 0.2]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -71,7 +71,8 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEs
     """Load a model saved by `save`, without executing anything in the file.
 
     A file that is not a valid model raises `IntegrityError`. A model saved by another version of
-    twinned or scikit-learn is loaded with a `VersionMismatchWarning`.
+    twinned or scikit-learn is loaded with a `VersionMismatchWarning`. `predict` of a loaded model
+    raises where a prediction is not finite, of an estimator of scikit-learn as well.
 
     Parameters
     ----------
@@ -84,7 +85,9 @@ def load(path: str | PathLike[str], *, key: bytes | str | None = None) -> BaseEs
     members, header = _read(path, "is not loaded", _key_bytes(key))
     archive.warn_on_version_mismatch(header, str(path))
     with _any_error_as_integrity_error(f"{path} is not loaded"):
-        return _build_model(members)
+        model = _build_model(members, Path(path).stat().st_size)
+    _import_kinds().require_finite_predictions(model)
+    return model
 
 
 def read_header(path: str | PathLike[str]) -> JsonObject:
@@ -120,17 +123,18 @@ def _to_bytes(model: BaseEstimator, key: bytes | None) -> bytes:
         raise TypeError(f"{fault}: {_first_line(error)}.") from None
     members = {HEADER: archive.to_json(make_header(model)), MODEL: archive.to_json(description)}
     members |= {f"{path}.npy": archive.to_npy(array) for path, array in arrays.items()}
+    data = archive.write_zip({**members, DIGEST: archive.make_digest(members, key)})
     # A model that cannot be loaded must fail now, while it is still in memory.
     with _any_error_as_integrity_error(fault):
-        _build_model(members)
-    return archive.write_zip({**members, DIGEST: archive.make_digest(members, key)})
+        _build_model(members, len(data))
+    return data
 
 
-def _build_model(members: Mapping[str, bytes]) -> BaseEstimator:
-    """Build the model of a file from verified values."""
+def _build_model(members: Mapping[str, bytes], size: int) -> BaseEstimator:
+    """Build the model of a file of this size from verified values."""
     others = [name for name in members if name not in (HEADER, MODEL, DIGEST)]
     arrays = {name.removesuffix(".npy"): archive.from_npy(members[name], name) for name in others}
-    at = At("model", arrays)
+    at = At("model", arrays, free=[archive.derived_limit(size)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of parameters that were used in `fit`
         description = archive.from_json(members, MODEL)

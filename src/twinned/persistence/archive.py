@@ -45,6 +45,8 @@ ARRAY_TYPES = ("<f8", "<f4", "<i8", "<i4", "<u4", "|u1", "|b1")
 # that claims to hold a large model is refused before it is decompressed.
 _ALWAYS_ALLOWED_SIZE = 64 * 1024**2
 _MAX_COMPRESSION_RATIO = 100
+# What a model derives from its arrays: indicators of categories, or the covariance of a process.
+_MAX_DERIVED_RATIO, _MAX_DERIVED_SIZE = 10_000, 1_600_000_000
 _MAX_MEMBERS = 20_000
 _MAX_JSON_SIZE = 4 * 1024**2
 _COMPRESSION_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
@@ -72,6 +74,11 @@ def read_zip(data: bytes) -> dict[str, bytes]:
         fault = f"its {len(data):,} bytes would decompress to {size:,}, more than a model does"
         ensure(size <= max(_ALWAYS_ALLOWED_SIZE, _MAX_COMPRESSION_RATIO * len(data)), fault)
         return {entry.filename: archive.read(entry) for entry in entries}
+
+
+def derived_limit(size: int) -> int:
+    """Return how many bytes the model of a file of this size may derive from its arrays."""
+    return max(_ALWAYS_ALLOWED_SIZE, min(_MAX_DERIVED_RATIO * size, _MAX_DERIVED_SIZE))
 
 
 def write_zip(members: Mapping[str, bytes]) -> bytes:

@@ -13,7 +13,7 @@ from twinned.exceptions import IntegrityError
 
 _LARGEST = "1e150"  # of all numbers, as in the validation of X and y
 _MAX_ITEMS, _MAX_TEXT = 500_000, 10_000
-FIT_AGAIN = "fit and save the model again with this version of twinned"
+FIT_AGAIN = "fit and save the model again with these versions of twinned and scikit-learn"
 _SCALARS: dict[str, Any] = {
     "int": int, "real": int | float, "text": str, "flag": bool, "category": str | int | float,
 }  # fmt: skip
@@ -53,15 +53,25 @@ LINEAR = [name for name, kind in KINDS.items() if "intercept_" in kind.fields]
 
 @dataclass(frozen=True)
 class At:
-    """A position in a description: its path, the arrays by path, and lengths of axes by name."""
+    """A position in a description: its path, the arrays by path, and lengths of axes by name.
+
+    `free` is the number of bytes that all parts together may still derive from their arrays.
+    """
 
     path: str
     arrays: dict[str, np.ndarray]
     sizes: dict[str, int] = field(default_factory=dict)
     depth: int = 0
+    free: list[int] = field(default_factory=lambda: [0])
 
     def __truediv__(self, name: str | int) -> "At":
-        return At(f"{self.path}/{name}", self.arrays, self.sizes, self.depth)
+        return At(f"{self.path}/{name}", self.arrays, self.sizes, self.depth, self.free)
+
+    def reserve(self, n_bytes: int, content: str) -> None:
+        """Raise where parts need more memory for what they derive than their file allows."""
+        self.free[0] -= n_bytes
+        fault = f"needs {n_bytes:,} bytes for its {content}, too much for a file of this size"
+        self.ensure(self.free[0] >= 0, fault)
 
     def ensure(self, condition: object, fault: str) -> None:
         """Raise `IntegrityError` with the path and the fault unless the condition is true."""

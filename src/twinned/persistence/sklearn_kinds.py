@@ -27,7 +27,8 @@ METRICS = (
     "chebyshev", "cityblock", "cosine", "euclidean", "l1", "l2", "learned", "manhattan",
     "minkowski", "nan_euclidean", "sqeuclidean",
 )  # fmt: skip
-_MAX_CELLS = 10_000_000  # of the table that an encoder is fitted to
+# memory of a number, an object or a character in the table of an encoder, with its copies
+_CELL_BYTES = 32
 _MAX_DEPTH = 10_000
 _NO_CHILD = -1
 # name of a column: its name in the records of scikit-learn
@@ -251,7 +252,10 @@ def _category_table(
 ) -> np.ndarray | pd.DataFrame:
     """Return a table of the features of a model with these values, some of them repeated."""
     length, names = max(len(k["values"]) for k in categories), vars(model).get("feature_names_in_")
-    at.ensure(length * len(categories) <= _MAX_CELLS, "has too many categories")
+    texts = [map(str, k["values"] if k["dtype"] == "str" else "-") for k in categories]
+    widths = [max(map(len, column), default=1) for column in texts]
+    width = sum(widths) if names is not None else len(widths) * max(widths)  # an array has one type
+    at.reserve(_CELL_BYTES * length * width, "categories")
     columns = [np.resize(np.array(k["values"], dtype=k["dtype"]), length) for k in categories]
     if names is None:
         return np.column_stack(columns)

@@ -17,8 +17,8 @@ from twinned.persistence.values import READ, State, builder, set_state
 from twinned.rows.schema import CATEGORICAL, NUMERIC, TableSchema
 from twinned.rows.validation import check_finite
 
-_MAX_ENCODED = 50_000_000  # elements of the encoded anchors
-_MAX_PROCESS_ROWS = 10_000  # the covariance of which takes 800 MB
+# memory of an element, with its copies
+_COVARIANCE_BYTES, _INDICATOR_BYTES = 16, 32
 
 
 def _build_table(parts: State, at: At) -> TableSchema:
@@ -34,7 +34,8 @@ def _build_table(parts: State, at: At) -> TableSchema:
 def _build_twin(twin: BaseEstimator, state: State, at: At) -> None:
     """Set the attributes, after checks of the anchors by the table and the tags of the twin."""
     table, X, weights = state["_schema"], state["anchors_X_"], state["anchor_weights_"]
-    at.ensure(len(X) * table.n_encoded <= _MAX_ENCODED, "has too many indicators")
+    n_rows = sum(len(rows) for rows in (X, state["_censored_X"]) if rows is not None)
+    at.reserve(_INDICATOR_BYTES * n_rows * sum(table.n_indicators), "indicators of categories")
     check_finite(X, None, bool(twin.__sklearn_tags__().input_tags.allow_nan), state["_pair_dtype"])
     for j, (kind, known) in enumerate(zip(table.kinds, table.categories, strict=True)):
         has_code = np.isin(X[:, j], np.arange(len(known))) | np.isnan(X[:, j])
@@ -116,7 +117,7 @@ def _parameter_shapes(shape: State, n_members: int) -> dict[str, tuple[int, ...]
 @builder("GPRegressor")
 def _build_process(model: BaseEstimator, state: State, at: At) -> None:
     process, n_rows = GaussianProcess(**state["process_"]), at.sizes["row"]
-    at.ensure(n_rows <= _MAX_PROCESS_ROWS, f"has {n_rows:,} rows, more than {_MAX_PROCESS_ROWS:,}")
+    at.reserve(_COVARIANCE_BYTES * n_rows**2, "covariance")
     at.ensure(at.sizes["output"] == 1 or not process.single_output, "has several outputs")
     set_state(model, {**state, "process_": process})
 

@@ -6,6 +6,7 @@ Estimators are *parts* with their fitted state, or parameters without one.
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from importlib import import_module
@@ -15,8 +16,9 @@ import numpy as np
 from scipy import special
 from sklearn.base import BaseEstimator
 
-from twinned._compat import validate_parameters
+from twinned._compat import portable_parameters, validate_parameters
 from twinned.exceptions import IntegrityError
+from twinned.fitted.twin import check_predictions
 from twinned.persistence.archive import ARRAY_TYPES
 from twinned.persistence.schema import FIT_AGAIN, KINDS, At, verify, verify_fields
 
@@ -113,7 +115,7 @@ def _encode_estimator(model: BaseEstimator, at: At, fitted: bool) -> Json:
             "n_features": encode_value(attributes.get("n_features_in_"), at, fitted=False),
             "names": None if names is None else [str(name) for name in names],
         }
-    parameters = encode_value(model.get_params(deep=False), at / "params", fitted=False)
+    parameters = encode_value(portable_parameters(model), at / "params", fitted=False)
     return {"class": type(model).__name__, "params": parameters, **encoded}
 
 
@@ -167,8 +169,9 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     cls = find_class(name)
     at.ensure(cls is not None, f"is of the unknown class {name:.60}")
     values = decode_value(params, at / "params", fitted=False)
-    has_all = isinstance(values, dict) and set(values) <= set(cls._get_param_names())
-    at.ensure(has_all, f"has parameters that {name} does not have; {FIT_AGAIN}")
+    at.ensure(isinstance(values, dict), "has no parameters")
+    unknown = ", ".join(sorted(set(values) - set(cls._get_param_names())))
+    at.ensure(not unknown, f"has {unknown:.60}, which {name} does not have here; {FIT_AGAIN}")
     at.ensure(not values.get("warm_start"), "has warm_start=True, which is not stored; unset it")
     if (n_jobs := values.get("n_jobs")) is not None:
         verify(n_jobs, "int", at / "n_jobs")
@@ -178,3 +181,19 @@ def _decode_estimator(name: str, params: Json, at: At) -> BaseEstimator:
     if hasattr(cls, "check_parameters"):
         model.check_parameters()
     return model
+
+
+def require_finite_predictions(model: BaseEstimator) -> None:
+    """Let `predict` of an estimator of scikit-learn raise where it is not finite, as twins do.
+
+    The inverse of a transformed target may overflow, and so may the numbers of a crafted file.
+    """
+    if KINDS[type(model).__name__].module.startswith("sklearn."):
+        model.predict = functools.partial(_predict_finite, model)
+
+
+def _predict_finite(model: BaseEstimator, X: Any, **params: Any) -> Any:
+    predicted = type(model).predict(model, X, **params)
+    mean = predicted[0] if isinstance(predicted, tuple) else predicted
+    check_predictions(mean.reshape(len(mean), -1))
+    return predicted

@@ -218,14 +218,15 @@ def _list_inner_nodes(nodes, thresholds, split_id, root, inner_nodes, inner_valu
     child.
     """
     if nodes[root, 0] < 0:
-        inner_nodes[0] = 0, _LEAF, _LEAF, 1
+        inner_nodes[0, SPLIT], inner_nodes[0, END] = 0, 1  # by element, as numba 0.61 needs it
+        inner_nodes[0, LEFT:END] = _LEAF
         inner_values[0] = thresholds[root, 1]
         return len(inner_nodes) == 1
     stack[0, 0], stack[0, 1] = root, -1
     n_stack, i = 1, 0
     while n_stack and i < len(inner_nodes):
         n_stack -= 1
-        node, parent_side = stack[n_stack]
+        node, parent_side = stack[n_stack, 0], stack[n_stack, 1]
         if parent_side >= 0:
             inner_nodes[parent_side >> 1, LEFT + (parent_side & 1)] = i
         inner_nodes[i, SPLIT] = split_id[node]
