@@ -28,13 +28,6 @@ def safe_indexing(X, rows):
     return _safe_indexing(X, rows)
 
 
-def raise_for_params(params, owner, method):
-    """Raise where metadata are passed without metadata routing."""
-    from sklearn.utils.metadata_routing import _raise_for_params
-
-    _raise_for_params(params, owner, method)
-
-
 def is_search(estimator: object) -> bool:
     """Whether an estimator is a grid, randomized or halving search, which have one parent class."""
     from sklearn.model_selection import GridSearchCV

@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class MemoryLimitError(ValueError):
+class UnsuitableDataError(ValueError):
+    """A model cannot be fitted to the given rows; a blend skips such a member."""
+
+
+class MemoryLimitError(UnsuitableDataError):
     """The requested pairs do not fit into `memory_limit`."""
 
 

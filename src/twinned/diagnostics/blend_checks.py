@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
+from sklearn.utils import check_random_state
 
 from twinned._compat import safe_indexing
 from twinned.diagnostics.errors import rmse, rmse_ratio
@@ -89,8 +90,6 @@ class DiagnosedRows(TrainingRows):
             )
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
-        if rows.groups is not None:
-            encode_groups(rows.groups, len(rows))  # which refuses wrong labels
         data = cls(**vars(rows), table=X)
         check_diagnosable(data.y[data.known], len(data.known))
         return data.take(np.append(data.known, np.flatnonzero(data.censored)))
@@ -105,13 +104,13 @@ class DiagnosedRows(TrainingRows):
         """(row,): codes of the groups."""
         return None if self.groups is None else encode_groups(self.groups, len(self))
 
-    def affordable(self, budget: float | None, n_jobs: int | None, random_state: int) -> Self:
+    def affordable(self, budget: float | None, n_jobs: int | None, random_state: Any) -> Self:
         """Return random known rows that can be fitted within the budget, and all censored ones."""
         n_known, n_features = len(self.known), self.matrix.shape[1]
         size = n_known if budget is None else affordable_rows(n_known, n_features, budget, n_jobs)
         if size >= n_known:
             return self
-        drawn = np.sort(np.random.RandomState(random_state).permutation(n_known)[:size])
+        drawn = np.sort(check_random_state(random_state).permutation(n_known)[:size])
         check_diagnosable(self.y[drawn], size)
         return self.take(np.append(drawn, np.flatnonzero(self.censored)))
 

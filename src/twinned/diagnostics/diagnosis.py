@@ -138,7 +138,7 @@ def diagnose(
     log_target: bool = False,
     X_new: ArrayLike | None = None,
     n_jobs: int | None = None,
-    random_state: int = 0,
+    random_state: int | np.random.RandomState | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Diagnosis:
     """Find the model to use for a data set, and whether twinning helps.
@@ -170,7 +170,7 @@ def diagnose(
         Rows to predict later; a finding reports where they are outside of X.
     n_jobs : int or None, default=None
         Number of threads, as in `AutoTwinRegressor`.
-    random_state : int, default=0
+    random_state : int, RandomState or None, default=None
         Seed of the folds and the models.
     progress : callable, default=None
         Called with a short text before each step.
@@ -185,7 +185,7 @@ def diagnose(
     >>> from twinned.datasets import make_wsb
     >>> X, y = make_wsb(60, random_state=0)
     >>> blend = AutoTwinRegressor(members=["ridge", "gp_matern"])
-    >>> diagnosis = diagnose(X, y, estimator=blend, budget=20)
+    >>> diagnosis = diagnose(X, y, estimator=blend, budget=20, random_state=0)
     >>> diagnosis.recommendation.members
     ['gp_matern']
     """

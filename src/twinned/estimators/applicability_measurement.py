@@ -31,7 +31,7 @@ HeldOut = tuple[Indices, Floats, NDArray[np.bool_]]
 
 
 def measure_applicability(
-    twin: Any, X: Any, y: Any, *, confidence: float = 0.9, cv: int = 5, random_state: Any = 0
+    twin: Any, X: Any, y: Any, *, confidence: float = 0.9, cv: int = 5, random_state: Any = None
 ) -> pd.DataFrame:
     """Measure error and coverage of each class of `applicability`, and store them in the twin.
 
@@ -52,7 +52,7 @@ def measure_applicability(
         Confidence of the intervals whose coverage is measured.
     cv : int, default=5
         Number of random folds.
-    random_state : int, RandomState or None, default=0
+    random_state : int, RandomState or None, default=None
         Draws the random folds.
 
     Returns
@@ -67,7 +67,7 @@ def measure_applicability(
     >>> from twinned.datasets import make_tf
     >>> X, y = make_tf(60, random_state=0)
     >>> twin = TwinRegressor(ExtraTreesRegressor(10, random_state=0)).fit(X, y)
-    >>> measured = measure_applicability(twin, X, y, cv=3)
+    >>> measured = measure_applicability(twin, X, y, cv=3, random_state=0)
     >>> bool(measured.loc["outside", "error"] > measured.loc["inside", "error"])
     True
     >>> twin.applicability(X[:2]).columns.tolist()

@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from twinned._compat import raise_for_params, unwrap_search
+from twinned._compat import unwrap_search
 from twinned.estimators.base import BaseTwin
-from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError, UnusedFeatureWarning
+from twinned.exceptions import (
+    IgnoredValidationSetWarning,
+    MemoryLimitError,
+    UnsuitableDataError,
+    UnusedFeatureWarning,
+)
 from twinned.fitted.twin import Anchors
 from twinned.models.base_estimator import (
     MAX_FEATURES,
@@ -205,12 +209,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         tags.non_deterministic = base.non_deterministic
         return tags
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Metadata routing: `groups` are routed to a search as base estimator."""
-        router = MetadataRouter(owner=self).add_self_request(self)
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return router.add(estimator=self._base_estimator(), method_mapping=mapping)
-
     def fit(
         self,
         X: Any,
@@ -220,7 +218,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         y_val: Any = None,
         y_lower: Any = None,
         y_upper: Any = None,
-        **params: Any,
+        groups: Any = None,
     ) -> TwinRegressor:
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
@@ -243,13 +241,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             that of ">100", and both are finite for an interval. A bound that is None or NaN is y
             or, where y is NaN, infinite. Censored rows are fitted with the values that a Gaussian
             process expects within the bounds, and are no anchors.
-        **params : dict
-            With metadata routing enabled, `groups` of shape (n,) for a search as base estimator.
+        groups : array of shape (n,), default=None
+            Groups of rows that are held out together, by a search as base estimator.
         """
-        groups = None
-        if params:
-            raise_for_params(params, self, "fit")  # unless routing is enabled
-            groups = process_routing(self, "fit", **params).estimator.fit.get("groups")
         bounds = y_lower, y_upper
         self.fit_pairs(X, y, sample_weight, groups, *bounds, X_val=X_val, y_val=y_val)
         return self
@@ -374,7 +368,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
         unknown = [names[j] for j in selected[~known]]
         if not known.any():
-            raise ValueError(
+            raise UnsuitableDataError(
                 f"X has no feature with enough known values: the {len(pairs.first):,} training "
                 f"pairs hardly know {unknown}. Impute them first (sklearn.impute.SimpleImputer)."
             )

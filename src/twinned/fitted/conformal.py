@@ -86,7 +86,7 @@ def conformal(model, X_cal, y_cal, *, width="std"):
     return Calibrated(model, X_cal, y, width)
 
 
-def cross_conformal(model, X, y, *, cv=10, width="learned", metric="euclidean", random_state=0):
+def cross_conformal(model, X, y, *, cv=10, width="learned", metric="euclidean", random_state=None):
     """Calibrate a model without a calibration set, by cross-validation.
 
     Fits are tasks of joblib: `joblib.parallel_config` sets where they run and how many at once.
@@ -109,7 +109,7 @@ def cross_conformal(model, X, y, *, cv=10, width="learned", metric="euclidean", 
     metric : {"euclidean", "learned"}, default="euclidean"
         Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
         learned in each fold (see `twinned.models.learned_metric`).
-    random_state : int, RandomState or None, default=0
+    random_state : int, RandomState or None, default=None
         Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
 
     Returns
@@ -239,7 +239,7 @@ class CrossCalibrated(_BaseCalibrated):
         *,
         width="learned",
         metric="euclidean",
-        random_state=0,
+        random_state=None,
         predicted=None,
     ):
         self.model = final
