@@ -48,6 +48,12 @@ def unwrap_search(estimator):
     return estimator
 
 
+def set_folds(search, cv):
+    """Set `cv` of a fitted search, and drop the folds that it was fitted with."""
+    search.set_params(cv=cv)
+    vars(search).pop("_checked_cv_orig", None)
+
+
 def boosting_trees(estimator):
     """Node arrays of all trees of a `HistGradientBoostingRegressor`, and its baseline."""
     nodes = [predictor.nodes for iteration in estimator._predictors for predictor in iteration]

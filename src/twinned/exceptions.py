@@ -54,7 +54,7 @@ class GrowingInconsistencyWarning(UserWarning):
 
 
 class SkippedMemberWarning(UserWarning):
-    """A member of a blend was not fitted, for lack of time or because its fit failed."""
+    """A member of a blend was not fitted, for lack of time or by an `UnsuitableDataError`."""
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.multioutput import MultiOutputRegressor
 
-from twinned._compat import boosting_trees, is_search, set_booster
+from twinned._compat import boosting_trees, is_search, set_booster, set_folds
 from twinned.models.base_estimator import set_unset_seeds
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, limit_threads, row_blocks
@@ -159,7 +159,7 @@ def fit_on_pairs(
         else:
             base.fit(pairs, training.target, **training.fit_params)
     if is_search(base):
-        base.set_params(cv=parameters["cv"])  # not the folds, which are as large as the pairs
+        set_folds(base, parameters["cv"])  # not those of pairs, which are as large as the pairs
     if is_rounded:
         for boosting in base.estimators_ if isinstance(base, MultiOutputRegressor) else [base]:
             _separate_thresholds(boosting, np.asarray(pairs))
@@ -176,19 +176,18 @@ def round_pairs(base: BaseEstimator, training: PairTrainingSet) -> bool:
 
     Equal differences, such as 0.3 − 0.1 and 0.6 − 0.4, differ by rounding, in each unit of X in
     another way. Bins would separate them, so that predictions would depend on the unit. Categories
-    and values in float32 are not rounded.
+    and values in float32 are not rounded, nor pairs with a validation set.
     """
     inner = base.estimator if isinstance(base, MultiOutputRegressor) else base
-    if not isinstance(inner, HistGradientBoostingRegressor):
+    if not isinstance(inner, HistGradientBoostingRegressor) or "X_val" in training.fit_params:
         return False
     pairs, categorical = np.asarray(training.pairs), inner.categorical_features
     if pairs.dtype != np.float64 or not (categorical is None or isinstance(categorical, str)):
         return False
     low, high = np.fmin.reduce(pairs), np.fmax.reduce(pairs)
     steps = np.where(high > low, high - low, 1.0) * _RESOLUTION
-    for values in (pairs, training.fit_params.get("X_val", pairs[:0])):
-        np.rint(np.divide(values, steps, out=values), out=values)
-        values *= steps
+    np.rint(np.divide(pairs, steps, out=pairs), out=pairs)
+    pairs *= steps
     return True
 
 
