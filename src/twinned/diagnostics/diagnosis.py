@@ -23,7 +23,7 @@ from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
-from twinned.rows.validation import count_rows
+from twinned.rows.validation import count_rows, draw_seed
 
 
 @dataclass
@@ -191,12 +191,14 @@ def diagnose(
     """
     time_budget, transform = TimeBudget(budget), TargetTransform(log_target)
     progress = progress or (lambda message: None)
-    blend = _clone_blend(estimator).set_params(n_jobs=n_jobs, random_state=random_state)
+    # one seed for all blends, which have the same folds, and for the code of the recommended model
+    seed = random_state if isinstance(random_state, int) else draw_seed(random_state)
+    blend = _clone_blend(estimator).set_params(n_jobs=n_jobs, random_state=seed)
     data = DiagnosedRows.validate(blend, transform, X, y, None, groups, y_lower, y_upper)
     progress("checking the data")
     known = data.take(data.known)
     findings = check_data(known.X, known.y, groups=known.codes, X_new=X_new, log_target=log_target)
-    data = data.affordable(budget, n_jobs, random_state)
+    data = data.affordable(budget, n_jobs, seed)
     known = data.take(data.known)
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)
