@@ -64,7 +64,9 @@ def measure(dataset, held_out, seed):
         result[f"{name}_error"] = np.sqrt(np.mean(errors[own] ** 2)) if own.any() else np.nan
     if seed > FIRST_SPLIT:
         return dict.fromkeys(OF_INTERVALS, np.nan) | result
-    stated = measure_applicability(twin, X.iloc[train], y[train], confidence=CONFIDENCE)
+    stated = measure_applicability(
+        twin, X.iloc[train], y[train], confidence=CONFIDENCE, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ShiftWarning)
         ends = twin.predict_interval(X.iloc[test], CONFIDENCE)

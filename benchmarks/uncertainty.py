@@ -73,7 +73,7 @@ def evaluate(models, X, y, X_test, y_test, seed):
     """Return all figures of one split from the models of its training sets."""
     folds, _, rest = make_folds(len(y), seed)
     *of_folds, whole, part = map(CachedPredictions, models)
-    cross = CrossCalibrated(of_folds, whole, X, y, folds)
+    cross = CrossCalibrated(of_folds, whole, X, y, folds, random_state=0)
     calibrated = {
         "cross": cross,
         "constant": cross.with_width("constant"),

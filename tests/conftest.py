@@ -40,6 +40,14 @@ def rng():
     return np.random.RandomState(0)
 
 
+@pytest.fixture(autouse=True)
+def seed_of_numpy():
+    """Make what has `random_state=None` repeatable, in each test by itself."""
+    import numpy as np
+
+    np.random.seed(0)  # noqa: NPY002
+
+
 @pytest.fixture
 def data_folder():
     """The folder with the data files of the paper; the test is skipped if there is none."""

@@ -1,5 +1,8 @@
 """Imports: what importing the package loads, and which public names it has."""
 
+import importlib
+import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -56,6 +59,17 @@ def test_every_public_name_exists():
     assert set(twinned.__all__) <= set(dir(twinned))
     with pytest.raises(AttributeError, match="'Twim'"):
         twinned.Twim  # noqa: B018
+
+
+def test_no_name_of_a_package_hides_its_module():
+    import twinned
+
+    for module in pkgutil.walk_packages(twinned.__path__, "twinned."):
+        if module.name.endswith("__main__"):
+            continue
+        package, _, name = module.name.rpartition(".")
+        found = vars(importlib.import_module(package)).get(name)
+        assert found is None or inspect.ismodule(found), module.name
 
 
 def test_files_are_written_atomically():

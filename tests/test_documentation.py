@@ -1,5 +1,6 @@
 """The documentation: code blocks run, links and names exist, figures match the results."""
 
+import inspect
 import re
 import shlex
 import sys
@@ -152,6 +153,19 @@ def test_relative_links_exist(page):
 @pytest.mark.parametrize("public", twinned.__all__)
 def test_public_names_are_described(public):
     assert f"`twinned.{public}`" in (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("public", [name for name in twinned.__all__ if name[0] != "_"])
+def test_docstrings_have_the_parameters_of_the_signature(public):
+    described = getattr(twinned, public)
+    if inspect.ismodule(described):
+        return
+    section = re.search(
+        r"Parameters\n-+\n(.*?)(\n\n\w+\n-+\n|$(?!\n))", inspect.getdoc(described), re.DOTALL
+    )
+    lines = re.findall(r"^(\w+(?:, \w+)*) : ", section[1] if section else "", re.MULTILINE)
+    names = [name for line in lines for name in line.split(", ")]
+    assert sorted(names) == sorted(inspect.signature(described).parameters)
 
 
 def resolve(dotted):

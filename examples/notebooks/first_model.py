@@ -65,9 +65,9 @@ print(f"predicted {difference[0]:.2f}, known {y_test.iloc[0] - y_test.iloc[1]:.2
 
 # %%
 small = TwinRegressor(ExtraTreesRegressor(5, random_state=0), random_state=0)
-display = AnchorCurveDisplay.from_estimator(small, X_train, y_train)
+display = AnchorCurveDisplay.from_estimator(small, X_train, y_train, random_state=0)
 display = AnchorCurveDisplay.from_estimator(
-    small, X_train, y_train, order="nearest", ax=display.ax_
+    small, X_train, y_train, order="nearest", random_state=0, ax=display.ax_
 )
 
 # %% [markdown]

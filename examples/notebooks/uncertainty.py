@@ -23,7 +23,7 @@ X_train, y_train, X_new, y_new = X[:80], y[:80], X[80:], y[80:]
 
 # %%
 twin = TwinRegressor(ExtraTreesRegressor(10, random_state=0), random_state=0)
-calibrated = cross_conformal(twin, X_train, y_train, cv=5)
+calibrated = cross_conformal(twin, X_train, y_train, cv=5, random_state=0)
 calibrated
 
 # %% [markdown]

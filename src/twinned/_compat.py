@@ -31,13 +31,6 @@ def safe_indexing(X, rows):
     return _safe_indexing(X, rows)
 
 
-def raise_for_params(params, owner, method):
-    """Raise where metadata are passed without metadata routing."""
-    from sklearn.utils.metadata_routing import _raise_for_params
-
-    _raise_for_params(params, owner, method)
-
-
 def is_search(estimator: object) -> bool:
     """Whether an estimator is a grid, randomized or halving search, which have one parent class."""
     from sklearn.model_selection import GridSearchCV
@@ -56,6 +49,12 @@ def unwrap_search(estimator):
     if predict is inspect.getattr_static(GridSearchCV, "predict"):
         return getattr(estimator, "best_estimator_", estimator)
     return estimator
+
+
+def set_folds(search, cv):
+    """Set `cv` of a fitted search, and drop the folds that it was fitted with."""
+    search.set_params(cv=cv)
+    vars(search).pop("_checked_cv_orig", None)
 
 
 def boosting_trees(estimator):

@@ -486,7 +486,7 @@ class AnchorCurveDisplay:
         self.order = order
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, order="random", random_state=0, **options):
+    def from_estimator(cls, estimator, X, y, *, order="random", random_state=None, **options):
         """Cross-validate a twin, and draw the mean error over five folds.
 
         Parameters
@@ -499,7 +499,7 @@ class AnchorCurveDisplay:
             Their values.
         order : {"random", "nearest"}, default="random"
             Whether the anchors are random, or the nearest to each row.
-        random_state : int, default=0
+        random_state : int, RandomState or None, default=None
             Draws the folds.
         **options
             `ax` and `errorbar_kwargs` of `plot`.
@@ -519,7 +519,7 @@ class AnchorCurveDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y_true, estimates, *, order="random", n_repeats=10, random_state=0, **options
+        cls, y_true, estimates, *, order="random", n_repeats=10, random_state=None, **options
     ):
         """Draw the error of the means of the first 1, 2, 4, … estimates.
 
@@ -534,7 +534,7 @@ class AnchorCurveDisplay:
             Whether to use the anchors in random orders, or as they are.
         n_repeats : int, default=10
             Number of random orders.
-        random_state : int, RandomState or None, default=0
+        random_state : int, RandomState or None, default=None
             Draws these orders.
         **options
             As in `from_estimator`.

@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class MemoryLimitError(ValueError):
+class UnsuitableDataError(ValueError):
+    """A model cannot be fitted to the given rows; a blend skips such a member."""
+
+
+class MemoryLimitError(UnsuitableDataError):
     """The requested pairs do not fit into `memory_limit`."""
 
 
@@ -50,7 +54,7 @@ class GrowingInconsistencyWarning(UserWarning):
 
 
 class SkippedMemberWarning(UserWarning):
-    """A member of a blend was not fitted, for lack of time or because its fit failed."""
+    """A member of a blend was not fitted, for lack of time or by an `UnsuitableDataError`."""
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 import pytest
 
 from twinned import AutoTwinRegressor, diagnose
-from twinned.app.report import collect, render
+from twinned.app.report.collect import collect
+from twinned.app.report.render import render
 from twinned.datasets import make_wsb
 
 pytestmark = pytest.mark.browser

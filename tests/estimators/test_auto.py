@@ -30,7 +30,7 @@ from twinned.estimators.blending.members import (
 )
 from twinned.estimators.blending.plan import CostModel, MemberFits
 from twinned.estimators.blending.rows import blend_rows, default_folds
-from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning
+from twinned.exceptions import SkippedMemberWarning, UnknownCategoryWarning, UnsuitableDataError
 from twinned.rows.schema import TableSchema
 from twinned.rows.training import TrainingRows
 
@@ -247,8 +247,11 @@ def test_missing_library_is_named(data, monkeypatch):
 
 
 class Failing(RegressorMixin, BaseEstimator):
+    def __init__(self, error=UnsuitableDataError):
+        self.error = error
+
     def fit(self, X, y):
-        raise ValueError("no luck")
+        raise self.error("no luck")
 
     def predict(self, X):
         return np.zeros(len(X))
@@ -262,6 +265,13 @@ def test_failed_member_is_skipped(data):
     assert model.skipped_ == {"bad": "failed: no luck"}
     with pytest.raises(ValueError, match="No member could be fitted"):
         AutoTwinRegressor(members=[("bad", Failing())]).fit(X, y)
+
+
+def test_errors_that_a_member_does_not_declare_are_raised(data):
+    X, y, *_ = data
+    for error in (ValueError, ZeroDivisionError):
+        with pytest.raises(error, match="no luck"):
+            AutoTwinRegressor(members=["ridge", ("bad", Failing(error))]).fit(X, y)
 
 
 @pytest.mark.parametrize("member", ["ridge", "gp_rbf", "extra_trees", "boosting", "tree_twin"])

@@ -19,11 +19,14 @@ from threadpoolctl import threadpool_limits
 
 from twinned import (
     AllAnchors,
+    AutoTwinRegressor,
     NearestAnchors,
     NearestPairs,
     RandomAnchors,
     RandomPairs,
     TwinRegressor,
+    load,
+    save,
 )
 from twinned.datasets import make_tf
 from twinned.exceptions import IgnoredValidationSetWarning, MemoryLimitError
@@ -423,14 +426,30 @@ def test_strategy_objects_equal_their_names(data):
 # --- extreme scales, invalid strategies, failed fits ----------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [1e-20, 1e-7, 1e20, 1e38, 1e100])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e-70, 1e-20, 1e-7, 1e20, 1e38, 1e70])
 @pytest.mark.parametrize("base", [None, DecisionTreeRegressor(random_state=0)])
-def test_extreme_targets_are_fitted(data, scale, base, monkeypatch):
+def test_extreme_targets_are_fitted_and_saved(data, scale, base, monkeypatch, tmp_path):
     monkeypatch.setattr("twinned.models.base_estimator.DEFAULT_ITERATIONS", 20)
     X, y = data[0][:40], data[1][:40]
     plain = TwinRegressor(base, random_state=0).fit(X, y)
     scaled = TwinRegressor(base, random_state=0).fit(X, y * scale)
     assert scaled.score(X, y * scale) == pytest.approx(plain.score(X, y), abs=1e-3)
+    save(scaled, tmp_path / "a.twin")
+    np.testing.assert_array_equal(load(tmp_path / "a.twin").predict(X), scaled.predict(X))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "estimator",
+    [TwinRegressor(), AutoTwinRegressor(members=["gp_matern"])],
+    ids=["twin", "blend"],
+)
+def test_scales_that_cannot_be_saved_are_refused(data, estimator):
+    X, y = data
+    for rows, target in [(X, y * 1e-300), (X, y * 1e100), (X * 1e-150, y)]:
+        with pytest.raises(ValueError, match=r"rescale it\.$"):
+            estimator.fit(rows, target)
 
 
 @pytest.mark.parametrize("scale", [1e-170, 1e-20, 1e19])
@@ -593,23 +612,42 @@ def test_parallel_blocks_use_one_openmp_thread_each(data):
     assert CountsOpenMPThreads.threads == {1}
 
 
-def test_groups_reach_the_folds_of_a_search(data):
+def test_groups_reach_the_folds_of_a_search(data, monkeypatch):
     X, y = data
     groups = np.repeat([0, 1, 2, 3], 20)
-    with sklearn.config_context(enable_metadata_routing=True):
-        search = GridSearchCV(Ridge(), {"alpha": [0.1, 10.0]}, cv=GroupKFold(4))
-        twin = TwinRegressor(search, pairs="all").fit(X, y, groups=groups)
-    assert twin.estimator_.n_splits_ == 4
+    folds = []
+    original = GridSearchCV.fit
+
+    def fit(self, X, y):
+        folds.extend(self.cv)
+        return original(self, X, y)
+
+    monkeypatch.setattr(GridSearchCV, "fit", fit)
+    search = GridSearchCV(Ridge(), {"alpha": [0.1, 10.0]}, cv=GroupKFold(4))
+    TwinRegressor(search, pairs="all").fit(X, y, groups=groups)
+    assert len(folds) == 4
     first = np.repeat(np.arange(80), 80)
-    for (train, test), group in zip(twin.estimator_.cv, [3, 2, 1, 0], strict=True):
+    for (train, test), group in zip(folds, [3, 2, 1, 0], strict=True):
         held_out = set(first[test]) - set(first[train])
         assert len({groups[row] for row in held_out}) == 1, group
 
 
-def test_groups_without_metadata_routing_raise(data):
+@pytest.mark.parametrize(
+    "estimator", [TwinRegressor(Ridge()), AutoTwinRegressor(members=["ridge"])], ids=str
+)
+def test_wrong_groups_raise(estimator, data):
     X, y = data
-    with pytest.raises(ValueError, match="enable_metadata_routing"):
-        TwinRegressor(Ridge()).fit(X, y, groups=np.zeros(80))
+    with pytest.raises(ValueError, match="All rows are in one group"):
+        estimator.fit(X, y, groups=np.zeros(80))
+    with pytest.raises(ValueError, match="one label for each of the 80 rows"):
+        estimator.fit(X, y, groups=np.arange(79))
+
+
+def test_a_fitted_search_has_the_folds_of_the_user(data):
+    X, y = data
+    twin = TwinRegressor(GridSearchCV(Ridge(), {"alpha": [0.1, 10.0]}, cv=3)).fit(X, y)
+    assert twin.estimator_.cv == 3
+    assert len(pickle.dumps(twin)) < 20_000  # not the indices of 6,400 pairs
 
 
 def test_verbose_prints_the_pairs_and_the_time(data, capsys):

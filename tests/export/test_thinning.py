@@ -10,6 +10,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 
 from twinned import (
+    AutoTwinRegressor,
     NearestAnchors,
     NeuralRegressor,
     NeuralTraining,
@@ -154,6 +155,9 @@ def test_members_of_plain_networks_need_rows(rows):
 def test_bad_input(forest_twin, rows):
     with pytest.raises(TypeError, match="TwinRegressor"):
         thin(Ridge(), 3)
+    blend = AutoTwinRegressor(members=["ridge"], cv=2).fit(*rows)
+    with pytest.raises(TypeError, match=r"not AutoTwinRegressor.*select_member"):
+        thin(blend, 3)
     with pytest.raises(ValueError, match="belong together"):
         thin(forest_twin, 3, y=rows[1])
     with pytest.raises(TypeError, match="NeuralRegressor"):

@@ -215,7 +215,7 @@ def test_the_error_scale_of_a_fold_is_fitted_without_its_errors():
     """One row has a wrong y: the error scale of its fold is fitted to the other folds."""
     shifted = y[FIT].copy()
     shifted[7] += 1000
-    crossed = cross_conformal(twin(), X[FIT], shifted, cv=3)
+    crossed = cross_conformal(twin(), X[FIT], shifted, cv=3, random_state=0)
     errors, scores = crossed.out_of_fold()
     _, std = crossed.predict(X[[7]], return_std=True)
     scale_of_all_folds = std[0] / np.sqrt(np.mean(scores**2))
@@ -304,10 +304,11 @@ def test_intervals_of_small_confidence_are_ordered(confidence):
 
 @pytest.mark.parametrize("cv", [np.int64(5), 5])
 def test_an_integer_cv_means_random_folds(cv):
-    scores = cross_conformal(Ridge(), X[FIT], y[FIT], cv=cv).scores
-    expected = cross_conformal(
-        Ridge(), X[FIT], y[FIT], cv=KFold(5, shuffle=True, random_state=0)
-    ).scores
+    folds = KFold(5, shuffle=True, random_state=0)
+    scores, expected = (
+        cross_conformal(Ridge(), X[FIT], y[FIT], cv=each, random_state=0).scores
+        for each in (cv, folds)
+    )
     np.testing.assert_array_equal(scores, expected)
 
 

@@ -149,6 +149,8 @@ def test_a_device_of_one_thread_leaves_the_cores_of_the_process():
     import jax
 
     cores = os.sched_getaffinity(0)
+    options = [name for name in dir(jax.config) if name.startswith("jax_")]
+    before = [getattr(jax.config, name) for name in options]
     device = limited_device(1)
     assert device is not None
     assert device is limited_device(1)
@@ -159,6 +161,7 @@ def test_a_device_of_one_thread_leaves_the_cores_of_the_process():
     with on_device("cpu", -1):
         assert jax.numpy.ones(2).devices() == {jax.devices("cpu")[0]}
     assert jax.numpy.ones(2).devices() == {jax.devices()[0]}
+    assert [getattr(jax.config, name) for name in options] == before
     for thread in os.listdir("/proc/self/task"):
         assert os.sched_getaffinity(int(thread)) == cores
 

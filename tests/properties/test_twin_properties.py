@@ -151,6 +151,28 @@ def test_shifted_target_gives_shifted_predictions(table, shift, base):
     np.testing.assert_allclose(shifted, plain + shift, rtol=1e-9, atol=1e-9)
 
 
+factors = st.one_of(st.sampled_from([1000.0, 0.3048, 1 / 7, 1e-6]), st.floats(1e-9, 1e9))
+
+
+@settings(max_examples=8)
+@given(
+    decimals=st.integers(0, 3),
+    offset=st.sampled_from([0.0, 20.0]),
+    factors=arrays(float, 3, elements=factors),
+    seed=st.integers(0, 999),
+)
+def test_units_of_features_do_not_matter(decimals, offset, factors, seed):
+    """Equal differences are rounded to different numbers in each unit."""
+    rng = np.random.RandomState(seed)
+    X = np.round(rng.uniform(0, 10, (55, 3)) + offset, decimals)
+    X[rng.uniform(size=X.shape) < 0.05] = np.nan
+    X, new, y = X[:30], X[30:], np.sin(X[:30, 0]) + rng.normal(size=30)
+    y[np.isnan(y)] = 0.0
+    plain = TwinRegressor(random_state=0).fit(X, y).predict(new)
+    scaled = TwinRegressor(random_state=0).fit(X * factors, y).predict(new * factors)
+    np.testing.assert_allclose(scaled, plain, rtol=1e-6, atol=1e-6)
+
+
 @settings(max_examples=30)
 @given(table=tables(min_rows=5), seed=st.integers(0, 99))
 def test_random_and_nearest_pairs_with_all_partners_are_equal(table, seed):

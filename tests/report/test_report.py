@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from twinned import AutoTwinRegressor, diagnose
-from twinned.app.report import collect, render
-from twinned.app.report.render import draw_bars, draw_charts
+from twinned.app.report.collect import collect
+from twinned.app.report.render import draw_bars, draw_charts, render
 from twinned.datasets import make_wsb
 
 SECTIONS = [

@@ -89,8 +89,6 @@ class DiagnosedRows(TrainingRows):
             )
         if transform.is_log and (rows.y if rows.bounds is None else rows.bounds.upper).min() <= 0:
             raise ValueError("log_target=True needs positive values of y, y_lower and y_upper.")
-        if rows.groups is not None:
-            encode_groups(rows.groups, len(rows))  # which refuses wrong labels
         data = cls(**vars(rows), table=X)
         check_diagnosable(data.y[data.known], len(data.known))
         return data.take(np.append(data.known, np.flatnonzero(data.censored)))

@@ -23,7 +23,7 @@ from twinned.fitted.target import TargetTransform
 from twinned.rows.formatting import bullets, details, paragraph, preformatted, table, view
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats
-from twinned.rows.validation import count_rows
+from twinned.rows.validation import count_rows, draw_seed
 
 
 @dataclass
@@ -138,7 +138,7 @@ def diagnose(
     log_target: bool = False,
     X_new: ArrayLike | None = None,
     n_jobs: int | None = None,
-    random_state: int = 0,
+    random_state: int | np.random.RandomState | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Diagnosis:
     """Find the model to use for a data set, and whether twinning helps.
@@ -170,7 +170,7 @@ def diagnose(
         Rows to predict later; a finding reports where they are outside of X.
     n_jobs : int or None, default=None
         Number of threads, as in `AutoTwinRegressor`.
-    random_state : int, default=0
+    random_state : int, RandomState or None, default=None
         Seed of the folds and the models.
     progress : callable, default=None
         Called with a short text before each step.
@@ -185,18 +185,20 @@ def diagnose(
     >>> from twinned.datasets import make_wsb
     >>> X, y = make_wsb(60, random_state=0)
     >>> blend = AutoTwinRegressor(members=["ridge", "gp_matern"])
-    >>> diagnosis = diagnose(X, y, estimator=blend, budget=20)
+    >>> diagnosis = diagnose(X, y, estimator=blend, budget=20, random_state=0)
     >>> diagnosis.recommendation.members
     ['gp_matern']
     """
     time_budget, transform = TimeBudget(budget), TargetTransform(log_target)
     progress = progress or (lambda message: None)
-    blend = _clone_blend(estimator).set_params(n_jobs=n_jobs, random_state=random_state)
+    # one seed for all blends, which have the same folds, and for the code of the recommended model
+    seed = random_state if isinstance(random_state, int) else draw_seed(random_state)
+    blend = _clone_blend(estimator).set_params(n_jobs=n_jobs, random_state=seed)
     data = DiagnosedRows.validate(blend, transform, X, y, None, groups, y_lower, y_upper)
     progress("checking the data")
     known = data.take(data.known)
     findings = check_data(known.X, known.y, groups=known.codes, X_new=X_new, log_target=log_target)
-    data = data.affordable(budget, n_jobs, random_state)
+    data = data.affordable(budget, n_jobs, seed)
     known = data.take(data.known)
     progress("fitting the members of the blend")
     data.fit(blend, transform, time_budget.before_checks)

@@ -28,7 +28,7 @@ _EXTREME_SHARE = 0.2  # of the rows, held out at each end
 HeldOut = tuple[Indices, Floats, NDArray[np.bool_]]
 
 
-def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, random_state=0):
+def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, random_state=None):
     """Measure error and coverage of each class of `applicability`, and store them in the twin.
 
     Held out are random folds and, as these hold few rows outside, the lowest and highest fifth of y
@@ -51,7 +51,7 @@ def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, rand
         Confidence of the intervals whose coverage is measured.
     cv : int, default=5
         Number of random folds.
-    random_state : int, RandomState or None, default=0
+    random_state : int, RandomState or None, default=None
         Draws the random folds.
 
     Returns
@@ -66,7 +66,7 @@ def measure_applicability(twin, X, y, *, groups=None, confidence=0.9, cv=5, rand
     >>> from twinned.datasets import make_tf
     >>> X, y = make_tf(60, random_state=0)
     >>> twin = TwinRegressor(ExtraTreesRegressor(10, random_state=0)).fit(X, y)
-    >>> measured = measure_applicability(twin, X, y, cv=3)
+    >>> measured = measure_applicability(twin, X, y, cv=3, random_state=0)
     >>> bool(measured.loc["outside", "error"] > measured.loc["inside", "error"])
     True
     >>> twin.applicability(X[:2]).columns.tolist()

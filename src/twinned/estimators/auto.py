@@ -109,7 +109,8 @@ class AutoTwinRegressor(BaseTwin):
     plan_ : list
         The fitted members; as `members`, without a time budget, it gives the same result again.
     skipped_ : dict
-        Reasons for each member that was not fitted.
+        Reasons for each member that was not fitted: for lack of time, or by an
+        `UnsuitableDataError`. Other errors of members are raised.
     anchor_groups_ : ndarray of shape (n_anchors,) or None
         Codes of the `groups` of the anchors, without which `applicability` is computed.
     anchors_X_, anchors_y_, anchor_weights_, anchor_rows_, feature_relevance_, n_features_in_

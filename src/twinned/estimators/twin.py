@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from twinned._compat import raise_for_params, unwrap_search
+from twinned._compat import unwrap_search
 from twinned.estimators.base import BaseTwin
 from twinned.exceptions import (
     IgnoredValidationSetWarning,
     MemoryLimitError,
+    UnsuitableDataError,
     UnusedFeatureWarning,
     ignore_table_warnings,
 )
@@ -65,7 +65,7 @@ from twinned.pairing.pairs import (
     check_drawn_pairs,
     draw_by_weight,
 )
-from twinned.rows.folds import equal_features, held_out_rows, row_folds
+from twinned.rows.folds import encode_groups, equal_features, held_out_rows, row_folds
 from twinned.rows.neighbors import NeighborIndex
 from twinned.rows.schema import Floats, Indices, Rows
 from twinned.rows.training import TargetBounds, TrainingRows, validate_training_rows
@@ -230,12 +230,6 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         tags.non_deterministic = base.non_deterministic
         return tags
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Metadata routing: `groups` are routed to a search as base estimator."""
-        router = MetadataRouter(owner=self).add_self_request(self)
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return router.add(estimator=self._base_estimator(), method_mapping=mapping)
-
     def fit(
         self,
         X: Any,
@@ -245,7 +239,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         y_val: Any = None,
         y_lower: Any = None,
         y_upper: Any = None,
-        **params: Any,
+        groups: Any = None,
     ) -> TwinRegressor:
         """Fit the base estimator to pairs of the rows of X, and store the anchors.
 
@@ -268,13 +262,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
             that of ">100", and both are finite for an interval. A bound that is None or NaN is y
             or, where y is NaN, infinite. Censored rows are fitted with the values that a Gaussian
             process expects within the bounds, and are no anchors.
-        **params : dict
-            With metadata routing enabled, `groups` of shape (n,) for a search as base estimator.
+        groups : array of shape (n,), default=None
+            Groups of rows that are held out together, by a search as base estimator.
         """
-        groups = None
-        if params:
-            raise_for_params(params, self, "fit")  # unless routing is enabled
-            groups = process_routing(self, "fit", **params).estimator.fit.get("groups")
         bounds = y_lower, y_upper
         validation = {"X_val": X_val, "y_val": y_val}
         self.fit_pairs(X, y, sample_weight, groups, *bounds, with_folds=True, **validation)
@@ -367,8 +357,9 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         known = data.take(data.known)
         if not (n_folds := self._n_folds(len(known))):
             return
-        groups = known.groups
-        codes = equal_features(known.matrix, n_folds) if groups is None else groups
+        codes = equal_features(known.matrix, n_folds)
+        if known.groups is not None:
+            codes = encode_groups(known.groups, len(known))
         predicted, fold = np.empty_like(known.targets, dtype=np.float64), np.empty(len(known), int)
         seed = 0 if self.random_state is None else self.random_state
         for number, (_, held_out) in enumerate(row_folds(len(known), n_folds, seed, codes)):
@@ -440,7 +431,7 @@ class TwinRegressor(MetaEstimatorMixin, BaseTwin):
         names = list(getattr(self, "feature_names_in_", range(data.schema.n_features)))
         unknown = [names[j] for j in selected[~known]]
         if not known.any():
-            raise ValueError(
+            raise UnsuitableDataError(
                 f"X has no feature with enough known values: the {len(pairs.first):,} training "
                 f"pairs hardly know {unknown}. Impute them first (sklearn.impute.SimpleImputer)."
             )

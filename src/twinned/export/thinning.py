@@ -68,8 +68,11 @@ def thin(twin: BaseTwin, n_anchors: int, X: object = None, y: object = None) -> 
     True
     """
     n_anchors = check_integer("n_anchors", n_anchors)
-    if not isinstance(twin, BaseTwin):
-        raise TypeError(f"twin must be a TwinRegressor or TwinNeuralRegressor, not {twin!r}.")
+    if not isinstance(twin, BaseTwin) or twin.is_blend:
+        raise TypeError(
+            f"twin must be a TwinRegressor or TwinNeuralRegressor, not {twin!r}; a twin of a blend "
+            "is selected by twinned.export.select_member."
+        )
     check_is_fitted(twin)
     if twin.anchors_y_.ndim != 1:
         raise ValueError(f"Thinning needs a single output, but y has {twin.anchors_y_.shape[1]}.")

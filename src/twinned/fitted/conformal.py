@@ -88,7 +88,7 @@ def conformal(model, X_cal, y_cal, *, width="std"):
 
 
 def cross_conformal(
-    model, X, y, *, groups=None, cv=10, width="learned", metric="euclidean", random_state=0
+    model, X, y, *, groups=None, cv=10, width="learned", metric="euclidean", random_state=None
 ):
     """Calibrate a model without a calibration set, by cross-validation.
 
@@ -114,7 +114,7 @@ def cross_conformal(
     metric : {"euclidean", "learned"}, default="euclidean"
         Metric of the neighbor features of `width="learned"`: Euclidean on standardized features, or
         learned in each fold (see `twinned.models.learned_metric`).
-    random_state : int, RandomState or None, default=0
+    random_state : int, RandomState or None, default=None
         Draws the folds where `cv` is an integer, and seeds the regressor of the size of errors.
 
     Returns
@@ -250,7 +250,7 @@ class CrossCalibrated(_BaseCalibrated):
         *,
         width="learned",
         metric="euclidean",
-        random_state=0,
+        random_state=None,
         predicted=None,
         groups=None,
     ):

@@ -372,4 +372,4 @@ def factorize(correlation: Floats, diagonal: Floats) -> Floats:
         factor, failed = lapack.dpotrf(correlation, lower=True, clean=True)
         if not failed:
             return factor
-    raise ValueError("The covariance of the rows is not positive definite.")
+    raise np.linalg.LinAlgError("The covariance of the rows is not positive definite.")

@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.multioutput import MultiOutputRegressor
 
-from twinned._compat import is_search, set_booster
+from twinned._compat import boosting_trees, is_search, set_booster, set_folds
 from twinned.models.base_estimator import set_unset_seeds
 from twinned.models.protocol import AnchoredModel
 from twinned.models.resources import count_threads, limit_threads, row_blocks
@@ -32,6 +34,12 @@ from twinned.rows.validation import draw_seed
 # A block of pairs of this size stays in the processor's cache; larger ones are slower.
 _BLOCK_BYTES = 8_000_000
 _FIRST_PAIRS = 1_000  # enough for LightGBM to resolve its parameters
+# Of the range of a pair column: values of boosting that are nearer to each other count as equal. It
+# is far above rounding, and far below the width of a bin.
+_RESOLUTION = 2.0**-30
+# Of a threshold between two values of a pair column: irrational, so that no other value of an
+# evenly spaced column is near it, as near the middle.
+_POSITION = (3.0 - 5.0**0.5) / 2.0
 # Aliases of `n_estimators`, which take precedence in LightGBM's own `fit`.
 _N_ESTIMATORS_ALIASES = {"num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees"}
 _N_ESTIMATORS_ALIASES |= {"num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"}
@@ -129,8 +137,11 @@ def fit_on_pairs(
     rng: np.random.RandomState | None,
     n_jobs: int | None,
 ) -> BaseEstimator:
-    """Fit a clone of the base estimator; `rng` seeds the parts of it that have no seed."""
-    base = clone(base)
+    """Fit a clone of the base estimator; `rng` seeds the parts of it that have no seed.
+
+    Pairs of gradient boosting are rounded in place (see `round_pairs`).
+    """
+    base, pairs = clone(base), training.pairs
     parameters = base.get_params()
     if rng is not None:
         set_unset_seeds(base, lambda: draw_seed(rng))
@@ -140,18 +151,64 @@ def fit_on_pairs(
     set_threads = parameters.get("n_jobs", 1) is None
     if set_threads:
         base.set_params(n_jobs=count_threads(n_jobs))
+    is_rounded = round_pairs(base, training)
     # HistGradientBoosting has no n_jobs: it uses all cores unless OpenMP is limited
     with limit_threads(n_jobs):
-        if isinstance(training.pairs, LazyPairMatrix):
-            base = _fit_in_blocks(base, training.pairs, training.target, **training.fit_params)
+        if isinstance(pairs, LazyPairMatrix):
+            base = _fit_in_blocks(base, pairs, training.target, **training.fit_params)
         else:
-            base.fit(training.pairs, training.target, **training.fit_params)
+            base.fit(pairs, training.target, **training.fit_params)
+    if is_search(base):
+        set_folds(base, parameters["cv"])  # not those of pairs, which are as large as the pairs
+    if is_rounded:
+        for boosting in base.estimators_ if isinstance(base, MultiOutputRegressor) else [base]:
+            _separate_thresholds(boosting, np.asarray(pairs))
     if set_threads:
         # blocks of queries are predicted in parallel instead; and a forest that sums its trees on
         # several threads rounds differently from call to call
         # (None means one thread to scikit-learn, but all cores to LightGBM and XGBoost)
         base.set_params(n_jobs=None if type(base).__module__.startswith("sklearn.") else 1)
     return base
+
+
+def round_pairs(base: BaseEstimator, training: PairTrainingSet) -> bool:
+    """Round the pairs of gradient boosting in place; return whether they are rounded.
+
+    Equal differences, such as 0.3 − 0.1 and 0.6 − 0.4, differ by rounding, in each unit of X in
+    another way. Bins would separate them, so that predictions would depend on the unit. Categories
+    and values in float32 are not rounded, nor pairs with a validation set.
+    """
+    inner = base.estimator if isinstance(base, MultiOutputRegressor) else base
+    if not isinstance(inner, HistGradientBoostingRegressor) or "X_val" in training.fit_params:
+        return False
+    pairs, categorical = np.asarray(training.pairs), inner.categorical_features
+    if pairs.dtype != np.float64 or not (categorical is None or isinstance(categorical, str)):
+        return False
+    low, high = np.fmin.reduce(pairs), np.fmax.reduce(pairs)
+    steps = np.where(high > low, high - low, 1.0) * _RESOLUTION
+    np.rint(np.divide(pairs, steps, out=pairs), out=pairs)
+    pairs *= steps
+    return True
+
+
+def _separate_thresholds(boosting: HistGradientBoostingRegressor, pairs: Pairs) -> None:
+    """Move thresholds, which may be values of pairs, between these and the next ones.
+
+    So no pair goes another way by rounding: not in another unit, nor in an export to float32.
+    """
+    trees, _ = boosting_trees(boosting)
+    nodes = np.concatenate(trees)
+    splits = (nodes["is_leaf"] == 0) & np.isfinite(nodes["num_threshold"])
+    for column in np.unique(nodes["feature_idx"][splits]):
+        chosen = splits & (nodes["feature_idx"] == column)
+        known = pairs[~np.isnan(pairs[:, column]), column]
+        values = np.append(np.sort(known), np.inf)
+        above = np.searchsorted(values, nodes["num_threshold"][chosen], side="right")
+        low, high = values[above - 1], values[above]
+        nodes["num_threshold"][chosen] = low + _POSITION * (high - low)
+    ends = np.cumsum([len(tree) for tree in trees])
+    for tree, moved in zip(trees, np.split(nodes, ends[:-1]), strict=True):
+        tree["num_threshold"] = moved["num_threshold"]
 
 
 def supports_blocks(base: BaseEstimator) -> bool:

@@ -20,7 +20,7 @@ from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.model_selection import GroupKFold, KFold
 
 from twinned.models.resources import limit_threads
-from twinned.models.sklearn import PairTrainingSet
+from twinned.models.sklearn import PairTrainingSet, round_pairs
 from twinned.pairing.pairs import PairFeatures
 from twinned.rows.neighbors import Indices
 from twinned.rows.scaling import StandardScaling, merge_equal_rows
@@ -129,6 +129,7 @@ def choose_pair_columns(
     is_boosting = isinstance(base, HistGradientBoostingRegressor)
     if not is_boosting or not 0 < n_concatenated < n_columns or len(training.y) < 10 * _N_FOLDS:
         return training
+    round_pairs(base, training)
     every, differences = (held_out_error(base, training, k, n_jobs) for k in (0, n_concatenated))
     if not differences < (1.0 - _LEAST_GAIN) * every:
         return training

@@ -11,7 +11,7 @@ import numpy as np
 
 from twinned.exceptions import IntegrityError
 
-_LARGEST = "1e150"  # of all numbers, as in the validation of X and y
+_LARGEST = "1e150"  # of all numbers; those of X and y are within its root
 _MAX_ITEMS, _MAX_TEXT = 500_000, 10_000
 FIT_AGAIN = "fit and save the model again with these versions of twinned and scikit-learn"
 _SCALARS: dict[str, Any] = {

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
+from twinned.rows.folds import encode_groups
 from twinned.rows.neighbors import Indices
 from twinned.rows.schema import Floats, Rows, TableSchema, is_table, row_labels, storable_labels
 from twinned.rows.validation import check_sample_weight, validate_table, validate_target
@@ -203,6 +204,8 @@ def validate_training_rows(
     else:
         bounds = validate_bounds(estimator, y, y_lower, y_upper, len(matrix), weight)
         target = bounds.limits()
+    if groups is not None:
+        encode_groups(groups, len(matrix))  # which refuses wrong labels
     return TrainingRows(
         schema,
         matrix,

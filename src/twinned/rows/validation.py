@@ -27,9 +27,10 @@ from twinned.rows.schema import (
     to_number,
 )
 
-# Squares of differences, summed over the rows, must stay finite, else an estimator returns NaN
-# without an error. In float32 the limit is the largest difference that can be represented.
-_LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
+# Squares of differences must stay within the numbers of a saved model, and finite where they are
+# multiplied, else an estimator returns NaN without an error. In float32 the limit is the largest
+# difference that can be represented.
+_LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e75}
 
 
 def check_integer(name: str, value: object, minimum: int = 1) -> int:
@@ -115,6 +116,8 @@ def validate_table(
     has_missing = bool(np.isnan(matrix).any())
     allow_nan = has_missing and bool(estimator.__sklearn_tags__().input_tags.allow_nan)
     check_finite(matrix, names, allow_nan, pair_dtype)
+    if is_training:
+        _check_spread("X", matrix, pair_dtype)
     return matrix, schema
 
 
@@ -154,6 +157,7 @@ def validate_target(
             advice += ", or use them with loop_weight > 0"
         raise ValueError(f"Input y contains {what}: y{list(where)} = {y[where]}. {advice}.")
     _check_size("y", y, np.dtype(np.float64))
+    _check_spread("y", y, np.dtype(np.float64))
     if len(y) != n_rows:
         raise ValueError(f"Each row needs a value, but X has {n_rows} and y has {len(y)}.")
     return y
@@ -274,6 +278,17 @@ def _check_size(name: str, matrix: Floats, dtype: np.dtype) -> None:
         raise ValueError(
             f"{name}{list(where)} = {matrix[where]} is a value too large for {dtype} differences "
             f"(largest {largest:g}); rescale it."
+        )
+
+
+def _check_spread(name: str, values: Floats, dtype: np.dtype) -> None:
+    """Refuse columns of values that differ by less than the differences of `dtype` can be."""
+    spread, least = np.fmax.reduce(values) - np.fmin.reduce(values), 1.0 / _LARGEST[dtype]
+    too_small = (spread > 0) & (spread < least)
+    if np.any(too_small):
+        raise ValueError(
+            f"{name} has values that differ by {np.max(spread[too_small]):g} at most, too little "
+            f"for {dtype} differences (least {least:g}); rescale it."
         )
 
 

@@ -215,6 +215,21 @@ def test_report_and_defines(boosted, tmp_path):
     assert every.flash_bytes - report.flash_bytes == 36 * 4 * 5
 
 
+def test_names_are_written_as_they_are(tmp_path, rng):
+    table = pd.DataFrame(rng.normal(size=(20, 2)), columns=["flow @25", "a@b"])
+    twin = TwinRegressor(BASES["linear"]).fit(table, table["a@b"])
+    text = to_c(twin, tmp_path / "a.h", name="m").text
+    assert "x[0] flow @25\n" in text
+    assert '"a@b"' in text
+
+
+def test_no_threshold_is_at_a_difference_of_rows(tmp_path, rng):
+    """Or rounding to float32 would change predictions of features with few decimals."""
+    X = np.round(rng.uniform(0, 10, (60, 2)), 1)
+    twin = TwinRegressor(BASES["boosting"], random_state=0).fit(X, np.sin(X[:, 0]) + X[:, 1])
+    assert to_c(twin, tmp_path / "a.h").max_difference < 1e-6
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 def test_program_of_the_documentation(training_rows, tmp_path):
     page = Path(__file__).parents[3] / "docs" / "microcontrollers.md"

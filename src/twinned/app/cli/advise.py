@@ -86,7 +86,7 @@ def advise_command(options: AdviseOptions) -> None:
         diagnosis, content = _diagnose(options, data, new_rows, end)
 
         from twinned import save
-        from twinned.app.report import render
+        from twinned.app.report.render import render
         from twinned.persistence.archive import write_atomically
 
         if model_path is not None:
@@ -107,7 +107,7 @@ def _diagnose(
     from joblib import cpu_count
 
     from twinned import AutoTwinRegressor, diagnose
-    from twinned.app.report import collect
+    from twinned.app.report.collect import collect
 
     with messages.progress_lines() as progress:
         diagnosis = diagnose(

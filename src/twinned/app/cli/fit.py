@@ -396,7 +396,8 @@ def _cross_validate(
             plain = _make_plain(options, X, twins[-1]).fit(X.iloc[train], y[train])
             by_twin[test], by_plain[test] = model.predict(X.iloc[test]), plain.predict(X.iloc[test])
         whole, transform = split_target(fitted)
-        CrossCalibrated(twins, whole, X, transform.apply(y), folds).store_in()
+        parts = twins, whole, X, transform.apply(y), folds
+        CrossCalibrated(*parts, random_state=options.seed).store_in()
     return {
         "folds": len(folds),
         "plain": describe_estimator(plain_estimator(whole, whole, len(y), options.seed)),

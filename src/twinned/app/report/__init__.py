@@ -3,8 +3,3 @@
 `collect` turns a diagnosis into numbers and texts, and `render` draws charts of them and writes one
 HTML page.
 """
-
-from twinned.app.report.collect import collect
-from twinned.app.report.render import render
-
-__all__ = ["collect", "render"]

@@ -34,7 +34,7 @@ from twinned.estimators.blending.members import (
     resolve_members,
 )
 from twinned.estimators.blending.rows import default_folds, impute_folds
-from twinned.exceptions import SkippedMemberWarning
+from twinned.exceptions import SkippedMemberWarning, UnsuitableDataError
 from twinned.fitted.calibration import MAX_SPLIT_FEATURES
 from twinned.models.base_estimator import MAX_FEATURES, default_iterations, default_n_pairs
 from twinned.models.learned_metric import MAX_ROWS as METRIC_ROWS
@@ -63,7 +63,8 @@ _COMPARISON, _LEAST_EFFORT_SHARE = {"boosting": 0.1, "tree_twin": 0.3}, 0.7
 # Ridge regression comes even before them where it takes next to no time: on tables of few rows it
 # is often among the best.
 _NEXT_TO_NO_TIME = 0.02  # of the remaining time
-_FAILURES = (ValueError, ArithmeticError, np.linalg.LinAlgError)
+# Failures that a member declares, or that the numbers of the rows cause; others are raised.
+_FAILURES = (UnsuitableDataError, FloatingPointError, np.linalg.LinAlgError)
 _NEURAL_FEATURES = 60  # beyond, networks have no periodic embedding, and a step takes no longer
 # Evaluations of the likelihood in the search of `models.gaussian_process`: on few rows, then on
 # more; with fewer rows per feature, the search in a fold does not start from that of all rows.
@@ -330,7 +331,7 @@ def _run_task(
             elif fold >= 0:
                 prediction = member.predict(rows.matrix[rows.fold == fold])
             if prediction is not None and not np.isfinite(prediction).all():
-                raise ValueError("its out-of-fold predictions are not finite")
+                raise UnsuitableDataError("its out-of-fold predictions are not finite")
             seconds = fitted - start, (time.perf_counter() - fitted) / share
             kept = member if fold < 0 else None
             return spec.label, _TaskResult(fold, kept, prediction, *seconds)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from twinned.exceptions import UnsuitableDataError
 from twinned.models.greedy_selection import greedy_selection
 from twinned.models.neural.device import on_device, platform
 from twinned.models.neural.difference_model import MemberParameters, TrainedNetworks
@@ -221,7 +222,7 @@ def converged(trained: TrainedMembers) -> NDArray[np.bool_]:
     n_diverged = int((~finite).sum())
     advice = "networks diverged: their loss is infinite or NaN. Use a smaller learning_rate."
     if n_diverged == len(finite):
-        raise ValueError(f"All {n_diverged} {advice}")
+        raise UnsuitableDataError(f"All {n_diverged} {advice}")
     if n_diverged:
         message = f"{n_diverged} of {len(finite)} {advice} They are excluded from the ensemble."
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
