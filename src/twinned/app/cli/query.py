@@ -11,7 +11,6 @@ import typer
 from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import SavedModelOptions, flag_option, seed_option
 from twinned.app.tables.frames import copied_columns
-from twinned.app.tables.reader import read_table
 from twinned.app.tables.table import Table
 
 if TYPE_CHECKING:
@@ -71,8 +70,8 @@ def query_command(options: QueryOptions) -> None:
     """
     with messages.exit_on_bad_input():
         path = options.result_path(options.pending)
-        table = prediction.read_rows(options, "query")
-        loaded, X = prediction.load_with_features(table, options)
+        loaded, table = prediction.load_with_table(options, "query")
+        X = prediction.read_features(loaded, table)
         loaded.require_single_target("query")
         with messages.print_warnings():
             selected, columns = _select_rows(options, table, loaded, X)
@@ -99,8 +98,8 @@ def _select_rows(
     pending = None
     if options.pending is not None:
         # of another kind of file, perhaps: its sheet is the first
-        reading = replace(options.reading, encoding=None, sheet=None)
-        pending, _ = loaded.read(read_table(options.pending, reading))
+        reading = replace(options.reading, encoding=None, sheet=None, header_row=None)
+        pending, _ = loaded.read(loaded.read_table(options.pending, reading))
     best = _best_value(options, loaded)
     goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
     selected = query(twin, X, options.n, pending=pending, random_state=options.seed, **goal)

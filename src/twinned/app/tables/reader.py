@@ -11,14 +11,21 @@ import datetime
 import io
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from itertools import islice
+from dataclasses import asdict, replace
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinned.app.tables.numbers import describe_formats, detect_formats
+from twinned.app.tables.numbers import (
+    NumberFormat,
+    describe_formats,
+    detect_formats,
+    is_missing,
+    is_number,
+)
 from twinned.app.tables.table import ReadOptions, Table, join_names, quoted
 from twinned.exceptions import require_extra
 
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
 
 Record = tuple[int, list[str]]  # line or row of the file, and cells
 SheetRow = tuple[int, list[object]]  # row of the file, and values
+Rows = Sequence[Record] | Sequence[SheetRow]
 
 _SEPARATORS = (",", ";", "\t", "|")
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
@@ -36,6 +44,11 @@ _NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}
 _ENCODINGS = ["utf_16", "utf_32", "utf_16_le", "utf_16_be", "cp1252"]
 _SAMPLE = 50  # records by which the separator is detected
 _WILDCARDS = "*?["
+_HEADER_ROWS = 20  # in which the names of the columns are searched
+_ROWS_BELOW = 5  # a name, which show whether it names a column of numbers
+_WITHOUT_VALUE = re.compile(  # a formula; an empty text is a value
+    rb'<c r="(\w+)"(?![^>]*t="str")[^>]*><f[^>]*?(?:/>|>[^<]*</f>)(?:<v ?/>|<v></v>)?</c>'
+)
 # First bytes of files that are no table, in lower case.
 _OTHERS = {
     b"\xd0\xcf\x11\xe0": "an .xls file of an old Excel; save it as .xlsx or CSV",
@@ -46,16 +59,20 @@ _OTHERS = {
 }
 
 
-def read_table(path: Path, options: ReadOptions | None = None) -> Table:
+def read_table(
+    path: Path, options: ReadOptions | None = None, expected: Collection[str] = ()
+) -> Table:
     """Read a file into named columns of text; blank rows are skipped.
 
-    The kind of the file is detected by its content, and so is what `options` do not specify.
+    The kind of the file is detected by its content, and so is what `options` do not specify. The
+    row with the names of the columns and the sheet are found by `expected` names.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a CSV, Excel or Parquet file.")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
-    return parse_table(path, path.read_bytes(), options or ReadOptions())
+    options = replace(options or ReadOptions(), expected=frozenset(expected))
+    return parse_table(path, path.read_bytes(), options)
 
 
 def parse_table(
@@ -76,7 +93,7 @@ def parse_table(
         _refuse(options, path, "an Excel file", "separator", "encoding")
         return _read_excel(path, data, options, max_cells)
     if data.startswith(b"PAR1"):
-        _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet")
+        _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet", "header_row")
         return _read_parquet(path, data, options)
     _refuse(options, path, "a text file", "sheet")
     return table_from_text(path, data, options)
@@ -124,7 +141,8 @@ def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
     given = asdict(options)
     for name in names:
         if given[name] is not None:
-            raise ValueError(f"--{name} does not apply to {path}, which is {kind}.")
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} does not apply to {path}, which is {kind}.")
 
 
 # --- text -------------------------------------------------------------------------------------
@@ -137,13 +155,15 @@ def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
     rows = list(records)
     if not rows:
         raise ValueError(f"{path} is empty; its first line should name the columns.")
-    detected = []
+    detected: list[str] = []
     if options.encoding is None and encoding != "utf-8":
         detected.append(f"encoding {encoding}")
     if options.separator is None and separator != ",":
         detected.append(f"separator {_SEPARATOR_NAMES.get(separator, separator)}")
-    reading = ReadOptions(separator, options.decimal, options.thousands, encoding)
-    return _make_table(path, rows, reading, detected)
+    reading = replace(options, separator=separator, encoding=encoding)
+    _, position = _find_header(path, {"": rows}, options)
+    header = _read_header(rows, position, "line", detected)
+    return _make_table(path, [header, *rows[position + 1 :]], reading, detected)
 
 
 def decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
@@ -240,29 +260,33 @@ def _field_counts(text: str, separator: str) -> list[int]:
 def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) -> Table:
     """Read a sheet of an .xlsx file, by default the first that is not empty."""
     with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
-        from openpyxl import load_workbook
+        from openpyxl.reader.excel import ExcelReader
     try:
-        workbook = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True)
+        reader.read()
+        parts = {sheet.name: part.target for sheet, part in reader.parser.find_sheets()}
+        workbook = reader.wb
     except Exception as error:  # a damaged or another zip may raise anything
         raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
     sheets = {each.title: each for each in workbook.worksheets}
     title = _select_sheet(path, list(sheets), options.sheet)
     wanted = sheets if title is None else {title: sheets[title]}
     rows_of = {name: _sheet_rows(path, each, max_cells) for name, each in wanted.items()}
-    filled = [name for name, rows in rows_of.items() if rows]
-    title = next(iter(filled), next(iter(wanted)))
-    rows = rows_of[title]
-    detected = [f"sheet {title!r} (others: {join_names(filled[1:])})"] if filled[1:] else []
-    if not rows:
-        raise ValueError(f"{path}, sheet {title!r} is empty; its first row must name the columns.")
-    # rows of one cell above a table of several columns are titles
-    sizes = [sum(value is not None for value in row) for _, row in rows]
-    if n_titles := next((i for i, size in enumerate(sizes) if size > 1), 0):
-        detected.append(f"the names of columns in row {rows[n_titles][0]}")
-        rows = rows[n_titles:]
-    width = max(len(row) for _, row in rows)
-    full: list[SheetRow] = [(number, row + [None] * (width - len(row))) for number, row in rows]
-    return _typed_table(path, full, options, detected)
+    filled = {name: rows for name, rows in rows_of.items() if rows}
+    if not filled:
+        raise ValueError(f"{path} is empty; the first row of a sheet must name the columns.")
+    title, position = _find_header(path, filled, options)
+    others = join_names([name for name in filled if name != title])
+    detected = [f"sheet {title!r} (others: {others})"] if others else []
+    if formulas := _WITHOUT_VALUE.findall(reader.archive.read(parts[title])):
+        cells = ", ".join(cell.decode() for cell in formulas[:_ROWS_BELOW])
+        save = "open the file in a spreadsheet program and save it"
+        number = f"{len(formulas):,} formulas without stored values"
+        raise ValueError(f"{path}, sheet {title!r} has {number}, such as in {cells}; {save}.")
+    width = max(len(row) for _, row in filled[title])
+    full = [(number, row + [None] * (width - len(row))) for number, row in filled[title]]
+    number, names = _read_header(full, position, "row", detected)
+    return _typed_table(path, [(number, [*names]), *full[position + 1 :]], options, detected)
 
 
 def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
@@ -313,10 +337,17 @@ def _typed_table(
     path: Path, rows: list[SheetRow], reading: ReadOptions, detected: list[str]
 ) -> Table:
     """Return the table of rows of values of any type, of which the first is the header."""
-    columns: Iterable[Sequence[object]] = zip(*(row for _, row in rows[1:]), strict=True)
+    columns = [list(column) for column in zip(*(row for _, row in rows[1:]), strict=True)]
     typed = [j for j, column in enumerate(columns) if any(map(_is_number, column))]
+    texts = [[x for x in columns[j] if isinstance(x, str) and is_number(x)] for j in typed]
+    formats = detect_formats(texts, reading.decimal, reading.thousands)
+    notations = dict(zip(typed, formats, strict=True))
+    for j, notation in notations.items():
+        for _, row in rows[1:]:
+            if isinstance(text := row[j], str):  # among numbers, which have a decimal point
+                row[j] = notation.plain(text.strip())
     cells = [(number, [cell_text(value) for value in row]) for number, row in rows]
-    return _make_table(path, cells, reading, detected, typed)
+    return _make_table(path, cells, reading, detected, notations)
 
 
 def _is_number(value: object) -> bool:
@@ -376,6 +407,72 @@ def is_numeric(kind: DataType) -> bool:
 # --- all kinds --------------------------------------------------------------------------------
 
 
+def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -> tuple[str, int]:
+    """Return the sheet and the position of the row with the names of the columns.
+
+    It has the most expected names, above numbers if possible. Without any, it is the first row of
+    several cells, as those of one cell are titles.
+    """
+    wanted, ratings = options.header_row, {}
+    for title, rows in sheets.items():
+        for i, (number, row) in enumerate(rows if wanted else rows[:_HEADER_ROWS]):
+            if wanted in (None, number):
+                below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
+                found = [j for j, value in enumerate(row) if cell_text(value) in options.expected]
+                cells = [[cell_text(x) for each in below for x in each[j : j + 1]] for j in found]
+                kinds = [
+                    [is_number(cell) for cell in each if not is_missing(cell)] for each in cells
+                ]
+                n_numeric = sum(2 * sum(each) > len(each) for each in kinds)
+                ratings[title, i] = n_numeric, len(found), len(row) - row.count(None) > 1
+    if not ratings:
+        raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")
+    return max(ratings, key=lambda position: ratings[position])
+
+
+def _read_header(rows: Rows, position: int, word: str, detected: list[str]) -> Record:
+    """Return the header, where names that it lacks are those of the row above it."""
+    number, names = rows[position][0], [cell_text(value) for value in rows[position][1]]
+    if position:
+        detected.append(f"the names of columns in {word} {number}")
+        above = [cell_text(value) for value in rows[position - 1][1]]
+        if len(above) == len(names) and sum(map(bool, above)) > 1:  # else it is a title
+            names = _merge_names(above, names)
+    return number, names
+
+
+def _merge_names(upper: list[str], lower: list[str]) -> list[str]:
+    """Return the names of columns in two rows: the lower ones, else the upper ones.
+
+    Equal names begin with that of their group, which stands above the first column of it.
+
+    >>> _merge_names(["id", "before", "", "after", ""], ["", "lead", "zinc", "lead", "pH"])
+    ['id', 'before lead', 'zinc', 'after lead', 'pH']
+    """
+    names = [low or up for up, low in zip(upper, lower, strict=True)]
+    groups, counts = accumulate(upper, lambda group, cell: cell or group), Counter(names)
+    merged = zip(groups, names, strict=True)
+    return [f"{group} {name}" if name and counts[name] > 1 else name for group, name in merged]
+
+
+def _split_units(names: list[str], rows: list[Record], word: str, detected: list[str]) -> None:
+    """Remove the first row if it holds units or the second part of the names.
+
+    It then has several texts, all in columns whose other cells are numbers or missing.
+    """
+    (line, first), *others = rows[:_SAMPLE]
+    filled = [j for j, cell in enumerate(first) if not is_missing(cell)]
+    columns = [[row[j] for _, row in others if not is_missing(row[j])] for j in filled]
+    are_numeric = (column and all(map(is_number, column)) for column in columns)
+    if len(filled) < 2 or any(is_number(first[j]) for j in filled) or not all(are_numeric):
+        return
+    del rows[0]
+    is_name = len({names[j] for j in filled} - {""}) < len(filled)
+    detected.append(f"{'further names' if is_name else 'units'} of columns in {word} {line}")
+    if is_name:
+        names[:] = _merge_names(names, first)
+
+
 def check_names(path: Path, names: list[str], line: str) -> None:
     """Raise a ValueError for a header with repeated names, or with numbers instead of names."""
     if repeated := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
@@ -391,32 +488,39 @@ def _make_table(
     records: list[Record],
     reading: ReadOptions,
     detected: list[str],
-    typed: Collection[int] = (),
+    typed: Mapping[int, NumberFormat] | None = None,
 ) -> Table:
     """Return a table without blank rows at the end and blank columns without a name.
 
-    The first record is the header, and `typed` are the columns whose cells are numbers in the file.
-    Only a text file is read with a separator.
+    The first record is the header, and `typed` are the columns whose cells are numbers in the file,
+    with the notation of text among them. Only a text file is read with a separator.
     """
     (first, names), *rows = records
     word = "row" if reading.separator is None else "line"
-    check_names(path, names, "the first row" if reading.separator is None else f"line {first}")
-    for line, row in rows:
-        if len(row) != len(names):
-            fields = f"{path}, {word} {line} has {len(row)} fields"
-            raise ValueError(f"{fields}, but {word} {first} names {len(names)} columns.")
+    if wrong := {line: len(row) for line, row in rows if len(row) != len(names)}:
+        (line, n_fields), *others = wrong.items()
+        also = f" (also {word}s {', '.join(str(line) for line, _ in others)})" if others else ""
+        fields = f"{path}, {word} {line} has {n_fields} fields{also}"
+        raise ValueError(f"{fields}, but {word} {first} names {len(names)} columns.")
+    if reading.missing:
+        missing = {text.casefold() for text in reading.missing}
+        rows = [(n, ["" if x.casefold() in missing else x for x in row]) for n, row in rows]
     while rows and not any(rows[-1][1]):
         rows.pop()
     if not rows:
         raise ValueError(f"{path} has a header, but no rows.")
+    _split_units(names, rows, word, detected)
+    check_names(path, names, "the first row" if reading.separator is None else f"line {first}")
     columns = [list(column) for column in zip(*(row for _, row in rows), strict=True)]
     used = [j for j, name in enumerate(names) if name or any(columns[j])]
     names, columns = [names[j] for j in used], [columns[j] for j in used]
-    typed = [new for new, j in enumerate(used) if j in typed]
+    typed = {new: typed[j] for new, j in enumerate(used) if typed and j in typed}
     point_expected = reading.separator not in (None, ";")
     formats = detect_formats(columns, reading.decimal, reading.thousands, typed, point_expected)
+    in_file = [typed.get(j, each) for j, each in enumerate(formats)]
     if reading.decimal is None and reading.thousands is None:
-        detected = [*detected, *describe_formats(names, formats)]
+        detected = [*detected, *describe_formats(names, in_file)]
+    formats = [each if each.ambiguous else formats[j] for j, each in enumerate(in_file)]
     lines = [line for line, _ in rows]
     return Table(path, names, columns, lines, word, formats, detected, reading)
 
@@ -426,5 +530,5 @@ def reading_note(table: Table) -> Iterable[str]:
     if not table.detected:
         return
     of_text = "--separator, --encoding, " if table.line_word == "line" else "--sheet, "
-    options = f"{of_text}--decimal and --thousands change it"
+    options = f"{of_text}--header-row, --decimal and --thousands change it"
     yield f"{table.path} is read with {', '.join(table.detected)}; {options}."
