@@ -8,6 +8,7 @@ import datetime
 import io
 import json
 import re
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -85,7 +86,7 @@ def squares(n=25, period=1000):
 
 
 def lab(*below, n=4, above=(), **cells):
-    """Content of an .xlsx file of a laboratory; `cells` replaces values, as B2 of the first case."""
+    """Content of an .xlsx file of a laboratory; `cells` are values, B2 that of the first case."""
     header = ["Sample", "Pb", "Cu", "y"]
     rows = [[f"S{i}", 0.5 + i, 3.0 * i * i, 70.5 + i] for i in range(n)]
     for place, value in cells.items():
@@ -193,7 +194,7 @@ CASES = [
     Case("counter as a feature", lines("nr,y", lambda i: f"{i + 1},{i * i}"),
          {"nr": range(1, 26)}, options={"numeric": ["nr"]}),
     Case("index with gaps", "__index_level_0__,a,y\n0,1.5,3\n4,2.5,4\n", A,
-         ("column '__index_level_0__' is an identifier, with a different whole number in each row,",)),
+         ("'__index_level_0__' is an identifier, with a different whole number in each row,",)),
     Case("index of pandas", ",a,y\n0,1.5,3\n1,2.5,4\n", A, ("columns without a name (1)",)),
     Case("columns without a name", ",a,y,\n7,1.5,3,x\n3,2.5,4,\n", A,
          ("columns without a name (1, 4) are not used; name them",)),
@@ -268,8 +269,8 @@ CASES = [
          LAB | {"Pb": [0.05, 1.5, 2.5, 1.5], "Pb (limit)": [-1, 0, 0, 1]},
          (f"{FOUND} 3, decimal comma ('Pb')", "half the limit"), suffix="xlsx"),
     Case("limits among numbers, decimal given", lab(B2="<0,10"),
-         LAB | {"Pb": [0.05, 1.5, 2.5, 3.5], "Pb (limit)": [-1, 0, 0, 0]}, (FOUND, "half the limit"),
-         options={"decimal": ","}, suffix="xlsx"),
+         LAB | {"Pb": [0.05, 1.5, 2.5, 3.5], "Pb (limit)": [-1, 0, 0, 0]},
+         (FOUND, "half the limit"), options={"decimal": ","}, suffix="xlsx"),
     Case("limits among numbers, ambiguous", lab(B2="<1,000"),
          error=("row 4, column 'Pb': '<1,000' is 1 or 1000; give --decimal",), suffix="xlsx"),
     Case("groups above the names", lab(above=[["Sample", "Metals", None, "Result"],
@@ -277,8 +278,9 @@ CASES = [
     Case("groups of equal names", lab(above=[["Sample", "before", "after", None],
          [None, "Pb", "Pb", "y"]]), {"Sample": LAB["Sample"], "before Pb": LAB["Pb"],
          "after Pb": LAB["Cu"]}, (f"{FOUND} 4",), suffix="xlsx"),
-    Case("names in two rows", lab(above=[["Sample", "Metals", None, "y"], [None, "Pb", "Cu", None]]),
-         LAB, (f"{FOUND} 3, further names of columns in row 4",), suffix="xlsx"),
+    Case("names in two rows", lab(above=[["Sample", "Metals", None, "y"],
+         [None, "Pb", "Cu", None]]), LAB, (f"{FOUND} 3, further names of columns in row 4",),
+         suffix="xlsx"),
     Case("row of units", lab(above=[["Sample", "Pb", "Cu", "y"], [None, "mg/L", "mg/L", "%"]]), LAB,
          (f"{FOUND} 3, units of columns in row 4",), y=(70.5, 71.5, 72.5, 73.5), suffix="xlsx"),
     Case("header row given", excel(("Data", [["y", "a"], [2020, 2021], ["a", "y"], [1.5, 3],
@@ -294,14 +296,14 @@ CASES = [
     Case("several problems in Excel", lab(B3="n.d.", B4="trace", C5="spilled", D2="high"),
          error=("row 5, column 'Pb': 'n.d.' is text in a numeric column, as are 'trace'",
                 "row 7, column 'Cu': 'spilled'", "row 4, column 'y': 'high'"), suffix="xlsx"),
-    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("sheet 'Data' has 2 formulas "
-         "without stored values, such as in D5, D6; open the file in a spreadsheet program",),
+    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("sheet 'Data' has "
+         "formulas without stored values, such as in D5, D6; open it in a spreadsheet program",),
          suffix="xlsx"),
     Case("Excel with titles", excel(("Data", [["Results"], [None], [None, "2024"], ["a", "y"],
          [1.5, 3], [2.5, 4]])), {"a": [1.5, 2.5]}, ("the names of columns in row 4",), y=(3, 4),
          suffix="xlsx"),
     Case("Excel with a title and no header", excel(("Data", [["Results"], [1.5, 3], [2.5, 4]])),
-         error=("the first row holds numbers such as '1.5', not the names",), suffix="xlsx"),
+         error=("row 2 holds numbers such as '1.5', not the names",), suffix="xlsx"),
     Case("Excel with a format of the last cell", with_format_of_the_last_cell(
          excel(("Data", [["a", "y"], [1.5, 3], [2.5, 4]]))), A, suffix="xlsx"),
     Case("another zip", b"PK\x03\x04rest", error=("cannot be read as an Excel file",)),
@@ -344,9 +346,8 @@ def test_file(case, tmp_path):
     if case.error:
         with pytest.raises(ValueError) as refusal:
             read_training_data(options)
-        assert len(str(refusal.value).splitlines()) == max(
-            1, str(refusal.value).count(", column '")
-        )
+        n_columns = str(refusal.value).count(", column '")
+        assert len(str(refusal.value).splitlines()) == max(1, n_columns)
         for text in case.error:
             assert text in str(refusal.value)
         return
@@ -378,7 +379,8 @@ def test_there_are_forty_cases():
 )
 def test_missing_library_is_one_clear_line(tmp_path, monkeypatch, module, case, extra):
     path = write(next(each for each in CASES if each.name == case), tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, module, None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=rf"{module}: pip install 'twinned\[{extra}\]'"):
         read_table(path)
 
@@ -446,3 +448,27 @@ def test_swapped_arguments_are_recognized(tmp_path):
         assert f"the model comes first: twinned {command} {model} {table}." in swapped.stderr
     wrong = run("fit", model, "-t", "y", "-o", tmp_path / "n.twin")
     assert (wrong.exit_code, "is a saved model, not a table" in wrong.stderr) == (2, True)
+
+
+def test_file_of_a_laboratory_is_predicted_as_it_is_fitted(tmp_path):
+    table, model = tmp_path / "lab.xlsx", tmp_path / "m.twin"
+    units = [["Sample", "Pb", "Cu", "y"], [None, "mg/L", "mg/L", "%"]]
+    lab(["Mean", 2.5, 9.5, 75.0], n=12, above=units, B3="<1,5", C4="n.d.")(table)
+    options = ("--missing", "n.d.")
+    fit = run("fit", table, "-t", "y", "-m", "boost", "--no-check", "-o", model, *options, "--json")
+    assert fit.exit_code == 0, fit.output
+    assert (json.loads(fit.stdout)["rows"], json.loads(fit.stdout)["dropped_rows"]) == (12, 1)
+    result = run("predict", model, table, "--keep", "Sample", *options)
+    assert result.exit_code == 0, result.output
+    assert f"{FOUND} 3, units of columns in row 4" in result.stderr
+    assert pd.read_csv(io.StringIO(result.stdout))["Sample"].tolist()[:2] == ["S0", "S1"]
+
+
+def test_each_problem_of_a_file_has_its_line(tmp_path):
+    table = tmp_path / "lab.xlsx"
+    lab(B3="n.d.", C5="spilled", D2="high")(table)
+    result = run("fit", table, "-t", "y", "-o", tmp_path / "m.twin")
+    assert (result.exit_code, result.stdout) == (2, "")
+    columns = re.findall(r"^twinned: error: .*, row \d, column '(\w+)'", result.stderr, re.M)
+    assert columns == ["Pb", "Cu", "y"]
+    assert len(result.stderr.splitlines()) == 3

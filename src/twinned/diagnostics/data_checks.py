@@ -47,7 +47,7 @@ _MAX_PAIRED = 200  # features
 _LEAST_KNOWN = 20
 _DENSE = 1.2  # range of a counter, in numbers of rows
 _UNEQUAL = 1 / 9  # range in squared numbers of rows, in which 1 % of measurements have no ties
-_LEAST_SPREAD, _EVEN = 50, 0.01  # rows, and p-value of evenly spread numbers
+_LEAST_SPREAD, _EVEN = 50, 0.001  # rows, and p-value of evenly spread numbers
 _LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
 _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
@@ -283,9 +283,9 @@ def is_identifier(table: CheckedTable, j: int) -> bool:
         return False
     sample = table.sample()
     features = sample.features.copy()
-    features[:, table.schema.encoded_columns(np.array([j]))] = 0.0
-    others = quick_predictions(replace(sample, features=features))
-    return rmse_ratio(quick_predictions(sample), others, sample.y).high >= 1
+    features[:, table.schema.numeric.index(j)] = 0.0
+    without = quick_predictions(replace(sample, features=features))
+    return rmse_ratio(quick_predictions(sample), without, sample.y).high >= 1
 
 
 # --- the target and the number of rows ------------------------------------------------------------

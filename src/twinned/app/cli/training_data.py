@@ -82,13 +82,15 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         if X.shape[1] == 0:
             reasons = f" ({' '.join(notes)})" if notes else ""
             raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
-        table, X, empty = _drop_empty(table, X)
+        values = X[[name for name in X if frames.derived_from(name)[1] != frames.LIMIT]]
+        rows = values.notna().any(axis=1).to_numpy().nonzero()[0]
+        table, empty = _keep_rows(table, rows, "have no value of any feature")
     with problems.collect():
         target, limits = _read_target(table, options)
         groups = _read_groups(table, options.group)
     problems.raise_any()
     # a fitted model stores them as the names of anchors
-    X.index = pd.Index(name_rows(table, options.label), dtype=object)
+    X = X.iloc[rows].set_axis(pd.Index(name_rows(table, options.label), dtype=object))
     bounds = {"y_lower": target.lower, "y_upper": target.upper} if target.is_limit.any() else {}
     if nameless := [str(j + 1) for j, name in enumerate(table.names) if not name]:
         notes.append(f"columns without a name ({', '.join(nameless)}) are not used; name them.")
@@ -143,14 +145,6 @@ def _drop_rows(table: Table, target: str) -> tuple[Table, list[str]]:
         raise ValueError(f"{table.path}, column {target!r} has no value, and it is the --target.")
     table, others = _keep_rows(table, rows, f"have no value of {target!r}")
     return table, notes + others
-
-
-def _drop_empty(table: Table, X: pd.DataFrame) -> tuple[Table, pd.DataFrame, list[str]]:
-    """Return the rows that have a value of any feature, and a note on the others."""
-    values = X[[name for name in X if frames.derived_from(name)[1] != frames.LIMIT]]
-    rows = values.notna().any(axis=1).to_numpy().nonzero()[0]
-    table, notes = _keep_rows(table, rows, "have no value of any feature")
-    return table, X.iloc[rows], notes
 
 
 def _keep_rows(table: Table, rows: Sequence[int], reason: str) -> tuple[Table, list[str]]:

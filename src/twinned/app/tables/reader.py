@@ -19,13 +19,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinned.app.tables.numbers import (
-    NumberFormat,
-    describe_formats,
-    detect_formats,
-    is_missing,
-    is_number,
-)
+from twinned.app.tables.numbers import describe_formats, detect_formats, is_missing, is_number
 from twinned.app.tables.table import ReadOptions, Table, join_names, quoted
 from twinned.exceptions import require_extra
 
@@ -33,6 +27,8 @@ if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
     from pyarrow import DataType, RecordBatch
     from pyarrow.parquet import ParquetFile
+
+    from twinned.app.tables.numbers import NumberFormat
 
 Record = tuple[int, list[str]]  # line or row of the file, and cells
 SheetRow = tuple[int, list[object]]  # row of the file, and values
@@ -59,19 +55,17 @@ _OTHERS = {
 }
 
 
-def read_table(
-    path: Path, options: ReadOptions | None = None, expected: Collection[str] = ()
-) -> Table:
+def read_table(path: Path, options: ReadOptions | None = None, names: Iterable[str] = ()) -> Table:
     """Read a file into named columns of text; blank rows are skipped.
 
     The kind of the file is detected by its content, and so is what `options` do not specify. The
-    row with the names of the columns and the sheet are found by `expected` names.
+    sheet and the row with the names of the columns are found by the `names` of some of them.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a CSV, Excel or Parquet file.")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
-    options = replace(options or ReadOptions(), expected=frozenset(expected))
+    options = replace(options or ReadOptions(), expected=frozenset(names))
     return parse_table(path, path.read_bytes(), options)
 
 
@@ -93,7 +87,7 @@ def parse_table(
         _refuse(options, path, "an Excel file", "separator", "encoding")
         return _read_excel(path, data, options, max_cells)
     if data.startswith(b"PAR1"):
-        _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet", "header_row")
+        _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet", "header-row")
         return _read_parquet(path, data, options)
     _refuse(options, path, "a text file", "sheet")
     return table_from_text(path, data, options)
@@ -140,9 +134,8 @@ def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
     """Raise a ValueError for options that do not apply to a kind of file."""
     given = asdict(options)
     for name in names:
-        if given[name] is not None:
-            option = name.replace("_", "-")
-            raise ValueError(f"--{option} does not apply to {path}, which is {kind}.")
+        if given[name.replace("-", "_")] is not None:
+            raise ValueError(f"--{name} does not apply to {path}, which is {kind}.")
 
 
 # --- text -------------------------------------------------------------------------------------
@@ -162,8 +155,7 @@ def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
         detected.append(f"separator {_SEPARATOR_NAMES.get(separator, separator)}")
     reading = replace(options, separator=separator, encoding=encoding)
     _, position = _find_header(path, {"": rows}, options)
-    header = _read_header(rows, position, "line", detected)
-    return _make_table(path, [header, *rows[position + 1 :]], reading, detected)
+    return _make_table(path, rows, position, reading, detected)
 
 
 def decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
@@ -280,13 +272,11 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     detected = [f"sheet {title!r} (others: {others})"] if others else []
     if formulas := _WITHOUT_VALUE.findall(reader.archive.read(parts[title])):
         cells = ", ".join(cell.decode() for cell in formulas[:_ROWS_BELOW])
-        save = "open the file in a spreadsheet program and save it"
-        number = f"{len(formulas):,} formulas without stored values"
-        raise ValueError(f"{path}, sheet {title!r} has {number}, such as in {cells}; {save}.")
+        where = f"sheet {title!r} has formulas without stored values, such as in {cells}"
+        raise ValueError(f"{path}, {where}; open it in a spreadsheet program and save it.")
     width = max(len(row) for _, row in filled[title])
     full = [(number, row + [None] * (width - len(row))) for number, row in filled[title]]
-    number, names = _read_header(full, position, "row", detected)
-    return _typed_table(path, [(number, [*names]), *full[position + 1 :]], options, detected)
+    return _typed_table(path, full, position, options, detected)
 
 
 def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
@@ -306,7 +296,7 @@ def _read_parquet(path: Path, data: bytes, options: ReadOptions) -> Table:
     table = open_parquet(path, data).read(use_threads=False)
     columns = (column.to_pylist() for column in table.columns)
     rows = enumerate(([*row] for row in zip(*columns, strict=True)), start=1)
-    return _typed_table(path, [(0, list(table.column_names)), *rows], options, [])
+    return _typed_table(path, [(0, list(table.column_names)), *rows], 0, options, [])
 
 
 def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | None:
@@ -334,20 +324,21 @@ def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow
 
 
 def _typed_table(
-    path: Path, rows: list[SheetRow], reading: ReadOptions, detected: list[str]
+    path: Path, rows: list[SheetRow], header: int, reading: ReadOptions, detected: list[str]
 ) -> Table:
-    """Return the table of rows of values of any type, of which the first is the header."""
-    columns = [list(column) for column in zip(*(row for _, row in rows[1:]), strict=True)]
+    """Return the table of rows of values of any type, below that at the position `header`."""
+    values = [row for _, row in rows[header + 1 :]]
+    columns = list(zip(*values, strict=True))
     typed = [j for j, column in enumerate(columns) if any(map(_is_number, column))]
     texts = [[x for x in columns[j] if isinstance(x, str) and is_number(x)] for j in typed]
     formats = detect_formats(texts, reading.decimal, reading.thousands)
-    notations = dict(zip(typed, formats, strict=True))
-    for j, notation in notations.items():
-        for _, row in rows[1:]:
+    for j, notation in zip(typed, formats, strict=True):
+        for row in values:
             if isinstance(text := row[j], str):  # among numbers, which have a decimal point
                 row[j] = notation.plain(text.strip())
     cells = [(number, [cell_text(value) for value in row]) for number, row in rows]
-    return _make_table(path, cells, reading, detected, notations)
+    notations = dict(zip(typed, formats, strict=True))
+    return _make_table(path, cells, header, reading, detected, notations)
 
 
 def _is_number(value: object) -> bool:
@@ -420,9 +411,7 @@ def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -
                 below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
                 found = [j for j, value in enumerate(row) if cell_text(value) in options.expected]
                 cells = [[cell_text(x) for each in below for x in each[j : j + 1]] for j in found]
-                kinds = [
-                    [is_number(cell) for cell in each if not is_missing(cell)] for each in cells
-                ]
+                kinds = [[is_number(x) for x in each if not is_missing(x)] for each in cells]
                 n_numeric = sum(2 * sum(each) > len(each) for each in kinds)
                 ratings[title, i] = n_numeric, len(found), len(row) - row.count(None) > 1
     if not ratings:
@@ -430,15 +419,15 @@ def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -
     return max(ratings, key=lambda position: ratings[position])
 
 
-def _read_header(rows: Rows, position: int, word: str, detected: list[str]) -> Record:
-    """Return the header, where names that it lacks are those of the row above it."""
-    number, names = rows[position][0], [cell_text(value) for value in rows[position][1]]
-    if position:
+def _read_header(records: list[Record], header: int, word: str, detected: list[str]) -> list[str]:
+    """Return the names in the header; those that it lacks are in the row above it."""
+    number, names = records[header]
+    if header:
         detected.append(f"the names of columns in {word} {number}")
-        above = [cell_text(value) for value in rows[position - 1][1]]
+        above = records[header - 1][1]
         if len(above) == len(names) and sum(map(bool, above)) > 1:  # else it is a title
             names = _merge_names(above, names)
-    return number, names
+    return names
 
 
 def _merge_names(upper: list[str], lower: list[str]) -> list[str]:
@@ -486,22 +475,25 @@ def check_names(path: Path, names: list[str], line: str) -> None:
 def _make_table(
     path: Path,
     records: list[Record],
+    header: int,
     reading: ReadOptions,
     detected: list[str],
     typed: Mapping[int, NumberFormat] | None = None,
 ) -> Table:
     """Return a table without blank rows at the end and blank columns without a name.
 
-    The first record is the header, and `typed` are the columns whose cells are numbers in the file,
-    with the notation of text among them. Only a text file is read with a separator.
+    `header` is the position of the record of names, and `typed` are the columns whose cells are
+    numbers in the file, with the notation of text among them. Only a text file is read with a
+    separator.
     """
-    (first, names), *rows = records
     word = "row" if reading.separator is None else "line"
+    first, rows = f"{word} {records[header][0]}", records[header + 1 :]
+    names = _read_header(records, header, word, detected)
     if wrong := {line: len(row) for line, row in rows if len(row) != len(names)}:
         (line, n_fields), *others = wrong.items()
         also = f" (also {word}s {', '.join(str(line) for line, _ in others)})" if others else ""
         fields = f"{path}, {word} {line} has {n_fields} fields{also}"
-        raise ValueError(f"{fields}, but {word} {first} names {len(names)} columns.")
+        raise ValueError(f"{fields}, but {first} names {len(names)} columns.")
     if reading.missing:
         missing = {text.casefold() for text in reading.missing}
         rows = [(n, ["" if x.casefold() in missing else x for x in row]) for n, row in rows]
@@ -510,7 +502,7 @@ def _make_table(
     if not rows:
         raise ValueError(f"{path} has a header, but no rows.")
     _split_units(names, rows, word, detected)
-    check_names(path, names, "the first row" if reading.separator is None else f"line {first}")
+    check_names(path, names, first)
     columns = [list(column) for column in zip(*(row for _, row in rows), strict=True)]
     used = [j for j, name in enumerate(names) if name or any(columns[j])]
     names, columns = [names[j] for j in used], [columns[j] for j in used]
