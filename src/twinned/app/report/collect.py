@@ -249,7 +249,8 @@ def _nearest_rows(diagnosis: Diagnosis, rows: Indices) -> Indices:
     if diagnosis.relevance is not None:
         features = anchors.metric.transform(anchors.features)
     else:
-        features = np.nan_to_num(StandardScaler().fit_transform(anchors.features), nan=0.0)
+        with np.errstate(invalid="ignore"):  # of empty columns
+            features = np.nan_to_num(StandardScaler().fit_transform(anchors.features), nan=0.0)
     distances = cdist(features[rows], features)
     distances[np.arange(len(rows)), rows] = np.inf
     n_nearest = min(MAX_COMPARABLES, len(features) - 1)
@@ -282,7 +283,7 @@ def _difference_sizes(anchors: Anchors, rows: Indices, nearest: Indices) -> Floa
     Two categories, and a number and a missing value, differ by 1.
     """
     first, second = anchors.X[rows, None], anchors.X[nearest]
-    std = np.nanstd(anchors.X, axis=0)
+    std = np.ma.masked_invalid(anchors.X).std(axis=0).filled(0.0)
     steps = np.abs(first - second) / np.where(std > 0, std, 1.0)
     is_numeric = np.array(anchors.schema.kinds) == NUMERIC
     sizes = np.where(is_numeric & ~np.isnan(steps), steps, 1.0)
