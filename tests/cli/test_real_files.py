@@ -163,7 +163,7 @@ CASES = [
                 "line 2, column 'b': '1,234' is 1.234 or 1234", "line 5, column 'c': 'inf'",
                 "line 3, column 'y': 'low' is text")),
     Case("a number too large", "a,b,y\n1,1,3\n2,1e200,4\n",
-         error=("line 3, column 'b': '1e+200' is larger than 1.7e+38",)),
+         error=("line 3, column 'b': '1e+200' is not a finite number of at most 1.7e+38",)),
     Case("text as the target", "a,y\n1,low\n2,high\n3,low\n",
          error=("column 'y' holds text such as 'low', 'high'; the --target must be a column of",)),
     Case("empty column", "a,b,y\n1.5,,3\n2.5,NA,4\n", A, ("column 'b' is empty and is not used",)),
@@ -296,9 +296,8 @@ CASES = [
     Case("several problems in Excel", lab(B3="n.d.", B4="trace", C5="spilled", D2="high"),
          error=("row 5, column 'Pb': 'n.d.' is text in a numeric column, as are 'trace'",
                 "row 7, column 'Cu': 'spilled'", "row 4, column 'y': 'high'"), suffix="xlsx"),
-    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("sheet 'Data' has "
-         "formulas without stored values, such as in D5, D6; open it in a spreadsheet program",),
-         suffix="xlsx"),
+    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("has formulas "
+         "without stored values (Data!D5, Data!D6); save it in Excel",), suffix="xlsx"),
     Case("Excel with titles", excel(("Data", [["Results"], [None], [None, "2024"], ["a", "y"],
          [1.5, 3], [2.5, 4]])), {"a": [1.5, 2.5]}, ("the names of columns in row 4",), y=(3, 4),
          suffix="xlsx"),

@@ -45,8 +45,8 @@ _PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the 
 _PAIR_R2 = 0.9995  # of two features; the largest of the paper's data sets is 0.960 (YH)
 _MAX_PAIRED = 200  # features
 _LEAST_KNOWN = 20
-_DENSE = 1.2  # range of a counter, in numbers of rows
-_UNEQUAL = 1 / 9  # range in squared numbers of rows, in which 1 % of measurements have no ties
+# Ranges of counters in numbers of rows n and in n²: of measurements, 1 % would have no ties there.
+_DENSE, _SPARSE = 1.2, 1 / 9
 _LEAST_SPREAD, _EVEN = 50, 0.001  # rows, and p-value of evenly spread numbers
 _LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
@@ -259,14 +259,14 @@ def is_counter(column: Floats) -> bool:
 
     >>> is_counter(np.arange(30.0)[::-1]), is_counter(np.arange(30.0) ** 2 / 7)
     (True, False)
-    >>> is_counter(np.random.RandomState(0).permutation(90.0)[:30])
+    >>> is_counter(np.random.RandomState(0).permutation(90)[:30])
     True
     """
     n = len(column)
     if n < _LEAST_KNOWN or not are_row_numbers(column):
         return False
     steps = np.diff(column)
-    is_close = np.ptp(column) <= max(_DENSE * n, _UNEQUAL * n**2)
+    is_close = np.ptp(column) <= max(_DENSE * n, _SPARSE * n**2)
     return bool(is_close or (steps > 0).all() or (steps < 0).all())
 
 

@@ -29,7 +29,7 @@ from twinned.rows.schema import (
 
 # Squares of differences, summed over the rows, must stay finite, else an estimator returns NaN
 # without an error. In float32 the limit is the largest difference that can be represented.
-LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
+_LARGEST = {np.dtype(np.float32): 1.7e38, np.dtype(np.float64): 1e150}
 
 
 def check_integer(name: str, value: object, minimum: int = 1) -> int:
@@ -266,7 +266,7 @@ def check_finite(
 
 
 def _check_size(name: str, matrix: Floats, dtype: np.dtype) -> None:
-    largest = LARGEST[dtype]
+    largest = _LARGEST[dtype]
     with np.errstate(invalid="ignore"):
         too_large = np.abs(matrix) > largest
     if too_large.any():

@@ -19,7 +19,7 @@ from twinned.app.cli.messages import print_notes, print_result, print_warnings
 from twinned.app.cli.options import SavedModelOptions, column_option, flag_option, read_key
 from twinned.app.tables import frames
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
-from twinned.app.tables.table import ReadOptions, Table, join_names
+from twinned.app.tables.table import Table, join_names
 from twinned.exceptions import ShiftWarning, require_extra
 
 if TYPE_CHECKING:
@@ -135,10 +135,6 @@ class LoadedTwin:
         if self.twin.anchors_y_.ndim > 1:
             raise ValueError(f"{command} needs a model of a single target.")
 
-    def read_table(self, path: Path, reading: ReadOptions) -> Table:
-        """Read a table with the features of the model."""
-        return read_table(path, reading, frames.expected_columns(self.names or ()))
-
     def select(self, table: Table) -> tuple[list[str], list[str]]:
         """The names of the features and the columns of the table that they are computed from."""
         if self.names is not None:
@@ -234,7 +230,7 @@ def load_with_table(options: SavedModelOptions, command: str) -> tuple[LoadedTwi
     check_argument_order(options.model, options.table, command)
     with print_warnings():
         loaded = load_twin(options.model, options.key_file)
-    return loaded, loaded.read_table(options.table, options.reading)
+    return loaded, read_table(options.table, options.reading, loaded.names or ())
 
 
 def read_features(loaded: LoadedTwin, table: Table) -> pd.DataFrame | np.ndarray:

@@ -11,6 +11,7 @@ import typer
 from twinned.app.cli import messages, prediction
 from twinned.app.cli.options import SavedModelOptions, flag_option, seed_option
 from twinned.app.tables.frames import copied_columns
+from twinned.app.tables.reader import read_table
 from twinned.app.tables.table import Table
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _select_rows(
     if options.pending is not None:
         # of another kind of file, perhaps: its sheet is the first
         reading = replace(options.reading, encoding=None, sheet=None, header_row=None)
-        pending, _ = loaded.read(loaded.read_table(options.pending, reading))
+        pending, _ = loaded.read(read_table(options.pending, reading, loaded.names or ()))
     best = _best_value(options, loaded)
     goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
     selected = query(twin, X, options.n, pending=pending, random_state=options.seed, **goal)

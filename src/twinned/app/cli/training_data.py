@@ -114,7 +114,7 @@ def name_rows(table: Table, label: str | None = None) -> list[str]:
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
     """Read the features of the training data from another table."""
     names = [str(name) for name in data.X.columns]
-    table = read_table(path, reading, frames.expected_columns(names))
+    table = read_table(path, reading, names)
     table.require(frames.source_columns(table, names), "features of the training table")
     categories = [data.categories.get(name) for name in names]
     return frames.prediction_frame(table, names, categories)[0]

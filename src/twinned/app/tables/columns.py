@@ -36,6 +36,7 @@ _DATES = ("%Y/%m/%d", "%Y.%m.%d", "%Y-%m", *_DAYS_FIRST, *_MONTHS_FIRST, *_NAMED
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p")
 EPOCH = datetime(1970, 1, 1)
 _YEARS = range(1900, 2101)
+_LARGEST = 1.7e38  # of which differences are finite in single precision, as trees have them
 _MAX_EXAMINED = 50  # cells that are tried one by one for a message
 
 # Parts of a date that are features, with the text of a feature's name.
@@ -110,8 +111,6 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     """
     import numpy as np
 
-    from twinned.rows.validation import LARGEST
-
     column, numbers = table.column(name), table.numbers(name)
     sides = np.zeros(len(numbers))
     if None in numbers and is_boolean(column):
@@ -128,13 +127,11 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
     if texts:
         # true and false alone would be a boolean column: report other text first
         texts.sort(key=lambda row: column[row].lower() in BOOLEANS)
-        reason = _text_reason(table, texts, name)
-        raise ValueError(f"{table.location(texts[0], name)}: {reason}{hint}.")
-    largest = min(LARGEST.values())
-    if (is_too_large := np.abs(values) > largest).any():
+        raise ValueError(f"{_describe_texts(table, texts, name)}{hint}.")
+    if (is_too_large := np.abs(values) > _LARGEST).any():
         row = int(is_too_large.argmax())
-        limit = "not a finite number" if np.isinf(values[row]) else f"larger than {largest:g}"
-        raise ValueError(f"{table.location(row, name)}: '{values[row]}' is {limit}.")
+        limit = f"is not a finite number of at most {_LARGEST:g}"
+        raise ValueError(f"{table.location(row, name)}: '{values[row]}' {limit}.")
     return values, sides
 
 
@@ -150,11 +147,11 @@ def _check_notation(table: Table, name: str) -> None:
         raise ValueError(f"{table.location(row, name)}: {meanings}; {give}.")
 
 
-def _text_reason(table: Table, rows: Sequence[int], name: str) -> str:
-    """Describe why cells of a numeric column are no numbers."""
+def _describe_texts(table: Table, rows: Sequence[int], name: str) -> str:
+    """Describe where cells of a numeric column are no numbers, and why."""
     column, number_format = table.column(name), table.number_format(name)
     cell, *others = dict.fromkeys(column[row] for row in rows)
-    reason = f"{quoted(cell)} is text in a numeric column"
+    reason = f"{table.location(rows[0], name)}: {quoted(cell)} is text in a numeric column"
     reason += f", as are {join_names(others)}" if others else ""
     unit = common_unit([cell, cell])
     if unit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twinned.app.tables.columns import (
@@ -119,11 +119,6 @@ def source_columns(table: Table, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(_source(columns, name)[0] for name in names))
 
 
-def expected_columns(names: Iterable[str]) -> frozenset[str]:
-    """Return the names of columns that a table with these features may have."""
-    return frozenset(each for name in names for each in (name, derived_from(name)[0]))
-
-
 def copied_columns(
     table: Table, names: Sequence[str], categories: Sequence[Sequence[Any] | None]
 ) -> dict[str, list[str]]:
@@ -177,9 +172,7 @@ def _limit_note(table: Table, names: Sequence[str], remark: str) -> list[str]:
 # In smaller tables, different texts and consecutive numbers are taken for features.
 MIN_DISTINCT = 20
 # Names of the rows that pandas and R write, and of row numbers.
-_INDEX_NAME = re.compile(
-    r"Unnamed: \d+|__index_level_\d+__|index|row[\W_]?(?:names?|num.*|ids?|n[or]|index)\.?", re.I
-)
+_INDEX_NAME = re.compile(r"unnamed: \d+|index( level \d+)?|row\W?(names?|num.*|id|n[or])\.?", re.I)
 _IDENTIFIER_NAME = re.compile(r"(?:.*[\W_])?(?:id|nr|no|key|uuid|index|#)\.?|.*[a-z]I[dD]", re.I)
 
 
@@ -216,7 +209,7 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
 
     from twinned.diagnostics.data_checks import are_row_numbers
 
-    is_index = _INDEX_NAME.fullmatch(name) is not None
+    is_index = _INDEX_NAME.fullmatch(name.replace("_", " ").strip()) is not None
     if n_distinct <= MIN_DISTINCT and not is_index:
         return None
     first_rows = range(len(table)) if n_distinct == len(table) else table.first_of_equal_rows

@@ -257,10 +257,9 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
         reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True)
         reader.read()
         parts = {sheet.name: part.target for sheet, part in reader.parser.find_sheets()}
-        workbook = reader.wb
     except Exception as error:  # a damaged or another zip may raise anything
         raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
-    sheets = {each.title: each for each in workbook.worksheets}
+    sheets = {each.title: each for each in reader.wb.worksheets}
     title = _select_sheet(path, list(sheets), options.sheet)
     wanted = sheets if title is None else {title: sheets[title]}
     rows_of = {name: _sheet_rows(path, each, max_cells) for name, each in wanted.items()}
@@ -271,9 +270,8 @@ def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float)
     others = join_names([name for name in filled if name != title])
     detected = [f"sheet {title!r} (others: {others})"] if others else []
     if formulas := _WITHOUT_VALUE.findall(reader.archive.read(parts[title])):
-        cells = ", ".join(cell.decode() for cell in formulas[:_ROWS_BELOW])
-        where = f"sheet {title!r} has formulas without stored values, such as in {cells}"
-        raise ValueError(f"{path}, {where}; open it in a spreadsheet program and save it.")
+        cells = ", ".join(f"{title}!{cell.decode()}" for cell in formulas[:_ROWS_BELOW])
+        raise ValueError(f"{path} has formulas without stored values ({cells}); save it in Excel.")
     width = max(len(row) for _, row in filled[title])
     full = [(number, row + [None] * (width - len(row))) for number, row in filled[title]]
     return _typed_table(path, full, position, options, detected)
@@ -401,43 +399,35 @@ def is_numeric(kind: DataType) -> bool:
 def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -> tuple[str, int]:
     """Return the sheet and the position of the row with the names of the columns.
 
-    It has the most expected names, above numbers if possible. Without any, it is the first row of
-    several cells, as those of one cell are titles.
+    It has the most expected names, of several such rows those above numbers. Without any, it is the
+    first row of several cells, as those of one cell are titles.
     """
     wanted, ratings = options.header_row, {}
     for title, rows in sheets.items():
         for i, (number, row) in enumerate(rows if wanted else rows[:_HEADER_ROWS]):
             if wanted in (None, number):
-                below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
                 found = [j for j, value in enumerate(row) if cell_text(value) in options.expected]
-                cells = [[cell_text(x) for each in below for x in each[j : j + 1]] for j in found]
-                kinds = [[is_number(x) for x in each if not is_missing(x)] for each in cells]
-                n_numeric = sum(2 * sum(each) > len(each) for each in kinds)
-                ratings[title, i] = n_numeric, len(found), len(row) - row.count(None) > 1
+                below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
+                cells = [cell_text(x) for j in found for each in below for x in each[j : j + 1]]
+                kinds = [is_number(cell) for cell in cells if not is_missing(cell)]
+                n_filled = len(row) - row.count(None)
+                ratings[title, i] = len(found), 2 * sum(kinds) > len(kinds), n_filled > 1
     if not ratings:
         raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")
     return max(ratings, key=lambda position: ratings[position])
 
 
-def _read_header(records: list[Record], header: int, word: str, detected: list[str]) -> list[str]:
-    """Return the names in the header; those that it lacks are in the row above it."""
-    number, names = records[header]
-    if header:
-        detected.append(f"the names of columns in {word} {number}")
-        above = records[header - 1][1]
-        if len(above) == len(names) and sum(map(bool, above)) > 1:  # else it is a title
-            names = _merge_names(above, names)
-    return names
-
-
 def _merge_names(upper: list[str], lower: list[str]) -> list[str]:
     """Return the names of columns in two rows: the lower ones, else the upper ones.
 
-    Equal names begin with that of their group, which stands above the first column of it.
+    Equal names begin with that of their group, which stands above the first column of it. An upper
+    row of one cell is a title.
 
     >>> _merge_names(["id", "before", "", "after", ""], ["", "lead", "zinc", "lead", "pH"])
     ['id', 'before lead', 'zinc', 'after lead', 'pH']
     """
+    if len(upper) != len(lower) or sum(map(bool, upper)) < 2:
+        return lower
     names = [low or up for up, low in zip(upper, lower, strict=True)]
     groups, counts = accumulate(upper, lambda group, cell: cell or group), Counter(names)
     merged = zip(groups, names, strict=True)
@@ -487,11 +477,13 @@ def _make_table(
     separator.
     """
     word = "row" if reading.separator is None else "line"
-    first, rows = f"{word} {records[header][0]}", records[header + 1 :]
-    names = _read_header(records, header, word, detected)
+    first, names, rows = f"{word} {records[header][0]}", records[header][1], records[header + 1 :]
+    if header:
+        detected.append(f"the names of columns in {first}")
+        names = _merge_names(records[header - 1][1], names)
     if wrong := {line: len(row) for line, row in rows if len(row) != len(names)}:
         (line, n_fields), *others = wrong.items()
-        also = f" (also {word}s {', '.join(str(line) for line, _ in others)})" if others else ""
+        also = f" (also {word}s {', '.join(str(n) for n, _ in others[:_SAMPLE])})" if others else ""
         fields = f"{path}, {word} {line} has {n_fields} fields{also}"
         raise ValueError(f"{fields}, but {first} names {len(names)} columns.")
     if reading.missing:
