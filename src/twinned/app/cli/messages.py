@@ -1,6 +1,6 @@
 """Output of the commands: messages and progress on stderr, results and tables on stdout.
 
-Bad input is one line on stderr, and exit code 2.
+Bad input is one line on stderr for each problem, and exit code 2.
 """
 
 from __future__ import annotations

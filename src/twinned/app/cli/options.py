@@ -113,7 +113,7 @@ class TrainingOptions(TableOptions):
     Parameters
     ----------
     table
-        A CSV, Excel (.xlsx) or Parquet file; its first row names the columns.
+        A CSV, Excel (.xlsx) or Parquet file; one of its first rows names the columns.
     target
         The column to predict.
     log_target

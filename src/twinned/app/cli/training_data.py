@@ -82,8 +82,8 @@ def read_training_data(options: TrainingOptions) -> TrainingData:
         if X.shape[1] == 0:
             reasons = f" ({' '.join(notes)})" if notes else ""
             raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
-        values = X[[name for name in X if frames.derived_from(name)[1] != frames.LIMIT]]
-        rows = values.notna().any(axis=1).to_numpy().nonzero()[0]
+        values = X[[name for name in X if frames.derived_from(str(name))[1] != frames.LIMIT]]
+        rows = values.notna().any(axis=1).to_numpy().nonzero()[0].tolist()
         table, empty = _keep_rows(table, rows, "have no value of any feature")
     with problems.collect():
         target, limits = _read_target(table, options)

@@ -130,8 +130,8 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
         raise ValueError(f"{_describe_texts(table, texts, name)}{hint}.")
     if (is_too_large := np.abs(values) > _LARGEST).any():
         row = int(is_too_large.argmax())
-        limit = f"is not a finite number of at most {_LARGEST:g}"
-        raise ValueError(f"{table.location(row, name)}: '{values[row]}' {limit}.")
+        reason = f"is not a finite number of at most {_LARGEST:g}"
+        raise ValueError(f"{table.location(row, name)}: '{values[row]}' {reason}.")
     return values, sides
 
 

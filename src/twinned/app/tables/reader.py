@@ -11,7 +11,6 @@ import datetime
 import io
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 Record = tuple[int, list[str]]  # line or row of the file, and cells
 SheetRow = tuple[int, list[object]]  # row of the file, and values
-Rows = Sequence[Record] | Sequence[SheetRow]
+Rows = Sequence[tuple[int, Sequence[object]]]  # of either kind
 
 _SEPARATORS = (",", ";", "\t", "|")
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
@@ -250,7 +249,7 @@ def _field_counts(text: str, separator: str) -> list[int]:
 
 
 def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) -> Table:
-    """Read a sheet of an .xlsx file, by default the first that is not empty."""
+    """Read a sheet of an .xlsx file, by default that with the expected names."""
     with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
         from openpyxl.reader.excel import ExcelReader
     try:
@@ -429,9 +428,9 @@ def _merge_names(upper: list[str], lower: list[str]) -> list[str]:
     if len(upper) != len(lower) or sum(map(bool, upper)) < 2:
         return lower
     names = [low or up for up, low in zip(upper, lower, strict=True)]
-    groups, counts = accumulate(upper, lambda group, cell: cell or group), Counter(names)
+    groups: Iterator[str] = accumulate(upper, lambda group, cell: cell or group)
     merged = zip(groups, names, strict=True)
-    return [f"{group} {name}" if name and counts[name] > 1 else name for group, name in merged]
+    return [f"{group} {name}" if name and names.count(name) > 1 else name for group, name in merged]
 
 
 def _split_units(names: list[str], rows: list[Record], word: str, detected: list[str]) -> None:
