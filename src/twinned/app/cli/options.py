@@ -103,7 +103,7 @@ class TableOptions:
     @property
     def reading(self) -> ReadOptions:
         given = {each.name: vars(self)[each.name] for each in fields(TableOptions)}
-        return ReadOptions(**given | {"missing": tuple(self.missing or ())})
+        return ReadOptions(**given | {"missing": frozenset(map(str.casefold, self.missing or ()))})
 
 
 @dataclass(frozen=True, kw_only=True)

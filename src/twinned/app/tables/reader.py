@@ -41,6 +41,7 @@ _SAMPLE = 50  # records by which the separator is detected
 _WILDCARDS = "*?["
 _HEADER_ROWS = 20  # in which the names of the columns are searched
 _ROWS_BELOW = 5  # a name, which show whether it names a column of numbers
+_UNIT = re.compile(r"\W*(?:units?|einheit(?:en)?)\W*", re.I)  # in a row of units
 _WITHOUT_VALUE = re.compile(  # a formula; an empty text is a value
     rb'<c r="(\w+)"(?![^>]*t="str")[^>]*><f[^>]*?(?:/>|>[^<]*</f>)(?:<v ?/>|<v></v>)?</c>'
 )
@@ -377,7 +378,8 @@ def batch_table(
         if is_number:  # to NumPy, where missing values are NaN
             floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
             numbers[name] = floats.tolist()
-        columns.append([] if is_number else [cell_text(value) for value in column.to_pylist()])
+        texts = [] if is_number else map(cell_text, column.to_pylist())
+        columns.append(["" if text.casefold() in reading.missing else text for text in texts])
     formats = detect_formats(
         columns, reading.decimal, reading.thousands, typed=typed, point_expected=False
     )
@@ -439,7 +441,7 @@ def _split_units(names: list[str], rows: list[Record], word: str, detected: list
     It then has several texts, all in columns whose other cells are numbers or missing.
     """
     (line, first), *others = rows[:_SAMPLE]
-    filled = [j for j, cell in enumerate(first) if not is_missing(cell)]
+    filled = [j for j, cell in enumerate(first) if not (is_missing(cell) or _UNIT.fullmatch(cell))]
     columns = [[row[j] for _, row in others if not is_missing(row[j])] for j in filled]
     are_numeric = (column and all(map(is_number, column)) for column in columns)
     if len(filled) < 2 or any(is_number(first[j]) for j in filled) or not all(are_numeric):
@@ -486,8 +488,7 @@ def _make_table(
         fields = f"{path}, {word} {line} has {n_fields} fields{also}"
         raise ValueError(f"{fields}, but {first} names {len(names)} columns.")
     if reading.missing:
-        missing = {text.casefold() for text in reading.missing}
-        rows = [(n, ["" if x.casefold() in missing else x for x in row]) for n, row in rows]
+        rows = [(n, ["" if x.casefold() in reading.missing else x for x in row]) for n, row in rows]
     while rows and not any(rows[-1][1]):
         rows.pop()
     if not rows:

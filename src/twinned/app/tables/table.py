@@ -21,7 +21,7 @@ class ReadOptions:
     `separator`, `encoding`, `decimal` and `thousands` are of text files, `decimal` and `thousands`
     also of text cells in spreadsheets, and `sheet` is the name or number of a sheet. `header_row`
     is the line or row with the names of the columns, by default that with the most of the
-    `expected` names. `missing` are further spellings of a missing value.
+    `expected` names. `missing` are further spellings of a missing value, in lower case.
     """
 
     separator: str | None = None
@@ -30,7 +30,7 @@ class ReadOptions:
     encoding: str | None = None
     sheet: str | None = None
     header_row: int | None = None
-    missing: tuple[str, ...] = ()
+    missing: frozenset[str] = frozenset()
     expected: frozenset[str] = frozenset()
 
 
