@@ -112,3 +112,11 @@ def test_distances_with_missing_values(rng):
 def test_include_self_comes_first_among_duplicates():
     nearest = NeighborIndex(np.zeros((5, 2))).kneighbors_self(1, include_self=True)
     np.testing.assert_array_equal(nearest, np.arange(5)[:, None])
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_empty_column_causes_no_warning(rng):
+    points = rng.rand(9, 3)
+    points[:, 1] = np.nan
+    index = NeighborIndex(points, metric="nan_euclidean")
+    assert index.kneighbors(points, 1)[1].shape == (9, 1)

@@ -193,6 +193,10 @@ def test_infinite_and_missing_numbers(predict: Any, folder: Path) -> None:
     frame.loc[3, "age"] = np.nan
     write(folder, frame, "0.parquet")
     assert predict().exit_code == 0  # trees take missing values
+    shutil.rmtree(folder / "out")
+    write(folder, frame.assign(age=["1.5", "n.d.", "2", "3", "N.D."]), "0.parquet")
+    assert "row 2, column 'age': 'n.d.' is text" in error_line(predict())
+    assert predict("data/*.parquet", "--missing", "n.d.").exit_code == 0
 
 
 def test_unreachable_scheduler(predict: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,6 +235,7 @@ def test_arguments(predict: Any, folder: Path) -> None:
     write(folder, rows(5, 0), "0.parquet")
     write(folder, rows(5, 0), "1.csv")
     assert "is a csv file, but" in error_line(predict("data/*"))
+    assert "--header-row does not" in error_line(predict("data/*.csv", "--header-row", "2"))
     (folder / "out").mkdir()
     (folder / "out/other.txt").write_text("")
     assert "is not empty" in error_line(predict())

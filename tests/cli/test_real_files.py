@@ -8,6 +8,7 @@ import datetime
 import io
 import json
 import re
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -84,7 +85,20 @@ def squares(n=25, period=1000):
     return tuple(float((i % period) ** 2) for i in range(n))
 
 
+def lab(*below, n=4, above=(), **cells):
+    """Content of an .xlsx file of a laboratory; `cells` are values, B2 that of the first case."""
+    header = ["Sample", "Pb", "Cu", "y"]
+    rows = [[f"S{i}", 0.5 + i, 3.0 * i * i, 70.5 + i] for i in range(n)]
+    for place, value in cells.items():
+        rows[int(place[1:]) - 2]["ABCD".index(place[0])] = value
+    cover = ("Cover", [["Project", "P12"], ["Target", "y"], ["Author", "Kim"], ["Samples", n]])
+    titles = [["Results"], [None], *(above or [header])]
+    return excel(cover, ("Data", [*titles, *rows, *below]))
+
+
 DAY = datetime.datetime(2024, 1, 30)
+LAB = {"Sample": ["S0", "S1", "S2", "S3"], "Pb": [0.5, 1.5, 2.5, 3.5], "Cu": [0, 3, 12, 27]}
+FOUND = "sheet 'Data' (others: 'Cover'), the names of columns in row"
 A = {"a": [1.5, 2.5]}
 CASES = [
     # --- separators and encodings
@@ -140,12 +154,27 @@ CASES = [
     Case("minus sign of typography", "a,y\n−1.5,3\n2.5,4\n", {"a": [-1.5, 2.5]}),
     Case("a text among 600 numbers",
          lines("a,y", lambda i: f"{'n.d.' if i == 9 else i * 0.7},{i}", 600),
-         error=("line 11, column 'a': 'n.d.' is text", "empty it if the value is missing",
+         error=("line 11, column 'a': 'n.d.' is text", "--missing n.d. if it means a missing value",
                 "--categorical a")),
+    Case("another spelling of a missing value", "a,b,y\nn.d.,x,3\n1.5,N.D.,4\n2.5,x,5\n",
+         {"a": [NAN, 1.5, 2.5], "b": ["x", None, "x"]}, options={"missing": ["n.d."]}),
+    Case("several problems", "a;b;c;y\n1;1,234;1;3\nx;2,345;2;low\n3;3,456;3;5\nz;4,567;inf;6\n",
+         error=("line 3, column 'a': 'x' is text in a numeric column, as are 'z'; correct it",
+                "line 2, column 'b': '1,234' is 1.234 or 1234", "line 5, column 'c': 'inf'",
+                "line 3, column 'y': 'low' is text")),
+    Case("a number too large", "a,b,y\n1,1,3\n2,1e200,4\n",
+         error=("line 3, column 'b': '1e+200' is not a finite number of at most 1.7e+38",)),
+    Case("text as the target", "a,y\n1,low\n2,high\n3,low\n",
+         error=("column 'y' holds text such as 'low', 'high'; the --target must be a column of",)),
+    Case("empty column", "a,b,y\n1.5,,3\n2.5,NA,4\n", A, ("column 'b' is empty and is not used",)),
+    Case("row without features", "a,b,y\n1.5,<2,3\n2.5,4,4\n,,7\n",
+         {"a": [1.5, 2.5], "b": [1, 4], "b (limit)": [-1, 0]},
+         ("1 of 3 rows have no value of any feature and are not used", "half the limit"), y=(3, 4)),
     Case("600 different numbers as text", lines("a;y", lambda i: f"{i % 596},{i % 7}5;{i}", 600),
          {"a": [float(f"{i % 596}.{i % 7}5") for i in range(600)]}, ("decimal comma ('a')",)),
     Case("missing values", "a,b,y\n?,x,3\n1.5,n/a,4\n-,,5\n#DIV/0!,x,6\n",
-         {"a": [NAN, 1.5, NAN, NAN], "b": ["x", None, None, "x"]}),
+         {"a": [NAN, 1.5, NAN], "b": ["x", None, "x"]},
+         ("1 of 4 rows have no value of any feature",), y=(3, 4, 6)),
     # --- detection limits
     Case("limits", "a,b,y\n<5,1,3\n7,> 100,4\n8,2,5\n",
          {"a": [2.5, 7, 8], "b": [1, 100, 2], "a (limit)": [-1, 0, 0], "b (limit)": [0, 1, 0]},
@@ -165,9 +194,13 @@ CASES = [
     Case("counter as a feature", lines("nr,y", lambda i: f"{i + 1},{i * i}"),
          {"nr": range(1, 26)}, options={"numeric": ["nr"]}),
     Case("index with gaps", "__index_level_0__,a,y\n0,1.5,3\n4,2.5,4\n", A,
-         ("column '__index_level_0__' is the index of a DataFrame and is not used",)),
-    Case("index of pandas", ",a,y\n0,1.5,3\n1,2.5,4\n", A, ("column 1 (no name) counts the rows",)),
-    Case("column without a name", ",a,y\n7,1.5,3\n3,2.5,4\n", error=("column 1 has no name",)),
+         ("'__index_level_0__' is an identifier, with a different whole number in each row,",)),
+    Case("index of pandas", ",a,y\n0,1.5,3\n1,2.5,4\n", A, ("columns without a name (1)",)),
+    Case("columns without a name", ",a,y,\n7,1.5,3,x\n3,2.5,4,\n", A,
+         ("columns without a name (1, 4) are not used; name them",)),
+    *(Case(f"random rows, {name}", f"{name},a,y\n20433,1.5,3\n17,2.5,4\n", A,
+           (f"column '{name}' is an identifier", f"--numeric {name!r}" if " " in name else name))
+      for name in ("Unnamed: 0", "rownames", "row_number", "Row ID", "index")),
     Case("identifier of numbers", lines("sample_id,a,y", lambda i: f"{7 * i * i + 1},{i * i},{i}"),
          {"a": squares()}, ("column 'sample_id' is an identifier",)),
     Case("identifier and copies of rows", lines("sample_id,a,y",
@@ -197,8 +230,10 @@ CASES = [
     Case("duplicate names", "a,a,y\n1,2,3\n2,3,4\n", error=("several columns of the name 'a'",)),
     Case("duplicate rows", "a,y\n1.5,3\n1.5,3\n2.5,4\n", {"a": [1.5, 1.5, 2.5]}),
     Case("no header", "1.5,3\n2.5,4\n", error=("line 1 holds numbers", "add a header")),
-    Case("title above the header", "Results 2024\na,y\n1.5,3\n", error=("line 2 has 2 fields",)),
-    Case("rows of different length", "a,b,y\n1,2,3\n1,2\n", error=("line 3 has 2 fields",)),
+    Case("title above the header", "Results 2024\na,y\n1.5,3\n2.5,4\n", A,
+         ("the names of columns in line 2; --separator, --encoding, --header-row",)),
+    Case("rows of different length", "a,b,y\n1,2,3\n1,2\n1\n",
+         error=("line 3 has 2 fields (also lines 4), but line 1 names 3",)),
     Case("empty", "", error=("is empty",)),
     Case("web page", b"\n<!DOCTYPE html>\n<title>t</title>", error=("is a web page; export",)),
     Case("old Excel", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", error=("save it as .xlsx or CSV",)),
@@ -209,7 +244,7 @@ CASES = [
          {"a": [1.5, 2], "t": ["x", "z"]}, suffix="xlsx"),
     Case("several sheets", excel(("Empty", []), ("Data", [["a", "y"], [1.5, 3], [2.5, 4]]),
          ("Notes", [["by hand"]])), A, ("sheet 'Data' (others: 'Notes'); --sheet",), suffix="xlsx"),
-    Case("table in another sheet", excel(("About", [["by hand"], ["x"]]), ("Data", [["a", "y"]])),
+    Case("table without the target", excel(("About", [["b", "x"], [1, 2]]), ("Data", [["a", "z"]])),
          error=("no column 'y'", "This is sheet 'About' (others: 'Data'). --sheet selects another"),
          suffix="xlsx"),
     Case("sheet by name", excel(("Old", [["b"], [1]]), ("New", [["a", "y"], [1.5, 3], [2.5, 4]])),
@@ -225,12 +260,50 @@ CASES = [
          ["1,5", DAY, True, 3], ["2,5", DAY, False, 4]])), {"a": [1.5, 2.5], "b": [1, 0]},
          ("decimal comma ('a')", "column 'd' holds dates, such as '2024-01-30'"), suffix="xlsx"),
     Case("Excel with a text among numbers", excel(("Data", [["a", "y"], [1.5, 3], [None, None],
-         ["2,5", 4], [3.5, 5]])), error=("row 4, column 'a': '2,5' is text",), suffix="xlsx"),
+         ["x", 4], [3.5, 5]])), error=("row 4, column 'a': 'x' is text",), suffix="xlsx"),
+    Case("Excel with a number as text among numbers", excel(("Data", [["a", "y"], [1.5, 3],
+         ["2,5", 4]])), A, ("decimal comma ('a')",), suffix="xlsx"),
+    # --- Excel files of a laboratory
+    Case("cover sheet", lab(), LAB, (f"{FOUND} 3; --sheet, --header-row",), suffix="xlsx"),
+    Case("limits among numbers", lab(B2="<0,10", B5="> 1,5"),
+         LAB | {"Pb": [0.05, 1.5, 2.5, 1.5], "Pb (limit)": [-1, 0, 0, 1]},
+         (f"{FOUND} 3, decimal comma ('Pb')", "half the limit"), suffix="xlsx"),
+    Case("limits among numbers, decimal given", lab(B2="<0,10"),
+         LAB | {"Pb": [0.05, 1.5, 2.5, 3.5], "Pb (limit)": [-1, 0, 0, 0]},
+         (FOUND, "half the limit"), options={"decimal": ","}, suffix="xlsx"),
+    Case("limits among numbers, ambiguous", lab(B2="<1,000"),
+         error=("row 4, column 'Pb': '<1,000' is 1 or 1000; give --decimal",), suffix="xlsx"),
+    Case("groups above the names", lab(above=[["Sample", "Metals", None, "Result"],
+         [None, "Pb", "Cu", "y"]]), LAB, (f"{FOUND} 4",), suffix="xlsx"),
+    Case("groups of equal names", lab(above=[["Sample", "before", "after", None],
+         [None, "Pb", "Pb", "y"]]), {"Sample": LAB["Sample"], "before Pb": LAB["Pb"],
+         "after Pb": LAB["Cu"]}, (f"{FOUND} 4",), suffix="xlsx"),
+    Case("names in two rows", lab(above=[["Sample", "Metals", None, "y"],
+         [None, "Pb", "Cu", None]]), LAB, (f"{FOUND} 3, further names of columns in row 4",),
+         suffix="xlsx"),
+    Case("row of units", lab(above=[["Sample", "Pb", "Cu", "y"], ["[unit]", "mg/L", "mg/L", "%"]]),
+         LAB, (f"{FOUND} 3, units of columns in row 4",), y=(70.5, 71.5, 72.5, 73.5),
+         suffix="xlsx"),
+    Case("header row given", excel(("Data", [["y", "a"], [2020, 2021], ["a", "y"], [1.5, 3],
+         [2.5, 4]])), A, ("the names of columns in row 3",), y=(3, 4), options={"header_row": 3},
+         suffix="xlsx"),
+    Case("no such header row", "a,y\n1,2\n2,3\n", error=("--header-row 9: ", "has no such row"),
+         options={"header_row": 9}),
+    Case("means below the table", lab([None], ["Mean:", 2.0, 10.5, 72.0]), LAB,
+         (FOUND, "1 of 5 rows begin with a word such as Mean and are not used"), suffix="xlsx"),
+    Case("mean of the target below the table", lab([None, None, None, 72.0], n=25),
+         {"Pb": [0.5 + i for i in range(25)], "Cu": [3 * i * i for i in range(25)]},
+         (FOUND, "1 of 26 rows have no value of any feature", "'Sample' holds 25"), suffix="xlsx"),
+    Case("several problems in Excel", lab(B3="n.d.", B4="trace", C5="spilled", D2="high"),
+         error=("row 5, column 'Pb': 'n.d.' is text in a numeric column, as are 'trace'",
+                "row 7, column 'Cu': 'spilled'", "row 4, column 'y': 'high'"), suffix="xlsx"),
+    Case("formulas without values", lab(D3="=B5*2", D4="=B6*2"), error=("has formulas "
+         "without stored values (Data!D5, Data!D6); save it in Excel",), suffix="xlsx"),
     Case("Excel with titles", excel(("Data", [["Results"], [None], [None, "2024"], ["a", "y"],
          [1.5, 3], [2.5, 4]])), {"a": [1.5, 2.5]}, ("the names of columns in row 4",), y=(3, 4),
          suffix="xlsx"),
     Case("Excel with a title and no header", excel(("Data", [["Results"], [1.5, 3], [2.5, 4]])),
-         error=("the first row holds numbers such as '1.5', not the names",), suffix="xlsx"),
+         error=("row 2 holds numbers such as '1.5', not the names",), suffix="xlsx"),
     Case("Excel with a format of the last cell", with_format_of_the_last_cell(
          excel(("Data", [["a", "y"], [1.5, 3], [2.5, 4]]))), A, suffix="xlsx"),
     Case("another zip", b"PK\x03\x04rest", error=("cannot be read as an Excel file",)),
@@ -273,7 +346,8 @@ def test_file(case, tmp_path):
     if case.error:
         with pytest.raises(ValueError) as refusal:
             read_training_data(options)
-        assert len(str(refusal.value).splitlines()) == 1
+        n_columns = str(refusal.value).count(", column '")
+        assert len(str(refusal.value).splitlines()) == max(1, n_columns)
         for text in case.error:
             assert text in str(refusal.value)
         return
@@ -290,7 +364,8 @@ def test_file(case, tmp_path):
         list(data.X[name].cat.categories) if data.X[name].dtype == "category" else None
         for name in data.X.columns
     ]
-    table = read_table(options.table, options.reading)
+    table = read_table(options.table, options.reading, list(data.X.columns))
+    table = table.take([table.lines.index(line) for line in data.table.lines])
     again, _ = prediction_frame(table, list(data.X.columns), categories)
     assert_features(again, case.features)
 
@@ -304,7 +379,8 @@ def test_there_are_forty_cases():
 )
 def test_missing_library_is_one_clear_line(tmp_path, monkeypatch, module, case, extra):
     path = write(next(each for each in CASES if each.name == case), tmp_path)
-    monkeypatch.setitem(__import__("sys").modules, module, None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=rf"{module}: pip install 'twinned\[{extra}\]'"):
         read_table(path)
 
@@ -372,3 +448,27 @@ def test_swapped_arguments_are_recognized(tmp_path):
         assert f"the model comes first: twinned {command} {model} {table}." in swapped.stderr
     wrong = run("fit", model, "-t", "y", "-o", tmp_path / "n.twin")
     assert (wrong.exit_code, "is a saved model, not a table" in wrong.stderr) == (2, True)
+
+
+def test_file_of_a_laboratory_is_predicted_as_it_is_fitted(tmp_path):
+    table, model = tmp_path / "lab.xlsx", tmp_path / "m.twin"
+    units = [["Sample", "Pb", "Cu", "y"], [None, "mg/L", "mg/L", "%"]]
+    lab(["Mean", 2.5, 9.5, 75.0], n=12, above=units, B3="<1,5", C4="n.d.")(table)
+    options = ("--missing", "n.d.")
+    fit = run("fit", table, "-t", "y", "-m", "boost", "--no-check", "-o", model, *options, "--json")
+    assert fit.exit_code == 0, fit.output
+    assert (json.loads(fit.stdout)["rows"], json.loads(fit.stdout)["dropped_rows"]) == (12, 1)
+    result = run("predict", model, table, "--keep", "Sample", *options)
+    assert result.exit_code == 0, result.output
+    assert f"{FOUND} 3, units of columns in row 4" in result.stderr
+    assert pd.read_csv(io.StringIO(result.stdout))["Sample"].tolist()[:2] == ["S0", "S1"]
+
+
+def test_each_problem_of_a_file_has_its_line(tmp_path):
+    table = tmp_path / "lab.xlsx"
+    lab(B3="n.d.", C5="spilled", D2="high")(table)
+    result = run("fit", table, "-t", "y", "-o", tmp_path / "m.twin")
+    assert (result.exit_code, result.stdout) == (2, "")
+    columns = re.findall(r"^twinned: error: .*, row \d, column '(\w+)'", result.stderr, re.M)
+    assert columns == ["Pb", "Cu", "y"]
+    assert len(result.stderr.splitlines()) == 3

@@ -175,7 +175,11 @@ def test_identifiers_are_not_used_except_in_small_tables(table):
 
 def test_target_needs_a_number_in_every_row(table):
     assert target_column(table("y\n1\n2\n"), "y").y.tolist() == [1, 2]
-    with pytest.raises(ValueError, match=r"line 2, column 'y': 'low' is text .*the target must be"):
+    with pytest.raises(ValueError, match=r"line 3, column 'y': 'low' is text .*the target must be"):
+        target_column(table("y\n1\nlow\n2\n"), "y")
+    with pytest.raises(
+        ValueError, match="column 'y' holds text such as 'low', 'high'; the --target"
+    ):
         target_column(table("y\nlow\nhigh\n"), "y")
 
 

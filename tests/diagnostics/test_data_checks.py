@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from twinned.diagnostics import check_data
-from twinned.diagnostics.data_checks import monotone_r2, suggest_logarithm
+from twinned.diagnostics.data_checks import check_counters, monotone_r2, suggest_logarithm
 from twinned.diagnostics.errors import summarize_errors
 from twinned.diagnostics.findings import CODES, CheckedTable, quick_predictions
 from twinned.diagnostics.row_checks import check_groups, partly_equal_groups
@@ -54,6 +54,9 @@ def test_counters_are_found_beside_copies_of_rows_but_not_in_dates(table):
     assert copied["TW202"].numbers["columns"] == ["n"]
     replicates = X.iloc[np.repeat(np.arange(200), 2)]  # of other values: measurements at 200 points
     assert "TW202" not in findings(replicates, np.repeat(y, 2) + np.tile([0.0, 0.1], 200))
+    measured = table[0].assign(b=np.round(1e6 * X["b"]), c=np.round(1e4 * np.exp(9 * X["c"])))
+    assert measured[["b", "c"]].nunique().tolist() == [200, 200]  # one matters, one is not even
+    assert not list(check_counters(CheckedTable.encode(measured, y.to_numpy())))
     dated = X.rename(columns={"n": "sold (days)"}).assign(**{"sold (month)": np.arange(200) % 12})
     assert "TW202" not in findings(dated, y)
 

@@ -186,6 +186,13 @@ def test_page_has_the_leaderboard_with_error_bars(report):
     assert report["error_summary"] in page
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_empty_column_causes_no_warning_of_numpy(table):
+    X, y = table
+    found = collect(quick_diagnosis(X.assign(empty=np.nan), y), title="t")
+    assert all(case["anchors"] for case in found["comparables"])
+
+
 def test_page_shows_findings_with_codes_and_advice(table, report):
     assert report["findings"] == []
     assert "No duplicate rows, suspected groups" in render(report)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata, skew
+from scipy.stats import kstest, rankdata, skew
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
@@ -45,7 +45,9 @@ _PERFECT_RANK = 0.9995  # of a monotone function, also where outliers lower the 
 _PAIR_R2 = 0.9995  # of two features; the largest of the paper's data sets is 0.960 (YH)
 _MAX_PAIRED = 200  # features
 _LEAST_KNOWN = 20
-_DENSE = 1.2  # range of a counter, in numbers of rows
+# Ranges of counters in numbers of rows n and in n²: of measurements, 1 % would have no ties there.
+_DENSE, _SPARSE = 1.2, 1 / 9
+_LEAST_SPREAD, _EVEN = 50, 0.001  # rows, and p-value of evenly spread numbers
 _LEAST_ROUNDING = 0.1  # error by rounding, as a share of the standard deviation
 _BOUND_SHARE, _BOUND_ROWS = 0.02, 5  # rows at the lowest or highest value
 _BOUND_EXCESS = 3.0  # times as many as at the most frequent other value
@@ -223,7 +225,7 @@ def monotone_r2(x: Floats, y: Floats) -> float:
 def check_counters(table: CheckedTable) -> Iterator[Finding]:
     """Find features that number the rows; copies of a row count once, and dates do not."""
     table = table.take(np.sort(distinct_rows(np.column_stack([table.matrix, table.y]))[0]))
-    counters = [j for j in table.schema.numeric if is_counter(table.matrix[:, j])]
+    counters = [j for j in table.schema.numeric if is_identifier(table, j)]
     names = [table.names[j] for j in counters if not _is_part_of_date(table.names[j], table.names)]
     if names:
         yield Finding(
@@ -253,16 +255,37 @@ def are_row_numbers(column: Floats) -> bool:
 
 
 def is_counter(column: Floats) -> bool:
-    """Return whether a column has different whole numbers, consecutive or in increasing order.
+    """Return whether a column has different whole numbers, in order or close to each other.
 
     >>> is_counter(np.arange(30.0)[::-1]), is_counter(np.arange(30.0) ** 2 / 7)
     (True, False)
+    >>> is_counter(np.random.RandomState(0).permutation(90)[:30])
+    True
     """
     n = len(column)
     if n < _LEAST_KNOWN or not are_row_numbers(column):
         return False
     steps = np.diff(column)
-    return bool(np.ptp(column) <= _DENSE * n or (steps > 0).all() or (steps < 0).all())
+    is_close = np.ptp(column) <= max(_DENSE * n, _SPARSE * n**2)
+    return bool(is_close or (steps > 0).all() or (steps < 0).all())
+
+
+def is_identifier(table: CheckedTable, j: int) -> bool:
+    """Return whether a feature counts the rows, or is their number in a larger table.
+
+    Its different whole numbers are then evenly spread, and tell nothing beyond their order: a quick
+    model is not better with them than without.
+    """
+    column = table.matrix[:, j]
+    if is_counter(column) or len(column) < _LEAST_SPREAD or not are_row_numbers(column):
+        return is_counter(column)
+    if kstest(column, "uniform", (column.min(), np.ptp(column))).pvalue < _EVEN:
+        return False
+    sample = table.sample()
+    features = sample.features.copy()
+    features[:, table.schema.numeric.index(j)] = 0.0
+    without = quick_predictions(replace(sample, features=features))
+    return rmse_ratio(quick_predictions(sample), without, sample.y).high >= 1
 
 
 # --- the target and the number of rows ------------------------------------------------------------

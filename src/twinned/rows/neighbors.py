@@ -196,7 +196,7 @@ def _origin(features: Floats) -> Floats:
     Subtracting one of its own values is exact where all are within a factor of two.
     """
     with np.errstate(invalid="ignore"):
-        low, high = np.nanmin(np.abs(features), axis=0), np.nanmax(np.abs(features), axis=0)
+        low, high = (each.reduce(np.abs(features)) for each in (np.fmin, np.fmax))  # without NaN
         one_sign = (features > 0).all(axis=0) | (features < 0).all(axis=0)
     return np.where(one_sign & (high <= 2 * low), features[0], 0.0)
 

@@ -113,12 +113,12 @@ def explain_command(options: ExplainOptions) -> None:
             if output.suffix.lower() not in FORMATS:
                 raise ValueError(f"-o {output} must end with {', '.join(FORMATS)}.")
             path = check_output_path(output, [options.model, options.table])
-        table = prediction.read_rows(options, "explain")
+        loaded, table = prediction.load_with_table(options, "explain")
         table.require([] if options.label is None else [options.label], "--label")
         selected = select_rows(table, name_rows(table, options.label), options.rows or [])
         is_shortened = not options.rows and output is None and not options.as_json
         table = table.take(selected[:MAX_PRINTED] if is_shortened else selected)
-        loaded, X = prediction.load_with_features(table, options)
+        X = prediction.read_features(loaded, table)
         loaded.require_single_target("explain")
         with messages.print_warnings():
             explained = _explain(options, table, loaded, X)

@@ -150,13 +150,14 @@ class FitOptions(TrainingOptions):
 def fit_command(options: FitOptions) -> None:
     """Fit a model to a table and save it.
 
-    The table is a CSV, Excel or Parquet file. Separator, encoding, decimal commas and thousands
-    separators are detected and reported. Columns of text become categorical features. Row counters,
-    texts that differ in most rows and dates are not used; a note names each and the option that
-    uses it. A missing value is an empty cell, NA, n/a, NaN, null, None, ? or -. A cell such as <5
-    of a feature is read as half the limit, and a further feature marks it. In the target,
-    <5 and >100 are censored labels: values that are only known to lie below or above a limit; <5 is
-    at least 0 if all values are positive. Rows without a value of the target are not used.
+    The table is a CSV, Excel or Parquet file. Separator, encoding, decimal commas, thousands
+    separators, the sheet and the row with the names of the columns are detected and reported.
+    Columns of text become categorical features. Row counters, texts that differ in most rows and
+    dates are not used; a note names each and the option that uses it. A missing value is an empty
+    cell, NA, n/a, NaN, null, None, ? or -. A cell such as <5 of a feature is read as half the
+    limit, and a further feature marks it. In the target, <5 and >100 are censored labels: values
+    that are only known to lie below or above a limit; <5 is at least 0 if all values are positive.
+    Rows without a value of the target or of any feature are not used.
 
     Twins, networks, trees, Gaussian processes and ridge regression are
     cross-validated on the same folds and blended; the output has their errors and whether twins

@@ -1,6 +1,6 @@
 """Output of the commands: messages and progress on stderr, results and tables on stdout.
 
-Bad input is one line on stderr, and exit code 2.
+Bad input is one line on stderr for each problem, and exit code 2.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from twinned.app.tables.table import TableError
 from twinned.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ def set_debug(enabled: bool) -> None:
 
 @contextmanager
 def exit_on_bad_input() -> Iterator[None]:
-    """Turn an error into one line on stderr and exit code 2, after a traceback with `--debug`."""
+    """Turn an error into a line on stderr and exit code 2, after a traceback with `--debug`.
+
+    Each of several problems of a table has its line.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -47,7 +51,8 @@ def exit_on_bad_input() -> Iterator[None]:
         message = str(error) or type(error).__name__
         if isinstance(error, OSError) and error.filename and error.strerror:
             message = f"{error.filename}: {error.strerror}."
-        print_message("error", message)
+        for line in message.splitlines() if isinstance(error, TableError) else [message]:
+            print_message("error", line)
         raise typer.Exit(2) from None
 
 

@@ -83,7 +83,13 @@ class TableOptions:
     encoding
         Encoding of a text file, such as utf-8, latin-1, cp1252 or utf-16. Detected by default.
     sheet
-        Name or number of the sheet of an Excel file; the first that is not empty by default.
+        Name or number of the sheet of an Excel file. By default the first whose first rows name the
+        target or the features of the model, else the first that is not empty.
+    header_row
+        Number of the line or row with the names of the columns. By default the one that names the
+        target or the most features of the model, of the first 20.
+    missing
+        Text of a missing value, such as n.d., besides empty cells, NA and others. May be repeated.
     """
 
     separator: Annotated[str | None, _reading_option("--separator", metavar="CHAR")] = None
@@ -91,10 +97,13 @@ class TableOptions:
     thousands: Annotated[str | None, _reading_option("--thousands", metavar="CHAR")] = None
     encoding: Annotated[str | None, _reading_option("--encoding", metavar="NAME")] = None
     sheet: Annotated[str | None, _reading_option("--sheet", metavar="SHEET")] = None
+    header_row: Annotated[int | None, _reading_option("--header-row", metavar="N", min=1)] = None
+    missing: Annotated[list[str] | None, _reading_option("--missing", metavar="TEXT")] = None
 
     @property
     def reading(self) -> ReadOptions:
-        return ReadOptions(self.separator, self.decimal, self.thousands, self.encoding, self.sheet)
+        given = {each.name: vars(self)[each.name] for each in fields(TableOptions)}
+        return ReadOptions(**given | {"missing": frozenset(map(str.casefold, self.missing or ()))})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +113,7 @@ class TrainingOptions(TableOptions):
     Parameters
     ----------
     table
-        A CSV, Excel (.xlsx) or Parquet file; its first row names the columns.
+        A CSV, Excel (.xlsx) or Parquet file; one of its first rows names the columns.
     target
         The column to predict.
     log_target

@@ -109,6 +109,8 @@ def make_plan(pattern: Path, folder: Path, loaded: LoadedTwin, options: PredictO
     for path, other in kinds.items():
         if other != kind:
             raise ValueError(f"{path} is a {other} file, but {files[0]} is a {kind} file.")
+    if options.header_row is not None:
+        raise ValueError("--header-row does not apply to several files, which begin with names.")
     given = {each.name: vars(options)[each.name] for each in fields(ResultColumns)}
     wanted = ResultColumns(**given)
     plan = Plan(kind, files, folder.resolve(), [], wanted, options.digits, options.reading, [])

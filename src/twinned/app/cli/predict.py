@@ -76,9 +76,9 @@ def predict_command(options: PredictOptions) -> None:
 def _predict_table(options: PredictOptions) -> None:
     """Predict the rows of one file."""
     path = options.result_path()
-    table = prediction.read_rows(options, "predict")
+    loaded, table = prediction.load_with_table(options, "predict")
     table.require(options.copied, "--keep")
-    loaded, X = prediction.load_with_features(table, options)
+    X = prediction.read_features(loaded, table)
     with messages.print_warnings():
         columns = loaded.predict_columns(X, options)
     if options.applicability:

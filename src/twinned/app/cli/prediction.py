@@ -17,7 +17,7 @@ import typer
 
 from twinned.app.cli.messages import print_notes, print_result, print_warnings
 from twinned.app.cli.options import SavedModelOptions, column_option, flag_option, read_key
-from twinned.app.tables.frames import first_missing, prediction_frame, source_columns
+from twinned.app.tables import frames
 from twinned.app.tables.reader import check_argument_order, read_table, reading_note
 from twinned.app.tables.table import Table, join_names
 from twinned.exceptions import ShiftWarning, require_extra
@@ -138,7 +138,7 @@ class LoadedTwin:
     def select(self, table: Table) -> tuple[list[str], list[str]]:
         """The names of the features and the columns of the table that they are computed from."""
         if self.names is not None:
-            sources = source_columns(table, self.names)
+            sources = frames.source_columns(table, self.names)
             empty = " The model takes missing values, so that an absent column may be added empty."
             table.require(sources, f"features of {self.path}", empty if self.allow_nan else "")
             return self.names, sources
@@ -151,14 +151,14 @@ class LoadedTwin:
 
     def as_input(self, table: Table, X: pd.DataFrame) -> pd.DataFrame | np.ndarray:
         """Return features as the model takes them; a ValueError for a missing value it does not."""
-        missing = None if self.allow_nan else first_missing(table, X)
+        missing = None if self.allow_nan else frames.first_missing(table, X)
         if missing:
             raise ValueError(f"{missing} has no value, and {self.path} takes no missing values.")
         return X if self.names is not None else X.to_numpy()
 
     def read(self, table: Table) -> tuple[pd.DataFrame | np.ndarray, list[str]]:
         """Return the features of the rows of a table, and notes."""
-        X, notes = prediction_frame(table, self.select(table)[0], self.categories)
+        X, notes = frames.prediction_frame(table, self.select(table)[0], self.categories)
         return self.as_input(table, X), notes
 
     def predict_columns(self, X: pd.DataFrame | np.ndarray, wanted: ResultColumns) -> Columns:
@@ -225,21 +225,19 @@ def load_twin(path: Path, key_file: Path | None = None) -> LoadedTwin:
     return loaded
 
 
-def read_rows(options: SavedModelOptions, command: str) -> Table:
-    """Read the table of a command; a ValueError where it is given as the model."""
+def load_with_table(options: SavedModelOptions, command: str) -> tuple[LoadedTwin, Table]:
+    """Load the model and read the table of a command; a ValueError where they are exchanged."""
     check_argument_order(options.model, options.table, command)
-    return read_table(options.table, options.reading)
-
-
-def load_with_features(
-    table: Table, options: SavedModelOptions
-) -> tuple[LoadedTwin, pd.DataFrame | np.ndarray]:
-    """Load the model of a command and read its features of a table; print notes."""
     with print_warnings():
         loaded = load_twin(options.model, options.key_file)
+    return loaded, read_table(options.table, options.reading, loaded.names or ())
+
+
+def read_features(loaded: LoadedTwin, table: Table) -> pd.DataFrame | np.ndarray:
+    """Read the features of a model from a table; print notes."""
     X, notes = loaded.read(table)
     print_notes((*reading_note(table), *notes))
-    return loaded, X
+    return X
 
 
 # --- columns of results -----------------------------------------------------------------------

@@ -71,8 +71,8 @@ def query_command(options: QueryOptions) -> None:
     """
     with messages.exit_on_bad_input():
         path = options.result_path(options.pending)
-        table = prediction.read_rows(options, "query")
-        loaded, X = prediction.load_with_features(table, options)
+        loaded, table = prediction.load_with_table(options, "query")
+        X = prediction.read_features(loaded, table)
         loaded.require_single_target("query")
         with messages.print_warnings():
             selected, columns = _select_rows(options, table, loaded, X)
@@ -99,8 +99,8 @@ def _select_rows(
     pending = None
     if options.pending is not None:
         # of another kind of file, perhaps: its sheet is the first
-        reading = replace(options.reading, encoding=None, sheet=None)
-        pending, _ = loaded.read(read_table(options.pending, reading))
+        reading = replace(options.reading, encoding=None, sheet=None, header_row=None)
+        pending, _ = loaded.read(read_table(options.pending, reading, loaded.names or ()))
     best = _best_value(options, loaded)
     goal = {"strategy": options.strategy, "maximize": maximize, "best": best}
     selected = query(twin, X, options.n, pending=pending, random_state=options.seed, **goal)

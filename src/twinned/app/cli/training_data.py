@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinned.app.cli.options import TrainingOptions
+from twinned.app.tables import frames
 from twinned.app.tables.columns import Target, target_column
-from twinned.app.tables.frames import prediction_frame, source_columns, training_frame
 from twinned.app.tables.numbers import is_missing
 from twinned.app.tables.reader import read_table, reading_note
-from twinned.app.tables.table import ReadOptions, Table
+from twinned.app.tables.table import Problems, ReadOptions, Table
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
+# Words that begin a row below a table, in lower case.
+_SUMMARIES = {"mean", "average", "median", "sum", "total", "min", "max", "sd", "std", "mittelwert"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class TrainingData:
     groups: np.ndarray | None
     notes: list[str]
     bounds: dict[str, np.ndarray] = field(default_factory=dict)
-    n_dropped: int = 0  # rows without a value of the target
+    n_dropped: int = 0  # rows without a value of the target or of any feature
 
     @property
     def is_known(self) -> np.ndarray:
@@ -63,28 +67,34 @@ class TrainingData:
 def read_training_data(options: TrainingOptions) -> TrainingData:
     """Read the training data of a CSV, Excel or Parquet file.
 
-    A ValueError names the option or the line of the file.
+    A ValueError names the option or the line of the file, a TableError all problems of the file.
     """
     import pandas as pd
 
-    all_rows = read_table(options.table, options.reading)
+    all_rows = read_table(options.table, options.reading, [options.target])
     kinds = _check_columns(all_rows, options)
-    table, dropped = _drop_unlabelled(all_rows, options.target)
-    excluded = [options.target, *(options.drop or ()), options.group, options.label]
+    table, dropped = _drop_rows(all_rows, options.target)
+    excluded = ["", options.target, *(options.drop or ()), options.group, options.label]
     names = [name for name in table.names if name not in excluded]
-    target, limits = _read_target(table, options)
-    X, notes = training_frame(table, names, kinds)
-    if "" in X.columns:
-        column = f"{table.path}, column {table.names.index('') + 1}"
-        raise ValueError(f'{column} has no name; name it, or exclude it with --drop "".')
-    if X.shape[1] == 0:
-        reasons = f" ({' '.join(notes)})" if notes else ""
-        raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
+    problems = Problems()
+    with problems.collect():
+        X, notes = frames.training_frame(table, names, kinds)
+        if X.shape[1] == 0:
+            reasons = f" ({' '.join(notes)})" if notes else ""
+            raise ValueError(f"{table.path} has no feature besides {options.target!r}{reasons}.")
+        values = X[[name for name in X if frames.derived_from(str(name))[1] != frames.LIMIT]]
+        rows = values.notna().any(axis=1).to_numpy().nonzero()[0].tolist()
+        table, empty = _keep_rows(table, rows, "have no value of any feature")
+    with problems.collect():
+        target, limits = _read_target(table, options)
+        groups = _read_groups(table, options.group)
+    problems.raise_any()
     # a fitted model stores them as the names of anchors
-    X.index = pd.Index(name_rows(table, options.label), dtype=object)
-    groups = _read_groups(table, options.group)
+    X = X.iloc[rows].set_axis(pd.Index(name_rows(table, options.label), dtype=object))
     bounds = {"y_lower": target.lower, "y_upper": target.upper} if target.is_limit.any() else {}
-    notes = [*reading_note(table), *dropped, *limits, *notes]
+    if nameless := [str(j + 1) for j, name in enumerate(table.names) if not name]:
+        notes.append(f"columns without a name ({', '.join(nameless)}) are not used; name them.")
+    notes = [*reading_note(table), *dropped, *empty, *limits, *notes]
     n_dropped = len(all_rows) - len(table)
     return TrainingData(table, X, target.y, groups, notes, bounds, n_dropped)
 
@@ -103,11 +113,11 @@ def name_rows(table: Table, label: str | None = None) -> list[str]:
 
 def read_new_rows(path: Path, data: TrainingData, reading: ReadOptions) -> pd.DataFrame:
     """Read the features of the training data from another table."""
-    table = read_table(path, reading)
     names = [str(name) for name in data.X.columns]
-    table.require(source_columns(table, names), "features of the training table")
+    table = read_table(path, reading, names)
+    table.require(frames.source_columns(table, names), "features of the training table")
     categories = [data.categories.get(name) for name in names]
-    return prediction_frame(table, names, categories)[0]
+    return frames.prediction_frame(table, names, categories)[0]
 
 
 def _check_columns(table: Table, options: TrainingOptions) -> dict[str, str]:
@@ -125,16 +135,24 @@ def _check_columns(table: Table, options: TrainingOptions) -> dict[str, str]:
     return kinds
 
 
-def _drop_unlabelled(table: Table, target: str) -> tuple[Table, list[str]]:
-    """Return the rows whose target has a value, and a note on the others, if there are any."""
+def _drop_rows(table: Table, target: str) -> tuple[Table, list[str]]:
+    """Return the rows with a value of the target that are no summary, and notes on the others."""
+    words = [cell.casefold().strip(" :.") for cell in table.columns[0]]
+    rows = [i for i, word in enumerate(words) if word not in _SUMMARIES or words.count(word) > 1]
+    table, notes = _keep_rows(table, rows, "begin with a word such as Mean")
     rows = [row for row, cell in enumerate(table.column(target)) if not is_missing(cell)]
-    n_dropped = len(table) - len(rows)
-    if not n_dropped:
-        return table, []
     if not rows:
         raise ValueError(f"{table.path}, column {target!r} has no value, and it is the --target.")
-    reason = f"have no value of {target!r} and are not used"
-    return table.take(rows), [f"{table.path}: {n_dropped:,} of {len(table):,} rows {reason}."]
+    table, others = _keep_rows(table, rows, f"have no value of {target!r}")
+    return table, notes + others
+
+
+def _keep_rows(table: Table, rows: Sequence[int], reason: str) -> tuple[Table, list[str]]:
+    """Return these rows of a table, and a note on the others, if there are any."""
+    if len(rows) == len(table):
+        return table, []
+    number = f"{len(table) - len(rows):,} of {len(table):,} rows"
+    return table.take(rows), [f"{table.path}: {number} {reason} and are not used."]
 
 
 def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, list[str]]:
@@ -144,7 +162,7 @@ def _read_target(table: Table, options: TrainingOptions) -> tuple[Target, list[s
     target, column = target_column(table, options.target), f"column {options.target!r}"
     is_limit = target.is_limit
     if len(table) < 2:
-        raise ValueError(f"{table.path} has 1 row; a pair needs two.")
+        raise ValueError(f"{table.path} has fewer than two rows with values; a pair needs two.")
     if (~is_limit).sum() < 2:
         number = f"{(~is_limit).sum()} values that are not limits"
         raise ValueError(f"{table.path}, {column} has {number}; at least 2 are needed.")

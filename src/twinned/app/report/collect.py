@@ -272,7 +272,7 @@ def _difference_sizes(anchors: Anchors, rows: Indices, nearest: Indices) -> Floa
     Two categories, and a number and a missing value, differ by 1.
     """
     first, second = anchors.X[rows, None], anchors.X[nearest]
-    std = np.nanstd(anchors.X, axis=0)
+    std = np.ma.masked_invalid(anchors.X).std(axis=0).filled(0.0)
     steps = np.abs(first - second) / np.where(std > 0, std, 1.0)
     is_numeric = np.array(anchors.schema.kinds) == NUMERIC
     sizes = np.where(is_numeric & ~np.isnan(steps), steps, 1.0)

@@ -18,7 +18,7 @@ from twinned.app.tables.numbers import (
     is_missing,
     split_limit,
 )
-from twinned.app.tables.table import Table, parse_number, quoted
+from twinned.app.tables.table import Table, join_names, parse_number, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +36,7 @@ _DATES = ("%Y/%m/%d", "%Y.%m.%d", "%Y-%m", *_DAYS_FIRST, *_MONTHS_FIRST, *_NAMED
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p")
 EPOCH = datetime(1970, 1, 1)
 _YEARS = range(1900, 2101)
+_LARGEST = 1.7e38  # of which differences are finite in single precision, as trees have them
 _MAX_EXAMINED = 50  # cells that are tried one by one for a message
 
 # Parts of a date that are features, with the text of a feature's name.
@@ -105,8 +106,8 @@ def is_boolean(column: Sequence[str]) -> bool:
 def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Convert a column to float64 of shape (n_rows,), missing values to NaN.
 
-    Also returns −1 in the rows of values below a limit, 1 above and 0 elsewhere. Text and infinity
-    raise a ValueError that names the cell and ends with `hint`.
+    Also returns −1 in the rows of values below a limit, 1 above and 0 elsewhere. Text and numbers
+    that are too large raise a ValueError that names the cell and, for text, ends with `hint`.
     """
     import numpy as np
 
@@ -125,11 +126,12 @@ def numeric_column(table: Table, name: str, hint: str = "") -> tuple[np.ndarray,
             values[row], sides[row] = limit
     if texts:
         # true and false alone would be a boolean column: report other text first
-        row = next((row for row in texts if column[row].lower() not in BOOLEANS), texts[0])
-        raise ValueError(f"{table.location(row, name)}: {_text_reason(table, row, name)}{hint}.")
-    if np.isinf(values).any():
-        row = int(np.isinf(values).argmax())
-        raise ValueError(f"{table.location(row, name)}: '{values[row]}' is not a finite number.")
+        texts.sort(key=lambda row: column[row].lower() in BOOLEANS)
+        raise ValueError(f"{_describe_texts(table, texts, name)}{hint}.")
+    if (is_too_large := np.abs(values) > _LARGEST).any():
+        row = int(is_too_large.argmax())
+        reason = f"is not a finite number of at most {_LARGEST:g}"
+        raise ValueError(f"{table.location(row, name)}: '{values[row]}' {reason}.")
     return values, sides
 
 
@@ -145,10 +147,12 @@ def _check_notation(table: Table, name: str) -> None:
         raise ValueError(f"{table.location(row, name)}: {meanings}; {give}.")
 
 
-def _text_reason(table: Table, row: int, name: str) -> str:
-    """Describe why a cell of a numeric column is no number."""
-    cell, number_format = table.column(name)[row], table.number_format(name)
-    reason = f"{quoted(cell)} is text in a numeric column"
+def _describe_texts(table: Table, rows: Sequence[int], name: str) -> str:
+    """Describe where cells of a numeric column are no numbers, and why."""
+    column, number_format = table.column(name), table.number_format(name)
+    cell, *others = dict.fromkeys(column[row] for row in rows)
+    reason = f"{table.location(rows[0], name)}: {quoted(cell)} is text in a numeric column"
+    reason += f", as are {join_names(others)}" if others else ""
     unit = common_unit([cell, cell])
     if unit:
         return f"{reason}; write numbers without the unit {unit!r}"
@@ -183,6 +187,10 @@ def target_column(table: Table, name: str) -> Target:
     import numpy as np
 
     hint = "; the target must be a number or a limit such as <5 in every row"
+    contents = column_contents(table, name)
+    if len(contents.texts) > 1 and not (contents.is_mostly_numeric or is_boolean(contents.texts)):
+        texts = f"column {name!r} holds text such as {join_names(contents.texts[:2])}"
+        raise ValueError(f"{table.path}, {texts}; the --target must be a column of numbers.")
     values, sides = numeric_column(table, name, hint)
     column, number_format = table.column(name), table.number_format(name)
     limits = values.copy()
@@ -200,8 +208,9 @@ def is_categorical(table: Table, name: str) -> bool:
     if contents.is_numeric or is_boolean(table.column(name)):
         return False
     if contents.is_mostly_numeric or common_unit(contents.texts):
+        missing = f"--missing {shlex.quote(contents.texts[0])} if it means a missing value"
         option = f"make the column categorical with --categorical {shlex.quote(name)}"
-        hint = f"; correct it, empty it if the value is missing, or {option}"
+        hint = f"; correct it, give {missing}, or {option}"
         numeric_column(table, name, hint)  # raises the ValueError
     return True
 

@@ -22,7 +22,7 @@ from twinned.app.tables.columns import (
     numeric_column,
 )
 from twinned.app.tables.numbers import common_unit, distinct_values
-from twinned.app.tables.table import Table, join_names, quoted
+from twinned.app.tables.table import Problems, Table, join_names, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,23 +50,25 @@ def training_frame(
 
     features: dict[str, Any] = {}
     derived: dict[str, np.ndarray] = {}
-    notes, limited = [], []
+    notes, limited, problems = [], [], Problems()
     for name in names:
         kind = kinds.get(name)
-        role = None if kind else recognize_role(table, name)
-        if role is not None:
-            notes.append(role)
-        elif kind == "date":
-            for part, values in date_columns(table, name, PARTS).items():
-                if len(pd.unique(values[values == values])) > 1:  # without NaN
-                    derived[f"{name} ({part})"] = values
-        elif kind == "categorical" or (kind is None and is_categorical(table, name)):
-            features[name] = category_column(table, name)
-        else:
-            features[name], sides = numeric_column(table, name)
-            if sides.any():
-                derived[f"{name} ({LIMIT})"] = sides
-                limited.append(name)
+        with problems.collect():
+            role = None if kind else recognize_role(table, name)
+            if role is not None:
+                notes.append(role)
+            elif kind == "date":
+                for part, values in date_columns(table, name, PARTS).items():
+                    if len(pd.unique(values[values == values])) > 1:  # without NaN
+                        derived[f"{name} ({part})"] = values
+            elif kind == "categorical" or (kind is None and is_categorical(table, name)):
+                features[name] = category_column(table, name)
+            else:
+                features[name], sides = numeric_column(table, name)
+                if sides.any():
+                    derived[f"{name} ({LIMIT})"] = sides
+                    limited.append(name)
+    problems.raise_any()
     if taken := [name for name in derived if name in table.names]:
         made = "the name of a feature made from limits or dates; rename or --drop it"
         raise ValueError(f"{table.path} has the column {join_names(taken)}, {made}.")
@@ -85,19 +87,21 @@ def prediction_frame(
     import pandas as pd
 
     features: dict[str, Any] = {}
-    limited = []
+    limited, problems = [], Problems()
     for name, known_categories in zip(names, categories, strict=True):
         source, part = _source(table.names, name)
-        if part is not None and part != LIMIT:
-            features[name] = date_columns(table, source, [part])[part]
-        elif known_categories is not None:
-            features[name] = known_category_column(table, name, known_categories)
-        else:
-            hint = "; correct it, or empty it if the value is missing"
-            values, sides = numeric_column(table, source, hint)
-            features[name] = values if part is None else sides
-            if part is None and sides.any():
-                limited.append(name)
+        with problems.collect():
+            if part is not None and part != LIMIT:
+                features[name] = date_columns(table, source, [part])[part]
+            elif known_categories is not None:
+                features[name] = known_category_column(table, name, known_categories)
+            else:
+                hint = "; correct it, or empty it if the value is missing"
+                values, sides = numeric_column(table, source, hint)
+                features[name] = values if part is None else sides
+                if part is None and sides.any():
+                    limited.append(name)
+    problems.raise_any()
     marked = [name for name in limited if f"{name} ({LIMIT})" in names]
     others = [name for name in limited if name not in marked]
     notes = _limit_note(table, marked, "")
@@ -167,9 +171,8 @@ def _limit_note(table: Table, names: Sequence[str], remark: str) -> list[str]:
 
 # In smaller tables, different texts and consecutive numbers are taken for features.
 MIN_DISTINCT = 20
-# Names of the index that pandas writes, the second kind to Parquet files.
-_INDEX_NAMES = ("", "Unnamed: 0", "index")
-_STORED_INDEX = re.compile(r"__index_level_\d+__")
+# Names of the rows that pandas and R write, and of row numbers.
+_INDEX_NAME = re.compile(r"unnamed: \d+|index( level \d+)?|row\W?(names?|num.*|id|n[or])\.?", re.I)
 _IDENTIFIER_NAME = re.compile(r"(?:.*[\W_])?(?:id|nr|no|key|uuid|index|#)\.?|.*[a-z]I[dD]", re.I)
 
 
@@ -178,7 +181,9 @@ def recognize_role(table: Table, name: str) -> str | None:
     column = table.column(name)
     distinct = distinct_values(column)
     option = shlex.quote(name)
-    if not distinct or table.number_format(name).ambiguous:
+    if not distinct:
+        return f"column {name!r} is empty and is not used."
+    if table.number_format(name).ambiguous:
         return None
     if are_dates(distinct):
         dates = f"column {name!r} holds dates, such as {quoted(distinct[0])}, and is not used"
@@ -204,8 +209,7 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
 
     from twinned.diagnostics.data_checks import are_row_numbers
 
-    is_stored_index = _STORED_INDEX.fullmatch(name) is not None
-    is_index = is_stored_index or name in _INDEX_NAMES
+    is_index = _INDEX_NAME.fullmatch(name.replace("_", " ").strip()) is not None
     if n_distinct <= MIN_DISTINCT and not is_index:
         return None
     first_rows = range(len(table)) if n_distinct == len(table) else table.first_of_equal_rows
@@ -213,16 +217,11 @@ def _number_role(table: Table, name: str, n_distinct: int) -> str | None:
     if not are_row_numbers(numbers):
         return None
     if (np.diff(numbers) == 1).all():
-        shown = f"column {name!r}" if name else f"column {table.names.index('') + 1} (no name)"
-        reason = f"{shown} counts the rows"
-    elif is_stored_index:
-        reason = f"column {name!r} is the index of a DataFrame"
-    elif _IDENTIFIER_NAME.fullmatch(name):
+        reason = f"column {name!r} counts the rows"
+    elif is_index or _IDENTIFIER_NAME.fullmatch(name):
         reason = f"column {name!r} is an identifier, with a different whole number in each row,"
     else:
         return None
-    if not name:
-        return f"{reason} and is not used."
     option = shlex.quote(name)
     uses = f"--label {option} names the rows by it, --numeric {option} makes it a feature"
     return f"{reason} and is not used; {uses}."

@@ -86,6 +86,15 @@ def is_missing(cell: str) -> bool:
     return len(cell) <= _LONGEST_MISSING and cell.lower() in MISSING
 
 
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number or a limit in any notation.
+
+    >>> is_number("1.234,5"), is_number("<0,10"), is_number("5 %"), is_number("mg/L")
+    (True, True, True, False)
+    """
+    return _classify(split_limit(cell)[1].strip(_SIGNS + " ")) is not None
+
+
 def distinct_values(column: Iterable[str]) -> list[str]:
     """The different cells of a column that are not missing, in order."""
     return [cell for cell in dict.fromkeys(column) if not is_missing(cell)]

@@ -11,14 +11,14 @@ import datetime
 import io
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from itertools import islice
+from dataclasses import asdict, replace
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinned.app.tables.numbers import describe_formats, detect_formats
+from twinned.app.tables.numbers import describe_formats, detect_formats, is_missing, is_number
 from twinned.app.tables.table import ReadOptions, Table, join_names, quoted
 from twinned.exceptions import require_extra
 
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from pyarrow import DataType, RecordBatch
     from pyarrow.parquet import ParquetFile
 
+    from twinned.app.tables.numbers import NumberFormat
+
 Record = tuple[int, list[str]]  # line or row of the file, and cells
 SheetRow = tuple[int, list[object]]  # row of the file, and values
+Rows = Sequence[tuple[int, Sequence[object]]]  # of either kind
 
 _SEPARATORS = (",", ";", "\t", "|")
 _SEPARATOR_NAMES = {"\t": "tab", " ": "space"}
@@ -36,6 +39,12 @@ _NAMED_SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " "}
 _ENCODINGS = ["utf_16", "utf_32", "utf_16_le", "utf_16_be", "cp1252"]
 _SAMPLE = 50  # records by which the separator is detected
 _WILDCARDS = "*?["
+_HEADER_ROWS = 20  # in which the names of the columns are searched
+_ROWS_BELOW = 5  # a name, which show whether it names a column of numbers
+_UNIT = re.compile(r"\W*(?:units?|einheit(?:en)?)\W*", re.I)  # in a row of units
+_WITHOUT_VALUE = re.compile(  # a formula; an empty text is a value
+    rb'<c r="(\w+)"(?![^>]*t="str")[^>]*><f[^>]*?(?:/>|>[^<]*</f>)(?:<v ?/>|<v></v>)?</c>'
+)
 # First bytes of files that are no table, in lower case.
 _OTHERS = {
     b"\xd0\xcf\x11\xe0": "an .xls file of an old Excel; save it as .xlsx or CSV",
@@ -46,16 +55,18 @@ _OTHERS = {
 }
 
 
-def read_table(path: Path, options: ReadOptions | None = None) -> Table:
+def read_table(path: Path, options: ReadOptions | None = None, names: Iterable[str] = ()) -> Table:
     """Read a file into named columns of text; blank rows are skipped.
 
-    The kind of the file is detected by its content, and so is what `options` do not specify.
+    The kind of the file is detected by its content, and so is what `options` do not specify. The
+    sheet and the row with the names of the columns are found by the `names` of some of them.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give a CSV, Excel or Parquet file.")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
-    return parse_table(path, path.read_bytes(), options or ReadOptions())
+    options = replace(options or ReadOptions(), expected=frozenset(names))
+    return parse_table(path, path.read_bytes(), options)
 
 
 def parse_table(
@@ -76,7 +87,7 @@ def parse_table(
         _refuse(options, path, "an Excel file", "separator", "encoding")
         return _read_excel(path, data, options, max_cells)
     if data.startswith(b"PAR1"):
-        _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet")
+        _refuse(options, path, "a Parquet file", "separator", "encoding", "sheet", "header-row")
         return _read_parquet(path, data, options)
     _refuse(options, path, "a text file", "sheet")
     return table_from_text(path, data, options)
@@ -123,7 +134,7 @@ def _refuse(options: ReadOptions, path: Path, kind: str, *names: str) -> None:
     """Raise a ValueError for options that do not apply to a kind of file."""
     given = asdict(options)
     for name in names:
-        if given[name] is not None:
+        if given[name.replace("-", "_")] is not None:
             raise ValueError(f"--{name} does not apply to {path}, which is {kind}.")
 
 
@@ -137,13 +148,14 @@ def table_from_text(path: Path, data: bytes, options: ReadOptions) -> Table:
     rows = list(records)
     if not rows:
         raise ValueError(f"{path} is empty; its first line should name the columns.")
-    detected = []
+    detected: list[str] = []
     if options.encoding is None and encoding != "utf-8":
         detected.append(f"encoding {encoding}")
     if options.separator is None and separator != ",":
         detected.append(f"separator {_SEPARATOR_NAMES.get(separator, separator)}")
-    reading = ReadOptions(separator, options.decimal, options.thousands, encoding)
-    return _make_table(path, rows, reading, detected)
+    reading = replace(options, separator=separator, encoding=encoding)
+    _, position = _find_header(path, {"": rows}, options)
+    return _make_table(path, rows, position, reading, detected)
 
 
 def decode_text(path: Path, data: bytes, encoding: str | None) -> tuple[str, str]:
@@ -238,33 +250,33 @@ def _field_counts(text: str, separator: str) -> list[int]:
 
 
 def _read_excel(path: Path, data: bytes, options: ReadOptions, max_cells: float) -> Table:
-    """Read a sheet of an .xlsx file, by default the first that is not empty."""
+    """Read a sheet of an .xlsx file, by default that with the expected names."""
     with require_extra("Excel files need openpyxl: pip install 'twinned[excel]'; or save as CSV."):
-        from openpyxl import load_workbook
+        from openpyxl.reader.excel import ExcelReader
     try:
-        workbook = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        reader = ExcelReader(io.BytesIO(data), read_only=True, data_only=True)
+        reader.read()
+        parts = {sheet.name: part.target for sheet, part in reader.parser.find_sheets()}
     except Exception as error:  # a damaged or another zip may raise anything
         raise ValueError(f"{path} cannot be read as an Excel file: {error}.") from None
-    sheets = {each.title: each for each in workbook.worksheets}
+    sheets = {each.title: each for each in reader.wb.worksheets}
     if not sheets:
         raise ValueError(f"{path} has no sheet of cells that can be read; save the table as CSV.")
     title = _select_sheet(path, list(sheets), options.sheet)
     wanted = sheets if title is None else {title: sheets[title]}
     rows_of = {name: _sheet_rows(path, each, max_cells) for name, each in wanted.items()}
-    filled = [name for name, rows in rows_of.items() if rows]
-    title = next(iter(filled), next(iter(wanted)))
-    rows = rows_of[title]
-    detected = [f"sheet {title!r} (others: {join_names(filled[1:])})"] if filled[1:] else []
-    if not rows:
-        raise ValueError(f"{path}, sheet {title!r} is empty; its first row must name the columns.")
-    # rows of one cell above a table of several columns are titles
-    sizes = [sum(value is not None for value in row) for _, row in rows]
-    if n_titles := next((i for i, size in enumerate(sizes) if size > 1), 0):
-        detected.append(f"the names of columns in row {rows[n_titles][0]}")
-        rows = rows[n_titles:]
-    width = max(len(row) for _, row in rows)
-    full: list[SheetRow] = [(number, row + [None] * (width - len(row))) for number, row in rows]
-    return _typed_table(path, full, options, detected)
+    filled = {name: rows for name, rows in rows_of.items() if rows}
+    if not filled:
+        raise ValueError(f"{path} is empty; the first row of a sheet must name the columns.")
+    title, position = _find_header(path, filled, options)
+    others = join_names([name for name in filled if name != title])
+    detected = [f"sheet {title!r} (others: {others})"] if others else []
+    if formulas := _WITHOUT_VALUE.findall(reader.archive.read(parts[title])):
+        cells = ", ".join(f"{title}!{cell.decode()}" for cell in formulas[:_ROWS_BELOW])
+        raise ValueError(f"{path} has formulas without stored values ({cells}); save it in Excel.")
+    width = max(len(row) for _, row in filled[title])
+    full = [(number, row + [None] * (width - len(row))) for number, row in filled[title]]
+    return _typed_table(path, full, position, options, detected)
 
 
 def open_parquet(path: Path, data: bytes | None = None) -> ParquetFile:
@@ -284,7 +296,7 @@ def _read_parquet(path: Path, data: bytes, options: ReadOptions) -> Table:
     table = open_parquet(path, data).read(use_threads=False)
     columns = (column.to_pylist() for column in table.columns)
     rows = enumerate(([*row] for row in zip(*columns, strict=True)), start=1)
-    return _typed_table(path, [(0, list(table.column_names)), *rows], options, [])
+    return _typed_table(path, [(0, list(table.column_names)), *rows], 0, options, [])
 
 
 def _select_sheet(path: Path, titles: list[str], sheet: str | None) -> str | None:
@@ -317,13 +329,21 @@ def _sheet_rows(path: Path, sheet: Worksheet, max_cells: float) -> list[SheetRow
 
 
 def _typed_table(
-    path: Path, rows: list[SheetRow], reading: ReadOptions, detected: list[str]
+    path: Path, rows: list[SheetRow], header: int, reading: ReadOptions, detected: list[str]
 ) -> Table:
-    """Return the table of rows of values of any type, of which the first is the header."""
-    columns: Iterable[Sequence[object]] = zip(*(row for _, row in rows[1:]), strict=True)
+    """Return the table of rows of values of any type, below that at the position `header`."""
+    values = [row for _, row in rows[header + 1 :]]
+    columns = list(zip(*values, strict=True))
     typed = [j for j, column in enumerate(columns) if any(map(_is_number, column))]
+    texts = [[x for x in columns[j] if isinstance(x, str) and is_number(x)] for j in typed]
+    formats = detect_formats(texts, reading.decimal, reading.thousands)
+    for j, notation in zip(typed, formats, strict=True):
+        for row in values:
+            if isinstance(text := row[j], str):  # among numbers, which have a decimal point
+                row[j] = notation.plain(text.strip())
     cells = [(number, [cell_text(value) for value in row]) for number, row in rows]
-    return _make_table(path, cells, reading, detected, typed)
+    notations = dict(zip(typed, formats, strict=True))
+    return _make_table(path, cells, header, reading, detected, notations)
 
 
 def _is_number(value: object) -> bool:
@@ -365,7 +385,8 @@ def batch_table(
         if is_number:  # to NumPy, where missing values are NaN
             floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
             numbers[name] = floats.tolist()
-        columns.append([] if is_number else [cell_text(value) for value in column.to_pylist()])
+        texts = [] if is_number else map(cell_text, column.to_pylist())
+        columns.append(["" if text.casefold() in reading.missing else text for text in texts])
     formats = detect_formats(
         columns, reading.decimal, reading.thousands, typed=typed, point_expected=False
     )
@@ -383,6 +404,62 @@ def is_numeric(kind: DataType) -> bool:
 # --- all kinds --------------------------------------------------------------------------------
 
 
+def _find_header(path: Path, sheets: Mapping[str, Rows], options: ReadOptions) -> tuple[str, int]:
+    """Return the sheet and the position of the row with the names of the columns.
+
+    It has the most expected names, of several such rows those above numbers. Without any, it is the
+    first row of several cells, as those of one cell are titles.
+    """
+    wanted, ratings = options.header_row, {}
+    for title, rows in sheets.items():
+        for i, (number, row) in enumerate(rows if wanted else rows[:_HEADER_ROWS]):
+            if wanted in (None, number):
+                found = [j for j, value in enumerate(row) if cell_text(value) in options.expected]
+                below = [values for _, values in rows[i + 1 : i + 1 + _ROWS_BELOW]]
+                cells = [cell_text(x) for j in found for each in below for x in each[j : j + 1]]
+                kinds = [is_number(cell) for cell in cells if not is_missing(cell)]
+                n_filled = len(row) - row.count(None)
+                ratings[title, i] = len(found), 2 * sum(kinds) > len(kinds), n_filled > 1
+    if not ratings:
+        raise ValueError(f"--header-row {wanted}: {path} has no such row, or it is empty.")
+    return max(ratings, key=lambda position: ratings[position])
+
+
+def _merge_names(upper: list[str], lower: list[str]) -> list[str]:
+    """Return the names of columns in two rows: the lower ones, else the upper ones.
+
+    Equal names begin with that of their group, which stands above the first column of it. An upper
+    row of one cell is a title.
+
+    >>> _merge_names(["id", "before", "", "after", ""], ["", "lead", "zinc", "lead", "pH"])
+    ['id', 'before lead', 'zinc', 'after lead', 'pH']
+    """
+    if len(upper) != len(lower) or sum(map(bool, upper)) < 2:
+        return lower
+    names = [low or up for up, low in zip(upper, lower, strict=True)]
+    groups: Iterator[str] = accumulate(upper, lambda group, cell: cell or group)
+    merged = zip(groups, names, strict=True)
+    return [f"{group} {name}" if name and names.count(name) > 1 else name for group, name in merged]
+
+
+def _split_units(names: list[str], rows: list[Record], word: str, detected: list[str]) -> None:
+    """Remove the first row if it holds units or the second part of the names.
+
+    It then has several texts, all in columns whose other cells are numbers or missing.
+    """
+    (line, first), *others = rows[:_SAMPLE]
+    filled = [j for j, cell in enumerate(first) if not (is_missing(cell) or _UNIT.fullmatch(cell))]
+    columns = [[row[j] for _, row in others if not is_missing(row[j])] for j in filled]
+    are_numeric = (column and all(map(is_number, column)) for column in columns)
+    if len(filled) < 2 or any(is_number(first[j]) for j in filled) or not all(are_numeric):
+        return
+    del rows[0]
+    is_name = len({names[j] for j in filled} - {""}) < len(filled)
+    detected.append(f"{'further names' if is_name else 'units'} of columns in {word} {line}")
+    if is_name:
+        names[:] = _merge_names(names, first)
+
+
 def check_names(path: Path, names: list[str], line: str) -> None:
     """Raise a ValueError for a header with repeated names, or with numbers instead of names."""
     if repeated := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
@@ -396,34 +473,45 @@ def check_names(path: Path, names: list[str], line: str) -> None:
 def _make_table(
     path: Path,
     records: list[Record],
+    header: int,
     reading: ReadOptions,
     detected: list[str],
-    typed: Collection[int] = (),
+    typed: Mapping[int, NumberFormat] | None = None,
 ) -> Table:
     """Return a table without blank rows at the end and blank columns without a name.
 
-    The first record is the header, and `typed` are the columns whose cells are numbers in the file.
-    Only a text file is read with a separator.
+    `header` is the position of the record of names, and `typed` are the columns whose cells are
+    numbers in the file, with the notation of text among them. Only a text file is read with a
+    separator.
     """
-    (first, names), *rows = records
     word = "row" if reading.separator is None else "line"
-    check_names(path, names, "the first row" if reading.separator is None else f"line {first}")
-    for line, row in rows:
-        if len(row) != len(names):
-            fields = f"{path}, {word} {line} has {len(row)} fields"
-            raise ValueError(f"{fields}, but {word} {first} names {len(names)} columns.")
+    first, names, rows = f"{word} {records[header][0]}", records[header][1], records[header + 1 :]
+    if header:
+        detected.append(f"the names of columns in {first}")
+        names = _merge_names(records[header - 1][1], names)
+    if wrong := {line: len(row) for line, row in rows if len(row) != len(names)}:
+        (line, n_fields), *others = wrong.items()
+        also = f" (also {word}s {', '.join(str(n) for n, _ in others[:_SAMPLE])})" if others else ""
+        fields = f"{path}, {word} {line} has {n_fields} fields{also}"
+        raise ValueError(f"{fields}, but {first} names {len(names)} columns.")
+    if reading.missing:
+        rows = [(n, ["" if x.casefold() in reading.missing else x for x in row]) for n, row in rows]
     while rows and not any(rows[-1][1]):
         rows.pop()
     if not rows:
         raise ValueError(f"{path} has a header, but no rows.")
+    _split_units(names, rows, word, detected)
+    check_names(path, names, first)
     columns = [list(column) for column in zip(*(row for _, row in rows), strict=True)]
     used = [j for j, name in enumerate(names) if name or any(columns[j])]
     names, columns = [names[j] for j in used], [columns[j] for j in used]
-    typed = [new for new, j in enumerate(used) if j in typed]
+    typed = {new: typed[j] for new, j in enumerate(used) if typed and j in typed}
     point_expected = reading.separator not in (None, ";")
     formats = detect_formats(columns, reading.decimal, reading.thousands, typed, point_expected)
+    in_file = [typed.get(j, each) for j, each in enumerate(formats)]
     if reading.decimal is None and reading.thousands is None:
-        detected = [*detected, *describe_formats(names, formats)]
+        detected = [*detected, *describe_formats(names, in_file)]
+    formats = [each if each.ambiguous else formats[j] for j, each in enumerate(in_file)]
     lines = [line for line, _ in rows]
     return Table(path, names, columns, lines, word, formats, detected, reading)
 
@@ -433,5 +521,5 @@ def reading_note(table: Table) -> Iterable[str]:
     if not table.detected:
         return
     of_text = "--separator, --encoding, " if table.line_word == "line" else "--sheet, "
-    options = f"{of_text}--decimal and --thousands change it"
+    options = f"{of_text}--header-row, --decimal and --thousands change it"
     yield f"{table.path} is read with {', '.join(table.detected)}; {options}."

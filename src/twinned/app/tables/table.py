@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,7 +19,9 @@ class ReadOptions:
     """How to read a table; what is None is detected.
 
     `separator`, `encoding`, `decimal` and `thousands` are of text files, `decimal` and `thousands`
-    also of text cells in spreadsheets, and `sheet` is the name or number of a sheet.
+    also of text cells in spreadsheets, and `sheet` is the name or number of a sheet. `header_row`
+    is the line or row with the names of the columns, by default that with the most of the
+    `expected` names. `missing` are further spellings of a missing value, in lower case.
     """
 
     separator: str | None = None
@@ -26,6 +29,29 @@ class ReadOptions:
     thousands: str | None = None
     encoding: str | None = None
     sheet: str | None = None
+    header_row: int | None = None
+    missing: frozenset[str] = frozenset()
+    expected: frozenset[str] = frozenset()
+
+
+class TableError(ValueError):
+    """Problems of a table, one in each line."""
+
+
+class Problems(list[str]):
+    """Messages of errors that are raised together."""
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Context in which a ValueError is collected instead of raised."""
+        try:
+            yield
+        except ValueError as error:
+            self.append(str(error))
+
+    def raise_any(self) -> None:
+        if self:
+            raise TableError("\n".join(dict.fromkeys(self)))
 
 
 @dataclass(frozen=True)
