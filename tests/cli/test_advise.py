@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from twinned import load
 from twinned.app.cli import app
-from twinned.app.cli.options import parse_seconds
+from twinned.app.cli.options import parse_budget
 from twinned.datasets import make_wsb
 from twinned.estimators.blending.members import TWIN_SIZES
 
@@ -224,6 +224,6 @@ def test_too_few_rows_are_refused(tmp_path):
     assert "at least 20 rows; there are 3" in result.stderr
 
 
-def test_parse_seconds():
+def test_parse_budget():
     texts = ("90", "1.5s", "2 m", "3min")
-    assert [parse_seconds("--budget", text) for text in texts] == [90, 1.5, 120, 180]
+    assert [parse_budget(text) for text in texts] == [90, 1.5, 120, 180]

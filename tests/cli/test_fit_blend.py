@@ -98,7 +98,7 @@ def test_json_and_saved_model_equal_the_python_api(table, log):
 
 
 def test_time_budget_and_skipped_members(table):
-    result, path = fit(table, "--time-budget", "1s", "--drop", "batch")
+    result, path = fit(table, "--budget", "1s", "--drop", "batch")
     assert result.exit_code == 0, result.output
     # the blend itself is expected to take longer, so that only the first member is fitted
     assert result.stdout.count("skipped  ") == 2
@@ -112,8 +112,8 @@ def test_time_budget_and_skipped_members(table):
         (("--pairs", "3"), "--pairs does not apply to --model auto; use a twin"),
         (("--anchors", "3"), "--anchors does not apply to --model auto; use a twin"),
         (("-m", "twin", "--effort", "fast"), "--effort needs --model auto"),
-        (("-m", "twin", "--time-budget", "9s"), "--time-budget needs --model auto"),
-        (("--time-budget", "soon"), "--time-budget must be a time such as 60s or 2m"),
+        (("-m", "twin", "--budget", "9s"), "--budget needs --model auto"),
+        (("--budget", "soon"), "--budget must be a time such as 60s or 2m"),
         (("--effort", "little"), "--effort must be one of fast, balanced, thorough"),
     ],
 )
