@@ -190,8 +190,8 @@ def _linear_function(sample: CheckedTable, numeric: list[int]) -> Iterator[Findi
     yield Finding(
         "TW203",
         f"A linear function of {list_names(names)} gives the target (R² {r2[enough[0]]:.5f}), as "
-        "that of the parts of a total.",
-        f"If they are known only with the target, exclude them ({_drop_options(names)} …); else "
+        "parts give their total.",
+        f"If they are known only with the target, exclude them ({_drop_options(names)}); else "
         "ignore this.",
         {"features": names, "operation": "linear", "r2": float(r2[enough[0]])},
     )
@@ -277,7 +277,7 @@ def check_counters(table: CheckedTable) -> Iterator[Finding]:
 
 def _drop_options(names: list[str]) -> str:
     """Return options of the command line that exclude the first three columns."""
-    return " ".join(f"--drop {name!r}" for name in names[:3])
+    return " ".join(f"--drop {name!r}" for name in names[:3]) + " …" * (len(names) > 3)
 
 
 def _is_part_of_date(name: str, names: list[str]) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import pandas as pd
-from scipy.stats import spearmanr
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
 from twinned.diagnostics.errors import Numbers, Ratio, format_percent, predict_mean, rmse_ratio
+from twinned.diagnostics.twin_checks import rank_correlation
 from twinned.estimators.auto import AutoTwinRegressor
 from twinned.estimators.base import BaseTwin
 from twinned.fitted.target import TargetTransform
@@ -24,7 +24,7 @@ NO_PREDICTION = "no prediction"
 # higher. Before a look at the test error of one split of YH, any member within 1 % was preferred.
 _LEAST_GAIN = 0.01
 _LEAST_WEIGHT = 0.02  # of a member of a recommended blend
-_CHANCE = 1e-3  # probability of the rank correlation of predictions that are better than the mean
+_CLEAR = 3.0  # rank correlation of predictions that are better than the mean, in standard errors
 _SUFFIXES = "The suffixes :small and :fast mark members that have less effort, to save time."
 
 _TWINS = ("tree_twin", "neural_twin")
@@ -70,11 +70,12 @@ def choose_model(blend: AutoTwinRegressor) -> tuple[Recommendation, AutoTwinRegr
 def describe_failure(predicted: Floats, y: Floats) -> str:
     """Return that (n,) out-of-fold predictions are no better than the mean; "" where they are.
 
-    A few large errors may dominate the mean square although most predictions are better; the rank
+    Their error must be clearly lower, by 1 % or more. A few large errors may dominate the mean square although most predictions are better; the rank
     correlation of predictions and y then shows it.
     """
     ratio = rmse_ratio(predicted, predict_mean(y), y)
-    if ratio.high < 1 or spearmanr(predicted, y, alternative="greater").pvalue < _CHANCE:
+    is_lower = ratio.high < 1 and ratio.value < 1 - _LEAST_GAIN
+    if is_lower or rank_correlation(predicted, y) * math.sqrt(len(y)) > _CLEAR:
         return ""
     error = f"the error of the best model is {ratio} times that of always predicting its mean"
     return f"These features do not predict y: {error}."

@@ -123,7 +123,7 @@ def _diagnose(
             progress=progress,
             random_state=options.seed,
         )
-        if data.groups is None:
+        if data.groups is None and all(each.code != "TW105" for each in diagnosis.findings):
             diagnosis.findings[:0] = check_time_order(data.unused_dates)
         progress("collecting the report")
         content = collect(
