@@ -63,7 +63,7 @@ def test_long_labels_are_cut(twin, table):
     display = ComparablesDisplay.from_predictions(found)
     labels = [text.get_text().split("\n")[0] for text in display.ax_.get_yticklabels()]
     assert labels == ["No. 12, a street with a…"] * 3
-    assert display.ax_.get_title().endswith("very long name that leaves …")
+    assert display.ax_.get_title().endswith("very long name that leaves no room …")
     assert describe_adjustments([label], np.ones(1), 1) == "No. 12, a street with a… +1"
 
 

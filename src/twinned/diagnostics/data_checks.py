@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata, skew, zscore
+from scipy.stats import rankdata, skew
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
+from sklearn.preprocessing import scale
 
 from twinned.diagnostics.errors import format_percent, rmse_ratio
 from twinned.diagnostics.findings import (
@@ -208,7 +209,7 @@ def linear_r2(X: Floats, y: Floats) -> tuple[Floats, Indices]:
     ([False, True, True], [2, 0, 1])
     """
     n, p = X.shape
-    X, y = np.nan_to_num(zscore(X)), y - y.mean()
+    X, y = scale(X), y - y.mean()
     order = np.argsort(-np.abs(np.linalg.lstsq(X, y, rcond=None)[0]), kind="stable")
     explained = np.cumsum((np.linalg.qr(X[:, order])[0].T @ y) ** 2) / (y @ y)
     return 1 - (1 - explained) * (n - 1) / (n - 2 - np.arange(p)), order
